@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT */
+/* Providers and their devices: loading by path, what each can do, unloading. */
+#ifndef MOORAGE_PROVIDER_H
+#define MOORAGE_PROVIDER_H
+
+#include <moorage/abi/types.h>
+#include <moorage/runtime.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct moor_provider;
+struct moor_device;
+
+/* One setting passed to the provider; the keys are the provider's own (plugins/NAME/README.md). */
+struct moor_setting {
+    const char *key;
+    const char *value;
+};
+
+struct moor_load_options {
+    const struct moor_setting *settings; /* [in] copied; NULL if count is 0 */
+    size_t setting_count;
+};
+
+/* Loads a provider and initialises it.
+ * path: [in] absolute. The file is checked before any of its code runs, its table before any of it is called.
+ * options: [in] may be NULL. ret_provider: [out, owned] until moor_provider_unload.
+ * REFUSED: the file or table was not accepted; VERSION: built for another ABI; both say why. BUSY: the file is
+ * already loaded in this runtime. Loaded code stays in the process after unloading. */
+MOOR_API moor_status moor_provider_load(struct moor_runtime *runtime, const char *path,
+                                        const struct moor_load_options *options,
+                                        struct moor_provider **ret_provider) MOOR_MUST_USE;
+
+/* Drains, shuts down and forgets the provider. BUSY with counts per kind while anything of it is alive: nothing has
+ * changed then. Quarantined memory is tried again first; PROVIDER if some still cannot be freed. A provider that fails
+ * to shut down is forgotten all the same, with a line in the log. */
+MOOR_API moor_status moor_provider_unload(struct moor_provider *provider);
+
+struct moor_provider_info {
+    const char *path; /* the real path; [borrowed] until unload, as all strings here */
+    const char *name;
+    const char *vendor;
+    const char *version;
+    uint32_t abi_major;
+    uint32_t abi_minor; /* built with */
+    uint64_t capabilities; /* MOOR_ABI_CAP_* */
+    uint64_t flags;        /* MOOR_ABI_PROVIDER_* */
+    uint32_t device_count;
+};
+
+MOOR_API moor_status moor_provider_get_info(struct moor_provider *provider, struct moor_provider_info *ret_info);
+
+/* ret_device: [out, borrowed] until unload. index < device_count. */
+MOOR_API moor_status moor_provider_get_device(struct moor_provider *provider, uint32_t index,
+                                              struct moor_device **ret_device);
+
+/* A vendor's extension. ret_table: [out, borrowed] until unload. UNSUPPORTED. */
+MOOR_API moor_status moor_provider_get_extension(struct moor_provider *provider, const char *name, uint32_t version,
+                                                 const void **ret_table);
+
+/* What a device and its domains are. Snapshots: the numbers do not change while the provider is loaded. */
+MOOR_API moor_status moor_device_get_info(struct moor_device *device, struct moor_abi_device_info *ret_info);
+MOOR_API moor_status moor_device_get_domain_info(struct moor_device *device, uint32_t domain,
+                                                 struct moor_abi_domain_info *ret_info);
+
+/* The index of the device's domain of a kind (MOOR_ABI_DOMAIN_*). UNSUPPORTED if it has none. */
+MOOR_API moor_status moor_device_find_domain(struct moor_device *device, uint32_t kind, uint32_t *ret_domain);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

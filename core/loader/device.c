@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Devices and domains of a provider: read once after init, checked, and kept as our own copies. A device's context is
+ * opened by the first who needs it; the provider's call runs without a lock, and others wait for its outcome.
+ */
+#include "loader/provider.h"
+
+#include "util/error.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static bool is_power_of_two(uint64_t value)
+{
+    return value != 0 && (value & (value - 1)) == 0;
+}
+
+static bool is_text(const char *text, size_t capacity)
+{
+    size_t length = strnlen(text, capacity);
+    return length > 0 && length < capacity;
+}
+
+/* NULL, or the rule that a domain breaks. */
+static const char *domain_fault(const struct moor_device *device, uint32_t count, const struct moor_abi_domain_info *info)
+{
+    if (info->kind < MOOR_ABI_DOMAIN_DEVICE || info->kind > MOOR_ABI_DOMAIN_HOST)
+        return "its kind is unknown";
+    for (uint32_t i = 0; i < count; i++)
+        if (device->domains[i].info.kind == info->kind)
+            return "another domain has its kind";
+    if (info->capabilities & ~device->info.capabilities)
+        return "it has capabilities that its device lacks";
+    if ((info->capabilities & MOOR_ABI_CAPS_REQUIRED) != MOOR_ABI_CAPS_REQUIRED)
+        return "it lacks a required capability";
+    if (info->flags & ~MOOR_ABI_DOMAIN_FLAGS_1_0)
+        return "it has unknown flags";
+    if (!is_power_of_two(info->alignment_bytes))
+        return "its alignment is no power of two";
+    if (!is_text(info->pool_key, sizeof info->pool_key))
+        return "its pool key is empty or unterminated";
+    if (info->capabilities & MOOR_ABI_CAP_VIRTUAL) {
+        if (!is_power_of_two(info->granule_min_bytes) || !is_power_of_two(info->granule_recommended_bytes))
+            return "its granule is no power of two";
+        if (info->granule_recommended_bytes < info->granule_min_bytes)
+            return "its recommended granule is below the minimum";
+    }
+    return NULL;
+}
+
+static moor_status read_domain(struct moor_device *device, uint32_t index)
+{
+    struct moor_provider *provider = device->provider;
+    struct moor_abi_error error = MOOR__ERROR_INIT;
+    struct moor_abi_domain_info info = {.struct_size = sizeof info};
+    int32_t status = provider->table.base.domain_info(provider->instance, device->index, index, &info, &error);
+    if (status)
+        return moor__fail_provider(status, &error, provider->table.name, "domain_info");
+    const char *fault = domain_fault(device, index, &info);
+    if (fault)
+        return moor__fail(MOOR_REFUSED, "%s: device %u, domain %u: %s", provider->table.name, device->index, index, fault);
+    device->domains[index].info = info;
+    /* An unknown total is not zero room by nature, but the operator must say how much may be used. */
+    uint64_t capacity = info.flags & MOOR_ABI_DOMAIN_TOTAL_KNOWN ? info.total_bytes : 0;
+    return moor__authority_for_pool(provider->runtime, info.pool_key, capacity, &device->domains[index].authority);
+}
+
+static const char *device_fault(const struct moor_provider *provider, const struct moor_abi_device_info *info)
+{
+    if (info->domain_count == 0 || info->domain_count > MOOR_LIMIT_DOMAINS)
+        return "its number of domains is not 1 to 16";
+    if (!is_text(info->key, sizeof info->key))
+        return "its key is empty or unterminated";
+    if (!is_text(info->name, sizeof info->name))
+        return "its name is empty or unterminated";
+    if (info->capabilities & ~provider->table.prefix.capabilities)
+        return "it has capabilities that its provider lacks";
+    if (info->flags)
+        return "it has unknown flags";
+    return NULL;
+}
+
+static const char *key_fault(const struct moor_provider *provider, const char *key)
+{
+    for (uint32_t i = 0; i < provider->device_count; i++)
+        if (strcmp(provider->devices[i].info.key, key) == 0)
+            return "another device has its key";
+    return NULL;
+}
+
+static moor_status read_device(struct moor_provider *provider, uint32_t index)
+{
+    struct moor_device *device = &provider->devices[provider->device_count];
+    struct moor_abi_error error = MOOR__ERROR_INIT;
+    struct moor_abi_device_info info = {.struct_size = sizeof info};
+    int32_t called = provider->table.base.device_info(provider->instance, index, &info, &error);
+    if (called) {
+        /* One broken device does not take the others away. */
+        (void)moor__fail_provider(called, &error, provider->table.name, "device_info");
+        moor__log(provider->runtime, MOOR_ABI_LOG_WARNING, "device %u is left out: %s", index, moor_last_error()->text);
+        return MOOR_OK;
+    }
+    const char *fault = device_fault(provider, &info);
+    if (!fault)
+        fault = key_fault(provider, info.key);
+    if (fault)
+        return moor__fail(MOOR_REFUSED, "%s: device %u: %s", provider->table.name, index, fault);
+    device->provider = provider;
+    device->index = index;
+    device->info = info;
+    device->domains = calloc(info.domain_count, sizeof *device->domains);
+    if (!device->domains)
+        return moor__fail(MOOR_HOST_NOMEM, "no memory for the domains of device %u", index);
+    pthread_mutex_init(&device->lock, NULL);
+    pthread_cond_init(&device->opened, NULL);
+    provider->device_count++;
+    moor_status status = MOOR_OK;
+    for (uint32_t i = 0; i < info.domain_count && !status; i++)
+        status = read_domain(device, i);
+    return status;
+}
+
+moor_status moor__devices_read(struct moor_provider *provider)
+{
+    struct moor_abi_error error = MOOR__ERROR_INIT;
+    uint32_t count = 0;
+    int32_t called = provider->table.base.device_count(provider->instance, &count, &error);
+    if (called)
+        return moor__fail_provider(called, &error, provider->table.name, "device_count");
+    if (count > MOOR_LIMIT_DEVICES)
+        return moor__fail(MOOR_REFUSED, "%s: %u devices; at most %d", provider->table.name, count, MOOR_LIMIT_DEVICES);
+    provider->devices = calloc(count ? count : 1, sizeof *provider->devices);
+    if (!provider->devices)
+        return moor__fail(MOOR_HOST_NOMEM, "no memory for %u devices", count);
+    moor_status status = MOOR_OK;
+    for (uint32_t i = 0; i < count && !status; i++)
+        status = read_device(provider, i);
+    return status;
+}
+
+void moor__devices_free(struct moor_provider *provider)
+{
+    for (uint32_t i = 0; i < provider->device_count; i++) {
+        struct moor_device *device = &provider->devices[i];
+        free(device->domains);
+        pthread_cond_destroy(&device->opened);
+        pthread_mutex_destroy(&device->lock);
+    }
+    free(provider->devices);
+}
+
+moor_status moor__device_open(struct moor_device *device)
+{
+    const struct moor_provider *provider = device->provider;
+    pthread_mutex_lock(&device->lock);
+    while (device->state == MOOR__DEVICE_OPENING)
+        pthread_cond_wait(&device->opened, &device->lock);
+    bool mine = device->state == MOOR__DEVICE_CLOSED;
+    if (mine)
+        device->state = MOOR__DEVICE_OPENING;
+    pthread_mutex_unlock(&device->lock);
+    if (!mine)
+        return MOOR_OK;
+
+    struct moor_abi_error error = MOOR__ERROR_INIT;
+    struct moor_abi_context *context = NULL;
+    int32_t called = provider->table.base.context_open(provider->instance, device->index, &context, &error);
+    moor_status status = MOOR_OK;
+    if (called)
+        status = moor__fail_provider(called, &error, provider->table.name, "context_open");
+    else if (!context)
+        status = moor__fail(MOOR_PROVIDER, "%s: context_open succeeded with a NULL context", provider->table.name);
+    pthread_mutex_lock(&device->lock);
+    if (!status)
+        device->context = context;
+    device->state = status ? MOOR__DEVICE_CLOSED : MOOR__DEVICE_OPEN;
+    pthread_cond_broadcast(&device->opened);
+    pthread_mutex_unlock(&device->lock);
+    return status;
+}
+
+moor_status moor__devices_close(struct moor_provider *provider)
+{
+    for (uint32_t i = 0; i < provider->device_count; i++) {
+        struct moor_device *device = &provider->devices[i];
+        if (device->state != MOOR__DEVICE_OPEN)
+            continue;
+        struct moor_abi_error error = MOOR__ERROR_INIT;
+        int32_t called = provider->table.base.context_close(device->context, &error);
+        if (called)
+            return moor__fail_provider(called, &error, provider->table.name, "context_close");
+        device->state = MOOR__DEVICE_CLOSED;
+        device->context = NULL;
+    }
+    return MOOR_OK;
+}
+
+void moor__count(struct moor_device *device, enum moor__object_count kind, int change)
+{
+    /* Release and acquire, so that who reads 0 sees the objects' ends. */
+    atomic_fetch_add_explicit(&device->counts[kind], (uint64_t)(int64_t)change, memory_order_acq_rel);
+}
+
+/* ---- public ---- */
+
+static moor_status enter_device(struct moor_device *device, const void *out)
+{
+    if (!device || !out)
+        return moor__fail(MOOR_INVALID, "device and out-parameter must not be NULL");
+    return moor__enter(device->provider->runtime);
+}
+
+static moor_status enter_domain(struct moor_device *device, uint32_t domain, const void *out)
+{
+    moor_status status = enter_device(device, out);
+    if (!status && domain >= device->info.domain_count)
+        status = moor__fail(MOOR_INVALID, "domain %u of %u", domain, device->info.domain_count);
+    return status;
+}
+
+moor_status moor_device_get_info(struct moor_device *device, struct moor_abi_device_info *ret_info)
+{
+    moor_status status = enter_device(device, ret_info);
+    if (!status)
+        *ret_info = device->info;
+    return status;
+}
+
+moor_status moor_device_get_domain_info(struct moor_device *device, uint32_t domain,
+                                        struct moor_abi_domain_info *ret_info)
+{
+    moor_status status = enter_domain(device, domain, ret_info);
+    if (!status)
+        *ret_info = device->domains[domain].info;
+    return status;
+}
+
+moor_status moor_device_find_domain(struct moor_device *device, uint32_t kind, uint32_t *ret_domain)
+{
+    moor_status status = enter_device(device, ret_domain);
+    if (status)
+        return status;
+    for (uint32_t i = 0; i < device->info.domain_count; i++)
+        if (device->domains[i].info.kind == kind) {
+            *ret_domain = i;
+            return MOOR_OK;
+        }
+    return moor__fail(MOOR_UNSUPPORTED, "%s has no domain of kind %u", device->info.name, kind);
+}
+
+moor_status moor_device_get_authority(struct moor_device *device, uint32_t domain,
+                                      struct moor_authority **ret_authority)
+{
+    moor_status status = enter_domain(device, domain, ret_authority);
+    if (!status)
+        *ret_authority = device->domains[domain].authority;
+    return status;
+}

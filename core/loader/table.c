@@ -1,0 +1,380 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Takes our own copy of what a provider's entry returned, and checks every rule of the contract on that copy:
+ * the provider's memory is read once, through the kernel, and what it does to it later is of no effect.
+ *
+ * One rule per table says where it comes from and goes to; one line per minor version says its size. A
+ * provider of a minor that is known is held to exactly that minor. One of a newer minor may have more than we
+ * know at the end of each struct, further capabilities and flags, and uses for reserved fields: all that is
+ * masked, and it must work without (min_host_minor says so).
+ */
+#include "loader/address.h"
+#include "loader/loader.h"
+#include "util/error.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define STRUCT_SIZE_MAX 65536u
+
+/* One per minor, oldest first. */
+static const uint32_t provider_sizes[] = {MOOR_ABI_PROVIDER_SIZE};
+_Static_assert(sizeof provider_sizes / sizeof provider_sizes[0] == MOOR_ABI_MINOR + 1,
+               "one size for each minor");
+
+/* ---- stubs: what absent capabilities answer ---- */
+
+static int32_t unsupported(struct moor_abi_error *error, const char *capability)
+{
+    (void)snprintf(error->text, sizeof error->text, "the provider has no capability %s", capability);
+    return MOOR_UNSUPPORTED;
+}
+
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wunused-parameter" /* the signatures are the contract's */
+
+static int32_t no_copy(struct moor_abi_stream *stream, const struct moor_abi_copy_args *args,
+                       struct moor_abi_error *error)
+{
+    return unsupported(error, "COPY");
+}
+
+static int32_t no_fill(struct moor_abi_stream *stream, const struct moor_abi_fill_args *args,
+                       struct moor_abi_error *error)
+{
+    return unsupported(error, "COPY");
+}
+
+static int32_t no_reserve(struct moor_abi_context *context, const struct moor_abi_range_args *args,
+                          struct moor_abi_range *ret_range, struct moor_abi_error *error)
+{
+    return unsupported(error, "VIRTUAL");
+}
+
+/* commit and committed */
+static int32_t no_commit(struct moor_abi_context *context, uint64_t range, uint64_t offset_bytes,
+                         uint64_t length_bytes, uint64_t *ret_bytes, struct moor_abi_error *error)
+{
+    return unsupported(error, "VIRTUAL");
+}
+
+static int32_t no_create(struct moor_abi_context *context, const struct moor_abi_segment_args *args,
+                         struct moor_abi_segment *ret_segment, struct moor_abi_error *error)
+{
+    return unsupported(error, "SHARED");
+}
+
+/* map and protect */
+static int32_t no_map(struct moor_abi_context *context, const struct moor_abi_map_args *args,
+                      struct moor_abi_error *error)
+{
+    return unsupported(error, "SHARED");
+}
+
+static int32_t no_pin(struct moor_abi_context *context, const struct moor_abi_pin_args *args,
+                      uint64_t *ret_handle, struct moor_abi_error *error)
+{
+    return unsupported(error, "PINNED");
+}
+
+static int32_t no_stats(struct moor_abi_context *context, uint32_t domain, struct moor_abi_stats *ret_stats,
+                        struct moor_abi_error *error)
+{
+    return unsupported(error, "STATS");
+}
+
+#pragma GCC diagnostic pop
+
+/* The required capabilities need none: without them there is no table. */
+static const struct moor__table stubs = {
+    .copy = {.struct_size = MOOR_ABI_COPY_TABLE_SIZE, .copy = no_copy, .fill = no_fill},
+    .virtual_ = {.struct_size = MOOR_ABI_VIRTUAL_TABLE_SIZE,
+                 .reserve = no_reserve,
+                 .commit = no_commit,
+                 .committed = no_commit},
+    .shared = {.struct_size = MOOR_ABI_SHARED_TABLE_SIZE,
+               .create = no_create,
+               .map = no_map,
+               .protect = no_map},
+    .pinned = {.struct_size = MOOR_ABI_PINNED_TABLE_SIZE, .pin = no_pin},
+    .stats = {.struct_size = MOOR_ABI_STATS_TABLE_SIZE, .stats = no_stats},
+};
+
+/* ---- the rules ---- */
+
+static const struct rule {
+    const char *name;       /* the field of struct moor_abi_provider */
+    const char *capability; /* NULL: every provider has it */
+    uint64_t bit;
+    size_t source;                      /* offset of the pointer in struct moor_abi_provider */
+    size_t target;                      /* offset of the copy in struct moor__table */
+    uint32_t sizes[MOOR_ABI_MINOR + 1]; /* one per minor, oldest first */
+    const char *functions[8];           /* in their order in the table, behind struct_size and reserved */
+} rules[] = {
+/* clang-format off */
+#define PLACE(field_) offsetof(struct moor_abi_provider, field_), offsetof(struct moor__table, field_)
+    {"base", NULL, 0, PLACE(base), {MOOR_ABI_BASE_TABLE_SIZE},
+     {"init", "shutdown", "device_count", "device_info", "domain_info", "context_open", "context_close",
+      "get_extension"}},
+    {"alloc", "ALLOC", MOOR_ABI_CAP_ALLOC, PLACE(alloc), {MOOR_ABI_ALLOC_TABLE_SIZE},
+     {"footprint", "allocate"}},
+    {"stream", "STREAM", MOOR_ABI_CAP_STREAM, PLACE(stream), {MOOR_ABI_STREAM_TABLE_SIZE},
+     {"create", "destroy", "record", "watermark", "wait", "wait_stream", "host_function"}},
+    {"release", "RELEASE", MOOR_ABI_CAP_RELEASE, PLACE(release), {MOOR_ABI_RELEASE_TABLE_SIZE},
+     {"release", "reap"}},
+    {"copy", "COPY", MOOR_ABI_CAP_COPY, PLACE(copy), {MOOR_ABI_COPY_TABLE_SIZE}, {"copy", "fill"}},
+    {"virtual_", "VIRTUAL", MOOR_ABI_CAP_VIRTUAL, PLACE(virtual_), {MOOR_ABI_VIRTUAL_TABLE_SIZE},
+     {"reserve", "commit", "committed"}},
+    {"shared", "SHARED", MOOR_ABI_CAP_SHARED, PLACE(shared), {MOOR_ABI_SHARED_TABLE_SIZE},
+     {"create", "map", "protect"}},
+    {"pinned", "PINNED", MOOR_ABI_CAP_PINNED, PLACE(pinned), {MOOR_ABI_PINNED_TABLE_SIZE}, {"pin"}},
+    {"stats", "STATS", MOOR_ABI_CAP_STATS, PLACE(stats), {MOOR_ABI_STATS_TABLE_SIZE}, {"stats"}},
+#undef PLACE
+    /* clang-format on */
+};
+#define RULE_COUNT (sizeof rules / sizeof rules[0])
+
+/* Every table starts so. */
+struct table_head {
+    uint32_t struct_size;
+    uint32_t reserved;
+};
+
+static moor_status read_memory(void *to, const void *from, size_t length, const char *what)
+{
+    int reason = moor__address_read(to, from, length);
+    if (reason == 0)
+        return MOOR_OK;
+    if (reason == EFAULT)
+        return moor__fail(MOOR_REFUSED, "%s is not readable memory (%p)", what, from);
+    return moor__fail_errno(MOOR_REFUSED, reason, "%s cannot be read safely", what);
+}
+
+/* Not NULL, aligned and readable: its first bytes are copied. */
+static moor_status read_struct(void *to, const void *from, size_t length, const char *what)
+{
+    if (from == NULL)
+        return moor__fail(MOOR_REFUSED, "%s is NULL", what);
+    if ((uintptr_t)from % _Alignof(uint64_t) != 0)
+        return moor__fail(MOOR_REFUSED, "%s is misaligned (%p)", what, from);
+    return read_memory(to, from, length, what);
+}
+
+/* Of a minor that may be newer than ours: the newest one of it that we know. */
+static uint32_t known_minor(uint32_t minor)
+{
+    return minor > MOOR_ABI_MINOR ? MOOR_ABI_MINOR : minor;
+}
+
+/* sizes: one per minor. A newer minor's structs start with all of ours. */
+static moor_status check_size(uint32_t size, const uint32_t *sizes, uint32_t minor, const char *what)
+{
+    if (size < sizes[0])
+        return moor__fail(MOOR_REFUSED, "%s.struct_size is %u, below the %u of 1.0", what, size, sizes[0]);
+    if (size % 8 != 0 || size > STRUCT_SIZE_MAX)
+        return moor__fail(MOOR_REFUSED, "%s.struct_size is %u, not a multiple of 8 up to %u", what, size,
+                          STRUCT_SIZE_MAX);
+    uint32_t known = sizes[known_minor(minor)];
+    if (size < known || (size > known && minor <= MOOR_ABI_MINOR))
+        return moor__fail(MOOR_REFUSED, "%s.struct_size is %u, but in %u.%u it is %u", what, size,
+                          MOOR_ABI_MAJOR, known_minor(minor), known);
+    return MOOR_OK;
+}
+
+static moor_status check_prefix(const struct moor_abi_prefix *prefix)
+{
+    if (prefix->magic == __builtin_bswap64(MOOR_ABI_MAGIC))
+        return moor__fail(MOOR_REFUSED,
+                          "provider.prefix.magic is byte-swapped: built for the other byte order");
+    if (prefix->magic != MOOR_ABI_MAGIC)
+        return moor__fail(MOOR_REFUSED, "provider.prefix.magic is %#llx, not %#llx",
+                          (unsigned long long)prefix->magic, (unsigned long long)MOOR_ABI_MAGIC);
+    if (prefix->major != MOOR_ABI_MAJOR)
+        return moor__fail(MOOR_VERSION, "built for ABI %u.%u, this core speaks %u.%u", prefix->major,
+                          prefix->minor, MOOR_ABI_MAJOR, MOOR_ABI_MINOR);
+    if (prefix->min_host_minor > MOOR_ABI_MINOR)
+        return moor__fail(MOOR_VERSION, "needs a core of ABI %u.%u at least, this core speaks %u.%u",
+                          MOOR_ABI_MAJOR, prefix->min_host_minor, MOOR_ABI_MAJOR, MOOR_ABI_MINOR);
+    return check_size(prefix->struct_size, provider_sizes, prefix->minor, "provider.prefix");
+}
+
+/* Masks what a newer minor may add, refuses it in a known one. */
+static moor_status check_capabilities(struct moor_abi_prefix *prefix)
+{
+    if (prefix->minor > MOOR_ABI_MINOR) {
+        prefix->capabilities &= MOOR_ABI_CAPS_1_0;
+        prefix->flags &= MOOR_ABI_PROVIDER_SIMULATED;
+    }
+    uint64_t unknown = prefix->capabilities & ~MOOR_ABI_CAPS_1_0;
+    if (unknown != 0)
+        return moor__fail(MOOR_REFUSED,
+                          "provider.prefix.capabilities has bits that %u.%u does not know: %#llx",
+                          prefix->major, prefix->minor, (unsigned long long)unknown);
+    unknown = prefix->flags & ~MOOR_ABI_PROVIDER_SIMULATED;
+    if (unknown != 0)
+        return moor__fail(MOOR_REFUSED, "provider.prefix.flags has bits that %u.%u does not know: %#llx",
+                          prefix->major, prefix->minor, (unsigned long long)unknown);
+    for (size_t i = 0; i < RULE_COUNT; i++)
+        if ((rules[i].bit & MOOR_ABI_CAPS_REQUIRED & ~prefix->capabilities) != 0)
+            return moor__fail(MOOR_REFUSED, "provider.prefix.capabilities lacks %s, which is required",
+                              rules[i].capability);
+    if ((prefix->capabilities & MOOR_ABI_CAP_SHARED) != 0 &&
+        (prefix->capabilities & MOOR_ABI_CAP_VIRTUAL) == 0)
+        return moor__fail(MOOR_REFUSED, "provider.prefix.capabilities has SHARED without VIRTUAL");
+    return MOOR_OK;
+}
+
+static moor_status check_functions(const char *table, const struct rule *rule, uint32_t size)
+{
+    for (size_t i = 0; i < (size - sizeof(struct table_head)) / sizeof(uintptr_t); i++) {
+        uintptr_t function;
+        memcpy(&function, table + sizeof(struct table_head) + i * sizeof function, sizeof function);
+        if (function == 0)
+            return moor__fail(MOOR_REFUSED, "%s.%s is NULL", rule->name, rule->functions[i]);
+        if (!moor__address_is_code(function))
+            return moor__fail(MOOR_REFUSED, "%s.%s is not executable code (%#lx)", rule->name,
+                              rule->functions[i], (unsigned long)function);
+    }
+    return MOOR_OK;
+}
+
+static moor_status copy_table(const struct rule *rule, const struct moor_abi_provider *provider,
+                              struct moor__table *table)
+{
+    const void *from;
+    memcpy(&from, (const char *)provider + rule->source, sizeof from);
+    if (rule->capability != NULL) {
+        bool is_set = (provider->prefix.capabilities & rule->bit) != 0;
+        if (is_set && from == NULL)
+            return moor__fail(MOOR_REFUSED, "%s is NULL, but capability %s is set", rule->name,
+                              rule->capability);
+        if (!is_set && from != NULL)
+            return moor__fail(MOOR_REFUSED, "%s is there, but capability %s is not set", rule->name,
+                              rule->capability);
+        if (!is_set)
+            return MOOR_OK;
+    }
+    uint32_t minor = provider->prefix.minor;
+    struct table_head head;
+    moor_status status = read_struct(&head, from, sizeof head, rule->name);
+    if (status == MOOR_OK)
+        status = check_size(head.struct_size, rule->sizes, minor, rule->name);
+    if (status != MOOR_OK)
+        return status;
+    if (head.reserved != 0 && minor <= MOOR_ABI_MINOR)
+        return moor__fail(MOOR_REFUSED, "%s.reserved is not zero", rule->name);
+
+    uint32_t size = rule->sizes[known_minor(minor)];
+    char *to = (char *)table + rule->target;
+    status = read_memory(to, from, size, rule->name);
+    if (status != MOOR_OK)
+        return status;
+    head = (struct table_head){.struct_size = size};
+    memcpy(to, &head,
+           sizeof head); /* what was checked; the provider's may have changed between the two reads */
+    return check_functions(to, rule, size);
+}
+
+/* ---- strings ---- */
+
+/* Well-formed as the Unicode standard's table 3-7 has it: no overlong forms, no surrogates, nothing above
+ * U+10FFFF. */
+static bool is_utf8(const char *text)
+{
+    const unsigned char *byte = (const unsigned char *)text;
+    while (*byte != 0) {
+        unsigned lead = *byte++;
+        if (lead < 0x80)
+            continue;
+        unsigned more = lead < 0xe0 ? 1 : lead < 0xf0 ? 2 : 3;
+        unsigned low = lead == 0xe0 ? 0xa0 : lead == 0xf0 ? 0x90 : 0x80;
+        unsigned high = lead == 0xed ? 0x9f : lead == 0xf4 ? 0x8f : 0xbf;
+        if (lead < 0xc2 || lead > 0xf4)
+            return false;
+        for (; more > 0; more--, byte++, low = 0x80, high = 0xbf)
+            if (*byte < low || *byte > high)
+                return false;
+    }
+    return true;
+}
+
+/* Reads up to the NUL, one page at a time: the page behind the string need not be there. */
+static moor_status copy_string(char *to, size_t capacity, const char *from, const char *what)
+{
+    if (from == NULL)
+        return moor__fail(MOOR_REFUSED, "%s is NULL", what);
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    size_t length = 0;
+    while (length < capacity) {
+        size_t part = page - (uintptr_t)(from + length) % page;
+        if (part > capacity - length)
+            part = capacity - length;
+        moor_status status = read_memory(to + length, from + length, part, what);
+        if (status != MOOR_OK)
+            return status;
+        size_t used = strnlen(to + length, part);
+        length += used;
+        if (used < part)
+            break;
+    }
+    if (length == capacity)
+        return moor__fail(MOOR_REFUSED, "%s does not end within %zu bytes", what, capacity);
+    if (length == 0)
+        return moor__fail(MOOR_REFUSED, "%s is empty", what);
+    if (!is_utf8(to))
+        return moor__fail(MOOR_REFUSED, "%s is not UTF-8", what);
+    return MOOR_OK;
+}
+
+static moor_status copy_strings(const struct moor_abi_provider *provider, struct moor__table *table)
+{
+    moor_status status = copy_string(table->name, sizeof table->name, provider->name, "name");
+    if (status == MOOR_OK)
+        status = copy_string(table->vendor, sizeof table->vendor, provider->vendor, "vendor");
+    if (status == MOOR_OK)
+        status = copy_string(table->version, sizeof table->version, provider->version, "version");
+    return status;
+}
+
+static moor_status check_reserved(const struct moor_abi_provider *provider)
+{
+    if (provider->prefix.minor > MOOR_ABI_MINOR)
+        return MOOR_OK;
+    for (size_t i = 0; i < sizeof provider->reserved / sizeof provider->reserved[0]; i++)
+        if (provider->reserved[i] != 0)
+            return moor__fail(MOOR_REFUSED, "provider.reserved[%zu] is not zero", i);
+    return MOOR_OK;
+}
+
+moor_status moor__table_copy(const struct moor_abi_provider *provider, struct moor__table *ret_table)
+{
+    struct moor_abi_provider copy = {0};
+    moor_status status = read_struct(&copy.prefix, provider, sizeof copy.prefix, "provider");
+    if (status == MOOR_OK)
+        status = check_prefix(&copy.prefix);
+    if (status != MOOR_OK)
+        return status;
+
+    struct moor_abi_prefix prefix = copy.prefix; /* what was checked: the second read must not replace it */
+    status = read_memory(&copy, provider, prefix.struct_size < sizeof copy ? prefix.struct_size : sizeof copy,
+                         "provider");
+    copy.prefix = prefix;
+    if (status == MOOR_OK)
+        status = check_capabilities(&copy.prefix);
+    if (status == MOOR_OK)
+        status = check_reserved(&copy);
+    struct moor__table table = stubs;
+    table.prefix = copy.prefix;
+    if (status == MOOR_OK)
+        status = copy_strings(&copy, &table);
+    for (size_t i = 0; i < RULE_COUNT && status == MOOR_OK; i++)
+        status = copy_table(&rules[i], &copy, &table);
+    if (status == MOOR_OK)
+        *ret_table = table;
+    return status;
+}

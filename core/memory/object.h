@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What buffers, ranges, segments and pieces have in common: a slot, the binding that pays for them, and their way out.
+ *
+ *     LIVE -> LEAVING -> (slot freed)
+ *                 \-> QUARANTINED -> LEAVING (tried again)
+ *
+ * LEAVING: the provider has accepted the release. The cookie of a release is the object's handle; generation and state
+ * tell a completion that is late, doubled or invented.
+ */
+#ifndef MOOR_MEMORY_OBJECT_H
+#define MOOR_MEMORY_OBJECT_H
+
+#include "loader/provider.h"
+#include "memory/runtime.h"
+
+#include <moorage/memory.h>
+
+enum moor__state { MOOR__LIVE, MOOR__LEAVING, MOOR__QUARANTINED };
+
+struct moor__object {
+    struct moor__slot slot;
+    enum moor__kind kind;
+    struct moor_binding *binding;
+    struct moor__object *next; /* in the device's quarantine; device->lock */
+    uint64_t bytes;            /* charged for it */
+    _Atomic uint32_t state;
+    uint32_t parity;           /* of the epoch it was released in */
+};
+
+struct moor_binding {
+    struct moor_device *device;
+    struct moor_holder *holder;
+    struct moor__domain *domain;
+    uint32_t domain_index;
+    _Atomic uint64_t object_count; /* made through it and not yet gone */
+    _Atomic uint64_t lost_bytes;   /* in quarantine: taken, and not given back by a release that succeeded */
+};
+
+static inline struct moor_runtime *moor__runtime_of(const struct moor_binding *binding)
+{
+    return binding->device->provider->runtime;
+}
+
+static inline const struct moor__table *moor__table_of(const struct moor_binding *binding)
+{
+    return &binding->device->provider->table;
+}
+
+/* One more or one fewer object of a kind, of the binding and its device. */
+void moor__binding_count(struct moor_binding *binding, enum moor__object_count kind, int change);
+
+/* First in public calls that take a binding. */
+moor_status moor__binding_enter(const struct moor_binding *binding);
+/* UNSUPPORTED unless the binding's domain has the capability. */
+moor_status moor__binding_needs(const struct moor_binding *binding, uint64_t capability, const char *what);
+
+#endif

@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The one way out. An object is submitted once, with the fence points of its last uses, and comes back in exactly one
+ * completion, which refunds its bytes. What the provider refuses or fails to free stays charged, in quarantine, and is
+ * tried again when the provider is unloaded (promises I4, I7, I8).
+ *
+ * A completion is believed only if its cookie names an object that is leaving; late, doubled and invented ones are
+ * logged and change nothing.
+ */
+#include "memory/release.h"
+
+#include "util/error.h"
+#include "util/limits.h"
+
+#include <stdlib.h>
+
+/* ---- submission ---- */
+
+/* Covers the marks, then names the streams that may still be named. Returns the epoch's parity in the object. */
+static moor_status resolve_points(struct moor__object *object, const struct moor__point *points, uint32_t count,
+                                  struct moor_abi_fence_point *ret_points, uint32_t *ret_count)
+{
+    struct moor_provider *provider = object->binding->device->provider;
+    moor_status status = MOOR_OK;
+    for (uint32_t i = 0; i < count && !status; i++)
+        if (!moor__stream_passed(points[i].stream, points[i].value))
+            status = moor__stream_cover(points[i].stream, points[i].value);
+    if (status)
+        return status;
+    uint32_t named = 0;
+    pthread_mutex_lock(&provider->stream_lock);
+    for (uint32_t i = 0; i < count && !status; i++) {
+        struct moor_stream *stream = points[i].stream;
+        if (moor__stream_passed(stream, points[i].value))
+            continue;
+        if (moor__stream_may_be_named(stream))
+            ret_points[named++] = (struct moor_abi_fence_point){stream->stream, points[i].value};
+        else
+            status = moor__fail(MOOR_DEVICE_LOST, "the stream that last used this memory is lost");
+    }
+    if (!status)
+        object->parity = moor__epoch_enter(provider);
+    pthread_mutex_unlock(&provider->stream_lock);
+    *ret_count = named;
+    return status;
+}
+
+/* A reap now and then, so that a host that only releases gets its memory back too. */
+static void reap_now_and_then(struct moor_device *device)
+{
+    if (moor__device_pending(device) % MOOR_REAP_EVERY == 0)
+        (void)moor__device_reap(device, MOOR_NO_WAIT); /* how many is of no interest here */
+}
+
+moor_status moor__release_submit(struct moor__object *object, uint64_t cookie, const struct moor__release *release,
+                                 const struct moor__point *points, uint32_t point_count)
+{
+    struct moor_binding *binding = object->binding;
+    const struct moor__table *table = moor__table_of(binding);
+    struct moor_abi_fence_point named[MOOR_LIMIT_USES];
+    uint32_t named_count = 0;
+    moor_status status = resolve_points(object, points, point_count, named, &named_count);
+    moor__points_unref(points, point_count);
+    if (status)
+        return status;
+
+    /* The completion may come before the provider's call returns, so all is in place before it. */
+    moor__pending(binding->holder, object->bytes);
+    moor__count(binding->device, MOOR__COUNT_RELEASE, 1);
+    atomic_store_explicit(&object->state, MOOR__LEAVING, memory_order_release);
+    struct moor_abi_error error = MOOR__ERROR_INIT;
+    struct moor_abi_release args = {
+        .struct_size = sizeof args,
+        .kind = release->kind,
+        .handle = release->handle,
+        .offset_bytes = release->offset_bytes,
+        .length_bytes = release->length_bytes,
+        .cookie = cookie,
+        .points = named_count ? named : NULL,
+        .point_count = named_count,
+        .point_stride = sizeof named[0],
+    };
+    struct moor_device *device = binding->device;
+    int32_t called = table->release.release(device->context, &args, &error);
+    if (called) {
+        atomic_store_explicit(&object->state, MOOR__LIVE, memory_order_release);
+        moor__unpending(binding->holder, object->bytes);
+        moor__count(device, MOOR__COUNT_RELEASE, -1);
+        moor__epoch_leave(device->provider, object->parity);
+        return moor__fail_provider(called, &error, table->name, "release");
+    }
+    reap_now_and_then(device);
+    return MOOR_OK;
+}
+
+/* ---- quarantine ---- */
+
+/* The object's bytes are pending. */
+void moor__quarantine_enter(struct moor__object *object, const char *why)
+{
+    struct moor_device *device = object->binding->device;
+    moor__quarantine(object->binding->holder, object->bytes);
+    moor__log(device->provider->runtime, MOOR_ABI_LOG_ERROR, "%llu bytes of %s are in quarantine: %s",
+              (unsigned long long)object->bytes, object->binding->holder->name, why);
+    atomic_store_explicit(&object->state, MOOR__QUARANTINED, memory_order_release);
+    moor__count(device, MOOR__COUNT_QUARANTINE, 1);
+    pthread_mutex_lock(&device->lock);
+    object->next = device->quarantine;
+    device->quarantine = object;
+    pthread_mutex_unlock(&device->lock);
+}
+
+void moor__release_or_quarantine(struct moor__object *object, uint64_t cookie, const struct moor__release *release,
+                                 const struct moor__point *points, uint32_t point_count)
+{
+    if (moor__release_submit(object, cookie, release, points, point_count) == MOOR_OK)
+        return;
+    moor__pending(object->binding->holder, object->bytes);
+    moor__quarantine_enter(object, moor_last_error()->text);
+}
+
+void moor__quarantine_retry(struct moor_device *device)
+{
+    static void (*const retry[MOOR__KIND_COUNT])(struct moor__object *) = {
+        [MOOR__KIND_BUFFER] = moor__buffer_retry,
+        [MOOR__KIND_RANGE] = moor__range_retry,
+        [MOOR__KIND_SEGMENT] = moor__segment_retry,
+        [MOOR__KIND_PIECE] = moor__piece_retry,
+    };
+    pthread_mutex_lock(&device->lock);
+    struct moor__object *list = device->quarantine;
+    device->quarantine = NULL;
+    pthread_mutex_unlock(&device->lock);
+    while (list) {
+        struct moor__object *object = list;
+        list = object->next;
+        moor__count(device, MOOR__COUNT_QUARANTINE, -1);
+        moor__unquarantine(object->binding->holder, object->bytes);
+        moor__unpending(object->binding->holder, object->bytes);
+        retry[object->kind](object);
+    }
+}
+
+/* ---- completion ---- */
+
+static struct moor__object *find_leaving(struct moor_runtime *runtime, uint64_t cookie)
+{
+    struct moor__handles *handles;
+    switch (moor__handle_kind(cookie)) {
+    case MOOR__KIND_BUFFER:
+        handles = &runtime->buffers;
+        break;
+    case MOOR__KIND_RANGE:
+        handles = &runtime->ranges;
+        break;
+    case MOOR__KIND_SEGMENT:
+        handles = &runtime->segments;
+        break;
+    case MOOR__KIND_PIECE:
+        handles = &runtime->pieces;
+        break;
+    default:
+        return NULL;
+    }
+    struct moor__object *object = (struct moor__object *)moor__handles_find_retired(handles, cookie);
+    uint32_t leaving = MOOR__LEAVING;
+    /* One completion wins, also against its own double on another thread. */
+    if (!object || !atomic_compare_exchange_strong_explicit(&object->state, &leaving, MOOR__LIVE, memory_order_acq_rel,
+                                                            memory_order_relaxed))
+        return NULL;
+    return object;
+}
+
+static void object_gone(struct moor__object *object)
+{
+    static void (*const gone[MOOR__KIND_COUNT])(struct moor__object *) = {
+        [MOOR__KIND_BUFFER] = moor__buffer_gone,
+        [MOOR__KIND_RANGE] = moor__range_gone,
+        [MOOR__KIND_SEGMENT] = moor__segment_gone,
+        [MOOR__KIND_PIECE] = moor__piece_gone,
+    };
+    gone[object->kind](object);
+}
+
+/* What was charged and has not come back stays charged, as lost, until the binding is closed. */
+static void refund(struct moor__object *object, uint64_t actual_bytes)
+{
+    struct moor_binding *binding = object->binding;
+    uint64_t returned = actual_bytes < object->bytes ? actual_bytes : object->bytes;
+    if (actual_bytes != object->bytes)
+        moor__log(moor__runtime_of(binding), MOOR_ABI_LOG_ERROR, "%s: took %llu bytes and gave back %llu",
+                  moor__table_of(binding)->name, (unsigned long long)object->bytes, (unsigned long long)actual_bytes);
+    moor__refund(binding->holder, returned);
+    moor__quarantine(binding->holder, object->bytes - returned);
+    atomic_fetch_add_explicit(&binding->lost_bytes, object->bytes - returned, memory_order_relaxed);
+}
+
+static void complete(struct moor_device *device, const struct moor_abi_completion *completion)
+{
+    struct moor_runtime *runtime = device->provider->runtime;
+    struct moor__object *object = find_leaving(runtime, completion->cookie);
+    if (!object) {
+        moor__log(runtime, MOOR_ABI_LOG_ERROR, "%s: completion of %#llx, which is not on its way out",
+                  device->provider->table.name, (unsigned long long)completion->cookie);
+        return;
+    }
+    moor__epoch_leave(device->provider, object->parity);
+    if (completion->status == MOOR_OK) {
+        refund(object, completion->actual_bytes);
+        object_gone(object);
+    } else {
+        moor__quarantine_enter(object, moor_status_name(completion->status));
+    }
+    moor__count(device, MOOR__COUNT_RELEASE, -1);
+}
+
+uint64_t moor__device_pending(struct moor_device *device)
+{
+    return atomic_load_explicit(&device->counts[MOOR__COUNT_RELEASE], memory_order_acquire);
+}
+
+uint32_t moor__device_reap(struct moor_device *device, uint64_t deadline_ns)
+{
+    const struct moor__table *table = &device->provider->table;
+    struct moor_abi_completion completions[MOOR_REAP_BATCH];
+    uint32_t total = 0, count;
+    do {
+        struct moor_abi_error error = MOOR__ERROR_INIT;
+        count = 0;
+        int32_t called = table->release.reap(device->context, completions, sizeof completions[0], MOOR_REAP_BATCH,
+                                             total ? MOOR_NO_WAIT : deadline_ns, &count, &error);
+        if (called || count > MOOR_REAP_BATCH) {
+            (void)moor__fail_provider(called ? called : MOOR_PROVIDER, &error, table->name, "reap");
+            moor__log(device->provider->runtime, MOOR_ABI_LOG_ERROR, "%s", moor_last_error()->text);
+            break;
+        }
+        for (uint32_t i = 0; i < count; i++)
+            complete(device, &completions[i]);
+        total += count;
+    } while (count == MOOR_REAP_BATCH);
+    moor__streams_retire(device->provider);
+    return total;
+}
+
+void moor__device_drain(struct moor_device *device)
+{
+    while (moor__device_reap(device, MOOR_NO_WAIT))
+        ;
+}
+
+/* ---- all devices of a runtime ---- */
+
+/* The next provider to visit after `after` (NULL: the first); it stays until the visit ends. Ends the visit of `after`. */
+static struct moor_provider *next_visit(struct moor_runtime *runtime, struct moor_provider *after)
+{
+    pthread_mutex_lock(&runtime->lock);
+    struct moor_provider *provider = after ? after->next : runtime->providers;
+    while (provider && provider->closing)
+        provider = provider->next;
+    if (provider)
+        provider->visitors++;
+    if (after && --after->visitors == 0)
+        pthread_cond_broadcast(&runtime->visited);
+    pthread_mutex_unlock(&runtime->lock);
+    return provider;
+}
+
+/* Waits a little on the first device that has something pending, so that no device is waited for while another is due. */
+static uint64_t visit_all(struct moor_runtime *runtime, uint64_t deadline_ns)
+{
+    uint64_t pending = 0;
+    for (struct moor_provider *provider = next_visit(runtime, NULL); provider; provider = next_visit(runtime, provider))
+        for (uint32_t i = 0; i < provider->device_count; i++) {
+            struct moor_device *device = &provider->devices[i];
+            if (!moor__device_pending(device))
+                continue;
+            (void)moor__device_reap(device, deadline_ns); /* what is left is counted next */
+            pending += moor__device_pending(device);
+        }
+    return pending;
+}
+
+void moor__poll(struct moor_runtime *runtime)
+{
+    (void)visit_all(runtime, MOOR_NO_WAIT); /* the caller looks at the budget, not at this */
+}
+
+moor_status moor_runtime_reap(struct moor_runtime *runtime, uint64_t deadline_ns)
+{
+    static const uint64_t slice_ns = 1000000;
+    moor_status status = moor__enter(runtime);
+    if (status)
+        return status;
+    uint64_t pending = visit_all(runtime, MOOR_NO_WAIT);
+    for (uint64_t now = moor_clock_ns(); pending && now < deadline_ns; now = moor_clock_ns())
+        pending = visit_all(runtime, deadline_ns - now < slice_ns ? deadline_ns : now + slice_ns);
+    return pending ? moor__fail(MOOR_PENDING, "%llu releases are still behind fences", (unsigned long long)pending)
+                   : MOOR_OK;
+}

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The runtime: made empty, ended when nothing is alive in it. There are no exit handlers and no destructors: at exit()
+ * nothing happens. A page that the kernel empties in forked children tells a child apart without a system call per call.
+ */
+#include "memory/runtime.h"
+
+#include "governor/governor.h"
+#include "loader/provider.h"
+#include "memory/buffer.h"
+#include "memory/range.h"
+#include "memory/segment.h"
+#include "util/error.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+moor_status moor__enter(const struct moor_runtime *runtime)
+{
+    if (!runtime)
+        return moor__fail(MOOR_INVALID, "the runtime is NULL");
+    if (*(volatile const uint64_t *)runtime->alive == 0)
+        return moor__fail(MOOR_FORKED, "the runtime belongs to the parent process");
+    return MOOR_OK;
+}
+
+void moor__log(struct moor_runtime *runtime, uint32_t level, const char *format, ...)
+{
+    if (!runtime->log_function)
+        return;
+    char line[640];
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(line, sizeof line, format, args); /* cut short is good enough */
+    va_end(args);
+    runtime->log_function(runtime->log_user, level, line);
+}
+
+/* Runtimes get tags of their own, so that a handle of one is foreign to another. */
+static uint32_t next_tag(void)
+{
+    static _Atomic uint32_t tags;
+    return atomic_fetch_add_explicit(&tags, 1, memory_order_relaxed) + 1;
+}
+
+static moor_status map_alive_page(uint64_t **ret_page)
+{
+    size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE);
+    void *page = mmap(NULL, page_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (page == MAP_FAILED)
+        return moor__fail_errno(MOOR_HOST_NOMEM, errno, "no page to tell a forked child by");
+    if (madvise(page, page_bytes, MADV_WIPEONFORK)) {
+        int error = errno;
+        munmap(page, page_bytes);
+        return moor__fail_errno(MOOR_UNSUPPORTED, error, "the system cannot tell forked children apart");
+    }
+    *ret_page = page;
+    **ret_page = 1;
+    return MOOR_OK;
+}
+
+moor_status moor_runtime_create(const struct moor_runtime_options *options, struct moor_runtime **ret_runtime)
+{
+    if (!ret_runtime)
+        return moor__fail(MOOR_INVALID, "ret_runtime is NULL");
+    struct moor_runtime *runtime = calloc(1, sizeof *runtime);
+    if (!runtime)
+        return moor__fail(MOOR_HOST_NOMEM, "no memory for a runtime");
+    moor_status status = map_alive_page(&runtime->alive);
+    if (status) {
+        free(runtime);
+        return status;
+    }
+    if (options) {
+        runtime->log_function = options->log;
+        runtime->log_user = options->log_user;
+    }
+    uint32_t tag = next_tag();
+    moor__handles_init(&runtime->buffers, MOOR__KIND_BUFFER, tag, sizeof(struct moor__buffer));
+    moor__handles_init(&runtime->ranges, MOOR__KIND_RANGE, tag, sizeof(struct moor__range));
+    moor__handles_init(&runtime->segments, MOOR__KIND_SEGMENT, tag, sizeof(struct moor__segment));
+    moor__handles_init(&runtime->pieces, MOOR__KIND_PIECE, tag, sizeof(struct moor__piece));
+    moor__grants_init(runtime, tag);
+    pthread_mutex_init(&runtime->lock, NULL);
+    pthread_cond_init(&runtime->visited, NULL);
+    *ret_runtime = runtime;
+    return MOOR_OK;
+}
+
+/* Nobody has an account with anything on it, and no grant or lease is left. */
+static moor_status check_holders(struct moor_runtime *runtime)
+{
+    moor_status status = MOOR_OK;
+    uint64_t grants = atomic_load_explicit(&runtime->grant_count, memory_order_acquire);
+    uint64_t leases = atomic_load_explicit(&runtime->lease_count, memory_order_acquire);
+    if (grants || leases)
+        return moor__fail(MOOR_BUSY, "alive: %llu grants, %llu leases", (unsigned long long)grants,
+                          (unsigned long long)leases);
+    for (struct moor_authority *authority = runtime->authorities; authority && !status; authority = authority->next) {
+        pthread_mutex_lock(&authority->lock);
+        if (authority->holder_count)
+            status = moor__fail(MOOR_BUSY, "alive: %u holders of %s", authority->holder_count, authority->pool_key);
+        pthread_mutex_unlock(&authority->lock);
+    }
+    return status;
+}
+
+moor_status moor_runtime_destroy(struct moor_runtime *runtime)
+{
+    if (!runtime)
+        return MOOR_OK;
+    moor_status status = moor__enter(runtime);
+    if (!status)
+        status = check_holders(runtime);
+    while (!status && runtime->providers)
+        status = moor_provider_unload(runtime->providers);
+    if (status)
+        return status;
+    moor__authorities_destroy(runtime);
+    struct moor__handles *const tables[] = {&runtime->buffers, &runtime->ranges, &runtime->segments,
+                                            &runtime->pieces,  &runtime->grants, &runtime->leases};
+    for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++)
+        moor__handles_finish(tables[i]);
+    pthread_cond_destroy(&runtime->visited);
+    pthread_mutex_destroy(&runtime->lock);
+    munmap(runtime->alive, (size_t)sysconf(_SC_PAGESIZE));
+    free(runtime);
+    return MOOR_OK;
+}
+
+uint64_t moor_clock_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+const char *moor_version(void)
+{
+    return MOOR_VERSION_TEXT;
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT */
+/* The runtime from the inside: the tables of handles, and the registry of providers and authorities. */
+#ifndef MOOR_MEMORY_RUNTIME_H
+#define MOOR_MEMORY_RUNTIME_H
+
+#include "util/handles.h"
+
+#include <moorage/runtime.h>
+
+struct moor_runtime {
+    uint64_t *alive; /* a page of its own that reads 0 in a forked child */
+    moor_log_function log_function;
+    void *log_user;
+    struct moor__handles buffers;
+    struct moor__handles ranges;
+    struct moor__handles segments;
+    struct moor__handles pieces;
+    struct moor__handles grants;
+    struct moor__handles leases;
+    _Atomic uint64_t grant_count;
+    _Atomic uint64_t lease_count;
+
+    pthread_mutex_t lock;          /* the registry; lock order: see core/README.md */
+    pthread_cond_t visited;        /* a provider's visitors dropped to 0 */
+    struct moor_provider *providers;     /* lock */
+    struct moor_authority *authorities;  /* lock; entries stay until the end */
+};
+
+/* First in every public call: INVALID for NULL, FORKED in a child. */
+moor_status moor__enter(const struct moor_runtime *runtime);
+
+void moor__log(struct moor_runtime *runtime, uint32_t level, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+#endif

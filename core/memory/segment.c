@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Segments: physical memory that its handle and its mappings own together. Mappings own it until their release has
+ * completed, so the memory is never freed under an address that still shows it.
+ *
+ * While a segment is written it has one mapping. Sealing turns that mapping read-only, after the work that uses it, and
+ * from then on its contents are shared freely; writable.c is the way back.
+ */
+#include "memory/segment.h"
+
+#include "memory/release.h"
+#include "util/error.h"
+
+static struct moor_runtime *runtime_of(const struct moor__segment *segment)
+{
+    return moor__runtime_of(segment->object.binding);
+}
+
+/* ---- making and owning ---- */
+
+moor_status moor__segment_take(struct moor_binding *binding, uint64_t size_bytes, uint64_t granule_bytes,
+                               struct moor__segment **ret_segment)
+{
+    struct moor__slot *slot;
+    moor_status status = moor__handles_take(&moor__runtime_of(binding)->segments, &slot);
+    if (status)
+        return status;
+    struct moor__segment *segment = (struct moor__segment *)slot;
+    segment->object.kind = MOOR__KIND_SEGMENT;
+    segment->object.binding = binding;
+    segment->size_bytes = size_bytes;
+    segment->granule_bytes = granule_bytes;
+    segment->owners = 1;
+    pthread_mutex_init(&segment->lock, NULL);
+    moor__binding_count(binding, MOOR__COUNT_SEGMENT, 1);
+    *ret_segment = segment;
+    return MOOR_OK;
+}
+
+void moor__segment_free(struct moor__segment *segment)
+{
+    struct moor_binding *binding = segment->object.binding;
+    pthread_mutex_destroy(&segment->lock);
+    moor__handles_free(&runtime_of(segment)->segments, &segment->object.slot);
+    moor__binding_count(binding, MOOR__COUNT_SEGMENT, -1);
+}
+
+moor_status moor__segment_back(struct moor__segment *segment)
+{
+    struct moor_binding *binding = segment->object.binding;
+    const struct moor__table *table = moor__table_of(binding);
+    struct moor_abi_error error = MOOR__ERROR_INIT;
+    struct moor_abi_segment_args args = {
+        .struct_size = sizeof args,
+        .domain = binding->domain_index,
+        .size_bytes = segment->size_bytes,
+        .granule_bytes = segment->granule_bytes,
+    };
+    struct moor_abi_segment made = {.struct_size = sizeof made};
+    int32_t called = table->shared.create(binding->device->context, &args, &made, &error);
+    if (called)
+        return moor__fail_provider(called, &error, table->name, "create of a segment");
+    segment->handle = made.handle;
+    segment->object.bytes = made.actual_bytes;
+    if (made.handle == 0 || made.actual_bytes < args.size_bytes)
+        return moor__fail(MOOR_PROVIDER, "%s: create of a segment gave a zero handle or fewer bytes than asked",
+                          table->name);
+    return MOOR_OK;
+}
+
+static void send_off(struct moor__segment *segment)
+{
+    struct moor__release release = {.kind = MOOR_ABI_RELEASE_SEGMENT, .handle = segment->handle};
+    uint64_t name = moor__handles_name(&runtime_of(segment)->segments, &segment->object.slot);
+    /* No points: what used it did so through mappings, and those have gone behind theirs. */
+    moor__release_or_quarantine(&segment->object, name, &release, NULL, 0);
+}
+
+void moor__segment_own(struct moor__segment *segment)
+{
+    pthread_mutex_lock(&segment->lock);
+    segment->owners++;
+    pthread_mutex_unlock(&segment->lock);
+}
+
+void moor__segment_disown(struct moor__segment *segment)
+{
+    pthread_mutex_lock(&segment->lock);
+    bool last = --segment->owners == 0;
+    pthread_mutex_unlock(&segment->lock);
+    if (last)
+        send_off(segment);
+}
+
+void moor__segment_set_writable(struct moor__segment *segment, const struct moor__range *range, uint64_t first)
+{
+    segment->writable_range = range ? moor__range_name(range) : 0;
+    segment->writable_first = first;
+}
+
+void moor__segment_unmapped(struct moor__segment *segment, const struct moor__range *range)
+{
+    pthread_mutex_lock(&segment->lock);
+    if (segment->writable_range == moor__range_name(range))
+        moor__segment_set_writable(segment, NULL, 0);
+    pthread_mutex_unlock(&segment->lock);
+    moor__segment_disown(segment);
+}
+
+void moor__segment_gone(struct moor__object *object)
+{
+    moor__segment_free((struct moor__segment *)object);
+}
+
+void moor__segment_retry(struct moor__object *object)
+{
+    send_off((struct moor__segment *)object);
+}
+
+moor_status moor__segment_pin(struct moor_runtime *runtime, moor_segment handle, struct moor__segment **ret_segment)
+{
+    struct moor__slot *slot;
+    moor_status status = moor__handles_pin(&runtime->segments, handle, &slot);
+    if (!status)
+        *ret_segment = (struct moor__segment *)slot;
+    return status;
+}
+
+void moor__segment_unpin(struct moor__segment *segment)
+{
+    if (moor__handles_unpin(&segment->object.slot))
+        moor__segment_disown(segment); /* the handle's share */
+}
+
+moor_status moor_segment_release(struct moor_runtime *runtime, moor_segment handle)
+{
+    moor_status status = moor__enter(runtime);
+    if (status || handle == 0)
+        return status;
+    struct moor__segment *segment;
+    status = moor__segment_pin(runtime, handle, &segment);
+    if (status)
+        return status;
+    status = moor__handles_retire(&segment->object.slot);
+    moor__segment_unpin(segment);
+    return status;
+}
+
+/* ---- provider calls ---- */
+
+static struct moor_abi_map_args map_args(const struct moor__segment *segment, const struct moor__range *range,
+                                         uint64_t first, uint32_t access)
+{
+    return (struct moor_abi_map_args){
+        .struct_size = sizeof(struct moor_abi_map_args),
+        .access = access,
+        .range = range->handle,
+        .offset_bytes = first * range->granule_bytes,
+        .segment = segment->handle,
+    };
+}
+
+moor_status moor__segment_call_map(struct moor__segment *segment, struct moor__range *range, uint64_t first,
+                                   uint32_t access)
+{
+    const struct moor__table *table = moor__table_of(range->object.binding);
+    struct moor_abi_error error = MOOR__ERROR_INIT;
+    struct moor_abi_map_args args = map_args(segment, range, first, access);
+    int32_t called = table->shared.map(range->object.binding->device->context, &args, &error);
+    return called ? moor__fail_provider(called, &error, table->name, "map") : MOOR_OK;
+}
+
+moor_status moor__segment_call_protect(struct moor__segment *segment, struct moor__range *range, uint64_t first,
+                                       uint32_t access)
+{
+    const struct moor__table *table = moor__table_of(range->object.binding);
+    struct moor_abi_error error = MOOR__ERROR_INIT;
+    struct moor_abi_map_args args = map_args(segment, range, first, access);
+    int32_t called = table->shared.protect(range->object.binding->device->context, &args, &error);
+    return called ? moor__fail_provider(called, &error, table->name, "protect") : MOOR_OK;
+}
+
+/* ---- sealing ---- */
+
+/* Claims the right to seal, and tells where the writable mapping is. */
+static moor_status begin_seal(struct moor__segment *segment, bool *ret_done, moor_range *ret_range, uint64_t *ret_first)
+{
+    moor_status status = MOOR_OK;
+    pthread_mutex_lock(&segment->lock);
+    *ret_done = segment->sealed;
+    *ret_range = segment->writable_range;
+    *ret_first = segment->writable_first;
+    if (segment->sealing)
+        status = moor__fail(MOOR_BUSY, "the segment is being sealed");
+    else
+        segment->sealing = !segment->sealed;
+    pthread_mutex_unlock(&segment->lock);
+    return status;
+}
+
+static void end_seal(struct moor__segment *segment, bool sealed)
+{
+    pthread_mutex_lock(&segment->lock);
+    segment->sealing = false;
+    segment->sealed = sealed;
+    if (sealed)
+        moor__segment_set_writable(segment, NULL, 0);
+    pthread_mutex_unlock(&segment->lock);
+}
+
+/* Nobody can start to write through the core while the cells say read-only; then what was started is waited for. */
+static moor_status make_read_only(struct moor__segment *segment, struct moor__range *range, uint64_t first,
+                                  uint64_t deadline_ns)
+{
+    uint64_t count = segment->size_bytes / range->granule_bytes;
+    uint64_t offset = first * range->granule_bytes;
+    pthread_mutex_lock(&range->lock);
+    moor_status status = moor__range_expect_mapping(range, first, segment);
+    if (!status && moor__uses_submitting(&range->uses, offset, offset + segment->size_bytes))
+        status = moor__fail(MOOR_BUSY, "work on this memory is being submitted");
+    if (!status)
+        moor__range_set(range, first, count, MOOR__CELL_BUSY);
+    pthread_mutex_unlock(&range->lock);
+    if (status)
+        return status;
+    status = moor__range_await_uses(range, offset, segment->size_bytes, deadline_ns);
+    if (!status)
+        status = moor__segment_call_protect(segment, range, first, MOOR_ABI_ACCESS_READ);
+    pthread_mutex_lock(&range->lock);
+    moor__range_set_mapped(range, first, count, segment, status != MOOR_OK);
+    pthread_mutex_unlock(&range->lock);
+    return status;
+}
+
+moor_status moor_segment_seal(struct moor_runtime *runtime, moor_segment handle, uint64_t deadline_ns)
+{
+    moor_status status = moor__enter(runtime);
+    if (status)
+        return status;
+    struct moor__segment *segment;
+    status = moor__segment_pin(runtime, handle, &segment);
+    if (status)
+        return status;
+    bool done = false;
+    moor_range range_handle = 0;
+    uint64_t first = 0;
+    status = begin_seal(segment, &done, &range_handle, &first);
+    if (status || done)
+        goto out;
+    if (range_handle) {
+        struct moor__range *range;
+        status = moor__range_pin(runtime, range_handle, &range);
+        if (status) {
+            status = moor__fail(MOOR_PENDING, "the writable mapping is on its way out, behind fences");
+        } else {
+            status = make_read_only(segment, range, first, deadline_ns);
+            moor__range_unpin(range);
+        }
+    }
+    end_seal(segment, !status);
+out:
+    moor__segment_unpin(segment);
+    return status;
+}

@@ -1,0 +1,377 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Streams: their timelines, and their end.
+ *
+ * A host gives a stream up without waiting, while frees behind it are still queued in the provider. The provider's
+ * stream may be destroyed only when its work is done and no queued release names it. Releases do not hold references to
+ * the streams they name; instead each is counted in the provider's epoch of its submission, and so are waits. A stream that is drained (from
+ * then on no release names it) in epoch e is destroyed in epoch e + 2 or later, and the epoch advances from e to e + 1
+ * only when all releases of e - 1 have completed: then none that could name it is left.
+ *
+ * `references` (marks in buffers and ranges, collected points, the host) keep only the struct.
+ */
+#include "memory/stream.h"
+
+#include "util/error.h"
+#include "util/limits.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+void moor__stream_ref(struct moor_stream *stream)
+{
+    atomic_fetch_add_explicit(&stream->references, 1, memory_order_relaxed);
+}
+
+void moor__stream_unref(struct moor_stream *stream)
+{
+    if (atomic_fetch_sub_explicit(&stream->references, 1, memory_order_acq_rel) == 1)
+        free(stream);
+}
+
+void moor__points_unref(const struct moor__point *points, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        moor__stream_unref(points[i].stream);
+}
+
+static const struct moor__table *table_of(const struct moor_stream *stream)
+{
+    return &stream->device->provider->table;
+}
+
+uint64_t moor__stream_mark(const struct moor_stream *stream)
+{
+    /* A record that ran between submission and this read only makes the mark later than it need be. */
+    return atomic_load_explicit(&stream->recorded, memory_order_acquire) + 1;
+}
+
+bool moor__stream_passed(const struct moor_stream *stream, uint64_t value)
+{
+    return atomic_load_explicit(&stream->reached, memory_order_acquire) >= value;
+}
+
+/* Values only grow; several threads may learn of them in any order. */
+static void raise(_Atomic uint64_t *known, uint64_t value)
+{
+    uint64_t seen = atomic_load_explicit(known, memory_order_relaxed);
+    while (seen < value && !atomic_compare_exchange_weak_explicit(known, &seen, value, memory_order_release,
+                                                                  memory_order_relaxed))
+        ;
+}
+
+static moor_status record(struct moor_stream *stream, uint64_t *ret_value)
+{
+    struct moor_abi_error error = MOOR__ERROR_INIT;
+    uint64_t value = 0;
+    int32_t called = table_of(stream)->stream.record(stream->stream, &value, &error);
+    if (called)
+        return moor__fail_provider(called, &error, table_of(stream)->name, "record");
+    raise(&stream->recorded, value);
+    *ret_value = value;
+    return MOOR_OK;
+}
+
+moor_status moor__stream_cover(struct moor_stream *stream, uint64_t value)
+{
+    uint64_t recorded = atomic_load_explicit(&stream->recorded, memory_order_acquire);
+    moor_status status = MOOR_OK;
+    /* A mark is at most one beyond what was recorded, so this runs once, unless the provider's values do not count up. */
+    for (int tries = 0; recorded < value && !status; tries++)
+        status = tries < 2 ? record(stream, &recorded)
+                           : moor__fail(MOOR_PROVIDER, "%s: record does not count up", table_of(stream)->name);
+    return status;
+}
+
+moor_status moor__stream_check(struct moor_stream *stream, uint64_t value)
+{
+    if (moor__stream_passed(stream, value))
+        return MOOR_OK;
+    struct moor_abi_error error = MOOR__ERROR_INIT;
+    uint64_t reached = 0;
+    int32_t called = table_of(stream)->stream.watermark(stream->stream, &reached, &error);
+    if (called)
+        return moor__fail_provider(called, &error, table_of(stream)->name, "watermark");
+    raise(&stream->reached, reached);
+    return reached >= value ? MOOR_OK : moor__fail(MOOR_PENDING, "fence %llu is not reached; the stream is at %llu",
+                                                   (unsigned long long)value, (unsigned long long)reached);
+}
+
+moor_status moor__stream_await(struct moor_stream *stream, uint64_t value, uint64_t deadline_ns)
+{
+    if (deadline_ns == MOOR_NO_WAIT || moor__stream_passed(stream, value))
+        return moor__stream_check(stream, value);
+    struct moor_abi_error error = MOOR__ERROR_INIT;
+    int32_t called = table_of(stream)->stream.wait(stream->stream, value, deadline_ns, &error);
+    if (called == MOOR_TIMEOUT)
+        return moor__fail(MOOR_TIMEOUT, "fence %llu was not reached by the deadline", (unsigned long long)value);
+    if (called)
+        return moor__fail_provider(called, &error, table_of(stream)->name, "wait");
+    raise(&stream->reached, value);
+    return MOOR_OK;
+}
+
+/* ---- the end of streams ---- */
+
+bool moor__stream_may_be_named(const struct moor_stream *stream)
+{
+    return stream->state == MOOR__STREAM_OPEN || stream->state == MOOR__STREAM_CLOSED;
+}
+
+uint32_t moor__epoch_enter(struct moor_provider *provider)
+{
+    uint32_t parity = provider->epoch & 1;
+    provider->in_flight[parity]++;
+    return parity;
+}
+
+void moor__epoch_leave(struct moor_provider *provider, uint32_t parity)
+{
+    pthread_mutex_lock(&provider->stream_lock);
+    assert(provider->in_flight[parity] > 0);
+    provider->in_flight[parity]--;
+    pthread_mutex_unlock(&provider->stream_lock);
+}
+
+moor_status moor__points_await(const struct moor__point *points, uint32_t count, uint64_t deadline_ns)
+{
+    if (count == 0)
+        return MOOR_OK;
+    struct moor_provider *provider = points[0].stream->device->provider;
+    bool named[MOOR_LIMIT_USES];
+    pthread_mutex_lock(&provider->stream_lock);
+    uint32_t parity = moor__epoch_enter(provider);
+    for (uint32_t i = 0; i < count; i++)
+        named[i] = moor__stream_may_be_named(points[i].stream);
+    pthread_mutex_unlock(&provider->stream_lock);
+    moor_status status = MOOR_OK;
+    for (uint32_t i = 0; i < count && !status; i++) {
+        if (!named[i]) {
+            if (!moor__stream_passed(points[i].stream, points[i].value))
+                status = moor__fail(MOOR_DEVICE_LOST, "the stream that used this memory is lost");
+            continue;
+        }
+        status = moor__stream_cover(points[i].stream, points[i].value);
+        if (!status)
+            status = moor__stream_await(points[i].stream, points[i].value, deadline_ns);
+    }
+    moor__epoch_leave(provider, parity);
+    moor__points_unref(points, count);
+    return status;
+}
+
+/* stream_lock held. */
+static struct moor_stream *find_closed(struct moor_provider *provider)
+{
+    for (struct moor_stream *stream = provider->streams; stream; stream = stream->next)
+        if (stream->state == MOOR__STREAM_CLOSED &&
+            (stream->lost || moor__stream_passed(stream, atomic_load_explicit(&stream->recorded, memory_order_acquire))))
+            return stream;
+    return NULL;
+}
+
+/* stream_lock held. Unlinks one stream that can be destroyed now. */
+static struct moor_stream *take_destroyable(struct moor_provider *provider)
+{
+    for (struct moor_stream **link = &provider->streams; *link; link = &(*link)->next) {
+        struct moor_stream *stream = *link;
+        if (stream->state == MOOR__STREAM_DRAINED && provider->epoch >= stream->drained_epoch + 2) {
+            *link = stream->next;
+            stream->state = MOOR__STREAM_GONE;
+            return stream;
+        }
+    }
+    return NULL;
+}
+
+/* Asks about each given-up stream once, without the lock. */
+static void check_closed(struct moor_provider *provider)
+{
+    struct moor_stream *closed[16];
+    uint32_t count = 0;
+    pthread_mutex_lock(&provider->stream_lock);
+    for (struct moor_stream *stream = provider->streams; stream && count < 16; stream = stream->next)
+        if (stream->state == MOOR__STREAM_CLOSED) {
+            moor__stream_ref(stream);
+            closed[count++] = stream;
+        }
+    pthread_mutex_unlock(&provider->stream_lock);
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t last = atomic_load_explicit(&closed[i]->recorded, memory_order_acquire);
+        if (moor__stream_check(closed[i], last) == MOOR_DEVICE_LOST) {
+            pthread_mutex_lock(&provider->stream_lock);
+            closed[i]->lost = true;
+            pthread_mutex_unlock(&provider->stream_lock);
+        }
+        moor__stream_unref(closed[i]);
+    }
+}
+
+void moor__streams_retire(struct moor_provider *provider)
+{
+    check_closed(provider);
+    pthread_mutex_lock(&provider->stream_lock);
+    for (struct moor_stream *stream = find_closed(provider); stream; stream = find_closed(provider)) {
+        stream->state = MOOR__STREAM_DRAINED;
+        stream->drained_epoch = provider->epoch;
+    }
+    /* At most two steps are ever of use. */
+    for (int step = 0; step < 2 && provider->in_flight[(provider->epoch + 1) & 1] == 0; step++)
+        provider->epoch++;
+    struct moor_stream *stream = take_destroyable(provider);
+    while (stream) {
+        pthread_mutex_unlock(&provider->stream_lock);
+        struct moor_abi_error error = MOOR__ERROR_INIT;
+        int32_t called = table_of(stream)->stream.destroy(stream->stream, &error);
+        if (called) {
+            (void)moor__fail_provider(called, &error, table_of(stream)->name, "destroy of a stream");
+            moor__log(provider->runtime, MOOR_ABI_LOG_ERROR, "%s", moor_last_error()->text);
+        }
+        moor__count(stream->device, MOOR__COUNT_STREAM, -1);
+        moor__stream_unref(stream);
+        pthread_mutex_lock(&provider->stream_lock);
+        provider->stream_count--;
+        stream = take_destroyable(provider);
+    }
+    pthread_mutex_unlock(&provider->stream_lock);
+}
+
+/* ---- public ---- */
+
+moor_status moor__stream_enter(const struct moor_stream *stream)
+{
+    if (!stream)
+        return moor__fail(MOOR_INVALID, "the stream is NULL");
+    return moor__enter(stream->device->provider->runtime);
+}
+
+static moor_status count_stream(struct moor_provider *provider)
+{
+    moor_status status = MOOR_OK;
+    pthread_mutex_lock(&provider->stream_lock);
+    if (provider->stream_count == MOOR_LIMIT_STREAMS)
+        status = moor__fail(MOOR_LIMIT, "%d streams are alive or draining", MOOR_LIMIT_STREAMS);
+    else
+        provider->stream_count++;
+    pthread_mutex_unlock(&provider->stream_lock);
+    return status;
+}
+
+static moor_status make_stream(struct moor_device *device, const struct moor_stream_options *options,
+                               struct moor_abi_stream **ret_stream)
+{
+    const struct moor__table *table = &device->provider->table;
+    struct moor_abi_error error = MOOR__ERROR_INIT;
+    struct moor_abi_stream_args args = {.struct_size = sizeof args};
+    if (options && options->native) {
+        args.flags = MOOR_ABI_STREAM_IMPORT;
+        args.native = options->native;
+    }
+    struct moor_abi_stream *stream = NULL;
+    int32_t called = table->stream.create(device->context, &args, &stream, &error);
+    if (called)
+        return moor__fail_provider(called, &error, table->name, "create of a stream");
+    if (!stream)
+        return moor__fail(MOOR_PROVIDER, "%s: create of a stream succeeded with NULL", table->name);
+    *ret_stream = stream;
+    return MOOR_OK;
+}
+
+moor_status moor_stream_create(struct moor_device *device, const struct moor_stream_options *options,
+                               struct moor_stream **ret_stream)
+{
+    if (!device || !ret_stream)
+        return moor__fail(MOOR_INVALID, "device and ret_stream must not be NULL");
+    moor_status status = moor__enter(device->provider->runtime);
+    if (!status)
+        status = moor__device_open(device);
+    if (!status)
+        status = count_stream(device->provider);
+    if (status)
+        return status;
+    struct moor_stream *stream = calloc(1, sizeof *stream);
+    status = stream ? make_stream(device, options, &stream->stream)
+                    : moor__fail(MOOR_HOST_NOMEM, "no memory for a stream");
+    struct moor_provider *provider = device->provider;
+    pthread_mutex_lock(&provider->stream_lock);
+    if (status) {
+        provider->stream_count--;
+    } else {
+        stream->device = device;
+        atomic_init(&stream->references, 1);
+        stream->next = provider->streams;
+        provider->streams = stream;
+    }
+    pthread_mutex_unlock(&provider->stream_lock);
+    if (status) {
+        free(stream);
+        return status;
+    }
+    moor__count(device, MOOR__COUNT_STREAM, 1);
+    *ret_stream = stream;
+    return MOOR_OK;
+}
+
+moor_status moor_stream_destroy(struct moor_stream *stream)
+{
+    if (!stream)
+        return MOOR_OK;
+    moor_status status = moor__stream_enter(stream);
+    uint64_t value;
+    /* The last record: after it nothing touches a native stream. */
+    if (!status)
+        status = record(stream, &value);
+    if (status && status != MOOR_DEVICE_LOST)
+        return status;
+    struct moor_provider *provider = stream->device->provider;
+    pthread_mutex_lock(&provider->stream_lock);
+    stream->state = MOOR__STREAM_CLOSED;
+    pthread_mutex_unlock(&provider->stream_lock);
+    moor__streams_retire(provider);
+    return MOOR_OK;
+}
+
+moor_status moor_stream_record(struct moor_stream *stream, struct moor_fence *ret_fence)
+{
+    moor_status status = moor__stream_enter(stream);
+    if (!status && !ret_fence)
+        status = moor__fail(MOOR_INVALID, "ret_fence is NULL");
+    uint64_t value;
+    if (!status)
+        status = record(stream, &value);
+    if (!status)
+        *ret_fence = (struct moor_fence){.stream = stream, .value = value};
+    return status;
+}
+
+static moor_status check_fence(const struct moor_fence *fence)
+{
+    if (!fence)
+        return moor__fail(MOOR_INVALID, "the fence is NULL");
+    moor_status status = moor__stream_enter(fence->stream);
+    if (!status && fence->value > atomic_load_explicit(&fence->stream->recorded, memory_order_acquire))
+        status = moor__fail(MOOR_INVALID, "fence %llu was never recorded", (unsigned long long)fence->value);
+    return status;
+}
+
+moor_status moor_fence_wait(const struct moor_fence *fence, uint64_t deadline_ns)
+{
+    moor_status status = check_fence(fence);
+    return status ? status : moor__stream_await(fence->stream, fence->value, deadline_ns);
+}
+
+moor_status moor_stream_wait(struct moor_stream *stream, const struct moor_fence *fence)
+{
+    moor_status status = moor__stream_enter(stream);
+    if (!status)
+        status = check_fence(fence);
+    if (status)
+        return status;
+    if (fence->stream->device->provider != stream->device->provider)
+        return moor__fail(MOOR_FOREIGN, "the fence is of another provider");
+    if (fence->stream == stream)
+        return MOOR_OK; /* a stream is always behind itself */
+    struct moor_abi_error error = MOOR__ERROR_INIT;
+    int32_t called = table_of(stream)->stream.wait_stream(stream->stream, fence->stream->stream, fence->value, &error);
+    return called ? moor__fail_provider(called, &error, table_of(stream)->name, "wait_stream") : MOOR_OK;
+}

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Streams from the inside.
+ *
+ * Work submitted now is covered by the value that the next record will return; "recorded + 1", read after submission,
+ * is therefore a mark that costs no provider call. A real record is made only when somebody has to wait for a mark.
+ */
+#ifndef MOOR_MEMORY_STREAM_H
+#define MOOR_MEMORY_STREAM_H
+
+#include "loader/provider.h"
+
+#include <moorage/stream.h>
+
+/* OPEN: the host has it. CLOSED: given up, work may be running. DRAINED: all work is done, and no new release names it.
+ * GONE: the provider's stream is destroyed; only references keep the struct. */
+enum moor__stream_state { MOOR__STREAM_OPEN, MOOR__STREAM_CLOSED, MOOR__STREAM_DRAINED, MOOR__STREAM_GONE };
+
+struct moor_stream {
+    struct moor_device *device;
+    struct moor_abi_stream *stream; /* the provider's */
+    _Atomic uint32_t references;
+    _Atomic uint64_t recorded; /* highest value that record returned */
+    _Atomic uint64_t reached;  /* a lower bound of the watermark */
+    struct moor_stream *next;  /* the provider's stream_lock, as all below */
+    enum moor__stream_state state;
+    bool lost; /* closed, and it will reach nothing more */
+    uint64_t drained_epoch;
+};
+
+/* A place on a timeline that may not be recorded yet. */
+struct moor__point {
+    struct moor_stream *stream; /* referenced */
+    uint64_t value;
+};
+
+void moor__stream_ref(struct moor_stream *stream);
+void moor__stream_unref(struct moor_stream *stream);
+void moor__points_unref(const struct moor__point *points, uint32_t count);
+
+/* The mark for work that has just been submitted. */
+uint64_t moor__stream_mark(const struct moor_stream *stream);
+/* Known to be reached; asks nobody. */
+bool moor__stream_passed(const struct moor_stream *stream, uint64_t value);
+/* Makes sure that the value has been recorded. */
+moor_status moor__stream_cover(struct moor_stream *stream, uint64_t value);
+/* Reads the provider's watermark: OK if the value is reached, PENDING if not. */
+moor_status moor__stream_check(struct moor_stream *stream, uint64_t value);
+/* Waits for a covered value: OK, PENDING with no deadline, TIMEOUT. */
+moor_status moor__stream_await(struct moor_stream *stream, uint64_t value, uint64_t deadline_ns);
+
+/* Covers and awaits all of them (of one provider), and drops their references. */
+moor_status moor__points_await(const struct moor__point *points, uint32_t count, uint64_t deadline_ns);
+
+/* stream_lock held: may a release or a wait name this stream? If not, its work is done, or it is lost. */
+bool moor__stream_may_be_named(const struct moor_stream *stream);
+/* Moves given-up streams on: destroys those that are done and that no release in flight names. */
+void moor__streams_retire(struct moor_provider *provider);
+/* stream_lock held: something that names streams begins. Returns what moor__epoch_leave is to be given. */
+uint32_t moor__epoch_enter(struct moor_provider *provider);
+/* It is over: the streams are not named any more. Takes stream_lock. */
+void moor__epoch_leave(struct moor_provider *provider, uint32_t parity);
+
+/* First in public calls that take a stream. */
+moor_status moor__stream_enter(const struct moor_stream *stream);
+
+#endif

@@ -1,0 +1,507 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Transactions, and the single steps that are transactions of one: commit, create, map.
+ *
+ *     prepare (all steps: arguments, records, cells BUSY) -> claim (all) -> execute (all) -> charge (all) -> publish (all)
+ *
+ * Nothing is visible before the last phase, and nothing in it can fail. A failure before that takes the steps back in
+ * reverse order; what the provider had made leaves through its queue like everything else, and is charged until it has
+ * gone (promise I8). The record that an undo needs is taken in the first phase, so undoing needs no memory.
+ */
+#include "memory/range.h"
+
+#include "memory/release.h"
+#include "memory/segment.h"
+#include "memory/transact.h"
+#include "util/error.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+/* How far a step has come; undo starts there. */
+enum stage { STAGE_NONE, STAGE_PREPARED, STAGE_CLAIMED, STAGE_BACKED, STAGE_MAPPED };
+
+struct work {
+    struct moor_runtime *runtime;
+    const struct moor__step *step;
+    struct moor__range *range;     /* pinned; NULL: a segment that is mapped nowhere */
+    struct moor__segment *segment; /* CREATE: new; MAP: pinned */
+    struct moor__piece *piece;     /* for the undo */
+    struct moor__claim claim;
+    uint64_t first; /* cell */
+    uint64_t count;
+    enum stage stage;
+    bool charged;
+};
+
+/* ---- prepare ---- */
+
+static moor_status claim_cells(struct work *work)
+{
+    struct moor__range *range = work->range;
+    pthread_mutex_lock(&range->lock);
+    moor_status status = moor__range_expect(range, work->first, work->count, MOOR__CELL_FREE);
+    if (!status)
+        moor__range_set(range, work->first, work->count, MOOR__CELL_BUSY);
+    pthread_mutex_unlock(&range->lock);
+    return status;
+}
+
+static void free_cells(struct work *work)
+{
+    pthread_mutex_lock(&work->range->lock);
+    moor__range_set(work->range, work->first, work->count, MOOR__CELL_FREE);
+    pthread_mutex_unlock(&work->range->lock);
+}
+
+/* Pins the range and takes its cells and a piece record. */
+static moor_status prepare_range(struct moor_runtime *runtime, struct work *work, uint64_t length_bytes)
+{
+    moor_status status = moor__range_pin(runtime, work->step->range, &work->range);
+    if (status)
+        return status;
+    status = moor__range_cells(work->range, work->step->offset_bytes, length_bytes, &work->first, &work->count);
+    if (!status)
+        status = moor__piece_take(work->range, &work->piece);
+    if (!status)
+        status = claim_cells(work);
+    if (!status)
+        return MOOR_OK;
+    if (work->piece)
+        moor__piece_free(work->piece);
+    moor__range_unpin(work->range);
+    work->piece = NULL;
+    work->range = NULL;
+    return status;
+}
+
+static void unprepare_range(struct work *work)
+{
+    if (!work->range)
+        return;
+    if (work->piece)
+        moor__piece_free(work->piece);
+    moor__range_unpin(work->range);
+}
+
+static moor_status check_same_device(const struct work *work, const struct moor_binding *binding)
+{
+    if (!work->range || work->range->object.binding->device == binding->device)
+        return MOOR_OK;
+    return moor__fail(MOOR_FOREIGN, "segment and range are of different devices");
+}
+
+static moor_status prepare_create(struct moor_runtime *runtime, struct work *work)
+{
+    const struct moor__step *step = work->step;
+    moor_status status = moor__binding_enter(step->binding);
+    if (!status && moor__runtime_of(step->binding) != runtime)
+        status = moor__fail(MOOR_FOREIGN, "the binding is of another runtime");
+    if (!status)
+        status = moor__binding_needs(step->binding, MOOR_ABI_CAP_SHARED, "SHARED");
+    if (!status && step->range)
+        status = prepare_range(runtime, work, step->length_bytes);
+    if (status)
+        return status;
+    const struct moor_abi_domain_info *domain = &step->binding->domain->info;
+    uint64_t granule = work->range          ? work->range->granule_bytes
+                       : step->granule_bytes ? step->granule_bytes
+                                             : domain->granule_recommended_bytes;
+    status = check_same_device(work, step->binding);
+    if (!status && (granule & (granule - 1) || granule < domain->granule_min_bytes || step->length_bytes == 0 ||
+                    step->length_bytes % granule))
+        status = moor__fail(MOOR_INVALID, "a segment of %llu bytes in granules of %llu",
+                            (unsigned long long)step->length_bytes, (unsigned long long)granule);
+    if (!status)
+        status = moor__segment_take(step->binding, step->length_bytes, granule, &work->segment);
+    if (status && work->range) {
+        free_cells(work);
+        unprepare_range(work);
+    }
+    return status;
+}
+
+/* The new mapping becomes an owner, if the segment's state allows it. */
+static moor_status own_mapping(struct work *work)
+{
+    struct moor__segment *segment = work->segment;
+    bool writable = work->step->access == MOOR_ACCESS_READ_WRITE;
+    moor_status status = MOOR_OK;
+    pthread_mutex_lock(&segment->lock);
+    if (segment->sealing || segment->sealed == writable || (writable && segment->owners > 1)) {
+        status = moor__fail(MOOR_BUSY, writable ? "the segment is sealed, or mapped already"
+                                                : "the segment is not sealed");
+    } else {
+        segment->owners++;
+        moor__segment_set_writable(segment, writable ? work->range : NULL, work->first);
+    }
+    pthread_mutex_unlock(&segment->lock);
+    return status;
+}
+
+static moor_status prepare_map(struct moor_runtime *runtime, struct work *work)
+{
+    moor_status status = moor__segment_pin(runtime, work->step->segment, &work->segment);
+    if (status)
+        return status;
+    status = prepare_range(runtime, work, work->segment->size_bytes);
+    if (status) {
+        moor__segment_unpin(work->segment);
+        return status;
+    }
+    status = check_same_device(work, work->segment->object.binding);
+    if (!status && work->segment->granule_bytes != work->range->granule_bytes)
+        status = moor__fail(MOOR_INVALID, "the segment has granules of %llu bytes, the range of %llu",
+                            (unsigned long long)work->segment->granule_bytes,
+                            (unsigned long long)work->range->granule_bytes);
+    if (!status)
+        status = own_mapping(work);
+    if (status) {
+        free_cells(work);
+        unprepare_range(work);
+        moor__segment_unpin(work->segment);
+    }
+    return status;
+}
+
+static moor_status prepare(struct work *work)
+{
+    struct moor_runtime *runtime = work->runtime;
+    moor_status status;
+    switch (work->step->kind) {
+    case MOOR_STEP_COMMIT:
+        status = prepare_range(runtime, work, work->step->length_bytes);
+        break;
+    case MOOR_STEP_CREATE:
+        status = prepare_create(runtime, work);
+        break;
+    case MOOR_STEP_MAP:
+        status = prepare_map(runtime, work);
+        break;
+    default:
+        return moor__fail(MOOR_INVALID, "step kind %u is unknown", work->step->kind);
+    }
+    if (!status)
+        work->stage = STAGE_PREPARED;
+    return status;
+}
+
+/* ---- claim, execute, charge, publish ---- */
+
+static moor_status claim(struct work *work)
+{
+    if (work->step->kind == MOOR_STEP_MAP)
+        return MOOR_OK;
+    struct moor_binding *payer = work->segment ? work->segment->object.binding : work->range->object.binding;
+    moor_status status = moor__claim_take(payer->holder, work->step->grant, work->step->length_bytes, &work->claim);
+    if (!status)
+        work->stage = STAGE_CLAIMED;
+    return status;
+}
+
+static moor_status call_commit(struct work *work)
+{
+    struct moor__range *range = work->range;
+    const struct moor__table *table = moor__table_of(range->object.binding);
+    struct moor_abi_error error = MOOR__ERROR_INIT;
+    uint64_t length = work->step->length_bytes, actual = 0;
+    int32_t called = table->virtual_.commit(range->object.binding->device->context, range->handle,
+                                            work->step->offset_bytes, length, &actual, &error);
+    if (called)
+        return moor__fail_provider(called, &error, table->name, "commit");
+    work->stage = STAGE_BACKED;
+    if (actual != length)
+        return moor__fail(MOOR_PROVIDER, "%s: commit of %llu bytes took %llu", table->name, (unsigned long long)length,
+                          (unsigned long long)actual);
+    return MOOR_OK;
+}
+
+static moor_status execute(struct work *work)
+{
+    if (work->step->kind == MOOR_STEP_COMMIT)
+        return call_commit(work);
+    moor_status status = MOOR_OK;
+    if (work->step->kind == MOOR_STEP_CREATE) {
+        status = moor__segment_back(work->segment);
+        if (work->segment->handle)
+            work->stage = STAGE_BACKED;
+    }
+    if (!status && work->range) {
+        status = moor__segment_call_map(work->segment, work->range, work->first, work->step->access);
+        if (!status)
+            work->stage = STAGE_MAPPED;
+    }
+    return status;
+}
+
+static uint64_t taken_bytes(const struct work *work)
+{
+    return work->step->kind == MOOR_STEP_COMMIT ? work->step->length_bytes : work->segment->object.bytes;
+}
+
+static moor_status charge(struct work *work)
+{
+    if (work->step->kind == MOOR_STEP_MAP)
+        return MOOR_OK;
+    moor_status status = moor__claim_charge(&work->claim, taken_bytes(work));
+    work->charged = !status;
+    return status;
+}
+
+/* A new segment gets its handle, and its mapping a share. */
+static void publish_segment(struct work *work, moor_segment *ret_segment)
+{
+    struct moor__segment *segment = work->segment;
+    if (work->range) {
+        segment->owners++;
+        moor__segment_set_writable(segment, work->range, work->first);
+    }
+    *ret_segment = moor__handles_name(&work->runtime->segments, &segment->object.slot);
+    moor__handles_publish(&segment->object.slot);
+}
+
+static void publish(struct work *work, moor_segment *ret_segment)
+{
+    if (work->step->kind == MOOR_STEP_CREATE)
+        publish_segment(work, ret_segment);
+    if (work->range) {
+        pthread_mutex_lock(&work->range->lock);
+        if (work->step->kind == MOOR_STEP_COMMIT)
+            moor__range_set(work->range, work->first, work->count, MOOR__CELL_COMMITTED);
+        else
+            moor__range_set_mapped(work->range, work->first, work->count, work->segment,
+                                   work->step->access == MOOR_ACCESS_READ_WRITE);
+        pthread_mutex_unlock(&work->range->lock);
+        unprepare_range(work);
+    }
+    if (work->step->kind == MOOR_STEP_MAP)
+        moor__segment_unpin(work->segment);
+}
+
+/* ---- undo ---- */
+
+/* What the provider made in the range leaves through the queue; nobody has seen it, so it waits for nothing. */
+static void undo_cells(struct work *work, struct moor__segment *mapped)
+{
+    struct moor__piece *piece = work->piece;
+    struct moor__range *range = work->range;
+    work->piece = NULL;
+    piece->first = work->first;
+    piece->count = work->count;
+    piece->segment = mapped;
+    piece->object.bytes = mapped ? 0 : work->step->length_bytes;
+    pthread_mutex_lock(&range->lock);
+    moor__range_set(range, work->first, work->count, MOOR__CELL_LEAVING);
+    range->pieces_out++;
+    pthread_mutex_unlock(&range->lock);
+    moor__piece_send_off(piece, true);
+}
+
+static void undo_create(struct work *work)
+{
+    struct moor__segment *segment = work->segment;
+    if (work->stage == STAGE_MAPPED) {
+        moor__segment_own(segment); /* the mapping's share, until it has gone */
+        undo_cells(work, segment);
+    } else if (work->range) {
+        free_cells(work);
+    }
+    if (work->stage >= STAGE_BACKED)
+        moor__segment_disown(segment);
+    else
+        moor__segment_free(segment);
+}
+
+static void undo(struct work *work)
+{
+    if (work->stage == STAGE_NONE)
+        return;
+    if (work->stage >= STAGE_BACKED && work->step->kind != MOOR_STEP_MAP && !work->charged)
+        moor__claim_charge_doomed(&work->claim, taken_bytes(work));
+    else if (work->stage == STAGE_CLAIMED)
+        moor__claim_return(&work->claim);
+    switch (work->step->kind) {
+    case MOOR_STEP_COMMIT:
+        if (work->stage == STAGE_BACKED)
+            undo_cells(work, NULL);
+        else
+            free_cells(work);
+        break;
+    case MOOR_STEP_CREATE:
+        undo_create(work);
+        break;
+    default:
+        if (work->stage == STAGE_MAPPED) {
+            undo_cells(work, work->segment);
+        } else {
+            free_cells(work);
+            moor__segment_unmapped(work->segment, work->range);
+        }
+        moor__segment_unpin(work->segment);
+        break;
+    }
+    unprepare_range(work);
+}
+
+/* Takes everything back, and waits for nothing but the provider's own calls. */
+static void undo_all(struct work *works, size_t count)
+{
+    for (size_t i = count; i-- > 0;) {
+        struct work *work = &works[i];
+        if (work->stage == STAGE_NONE)
+            continue;
+        bool made = work->stage >= STAGE_BACKED;
+        struct moor_binding *binding = work->range ? work->range->object.binding : work->segment->object.binding;
+        struct moor_device *device = binding->device;
+        undo(work);
+        if (made)
+            moor__device_drain(device);
+    }
+}
+
+/* ---- the whole ---- */
+
+typedef moor_status (*phase)(struct work *work);
+
+static moor_status run(struct work *works, size_t count, moor_segment *ret_segments,
+                       size_t *ret_failed)
+{
+    static const phase phases[] = {prepare, claim, execute, charge};
+    for (size_t p = 0; p < sizeof phases / sizeof phases[0]; p++)
+        for (size_t i = 0; i < count; i++) {
+            moor_status status = phases[p](&works[i]);
+            if (!status)
+                continue;
+            struct moor_error first = *moor_last_error();
+            undo_all(works, count);
+            if (ret_failed)
+                *ret_failed = i;
+            if (count == 1)
+                return moor__fail_again(&first, "");
+            char where[32];
+            (void)snprintf(where, sizeof where, "step %zu: ", i);
+            return moor__fail_again(&first, where);
+        }
+    for (size_t i = 0; i < count; i++)
+        publish(&works[i], &ret_segments[i]);
+    return MOOR_OK;
+}
+
+moor_status moor__transact_one(struct moor_runtime *runtime, const struct moor__step *step, moor_segment *ret_segment)
+{
+    struct work work = {.runtime = runtime, .step = step};
+    return run(&work, 1, ret_segment, NULL);
+}
+
+static struct moor__step to_internal(const struct moor_step *step)
+{
+    return (struct moor__step){
+        .kind = step->kind,
+        .access = step->kind == MOOR_STEP_MAP ? MOOR_ACCESS_READ : MOOR_ACCESS_READ_WRITE,
+        .binding = step->binding,
+        .range = step->range,
+        .segment = step->segment,
+        .offset_bytes = step->offset_bytes,
+        .length_bytes = step->length_bytes,
+        .grant = step->grant,
+    };
+}
+
+static moor_status check_unused(const struct moor_step *step)
+{
+    bool strange = step->reserved != 0;
+    if (step->kind != MOOR_STEP_CREATE)
+        strange |= step->binding != NULL;
+    if (step->kind == MOOR_STEP_MAP)
+        strange |= step->length_bytes != 0 || step->grant != 0;
+    else
+        strange |= step->segment != 0;
+    if (step->kind == MOOR_STEP_CREATE && step->range == 0)
+        strange |= step->offset_bytes != 0;
+    return strange ? moor__fail(MOOR_INVALID, "a field that a step does not name is not zero") : MOOR_OK;
+}
+
+moor_status moor_transact(struct moor_runtime *runtime, struct moor_step *steps, size_t step_count, size_t *ret_failed)
+{
+    moor_status status = moor__enter(runtime);
+    if (status)
+        return status;
+    if (!steps || step_count == 0)
+        return moor__fail(MOOR_INVALID, "a transaction without steps");
+    if (step_count > MOOR_LIMIT_STEPS)
+        return moor__fail(MOOR_LIMIT, "%zu steps; at most %d", step_count, MOOR_LIMIT_STEPS);
+    struct work *works = calloc(step_count, sizeof *works);
+    struct moor__step *internal = calloc(step_count, sizeof *internal);
+    moor_segment *segments = calloc(step_count, sizeof *segments);
+    if (!works || !internal || !segments) {
+        status = moor__fail(MOOR_HOST_NOMEM, "no memory for %zu steps", step_count);
+        goto out;
+    }
+    for (size_t i = 0; i < step_count && !status; i++) {
+        status = check_unused(&steps[i]);
+        if (status && ret_failed)
+            *ret_failed = i;
+        internal[i] = to_internal(&steps[i]);
+        works[i] = (struct work){.runtime = runtime, .step = &internal[i]};
+    }
+    if (!status)
+        status = run(works, step_count, segments, ret_failed);
+    for (size_t i = 0; i < step_count && !status; i++)
+        if (steps[i].kind == MOOR_STEP_CREATE)
+            steps[i].segment = segments[i];
+out:
+    free(segments);
+    free(internal);
+    free(works);
+    return status;
+}
+
+/* ---- single steps ---- */
+
+moor_status moor_range_commit(struct moor_runtime *runtime, moor_range range, uint64_t offset_bytes,
+                              uint64_t length_bytes, moor_grant grant)
+{
+    moor_status status = moor__enter(runtime);
+    if (status)
+        return status;
+    struct moor__step step = {.kind = MOOR_STEP_COMMIT,
+                              .range = range,
+                              .offset_bytes = offset_bytes,
+                              .length_bytes = length_bytes,
+                              .grant = grant};
+    moor_segment unused;
+    return moor__transact_one(runtime, &step, &unused);
+}
+
+moor_status moor_segment_create(struct moor_binding *binding, uint64_t size_bytes, uint64_t granule_bytes,
+                                moor_grant grant, moor_segment *ret_segment)
+{
+    moor_status status = moor__binding_enter(binding);
+    if (status)
+        return status;
+    if (!ret_segment)
+        return moor__fail(MOOR_INVALID, "ret_segment is NULL");
+    struct moor__step step = {.kind = MOOR_STEP_CREATE,
+                              .binding = binding,
+                              .length_bytes = size_bytes,
+                              .granule_bytes = granule_bytes,
+                              .grant = grant};
+    return moor__transact_one(moor__runtime_of(binding), &step, ret_segment);
+}
+
+moor_status moor_segment_map(struct moor_runtime *runtime, moor_segment segment, moor_range range,
+                             uint64_t offset_bytes, uint32_t access)
+{
+    moor_status status = moor__enter(runtime);
+    if (status)
+        return status;
+    if (access != MOOR_ACCESS_READ && access != MOOR_ACCESS_READ_WRITE)
+        return moor__fail(MOOR_INVALID, "access %u is neither READ nor READ_WRITE", access);
+    struct moor__step step = {.kind = MOOR_STEP_MAP,
+                              .access = access,
+                              .range = range,
+                              .segment = segment,
+                              .offset_bytes = offset_bytes};
+    moor_segment unused;
+    return moor__transact_one(runtime, &step, &unused);
+}

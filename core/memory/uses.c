@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Entries are few (at most MOOR_LIMIT_USES), so plain scans serve. An entry stays until it is known that its stream has
+ * passed it; new work on the same part replaces older work of the same stream, and when one stream has too many separate
+ * parts they grow into one that covers them all: later than need be, never earlier.
+ */
+#include "memory/uses.h"
+
+#include "util/error.h"
+#include "util/limits.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct moor__use *entries(struct moor__uses *uses)
+{
+    return uses->capacity ? uses->spill : uses->few;
+}
+
+static const struct moor__use *entries_const(const struct moor__uses *uses)
+{
+    return uses->capacity ? uses->spill : uses->few;
+}
+
+static bool overlaps(const struct moor__use *use, uint64_t low, uint64_t high)
+{
+    return use->low < high && low < use->high;
+}
+
+static void drop(struct moor__uses *uses, uint32_t index)
+{
+    struct moor__use *all = entries(uses);
+    moor__stream_unref(all[index].stream);
+    all[index] = all[--uses->count];
+}
+
+static void prune(struct moor__uses *uses)
+{
+    for (uint32_t i = uses->count; i-- > 0;) {
+        const struct moor__use *use = &entries(uses)[i];
+        if (use->value != MOOR__USE_SUBMITTING && moor__stream_passed(use->stream, use->value))
+            drop(uses, i);
+    }
+}
+
+static moor_status grow(struct moor__uses *uses)
+{
+    uint32_t capacity = uses->capacity ? uses->capacity * 2 : MOOR__USES_INLINE * 4;
+    if (uses->count == MOOR_LIMIT_USES)
+        return moor__fail(MOOR_LIMIT, "%d streams are using one object", MOOR_LIMIT_USES);
+    struct moor__use *spill = realloc(uses->spill, capacity * sizeof *spill);
+    if (!spill)
+        return moor__fail(MOOR_HOST_NOMEM, "no memory to remember a use");
+    if (!uses->capacity)
+        memcpy(spill, uses->few, sizeof uses->few);
+    uses->spill = spill;
+    uses->capacity = capacity;
+    return MOOR_OK;
+}
+
+moor_status moor__uses_begin(struct moor__uses *uses, struct moor_stream *stream, uint64_t low, uint64_t high)
+{
+    uint32_t capacity = uses->capacity ? uses->capacity : MOOR__USES_INLINE;
+    if (uses->count == capacity) {
+        prune(uses);
+        moor_status status = uses->count == capacity ? grow(uses) : MOOR_OK;
+        if (status)
+            return status;
+    }
+    moor__stream_ref(stream);
+    entries(uses)[uses->count++] = (struct moor__use){stream, MOOR__USE_SUBMITTING, low, high};
+    return MOOR_OK;
+}
+
+static uint32_t find_submitting(struct moor__uses *uses, const struct moor_stream *stream, uint64_t low, uint64_t high)
+{
+    uint32_t i = 0;
+    while (entries(uses)[i].stream != stream || entries(uses)[i].value != MOOR__USE_SUBMITTING ||
+           entries(uses)[i].low != low || entries(uses)[i].high != high)
+        i++;
+    assert(i < uses->count);
+    return i;
+}
+
+/* Entry `kept` is the newest of its stream: drops what it covers, and lets it grow if the stream has too many. */
+static void settle(struct moor__uses *uses, uint32_t kept)
+{
+    const struct moor__use newest = entries(uses)[kept];
+    struct moor__use *all = entries(uses);
+    uint32_t same_stream = 0;
+    for (uint32_t i = 0; i < uses->count; i++)
+        same_stream += all[i].stream == newest.stream && all[i].value != MOOR__USE_SUBMITTING;
+    struct moor__use merged = newest;
+    moor__stream_ref(merged.stream); /* for the merged entry, before those it replaces are dropped */
+    for (uint32_t i = uses->count; i-- > 0;) {
+        const struct moor__use *use = &all[i];
+        if (use->stream != newest.stream || use->value == MOOR__USE_SUBMITTING)
+            continue;
+        bool covered = use->low >= newest.low && use->high <= newest.high && use->value <= newest.value;
+        if (!covered && same_stream <= MOOR_LIMIT_USES_PER_STREAM)
+            continue;
+        merged.low = use->low < merged.low ? use->low : merged.low;
+        merged.high = use->high > merged.high ? use->high : merged.high;
+        merged.value = use->value > merged.value ? use->value : merged.value;
+        drop(uses, i);
+    }
+    /* The newest entry itself was among those dropped (it covers itself), so there is room. */
+    all[uses->count++] = merged;
+}
+
+void moor__uses_end(struct moor__uses *uses, struct moor_stream *stream, uint64_t low, uint64_t high, uint64_t value)
+{
+    uint32_t i = find_submitting(uses, stream, low, high);
+    entries(uses)[i].value = value;
+    settle(uses, i);
+}
+
+void moor__uses_cancel(struct moor__uses *uses, struct moor_stream *stream, uint64_t low, uint64_t high)
+{
+    drop(uses, find_submitting(uses, stream, low, high));
+}
+
+bool moor__uses_submitting(const struct moor__uses *uses, uint64_t low, uint64_t high)
+{
+    const struct moor__use *all = entries_const(uses);
+    for (uint32_t i = 0; i < uses->count; i++)
+        if (all[i].value == MOOR__USE_SUBMITTING && overlaps(&all[i], low, high))
+            return true;
+    return false;
+}
+
+uint32_t moor__uses_collect(struct moor__uses *uses, uint64_t low, uint64_t high, struct moor__point *ret_points)
+{
+    uint32_t count = 0;
+    prune(uses);
+    for (uint32_t i = 0; i < uses->count; i++) {
+        const struct moor__use *use = &entries(uses)[i];
+        if (use->value == MOOR__USE_SUBMITTING || !overlaps(use, low, high))
+            continue;
+        moor__stream_ref(use->stream);
+        ret_points[count++] = (struct moor__point){use->stream, use->value};
+    }
+    return count;
+}
+
+uint64_t moor__uses_boundary(const struct moor__uses *uses, uint64_t from, uint64_t limit)
+{
+    const struct moor__use *all = entries_const(uses);
+    for (uint32_t i = 0; i < uses->count; i++) {
+        if (all[i].low > from && all[i].low < limit)
+            limit = all[i].low;
+        if (all[i].high > from && all[i].high < limit)
+            limit = all[i].high;
+    }
+    return limit;
+}
+
+void moor__uses_finish(struct moor__uses *uses)
+{
+    while (uses->count)
+        drop(uses, 0);
+    free(uses->spill);
+    uses->spill = NULL;
+    uses->capacity = 0;
+}

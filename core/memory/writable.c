@@ -1,0 +1,350 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Copy-on-write: a read-only mapping becomes writable at its own address, and nobody else sees the writes.
+ *
+ * The last owner gets write access in place. Otherwise the contents are copied into a new segment through a window (a
+ * range of its own that nobody else sees); only when the copy and all other work on the old mapping are done does the
+ * new segment take its place. Everything up to that exchange can be taken back without a trace.
+ */
+#include "memory/range.h"
+
+#include "memory/access.h"
+#include "memory/release.h"
+#include "memory/segment.h"
+#include "util/error.h"
+
+/* A release without fence points is due at once; a provider that takes longer than this has lost it. */
+#define UNMAP_PATIENCE_NS UINT64_C(10000000000)
+
+struct exchange {
+    struct moor_binding *binding; /* the range's: it pays for the copy */
+    struct moor__range *range;    /* pinned; the mapping's cells are BUSY */
+    uint64_t first;
+    uint64_t count;
+    struct moor__segment *old;
+    struct moor__segment *new;    /* owned once by us */
+    struct moor__range *window;
+    struct moor__piece *piece;    /* the record for taking the old mapping away */
+    struct moor_stream *stream;
+    uint64_t deadline_ns;
+};
+
+static uint64_t offset_of(const struct exchange *exchange)
+{
+    return exchange->first * exchange->range->granule_bytes;
+}
+
+static void show(struct exchange *exchange, struct moor__segment *segment, bool writable)
+{
+    pthread_mutex_lock(&exchange->range->lock);
+    moor__range_set_mapped(exchange->range, exchange->first, exchange->count, segment, writable);
+    pthread_mutex_unlock(&exchange->range->lock);
+}
+
+/* ---- in place ---- */
+
+/* The segment's only owner is our mapping: nobody else can come to share it. */
+static bool take_alone(struct exchange *exchange)
+{
+    struct moor__segment *old = exchange->old;
+    pthread_mutex_lock(&old->lock);
+    bool alone = old->owners == 1;
+    if (alone) {
+        old->sealed = false;
+        moor__segment_set_writable(old, exchange->range, exchange->first);
+    }
+    pthread_mutex_unlock(&old->lock);
+    return alone;
+}
+
+static moor_status write_in_place(struct exchange *exchange)
+{
+    struct moor__segment *old = exchange->old;
+    moor_status status = moor__segment_call_protect(old, exchange->range, exchange->first, MOOR_ABI_ACCESS_READ_WRITE);
+    if (status) {
+        pthread_mutex_lock(&old->lock);
+        old->sealed = true;
+        moor__segment_set_writable(old, NULL, 0);
+        pthread_mutex_unlock(&old->lock);
+    }
+    show(exchange, old, !status);
+    return status;
+}
+
+/* ---- the copy ---- */
+
+static moor_status make_segment(struct exchange *exchange, moor_grant grant)
+{
+    struct moor__claim claim;
+    moor_status status =
+        moor__segment_take(exchange->binding, exchange->old->size_bytes, exchange->range->granule_bytes, &exchange->new);
+    if (status)
+        return status;
+    status = moor__claim_take(exchange->binding->holder, grant, exchange->old->size_bytes, &claim);
+    if (status)
+        goto no_memory;
+    status = moor__segment_back(exchange->new);
+    if (status && !exchange->new->handle) {
+        moor__claim_return(&claim);
+        goto no_memory;
+    }
+    if (!status)
+        status = moor__claim_charge(&claim, exchange->new->object.bytes);
+    if (status) {
+        moor__claim_charge_doomed(&claim, exchange->new->object.bytes);
+        moor__segment_disown(exchange->new);
+        exchange->new = NULL;
+    }
+    return status;
+no_memory:
+    moor__segment_free(exchange->new);
+    exchange->new = NULL;
+    return status;
+}
+
+static moor_status open_window(struct exchange *exchange)
+{
+    uint64_t granule = exchange->range->granule_bytes;
+    moor_status status =
+        moor__range_make(exchange->binding, exchange->new->size_bytes, granule, granule, &exchange->window);
+    if (status)
+        return status;
+    status = moor__segment_call_map(exchange->new, exchange->window, 0, MOOR_ABI_ACCESS_READ_WRITE);
+    if (status)
+        return status;
+    moor__segment_own(exchange->new);
+    pthread_mutex_lock(&exchange->window->lock);
+    moor__range_set_mapped(exchange->window, 0, exchange->count, exchange->new, true);
+    pthread_mutex_unlock(&exchange->window->lock);
+    return MOOR_OK;
+}
+
+/* Work by the core itself on a part of a range: announced before, marked after. */
+static moor_status announce(struct moor__range *range, struct moor_stream *stream, uint64_t low, uint64_t high)
+{
+    pthread_mutex_lock(&range->lock);
+    moor_status status = moor__uses_begin(&range->uses, stream, low, high);
+    pthread_mutex_unlock(&range->lock);
+    return status;
+}
+
+static void settle(struct moor__range *range, struct moor_stream *stream, uint64_t low, uint64_t high, bool submitted)
+{
+    pthread_mutex_lock(&range->lock);
+    if (submitted)
+        moor__uses_end(&range->uses, stream, low, high, moor__stream_mark(stream));
+    else
+        moor__uses_cancel(&range->uses, stream, low, high);
+    pthread_mutex_unlock(&range->lock);
+}
+
+static moor_status copy_contents(struct exchange *exchange)
+{
+    struct moor_stream *stream = exchange->stream;
+    const struct moor__table *table = moor__table_of(exchange->binding);
+    uint64_t low = offset_of(exchange), size = exchange->new->size_bytes;
+    moor_status status = announce(exchange->range, stream, low, low + size);
+    if (status)
+        return status;
+    status = announce(exchange->window, stream, 0, size);
+    if (status) {
+        settle(exchange->range, stream, low, low + size, false);
+        return status;
+    }
+    struct moor_abi_error error = MOOR__ERROR_INIT;
+    struct moor_abi_copy_args args = {
+        .struct_size = sizeof args,
+        .direction = MOOR_ABI_COPY_D2D,
+        .destination = exchange->window->address,
+        .source = exchange->range->address + low,
+        .size_bytes = size,
+    };
+    int32_t called = table->copy.copy(stream->stream, &args, &error);
+    settle(exchange->range, stream, low, low + size, called == MOOR_OK);
+    settle(exchange->window, stream, 0, size, called == MOOR_OK);
+    return called ? moor__fail_provider(called, &error, table->name, "copy") : MOOR_OK;
+}
+
+/* ---- the exchange ---- */
+
+/* lock held. Gives up waiting: the cells leave when the piece does, or stay in quarantine. */
+static void abandon(struct exchange *exchange)
+{
+    moor__range_set(exchange->range, exchange->first, exchange->count, MOOR__CELL_LEAVING);
+    exchange->piece->awaited = false;
+    exchange->piece = NULL;
+    exchange->old = NULL;
+}
+
+/* Waits until the old mapping has gone. */
+static moor_status await_piece(struct exchange *exchange)
+{
+    static const uint64_t slice_ns = 10000000;
+    struct moor__piece *piece = exchange->piece;
+    struct moor__range *range = exchange->range;
+    uint64_t give_up = moor_clock_ns() + UNMAP_PATIENCE_NS;
+    for (uint64_t now = moor_clock_ns();; now = moor_clock_ns()) {
+        pthread_mutex_lock(&range->lock);
+        bool gone = piece->gone;
+        bool refused = !gone && atomic_load_explicit(&piece->object.state, memory_order_acquire) == MOOR__QUARANTINED;
+        bool lost = !gone && now > give_up;
+        if (refused || lost)
+            abandon(exchange);
+        pthread_mutex_unlock(&range->lock);
+        if (gone)
+            return MOOR_OK;
+        if (refused || lost)
+            return moor__fail(MOOR_PROVIDER, "%s: an unmap without fences %s", moor__table_of(exchange->binding)->name,
+                              refused ? "failed" : "did not complete");
+        (void)moor__device_reap(exchange->binding->device, now + slice_ns); /* whoever reaps it, we look at the piece */
+    }
+}
+
+static moor_status take_old_away(struct exchange *exchange)
+{
+    struct moor__piece *piece = exchange->piece;
+    struct moor__range *range = exchange->range;
+    struct moor_runtime *runtime = moor__runtime_of(exchange->binding);
+    piece->first = exchange->first;
+    piece->count = exchange->count;
+    piece->segment = exchange->old;
+    piece->awaited = true;
+    pthread_mutex_lock(&range->lock);
+    range->pieces_out++;
+    pthread_mutex_unlock(&range->lock);
+    struct moor__release release = {
+        .kind = MOOR_ABI_RELEASE_UNMAP,
+        .handle = range->handle,
+        .offset_bytes = offset_of(exchange),
+        .length_bytes = exchange->count * range->granule_bytes,
+    };
+    moor_status status = moor__release_submit(&piece->object, moor__handles_name(&runtime->pieces, &piece->object.slot),
+                                              &release, NULL, 0);
+    if (status) {
+        moor__range_piece_done(range);
+        return status;
+    }
+    status = await_piece(exchange);
+    if (!status)
+        moor__range_piece_done(range);
+    return status;
+}
+
+static moor_status put_new_in_place(struct exchange *exchange)
+{
+    struct moor__range *range = exchange->range;
+    moor_status status = moor__segment_call_map(exchange->new, range, exchange->first, MOOR_ABI_ACCESS_READ_WRITE);
+    if (!status) {
+        struct moor__segment *new = exchange->new;
+        pthread_mutex_lock(&new->lock);
+        moor__segment_set_writable(new, range, exchange->first);
+        pthread_mutex_unlock(&new->lock);
+        show(exchange, new, true);
+        exchange->new = NULL; /* our share is the mapping's now */
+        moor__segment_unmapped(exchange->old, range);
+        return MOOR_OK;
+    }
+    struct moor_error first = *moor_last_error();
+    if (moor__segment_call_map(exchange->old, range, exchange->first, MOOR_ABI_ACCESS_READ) == MOOR_OK) {
+        show(exchange, exchange->old, false);
+        return moor__fail_again(&first, "");
+    }
+    pthread_mutex_lock(&range->lock);
+    moor__range_set(range, exchange->first, exchange->count, MOOR__CELL_FREE);
+    pthread_mutex_unlock(&range->lock);
+    moor__segment_unmapped(exchange->old, range);
+    return moor__fail_again(&first, "the old mapping could not be put back; its granules are not backed now: ");
+}
+
+/* Up to the exchange; the cells are BUSY and the old mapping is in place. */
+static moor_status prepare_copy(struct exchange *exchange, moor_grant grant)
+{
+    moor_status status = moor__range_await_uses(exchange->range, offset_of(exchange), exchange->old->size_bytes,
+                                                exchange->deadline_ns);
+    if (!status)
+        status = moor__piece_take(exchange->range, &exchange->piece);
+    if (!status)
+        status = make_segment(exchange, grant);
+    if (!status)
+        status = open_window(exchange);
+    if (!status)
+        status = copy_contents(exchange);
+    if (!status)
+        status = moor__range_await_uses(exchange->range, offset_of(exchange), exchange->old->size_bytes,
+                                        exchange->deadline_ns);
+    return status;
+}
+
+static moor_status write_a_copy(struct exchange *exchange, moor_grant grant)
+{
+    moor_status status = moor__binding_needs(exchange->binding, MOOR_ABI_CAP_COPY, "COPY");
+    if (!status)
+        status = prepare_copy(exchange, grant);
+    if (!status)
+        status = take_old_away(exchange);
+    if (!status)
+        status = put_new_in_place(exchange);
+    else if (exchange->old)
+        show(exchange, exchange->old, false);
+    struct moor_error first = *moor_last_error();
+    struct moor_device *device = exchange->binding->device;
+    if (exchange->window)
+        moor__range_send_off(exchange->window); /* behind the copy */
+    if (exchange->new)
+        moor__segment_disown(exchange->new);
+    if (exchange->piece)
+        moor__piece_free(exchange->piece);
+    moor__device_drain(device);
+    return status ? moor__fail_again(&first, "") : MOOR_OK;
+}
+
+/* ---- public ---- */
+
+/* Makes the mapping's cells ours. *ret_done: it is writable already. */
+static moor_status begin(struct exchange *exchange, uint64_t offset_bytes, bool *ret_done)
+{
+    struct moor__range *range = exchange->range;
+    uint64_t count;
+    moor_status status = moor__range_cells(range, offset_bytes, range->granule_bytes, &exchange->first, &count);
+    if (status)
+        return status;
+    pthread_mutex_lock(&range->lock);
+    moor__cell cell = range->cells[exchange->first];
+    *ret_done = moor__cell_state(cell) == MOOR__CELL_MAPPED_WRITE;
+    if (!*ret_done)
+        status = moor__range_expect(range, exchange->first, 1, MOOR__CELL_MAPPED_READ);
+    if (!*ret_done && !status) {
+        exchange->old = moor__cell_segment(cell);
+        exchange->count = moor__range_mapping_length(range, exchange->first);
+        if (moor__uses_submitting(&range->uses, offset_bytes, offset_bytes + exchange->old->size_bytes))
+            status = moor__fail(MOOR_BUSY, "work on this memory is being submitted");
+        else
+            moor__range_set(range, exchange->first, exchange->count, MOOR__CELL_BUSY);
+    }
+    pthread_mutex_unlock(&range->lock);
+    return status;
+}
+
+moor_status moor_range_make_writable(struct moor_runtime *runtime, moor_range handle, uint64_t offset_bytes,
+                                     struct moor_stream *stream, moor_grant grant, uint64_t deadline_ns)
+{
+    moor_status status = moor__enter(runtime);
+    if (!status)
+        status = moor__stream_enter(stream);
+    struct exchange exchange = {.stream = stream, .deadline_ns = deadline_ns};
+    if (!status)
+        status = moor__range_pin(runtime, handle, &exchange.range);
+    if (status)
+        return status;
+    struct moor__range *range = exchange.range;
+    exchange.binding = range->object.binding;
+    bool done = false;
+    if (stream->device->provider != exchange.binding->device->provider)
+        status = moor__fail(MOOR_FOREIGN, "the stream is of another provider than the range");
+    if (!status)
+        status = begin(&exchange, offset_bytes, &done);
+    if (!status && !done)
+        status = take_alone(&exchange) ? write_in_place(&exchange) : write_a_copy(&exchange, grant);
+    moor__range_unpin(range);
+    return status;
+}

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: MIT */
+/* The per-thread error record, from the inside. */
+#ifndef MOOR_UTIL_ERROR_H
+#define MOOR_UTIL_ERROR_H
+
+#include <moorage/error.h>
+
+/* Records a failure of this thread and returns its status: `return moor__fail(MOOR_INVALID, "...", ...)`. */
+moor_status moor__fail(moor_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Likewise with the system's errno value. */
+moor_status moor__fail_errno(moor_status status, int errno_value, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* Restores a failure that clean-up may have overwritten, with something put before its text. */
+moor_status moor__fail_again(const struct moor_error *first, const char *before);
+/* Records what a provider answered. A status outside the frozen list becomes PROVIDER. what: the call's name. */
+moor_status moor__fail_provider(int32_t status, const struct moor_abi_error *error, const char *provider_name,
+                                const char *what);
+
+#endif

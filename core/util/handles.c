@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Slots live in chunks that double in size and never move, so a pointer to a slot stays good. Free slots form a stack
+ * of indices with a count against ABA; only growing takes a lock. A slot's word holds generation, live bit and pins
+ * together, so that "is it still what this handle named" and "keep it" are one atomic step.
+ */
+#include "util/handles.h"
+
+#include "util/error.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define INDEX_BITS 24
+#define GENERATION_BITS 26
+#define TAG_BITS 10
+#define FIRST_CHUNK 64u
+#define INDEX_MAX ((1u << INDEX_BITS) - 1)
+#define GENERATION_MAX ((UINT64_C(1) << GENERATION_BITS) - 1)
+
+/* A word: generation:26 | live:1 | pins:32, from bit 58 down. */
+#define LIVE (UINT64_C(1) << 32)
+#define PINS_MASK UINT64_C(0xffffffff)
+#define GENERATION_SHIFT 33
+
+static const char *const kind_names[MOOR__KIND_COUNT] = {"?",     "buffer", "range", "segment",
+                                                         "piece", "grant",  "lease"};
+
+static uint64_t generation_of(uint64_t word)
+{
+    return word >> GENERATION_SHIFT;
+}
+
+/* Chunk k starts at index 64 * (2^k - 1). */
+static struct moor__slot *slot_at(const struct moor__handles *handles, uint32_t index)
+{
+    uint32_t chunk = 31u - (uint32_t)__builtin_clz(index / FIRST_CHUNK + 1);
+    uint32_t start = FIRST_CHUNK * ((1u << chunk) - 1);
+    /* Acquire: pairs with the release that published the chunk. */
+    char *base = atomic_load_explicit(&handles->chunks[chunk], memory_order_acquire);
+    return (struct moor__slot *)(void *)(base + (size_t)(index - start) * handles->slot_bytes);
+}
+
+void moor__handles_init(struct moor__handles *handles, enum moor__kind kind, uint32_t tag, size_t slot_bytes)
+{
+    *handles = (struct moor__handles){.kind = kind, .tag = tag & ((1u << TAG_BITS) - 1), .slot_bytes = slot_bytes};
+    pthread_mutex_init(&handles->grow_lock, NULL);
+}
+
+void moor__handles_finish(struct moor__handles *handles)
+{
+    for (size_t i = 0; i < MOOR__HANDLE_CHUNKS; i++)
+        free(atomic_load_explicit(&handles->chunks[i], memory_order_relaxed));
+    pthread_mutex_destroy(&handles->grow_lock);
+}
+
+/* NULL if no freed slot is at hand. */
+static struct moor__slot *pop_free(struct moor__handles *handles)
+{
+    uint64_t head = atomic_load_explicit(&handles->free_head, memory_order_acquire);
+    while ((uint32_t)head != 0) {
+        struct moor__slot *slot = slot_at(handles, (uint32_t)head - 1);
+        /* May be stale if another thread pops first; the count then makes the exchange fail. */
+        uint32_t next = atomic_load_explicit(&slot->next_free, memory_order_relaxed);
+        uint64_t replacement = ((head >> 32) + 1) << 32 | next;
+        if (atomic_compare_exchange_weak_explicit(&handles->free_head, &head, replacement, memory_order_acq_rel,
+                                                  memory_order_acquire))
+            return slot;
+    }
+    return NULL;
+}
+
+static moor_status grow(struct moor__handles *handles, struct moor__slot **ret_slot)
+{
+    moor_status status = MOOR_OK;
+    pthread_mutex_lock(&handles->grow_lock);
+    uint32_t index = atomic_load_explicit(&handles->used, memory_order_relaxed);
+    if (index > INDEX_MAX || index / FIRST_CHUNK + 1 >= 1u << MOOR__HANDLE_CHUNKS) {
+        status = moor__fail(MOOR_LIMIT, "%u %ss are alive at once, the most there can be", index,
+                            kind_names[handles->kind]);
+        goto out;
+    }
+    uint32_t chunk = 31u - (uint32_t)__builtin_clz(index / FIRST_CHUNK + 1);
+    if (!atomic_load_explicit(&handles->chunks[chunk], memory_order_relaxed)) {
+        char *base = calloc((size_t)FIRST_CHUNK << chunk, handles->slot_bytes);
+        if (!base) {
+            status = moor__fail(MOOR_HOST_NOMEM, "no memory for %u more %ss", FIRST_CHUNK << chunk,
+                                kind_names[handles->kind]);
+            goto out;
+        }
+        atomic_store_explicit(&handles->chunks[chunk], base, memory_order_release);
+    }
+    struct moor__slot *slot = slot_at(handles, index);
+    slot->index = index;
+    /* Generation 0 never occurs in a handle, so that no small number is one. */
+    atomic_store_explicit(&slot->word, UINT64_C(1) << GENERATION_SHIFT, memory_order_relaxed);
+    atomic_store_explicit(&handles->used, index + 1, memory_order_release);
+    *ret_slot = slot;
+out:
+    pthread_mutex_unlock(&handles->grow_lock);
+    return status;
+}
+
+moor_status moor__handles_take(struct moor__handles *handles, struct moor__slot **ret_slot)
+{
+    struct moor__slot *slot = pop_free(handles);
+    if (!slot)
+        return grow(handles, ret_slot);
+    memset((char *)slot + sizeof *slot, 0, handles->slot_bytes - sizeof *slot);
+    *ret_slot = slot;
+    return MOOR_OK;
+}
+
+uint64_t moor__handles_name(const struct moor__handles *handles, const struct moor__slot *slot)
+{
+    uint64_t generation = generation_of(atomic_load_explicit(&slot->word, memory_order_relaxed));
+    return (uint64_t)handles->kind << 60 | (uint64_t)handles->tag << 50 | generation << INDEX_BITS | slot->index;
+}
+
+void moor__handles_publish(struct moor__slot *slot)
+{
+    /* Release: who finds the object live sees it whole. */
+    atomic_fetch_or_explicit(&slot->word, LIVE, memory_order_release);
+}
+
+uint32_t moor__handle_kind(uint64_t handle)
+{
+    return (uint32_t)(handle >> 60);
+}
+
+static moor_status check_shape(const struct moor__handles *handles, uint64_t handle)
+{
+    const char *wanted = kind_names[handles->kind];
+    if (handle == 0)
+        return moor__fail(MOOR_INVALID, "the %s handle is zero", wanted);
+    if (moor__handle_kind(handle) != (uint32_t)handles->kind) {
+        uint32_t kind = moor__handle_kind(handle);
+        return moor__fail(MOOR_INVALID, "%#llx is a %s handle, not a %s", (unsigned long long)handle,
+                          kind < MOOR__KIND_COUNT ? kind_names[kind] : "?", wanted);
+    }
+    if (((handle >> 50) & ((1u << TAG_BITS) - 1)) != handles->tag)
+        return moor__fail(MOOR_FOREIGN, "%s %#llx is of another runtime", wanted, (unsigned long long)handle);
+    if ((handle & INDEX_MAX) >= atomic_load_explicit(&handles->used, memory_order_acquire))
+        return moor__fail(MOOR_INVALID, "%s %#llx was never given out", wanted, (unsigned long long)handle);
+    return MOOR_OK;
+}
+
+static uint64_t handle_generation(uint64_t handle)
+{
+    return (handle >> INDEX_BITS) & GENERATION_MAX;
+}
+
+moor_status moor__handles_pin(struct moor__handles *handles, uint64_t handle, struct moor__slot **ret_slot)
+{
+    moor_status status = check_shape(handles, handle);
+    if (status)
+        return status;
+    struct moor__slot *slot = slot_at(handles, (uint32_t)(handle & INDEX_MAX));
+    uint64_t word = atomic_load_explicit(&slot->word, memory_order_relaxed);
+    do {
+        if (!(word & LIVE) || generation_of(word) != handle_generation(handle)) {
+            if (handle_generation(handle) == 0 || handle_generation(handle) > generation_of(word))
+                return moor__fail(MOOR_INVALID, "%s %#llx was never given out", kind_names[handles->kind],
+                                  (unsigned long long)handle);
+            return moor__fail(MOOR_STALE, "%s %#llx is gone", kind_names[handles->kind], (unsigned long long)handle);
+        }
+        assert((word & PINS_MASK) != PINS_MASK);
+        /* Acquire: pairs with publish. */
+    } while (!atomic_compare_exchange_weak_explicit(&slot->word, &word, word + 1, memory_order_acquire,
+                                                    memory_order_relaxed));
+    *ret_slot = slot;
+    return MOOR_OK;
+}
+
+bool moor__handles_unpin(struct moor__slot *slot)
+{
+    /* Release what this pin did; acquire what the others did, for the one who finishes the object. */
+    uint64_t word = atomic_fetch_sub_explicit(&slot->word, 1, memory_order_acq_rel);
+    assert((word & PINS_MASK) != 0);
+    return !(word & LIVE) && (word & PINS_MASK) == 1;
+}
+
+moor_status moor__handles_retire(struct moor__slot *slot)
+{
+    uint64_t word = atomic_fetch_and_explicit(&slot->word, ~LIVE, memory_order_acq_rel);
+    if (!(word & LIVE))
+        return moor__fail(MOOR_STALE, "released by another thread at the same time");
+    return MOOR_OK;
+}
+
+void moor__handles_free(struct moor__handles *handles, struct moor__slot *slot)
+{
+    uint64_t word = atomic_load_explicit(&slot->word, memory_order_relaxed);
+    assert(!(word & LIVE) && (word & PINS_MASK) == 0);
+    if (generation_of(word) == GENERATION_MAX)
+        return; /* worn out: its handles would repeat */
+    atomic_store_explicit(&slot->word, (generation_of(word) + 1) << GENERATION_SHIFT, memory_order_release);
+    uint64_t head = atomic_load_explicit(&handles->free_head, memory_order_relaxed);
+    uint64_t replacement;
+    do {
+        atomic_store_explicit(&slot->next_free, (uint32_t)head, memory_order_relaxed);
+        replacement = ((head >> 32) + 1) << 32 | (slot->index + 1);
+    } while (!atomic_compare_exchange_weak_explicit(&handles->free_head, &head, replacement, memory_order_acq_rel,
+                                                    memory_order_relaxed));
+}
+
+struct moor__slot *moor__handles_find_retired(struct moor__handles *handles, uint64_t handle)
+{
+    if (check_shape(handles, handle))
+        return NULL;
+    struct moor__slot *slot = slot_at(handles, (uint32_t)(handle & INDEX_MAX));
+    uint64_t word = atomic_load_explicit(&slot->word, memory_order_acquire);
+    return !(word & LIVE) && generation_of(word) == handle_generation(handle) ? slot : NULL;
+}

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * ALLOC: each allocation is a mapping of its own, whole pages, there when the call returns. From 2 MiB on it
+ * starts at a multiple of 2 MiB, so that the kernel can use large pages. Fresh mappings read as zero, asked
+ * for or not.
+ */
+#include "cpu.h"
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+static int32_t check_args(struct moor_abi_context *context, const struct moor_abi_alloc_args *args,
+                          uint64_t *ret_bytes, struct moor_abi_error *error)
+{
+    int32_t status = moor_kit_check_in(args, MOOR_ABI_ALLOC_ARGS_SIZE, "alloc args", error);
+    if (status == MOOR_OK)
+        status = moor_kit_check_flags(args->flags, MOOR_ABI_ALLOC_ZERO, "alloc args", error);
+    if (status != MOOR_OK)
+        return status;
+    if (args->domain >= CPU_DOMAIN_COUNT)
+        return moor_kit_fail(error, MOOR_INVALID, 0, "domain %u: there are %u", args->domain,
+                             CPU_DOMAIN_COUNT);
+    if (args->size_bytes == 0)
+        return moor_kit_fail(error, MOOR_INVALID, 0, "an allocation of 0 bytes");
+    if (!cpu_is_power_of_two(args->alignment_bytes) || args->alignment_bytes < CPU_ALIGNMENT_BYTES)
+        return moor_kit_fail(error, MOOR_INVALID, 0, "alignment %llu: not a power of two of at least %llu",
+                             (unsigned long long)args->alignment_bytes,
+                             (unsigned long long)CPU_ALIGNMENT_BYTES);
+    if (moor_kit_round_up(args->size_bytes, context->instance->page_bytes, ret_bytes) != MOOR_OK ||
+        *ret_bytes > UINT64_MAX - args->alignment_bytes)
+        return moor_kit_fail(error, MOOR_OVERFLOW, 0,
+                             "%llu bytes, rounded and aligned, do not fit in 64 bits",
+                             (unsigned long long)args->size_bytes);
+    return MOOR_OK;
+}
+
+static int32_t footprint(struct moor_abi_context *context, const struct moor_abi_alloc_args *args,
+                         uint64_t *ret_bytes, struct moor_abi_error *error)
+{
+    uint64_t bytes = 0;
+    int32_t status = check_args(context, args, &bytes, error);
+    if (status == MOOR_OK)
+        *ret_bytes = bytes;
+    return status;
+}
+
+static int32_t lock_pages(uint64_t address, uint64_t bytes, struct moor_abi_error *error)
+{
+    if (mlock(cpu_pointer(address), bytes) == 0)
+        return MOOR_OK;
+    int code = errno;
+    if (code == EPERM || code == ENOMEM)
+        return moor_kit_fail(error, MOOR_LIMIT, code, "mlock of %llu bytes: %s; RLIMIT_MEMLOCK is reached",
+                             (unsigned long long)bytes, strerrorname_np(code));
+    return cpu_pages_fail(error, MOOR_DEVICE_NOMEM, code, "mlock", bytes);
+}
+
+/* The memory of one allocation, all of it or nothing. */
+static int32_t obtain(const struct moor_abi_alloc_args *args, uint64_t bytes, uint64_t page_bytes,
+                      uint64_t *ret_address, struct moor_abi_error *error)
+{
+    bool large = bytes >= CPU_HUGE_BYTES;
+    uint64_t alignment = large ? CPU_HUGE_BYTES : page_bytes;
+    if (args->alignment_bytes > alignment)
+        alignment = args->alignment_bytes;
+    uint64_t address = 0;
+    int32_t status = cpu_pages_reserve(bytes, alignment, large, &address, error);
+    if (status != MOOR_OK)
+        return status;
+    status = cpu_pages_back(address, bytes, error);
+    if (status == MOOR_OK && args->domain == CPU_DOMAIN_PINNED)
+        status = lock_pages(address, bytes, error);
+    if (status != MOOR_OK) {
+        (void)cpu_pages_unmap(address, bytes,
+                              NULL); /* just mapped, so it is; the first failure is what is told */
+        return status;
+    }
+    *ret_address = address;
+    return MOOR_OK;
+}
+
+static int32_t allocate(struct moor_abi_context *context, const struct moor_abi_alloc_args *args,
+                        struct moor_abi_allocation *ret_allocation, struct moor_abi_error *error)
+{
+    uint64_t bytes = 0;
+    int32_t status = check_args(context, args, &bytes, error);
+    if (status != MOOR_OK)
+        return status;
+    struct moor_abi_allocation result = {.struct_size = MOOR_ABI_ALLOCATION_SIZE, .actual_bytes = bytes};
+    status = cpu_check_out(ret_allocation, MOOR_ABI_ALLOCATION_SIZE, "allocation", error);
+    if (status != MOOR_OK)
+        return status;
+
+    struct cpu_allocation *allocation = calloc(1, sizeof(*allocation));
+    if (!allocation)
+        return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "no memory for an allocation's record");
+    struct cpu_pool *pool = &context->instance->pool;
+    status = cpu_pool_take(pool, bytes, error);
+    if (status != MOOR_OK)
+        goto free_record;
+    status = obtain(args, bytes, context->instance->page_bytes, &allocation->address, error);
+    cpu_pool_settle(pool, bytes);
+    if (status != MOOR_OK)
+        goto give_back;
+    allocation->domain = args->domain;
+    allocation->bytes = bytes;
+    result.address = allocation->address;
+    status = cpu_objects_add(&context->objects, &allocation->object, CPU_ALLOCATION, error);
+    if (status != MOOR_OK)
+        goto unmap;
+    atomic_fetch_add(&context->held_bytes[args->domain], bytes);
+    result.handle = allocation->object.handle;
+    return moor_kit_fill_out(ret_allocation, &result, MOOR_ABI_ALLOCATION_SIZE, MOOR_ABI_ALLOCATION_SIZE,
+                             "allocation", error);
+
+unmap:
+    (void)cpu_pages_unmap(allocation->address, bytes, NULL); /* as in obtain */
+give_back:
+    cpu_pool_give(pool, bytes);
+free_record:
+    free(allocation);
+    return status;
+}
+
+int32_t cpu_allocation_free(struct moor_abi_context *context, struct cpu_allocation *allocation,
+                            uint64_t *ret_bytes, struct moor_abi_error *error)
+{
+    int32_t status = cpu_pages_unmap(allocation->address, allocation->bytes, error);
+    if (status != MOOR_OK)
+        return status;
+    atomic_fetch_sub(&context->held_bytes[allocation->domain], allocation->bytes);
+    cpu_pool_give(&context->instance->pool, allocation->bytes);
+    *ret_bytes = allocation->bytes;
+    cpu_objects_remove(&context->objects, &allocation->object);
+    free(allocation);
+    return MOOR_OK;
+}
+
+const struct moor_abi_alloc_table cpu_alloc_table = {
+    .struct_size = MOOR_ABI_ALLOC_TABLE_SIZE,
+    .footprint = footprint,
+    .allocate = allocate,
+};

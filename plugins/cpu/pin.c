@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * PINNED: locks host pages that the caller owns. The kernel keeps one lock per page, however often it was
+ * locked, so an instance keeps a list of its pins, sorted by address, and unlocks only what no other pin
+ * covers. Pages that the host itself or another instance has locked are not known here.
+ */
+#include "cpu.h"
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+/* pins.lock is held, in all three. */
+static void insert(struct moor_abi_instance *instance, struct cpu_pin *pin)
+{
+    struct cpu_pin **place = &instance->pins.first;
+    while (*place && (*place)->address < pin->address)
+        place = &(*place)->next;
+    pin->next = *place;
+    *place = pin;
+}
+
+static void take_out(struct moor_abi_instance *instance, struct cpu_pin *pin)
+{
+    struct cpu_pin **place = &instance->pins.first;
+    while (*place != pin)
+        place = &(*place)->next;
+    *place = pin->next;
+}
+
+/* Unlocks what no pin of the list covers. 0 or an errno. */
+static int unlock_uncovered(const struct moor_abi_instance *instance, uint64_t address, uint64_t bytes)
+{
+    uint64_t at = address; /* everything before is unlocked or covered */
+    uint64_t end = address + bytes;
+    for (const struct cpu_pin *pin = instance->pins.first; pin && pin->address < end; pin = pin->next) {
+        uint64_t pin_end = pin->address + pin->bytes;
+        if (pin_end <= at)
+            continue;
+        if (pin->address > at && munlock(cpu_pointer(at), pin->address - at) != 0)
+            return errno;
+        at = pin_end;
+    }
+    return at < end && munlock(cpu_pointer(at), end - at) != 0 ? errno : 0;
+}
+
+static int32_t check_args(const struct moor_abi_pin_args *args, uint64_t page_bytes,
+                          struct moor_abi_error *error)
+{
+    int32_t status = moor_kit_check_in(args, MOOR_ABI_PIN_ARGS_SIZE, "pin args", error);
+    if (status == MOOR_OK)
+        status = moor_kit_check_flags(args->flags, 0, "pin args", error);
+    if (status != MOOR_OK)
+        return status;
+    if (args->reserved != 0)
+        return moor_kit_fail(error, MOOR_INVALID, 0, "pin args: reserved is not zero");
+    if (args->address == 0 || args->size_bytes == 0 || (args->address | args->size_bytes) % page_bytes)
+        return moor_kit_fail(error, MOOR_INVALID, 0, "0x%llx, %llu bytes: not whole pages of %llu bytes",
+                             (unsigned long long)args->address, (unsigned long long)args->size_bytes,
+                             (unsigned long long)page_bytes);
+    if (args->size_bytes > UINT64_MAX - args->address)
+        return moor_kit_fail(error, MOOR_OVERFLOW, 0, "0x%llx + %llu bytes do not fit in 64 bits",
+                             (unsigned long long)args->address, (unsigned long long)args->size_bytes);
+    return MOOR_OK;
+}
+
+/* mlock answers ENOMEM for the limit and for addresses where nothing is mapped; msync tells the second. */
+static int32_t fail_lock(const struct moor_abi_pin_args *args, int code, struct moor_abi_error *error)
+{
+    if (code == ENOMEM && msync(cpu_pointer(args->address), args->size_bytes, MS_ASYNC) != 0 &&
+        errno == ENOMEM)
+        return moor_kit_fail(error, MOOR_INVALID, code, "0x%llx, %llu bytes: not all of it is mapped",
+                             (unsigned long long)args->address, (unsigned long long)args->size_bytes);
+    if (code == ENOMEM || code == EPERM)
+        return moor_kit_fail(error, MOOR_LIMIT, code, "mlock of %llu bytes: %s; RLIMIT_MEMLOCK is reached",
+                             (unsigned long long)args->size_bytes, strerrorname_np(code));
+    return cpu_pages_fail(error, MOOR_DEVICE_NOMEM, code, "mlock", args->size_bytes);
+}
+
+static int32_t pin(struct moor_abi_context *context, const struct moor_abi_pin_args *args,
+                   uint64_t *ret_handle, struct moor_abi_error *error)
+{
+    struct moor_abi_instance *instance = context->instance;
+    int32_t status = check_args(args, instance->page_bytes, error);
+    if (status != MOOR_OK)
+        return status;
+    struct cpu_pin *record = calloc(1, sizeof(*record));
+    if (!record)
+        return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "no memory for a pin's record");
+    record->address = args->address;
+    record->bytes = args->size_bytes;
+
+    pthread_mutex_lock(&instance->pins.lock);
+    if (mlock(cpu_pointer(args->address), args->size_bytes) != 0)
+        status = fail_lock(args, errno, error);
+    else
+        status = cpu_objects_add(&context->objects, &record->object, CPU_PIN, error);
+    if (status == MOOR_OK)
+        insert(instance, record);
+    else
+        (void)unlock_uncovered(instance, args->address, args->size_bytes); /* mlock may have locked a part */
+    pthread_mutex_unlock(&instance->pins.lock);
+    if (status == MOOR_OK)
+        *ret_handle = record->object.handle;
+    else
+        free(record);
+    return status;
+}
+
+int32_t cpu_pin_free(struct moor_abi_context *context, struct cpu_pin *pin, struct moor_abi_error *error)
+{
+    struct moor_abi_instance *instance = context->instance;
+    pthread_mutex_lock(&instance->pins.lock);
+    take_out(instance, pin);
+    int code = unlock_uncovered(instance, pin->address, pin->bytes);
+    if (code != 0)
+        insert(instance, pin);
+    pthread_mutex_unlock(&instance->pins.lock);
+    if (code != 0)
+        return cpu_pages_fail(error, MOOR_PROVIDER, code, "munlock", pin->bytes);
+    cpu_objects_remove(&context->objects, &pin->object);
+    free(pin);
+    return MOOR_OK;
+}
+
+const struct moor_abi_pinned_table cpu_pinned_table = {
+    .struct_size = MOOR_ABI_PINNED_TABLE_SIZE,
+    .pin = pin,
+};

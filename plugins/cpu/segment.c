@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * SHARED: the segments of a context lie in one sparse memory file, each at an offset of its own that never
+ * serves again, so that a late access through a stale mapping meets a hole and not somebody else's data. One
+ * file, because a process has few descriptors; st_blocks then says what the kernel really holds for all
+ * segments.
+ *
+ * Large pages: the usual settings give none to memory files, but MADV_COLLAPSE (Linux 6.1) makes one of each
+ * 2 MiB on request, for a tenth of what 512 faults cost. It wants to see one page of it there. What it
+ * refuses is allocated in small pages; the count of what it gave is kept for STATS.
+ */
+#include "cpu.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25
+#endif
+
+/* Sparse: a size that costs nothing. */
+#define FILE_BYTES (INT64_C(1) << 62)
+
+/* Opens the context's file; segments.lock is held. */
+static int32_t open_file(struct moor_abi_context *context, struct moor_abi_error *error)
+{
+    if (context->segments.file >= 0)
+        return MOOR_OK;
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 &&
+        limit.rlim_cur < (rlim_t)FILE_BYTES) /* else a signal tells us */
+        return moor_kit_fail(error, MOOR_LIMIT, EFBIG, "segments need RLIMIT_FSIZE to be unlimited");
+    int file = memfd_create("moorage-segments", MFD_CLOEXEC);
+    if (file < 0)
+        return moor_kit_fail(error, errno == EMFILE || errno == ENFILE ? MOOR_LIMIT : MOOR_PROVIDER, errno,
+                             "memfd_create: %s", strerrorname_np(errno));
+    if (ftruncate(file, FILE_BYTES) != 0) {
+        int code = errno;
+        (void)close(file); /* empty */
+        return moor_kit_fail(error, MOOR_PROVIDER, code, "ftruncate of a memory file: %s",
+                             strerrorname_np(code));
+    }
+    context->segments.file = file;
+    return MOOR_OK;
+}
+
+static int32_t take_offset(struct moor_abi_context *context, uint64_t bytes, uint64_t alignment,
+                           uint64_t *ret_offset, struct moor_abi_error *error)
+{
+    pthread_mutex_lock(&context->segments.lock);
+    int32_t status = open_file(context, error);
+    uint64_t offset = (context->segments.next_offset + alignment - 1) & ~(alignment - 1);
+    if (status == MOOR_OK && (offset > (uint64_t)FILE_BYTES || bytes > (uint64_t)FILE_BYTES - offset))
+        status = moor_kit_fail(error, MOOR_LIMIT, 0, "the context's segment file is used up");
+    if (status == MOOR_OK) {
+        context->segments.next_offset = offset + bytes;
+        *ret_offset = offset;
+    }
+    pthread_mutex_unlock(&context->segments.lock);
+    return status;
+}
+
+/* Large pages for as much as the system gives, from the start; how many bytes that was. The mapping is for
+ * this alone: the pages stay in the file. */
+static uint64_t collapse(int file, uint64_t offset, uint64_t bytes)
+{
+    uint64_t address = 0;
+    uint64_t huge_bytes = 0;
+    if (cpu_pages_reserve(bytes, CPU_HUGE_BYTES, true, &address, NULL) != MOOR_OK)
+        return 0;
+    if (cpu_pages_map_file(address, bytes, PROT_READ | PROT_WRITE, file, offset, NULL) == MOOR_OK) {
+        for (; huge_bytes < bytes; huge_bytes += CPU_HUGE_BYTES) {
+            void *piece = cpu_pointer(address + huge_bytes);
+            *(volatile char *)piece = 0;
+            if (madvise(piece, CPU_HUGE_BYTES, MADV_COLLAPSE) != 0)
+                break;
+        }
+    }
+    (void)cpu_pages_unmap(address, bytes, NULL); /* just mapped, so it is */
+    return huge_bytes;
+}
+
+static int punch(int file, uint64_t offset, uint64_t bytes)
+{
+    int result;
+    do
+        result = fallocate(file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset, (off_t)bytes);
+    while (result != 0 && errno == EINTR);
+    return result == 0 ? 0 : errno;
+}
+
+/* Every page of the segment, zeroed, or none. */
+static int32_t fill_file(int file, uint64_t offset, uint64_t bytes, bool large, uint64_t *ret_huge_bytes,
+                         struct moor_abi_error *error)
+{
+    uint64_t huge_bytes = large ? collapse(file, offset, bytes) : 0;
+    int result;
+    do
+        result = fallocate(file, 0, (off_t)offset, (off_t)bytes); /* what is there already costs nothing */
+    while (result != 0 && errno == EINTR);
+    if (result == 0) {
+        *ret_huge_bytes = huge_bytes;
+        return MOOR_OK;
+    }
+    int code = errno;
+    (void)punch(file, offset, bytes); /* the first failure is what is told */
+    return moor_kit_fail(error, MOOR_DEVICE_NOMEM, code, "fallocate of %llu bytes: %s",
+                         (unsigned long long)bytes, strerrorname_np(code));
+}
+
+static int32_t check_args(const struct moor_abi_segment_args *args, struct moor_abi_error *error)
+{
+    int32_t status = moor_kit_check_in(args, MOOR_ABI_SEGMENT_ARGS_SIZE, "segment args", error);
+    if (status == MOOR_OK)
+        status = moor_kit_check_flags(args->flags, 0, "segment args", error);
+    if (status != MOOR_OK)
+        return status;
+    if (args->domain >= CPU_DOMAIN_COUNT)
+        return moor_kit_fail(error, MOOR_INVALID, 0, "domain %u: there are %u", args->domain,
+                             CPU_DOMAIN_COUNT);
+    if (args->domain != CPU_DOMAIN_DEVICE)
+        return moor_kit_fail(error, MOOR_UNSUPPORTED, 0, "pinned memory has no segments");
+    if (!cpu_is_power_of_two(args->granule_bytes) || args->granule_bytes < CPU_GRANULE_MIN_BYTES)
+        return moor_kit_fail(error, MOOR_INVALID, 0, "granule %llu: not a power of two of at least %llu",
+                             (unsigned long long)args->granule_bytes,
+                             (unsigned long long)CPU_GRANULE_MIN_BYTES);
+    if (args->size_bytes == 0 || args->size_bytes % args->granule_bytes)
+        return moor_kit_fail(error, MOOR_INVALID, 0, "size %llu: 0, or not a multiple of the granule %llu",
+                             (unsigned long long)args->size_bytes, (unsigned long long)args->granule_bytes);
+    return MOOR_OK;
+}
+
+static int32_t create(struct moor_abi_context *context, const struct moor_abi_segment_args *args,
+                      struct moor_abi_segment *ret_segment, struct moor_abi_error *error)
+{
+    int32_t status = check_args(args, error);
+    if (status == MOOR_OK)
+        status = cpu_check_out(ret_segment, MOOR_ABI_SEGMENT_SIZE, "segment", error);
+    if (status != MOOR_OK)
+        return status;
+    struct cpu_segment *segment = calloc(1, sizeof(*segment));
+    if (!segment)
+        return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "no memory for a segment's record");
+    segment->bytes = args->size_bytes;
+    bool large = args->granule_bytes % CPU_HUGE_BYTES == 0;
+
+    struct cpu_pool *pool = &context->instance->pool;
+    status = cpu_pool_take(pool, segment->bytes, error);
+    if (status != MOOR_OK)
+        goto free_record;
+    status = take_offset(context, segment->bytes, large ? CPU_HUGE_BYTES : context->instance->page_bytes,
+                         &segment->offset, error);
+    if (status == MOOR_OK)
+        status = fill_file(context->segments.file, segment->offset, segment->bytes, large,
+                           &segment->huge_bytes, error);
+    cpu_pool_settle(pool, segment->bytes);
+    if (status != MOOR_OK)
+        goto give_back;
+    status = cpu_objects_add(&context->objects, &segment->object, CPU_SEGMENT, error);
+    if (status != MOOR_OK)
+        goto punch;
+    atomic_fetch_add(&context->held_bytes[CPU_DOMAIN_DEVICE], segment->bytes);
+    atomic_fetch_add(&context->segment_huge_bytes, segment->huge_bytes);
+    struct moor_abi_segment result = {MOOR_ABI_SEGMENT_SIZE, 0, segment->object.handle, segment->bytes};
+    return moor_kit_fill_out(ret_segment, &result, MOOR_ABI_SEGMENT_SIZE, MOOR_ABI_SEGMENT_SIZE, "segment",
+                             error);
+
+punch:
+    (void)punch(context->segments.file, segment->offset,
+                segment->bytes); /* the first failure is what is told */
+give_back:
+    cpu_pool_give(pool, segment->bytes);
+free_record:
+    free(segment);
+    return status;
+}
+
+int32_t cpu_segment_free(struct moor_abi_context *context, struct cpu_segment *segment, uint64_t *ret_bytes,
+                         struct moor_abi_error *error)
+{
+    int code = punch(context->segments.file, segment->offset, segment->bytes);
+    if (code != 0)
+        return moor_kit_fail(error, MOOR_PROVIDER, code, "fallocate, punching a hole of %llu bytes: %s",
+                             (unsigned long long)segment->bytes, strerrorname_np(code));
+    atomic_fetch_sub(&context->held_bytes[CPU_DOMAIN_DEVICE], segment->bytes);
+    atomic_fetch_sub(&context->segment_huge_bytes, segment->huge_bytes);
+    cpu_pool_give(&context->instance->pool, segment->bytes);
+    *ret_bytes = segment->bytes;
+    cpu_objects_remove(&context->objects, &segment->object);
+    free(segment);
+    return MOOR_OK;
+}
+
+/* ---- map and protect ---- */
+
+static int to_protection(uint32_t access)
+{
+    return access == MOOR_ABI_ACCESS_READ ? PROT_READ : PROT_READ | PROT_WRITE;
+}
+
+/* Looks up both ends of a map; they are borrowed until drop_map. */
+static int32_t get_map(struct moor_abi_context *context, const struct moor_abi_map_args *args,
+                       struct cpu_range **ret_range, struct cpu_segment **ret_segment,
+                       struct moor_abi_error *error)
+{
+    int32_t status = moor_kit_check_in(args, MOOR_ABI_MAP_ARGS_SIZE, "map args", error);
+    if (status != MOOR_OK)
+        return status;
+    if (args->access != MOOR_ABI_ACCESS_READ && args->access != MOOR_ABI_ACCESS_READ_WRITE)
+        return moor_kit_fail(error, MOOR_INVALID, 0, "access %u is neither READ nor READ_WRITE",
+                             args->access);
+    struct cpu_object *range_object = NULL;
+    struct cpu_object *segment_object = NULL;
+    status = cpu_objects_get(&context->objects, args->range, CPU_RANGE, &range_object, error);
+    if (status != MOOR_OK)
+        return status;
+    status = cpu_objects_get(&context->objects, args->segment, CPU_SEGMENT, &segment_object, error);
+    if (status != MOOR_OK) {
+        cpu_objects_put(&context->objects, range_object);
+        return status;
+    }
+    *ret_range = (struct cpu_range *)range_object;
+    *ret_segment = (struct cpu_segment *)segment_object;
+    status = moor_kit_check_span(args->offset_bytes, (*ret_segment)->bytes, (*ret_range)->bytes,
+                                 (*ret_range)->granule_bytes, error);
+    if (status != MOOR_OK) {
+        cpu_objects_put(&context->objects, segment_object);
+        cpu_objects_put(&context->objects, range_object);
+    }
+    return status;
+}
+
+static void drop_map(struct moor_abi_context *context, struct cpu_range *range, struct cpu_segment *segment)
+{
+    cpu_objects_put(&context->objects, &segment->object);
+    cpu_objects_put(&context->objects, &range->object);
+}
+
+/* range->lock is held. */
+static int32_t map_locked(struct moor_abi_context *context, const struct moor_abi_map_args *args,
+                          struct cpu_range *range, struct cpu_segment *segment, struct moor_abi_error *error)
+{
+    uint64_t first = args->offset_bytes / range->granule_bytes;
+    uint64_t count = segment->bytes / range->granule_bytes;
+    if (!cpu_range_all(range, first, count, CPU_GRANULE_FREE))
+        return moor_kit_fail(error, MOOR_INVALID, 0,
+                             "a granule of [%llu, +%llu) is committed or mapped already",
+                             (unsigned long long)args->offset_bytes, (unsigned long long)segment->bytes);
+    if (!range->mappings)
+        range->mappings = calloc(range->bytes / range->granule_bytes, sizeof(struct cpu_mapping *));
+    struct cpu_mapping *mapping = malloc(sizeof(*mapping));
+    if (!range->mappings || !mapping) {
+        free(mapping);
+        return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "no memory for a mapping's record");
+    }
+    int32_t status =
+        cpu_pages_map_file(range->address + args->offset_bytes, segment->bytes, to_protection(args->access),
+                           context->segments.file, segment->offset, error);
+    if (status != MOOR_OK) {
+        free(mapping);
+        /* Some kernels have by then taken away what was there: nobody else may move in. */
+        (void)cpu_range_reset(range, first, count, NULL);
+        return status;
+    }
+    *mapping = (struct cpu_mapping){segment, count};
+    range->mappings[first] = mapping;
+    cpu_range_set(range, first, count, CPU_GRANULE_MAPPED);
+    atomic_fetch_add(&segment->map_count, 1);
+    return MOOR_OK;
+}
+
+static int32_t map(struct moor_abi_context *context, const struct moor_abi_map_args *args,
+                   struct moor_abi_error *error)
+{
+    struct cpu_range *range = NULL;
+    struct cpu_segment *segment = NULL;
+    int32_t status = get_map(context, args, &range, &segment, error);
+    if (status != MOOR_OK)
+        return status;
+    pthread_mutex_lock(&range->lock);
+    status = map_locked(context, args, range, segment, error);
+    pthread_mutex_unlock(&range->lock);
+    drop_map(context, range, segment);
+    return status;
+}
+
+static int32_t protect(struct moor_abi_context *context, const struct moor_abi_map_args *args,
+                       struct moor_abi_error *error)
+{
+    struct cpu_range *range = NULL;
+    struct cpu_segment *segment = NULL;
+    int32_t status = get_map(context, args, &range, &segment, error);
+    if (status != MOOR_OK)
+        return status;
+    uint64_t first = args->offset_bytes / range->granule_bytes;
+    pthread_mutex_lock(&range->lock);
+    const struct cpu_mapping *mapping = range->mappings ? range->mappings[first] : NULL;
+    if (!mapping || mapping->segment != segment || range->states[first] != CPU_GRANULE_MAPPED)
+        status = moor_kit_fail(error, MOOR_INVALID, 0, "the segment is not mapped at offset %llu",
+                               (unsigned long long)args->offset_bytes);
+    else if (mprotect(cpu_pointer(range->address + args->offset_bytes), segment->bytes,
+                      to_protection(args->access)) != 0)
+        status = cpu_pages_fail(error, MOOR_PROVIDER, errno, "mprotect", segment->bytes);
+    pthread_mutex_unlock(&range->lock);
+    drop_map(context, range, segment);
+    return status;
+}
+
+const struct moor_abi_shared_table cpu_shared_table = {
+    .struct_size = MOOR_ABI_SHARED_TABLE_SIZE,
+    .create = create,
+    .map = map,
+    .protect = protect,
+};

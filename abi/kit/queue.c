@@ -422,6 +422,8 @@ void moor_kit_queue_destroy(struct moor_kit_queue *queue)
     if (!queue)
         return;
     assert(queue->length == 0);
+    for (uint32_t i = 0; i < BUCKET_COUNT; i++)
+        assert(!queue->buckets[i]); /* no entries, so no points, so no streams */
     pool_finish(&queue->entries);
     pool_finish(&queue->points);
     while (queue->free_streams) {

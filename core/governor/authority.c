@@ -202,6 +202,17 @@ void moor__refund(struct moor_holder *holder, uint64_t bytes)
     pthread_mutex_unlock(&authority->lock);
 }
 
+void moor__rereserve(struct moor_holder *holder, uint64_t bytes)
+{
+    struct moor_authority *authority = holder->authority;
+    pthread_mutex_lock(&authority->lock);
+    take(&holder->account.pending, bytes);
+    take(&authority->total.pending, bytes);
+    move(&holder->account.charged, &holder->account.reserved, bytes);
+    move(&authority->total.charged, &authority->total.reserved, bytes);
+    pthread_mutex_unlock(&authority->lock);
+}
+
 void moor__quarantine(struct moor_holder *holder, uint64_t bytes)
 {
     struct moor_authority *authority = holder->authority;

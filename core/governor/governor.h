@@ -57,6 +57,7 @@ void moor__unreserve(struct moor_holder *holder, uint64_t bytes);
 void moor__pending(struct moor_holder *holder, uint64_t bytes);
 void moor__unpending(struct moor_holder *holder, uint64_t bytes); /* the release was not accepted */
 void moor__refund(struct moor_holder *holder, uint64_t bytes);     /* of pending */
+void moor__rereserve(struct moor_holder *holder, uint64_t bytes);  /* of pending: back to a grant */
 void moor__quarantine(struct moor_holder *holder, uint64_t bytes); /* of pending */
 void moor__unquarantine(struct moor_holder *holder, uint64_t bytes); /* back to pending */
 void moor__charge_external(struct moor_holder *holder, uint64_t bytes); /* of reserved */
@@ -81,5 +82,10 @@ moor_status moor__claim_charge(struct moor__claim *claim, uint64_t actual);
 void moor__claim_charge_doomed(struct moor__claim *claim, uint64_t actual);
 /* Gives it back where it came from. */
 void moor__claim_return(struct moor__claim *claim);
+
+/* Pins a grant that is to get bytes back when what was drawn from it has gone; NULL if it was 0 or is stale. */
+struct moor__grant *moor__grant_expect(struct moor_runtime *runtime, moor_grant grant);
+/* Ends that: `bytes` of pending go back to the grant. */
+void moor__grant_restore(struct moor__grant *grant, uint64_t bytes);
 
 #endif

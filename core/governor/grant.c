@@ -162,6 +162,21 @@ void moor__claim_return(struct moor__claim *claim)
     *claim = (struct moor__claim){0};
 }
 
+struct moor__grant *moor__grant_expect(struct moor_runtime *runtime, moor_grant handle)
+{
+    struct moor__grant *grant = NULL;
+    if (handle != 0)
+        (void)pin_grant(runtime, handle, &grant); /* released meanwhile: then the budget gets the bytes */
+    return grant;
+}
+
+void moor__grant_restore(struct moor__grant *grant, uint64_t bytes)
+{
+    moor__rereserve(grant->holder, bytes);
+    atomic_fetch_add_explicit(&grant->remaining, bytes, memory_order_relaxed);
+    unpin_grant(grant);
+}
+
 moor_status moor_lease_commit(struct moor_runtime *runtime, moor_grant handle, uint64_t bytes, moor_lease *ret_lease)
 {
     moor_status status = moor__enter(runtime);

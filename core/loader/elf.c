@@ -13,6 +13,7 @@
 #include "loader/loader.h"
 #include "util/error.h"
 
+#include <assert.h>
 #include <elf.h>
 #include <errno.h>
 #include <stdarg.h>
@@ -353,8 +354,6 @@ static moor_status check_dynamic_tables(const struct image *image)
         uint64_t length = table->size_tag != 0 ? image->values[table->size_tag] : table->least_bytes;
         if (length < table->least_bytes)
             return refuse(image, "%s is empty", table->name);
-        if (length == 0)
-            continue;
         const Elf64_Phdr *load = find_file_backed(image, image->values[table->tag], length);
         if (load == NULL || (load->p_flags & table->flags) == 0)
             return refuse(image, "%s lies outside the segments it may be in", table->name);
@@ -393,8 +392,7 @@ static moor_status check_gnu_hash(const struct image *image)
     uint64_t address = image->values[SLOT_GNU_HASH];
     uint32_t head[4]; /* buckets, first hashed symbol, filter words, shift */
     const Elf64_Phdr *load = find_file_backed(image, address, sizeof head);
-    if (load == NULL)
-        return refuse(image, "DT_GNU_HASH lies outside the segments it may be in");
+    assert(load != NULL); /* check_dynamic_tables has seen to it */
     moor_status status = read_at(image, load->p_offset + (address - load->p_vaddr), head, sizeof head);
     if (status != MOOR_OK)
         return status;
@@ -410,7 +408,8 @@ static moor_status check_strings(const struct image *image)
     uint64_t address = image->values[DT_STRTAB];
     uint64_t length = image->values[DT_STRSZ];
     const Elf64_Phdr *load = find_file_backed(image, address, length);
-    if (load == NULL || length == 0 || image->last_string >= length)
+    assert(load != NULL && length > 0); /* check_dynamic_tables has seen to it */
+    if (image->last_string >= length)
         return refuse(image, "a name of a library is outside DT_STRTAB");
     char last;
     moor_status status = read_at(image, load->p_offset + (address - load->p_vaddr) + length - 1, &last, 1);

@@ -11,6 +11,7 @@
 #include "memory/release.h"
 #include "util/error.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -171,6 +172,12 @@ static moor_status attach(struct moor_provider *provider, const struct moor_abi_
                           const struct moor_load_options *options)
 {
     moor_status status = moor__table_copy(table, &provider->table);
+    if (status) {
+        struct moor_error first = *moor_last_error();
+        char where[300];
+        (void)snprintf(where, sizeof where, "%.256s: ", provider->path);
+        return moor__fail_again(&first, where);
+    }
     if (!status)
         status = settings_copy(provider, options);
     return status ? status : initialise(provider);
@@ -252,7 +259,7 @@ static moor_status check_idle(struct moor_provider *provider)
         }
     if (alive == 0)
         return MOOR_OK;
-    return moor__fail(alive == sum[MOOR__COUNT_QUARANTINE] ? MOOR_PROVIDER : MOOR_BUSY,
+    return moor__fail(MOOR_BUSY,
                       "%s: alive: %llu buffers, %llu ranges, %llu segments, %llu streams, %llu bindings, %llu releases "
                       "pending, %llu quarantined",
                       provider->table.name, (unsigned long long)sum[MOOR__COUNT_BUFFER],
@@ -302,7 +309,7 @@ moor_status moor_provider_unload(struct moor_provider *provider)
         if (!provider->devices[i].context)
             continue;
         moor__quarantine_retry(&provider->devices[i]);
-        moor__device_drain(&provider->devices[i]);
+        moor__device_reap(&provider->devices[i], MOOR_NO_WAIT);
     }
     status = check_idle(provider);
     if (!status)

@@ -62,6 +62,7 @@ struct moor_provider {
     pthread_mutex_t stream_lock; /* everything below; see memory/stream.c */
     struct moor_stream *streams; /* open and draining ones */
     uint32_t stream_count;
+    uint64_t retire_pass;
     uint64_t epoch;
     uint64_t in_flight[2]; /* releases and waits begun in epochs of that parity, not yet over */
 };

@@ -81,6 +81,16 @@ static moor_status check_backing(const struct moor__range *range, const struct m
     return MOOR_OK;
 }
 
+/* The streams may be further than we know. */
+static void look_at_uses(struct moor__access *access)
+{
+    struct moor__point points[MOOR_LIMIT_USES];
+    pthread_mutex_lock(lock_of(access));
+    uint32_t count = moor__uses_collect(uses_of(access), 0, UINT64_MAX, points);
+    pthread_mutex_unlock(lock_of(access));
+    moor__points_look(points, count);
+}
+
 /* The owner is pinned. */
 static moor_status announce(struct moor__access *access, const struct moor_view *view, enum moor__access_mode mode)
 {
@@ -91,12 +101,15 @@ static moor_status announce(struct moor__access *access, const struct moor_view 
         status = moor__fail(MOOR_FOREIGN, "the memory is of another provider than the stream");
     if (status)
         return status;
-    pthread_mutex_lock(lock_of(access));
-    if (range && mode != MOOR__ACCESS_MARK)
-        status = check_backing(range, access, mode == MOOR__ACCESS_WRITE);
-    if (!status)
-        status = moor__uses_begin(uses_of(access), access->stream, access->low, access->high);
-    pthread_mutex_unlock(lock_of(access));
+    for (int tries = 0; tries == 0 || (tries == 1 && status == MOOR_LIMIT); tries++) {
+        if (tries)
+            look_at_uses(access);
+        pthread_mutex_lock(lock_of(access));
+        status = range && mode != MOOR__ACCESS_MARK ? check_backing(range, access, mode == MOOR__ACCESS_WRITE) : MOOR_OK;
+        if (!status)
+            status = moor__uses_begin(uses_of(access), access->stream, access->low, access->high);
+        pthread_mutex_unlock(lock_of(access));
+    }
     return status;
 }
 

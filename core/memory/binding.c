@@ -2,6 +2,7 @@
 /* Bindings: a holder's account joined to a domain. All memory is made through one, and keeps it until it has gone. */
 #include "memory/object.h"
 
+#include "memory/release.h"
 #include "util/error.h"
 
 #include <stdlib.h>
@@ -72,10 +73,16 @@ moor_status moor_binding_close(struct moor_binding *binding)
     moor_status status = moor__binding_enter(binding);
     if (status)
         return status;
+    if (atomic_load_explicit(&binding->quarantined_count, memory_order_acquire)) {
+        moor__quarantine_retry(binding->device);
+        moor__device_reap(binding->device, MOOR_NO_WAIT);
+    }
+    uint64_t stuck = atomic_load_explicit(&binding->quarantined_count, memory_order_acquire);
     uint64_t count = atomic_load_explicit(&binding->object_count, memory_order_acquire);
     if (count)
-        return moor__fail(MOOR_BUSY, "%llu objects of this binding are alive, pending or in quarantine",
-                          (unsigned long long)count);
+        return moor__fail(count <= stuck ? MOOR_PROVIDER : MOOR_BUSY,
+                          "%llu objects of this binding have not gone, %llu of them in quarantine",
+                          (unsigned long long)count, (unsigned long long)stuck);
     write_off_lost(binding);
     moor__count(binding->device, MOOR__COUNT_BINDING, -1);
     atomic_fetch_sub_explicit(&binding->holder->users, 1, memory_order_release);

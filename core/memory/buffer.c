@@ -107,8 +107,10 @@ moor_status moor_buffer_release(struct moor_runtime *runtime, moor_buffer handle
     status = moor__buffer_pin(runtime, handle, &buffer);
     if (status)
         return status;
+    struct moor_device *device = buffer->object.binding->device;
     status = moor__handles_retire(&buffer->object.slot);
     moor__buffer_unpin(buffer);
+    moor__device_reap_sometimes(device);
     return status;
 }
 
@@ -186,13 +188,15 @@ static moor_status call_allocate(struct moor__buffer *buffer, const struct moor_
 }
 
 /* The provider has made the memory, but it is not to be. */
-static void undo_allocation(struct moor__buffer *buffer, struct moor__claim *claim)
+static void undo_allocation(struct moor__buffer *buffer, struct moor__claim *claim, moor_grant grant)
 {
     struct moor_error first = *moor_last_error();
     struct moor_device *device = buffer->object.binding->device;
+    buffer->object.grant = moor__grant_expect(moor__runtime_of(buffer->object.binding), grant);
+    buffer->object.grant_bytes = claim->bytes;
     moor__claim_charge_doomed(claim, buffer->object.bytes);
     send_off(buffer);
-    moor__device_drain(device);
+    moor__device_reap(device, MOOR_NO_WAIT);
     (void)moor__fail_again(&first, "");
 }
 
@@ -223,7 +227,7 @@ moor_status moor_buffer_allocate(struct moor_binding *binding, uint64_t size_byt
     if (!status)
         status = moor__claim_charge(&claim, buffer->object.bytes);
     if (status) {
-        undo_allocation(buffer, &claim);
+        undo_allocation(buffer, &claim, options ? options->grant : 0);
         return status;
     }
     *ret_buffer = publish(buffer);

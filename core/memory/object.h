@@ -24,8 +24,11 @@ struct moor__object {
     struct moor_binding *binding;
     struct moor__object *next; /* in the device's quarantine; device->lock */
     uint64_t bytes;            /* charged for it */
+    struct moor__grant *grant; /* pinned: a failed call drew from it, and it gets up to grant_bytes back; or NULL */
+    uint64_t grant_bytes;
     _Atomic uint32_t state;
     uint32_t parity;           /* of the epoch it was released in */
+    bool retried;              /* has been in quarantine */
 };
 
 struct moor_binding {
@@ -34,6 +37,7 @@ struct moor_binding {
     struct moor__domain *domain;
     uint32_t domain_index;
     _Atomic uint64_t object_count; /* made through it and not yet gone */
+    _Atomic uint64_t quarantined_count; /* of them */
     _Atomic uint64_t lost_bytes;   /* in quarantine: taken, and not given back by a release that succeeded */
 };
 

@@ -61,6 +61,8 @@ static uint64_t name_of(struct moor__piece *piece)
 
 void moor__piece_send_off(struct moor__piece *piece, bool quiet)
 {
+    if (piece->segment && !piece->object.retried)
+        moor__segment_count_leaving(piece->segment, 1);
     struct moor__point points[MOOR_LIMIT_USES];
     struct moor__release release;
     uint32_t count = describe(piece, quiet, points, &release);
@@ -118,6 +120,8 @@ static moor_status claim_cells(struct moor__piece *piece, bool mapping)
 static void put_back(struct moor__piece *piece, moor__cell head)
 {
     struct moor__range *range = piece->range;
+    if (piece->segment)
+        moor__segment_count_leaving(piece->segment, -1);
     pthread_mutex_lock(&range->lock);
     if (piece->segment)
         moor__range_set_mapped(range, piece->first, piece->count, piece->segment,
@@ -149,6 +153,8 @@ static moor_status take_away(struct moor__range *range, uint64_t first, uint64_t
         return status;
     }
     piece->object.bytes = mapping ? 0 : count * range->granule_bytes;
+    if (mapping)
+        moor__segment_count_leaving(piece->segment, 1);
     struct moor__point points[MOOR_LIMIT_USES];
     struct moor__release release;
     uint32_t point_count = describe(piece, false, points, &release);
@@ -174,7 +180,9 @@ static moor_status take_away_bytes(struct moor_runtime *runtime, moor_range hand
     status = moor__range_cells(range, offset_bytes, length_bytes, &first, &count);
     if (!status)
         status = take_away(range, first, count, mapping);
+    struct moor_device *device = range->object.binding->device;
     moor__range_unpin(range);
+    moor__device_reap_sometimes(device);
     return status;
 }
 

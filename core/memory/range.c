@@ -344,8 +344,10 @@ moor_status moor_range_release(struct moor_runtime *runtime, moor_range handle)
     status = moor__range_pin(runtime, handle, &range);
     if (status)
         return status;
+    struct moor_device *device = range->object.binding->device;
     status = moor__handles_retire(&range->object.slot);
     moor__range_unpin(range);
+    moor__device_reap_sometimes(device);
     return status;
 }
 

@@ -25,14 +25,17 @@ static moor_status resolve_points(struct moor__object *object, const struct moor
     for (uint32_t i = 0; i < count && !status; i++)
         if (!moor__stream_passed(points[i].stream, points[i].value))
             status = moor__stream_cover(points[i].stream, points[i].value);
-    if (status)
+    if (status && !(status == MOOR_DEVICE_LOST && object->retried))
         return status;
+    status = MOOR_OK;
     uint32_t named = 0;
     pthread_mutex_lock(&provider->stream_lock);
     for (uint32_t i = 0; i < count && !status; i++) {
         struct moor_stream *stream = points[i].stream;
         if (moor__stream_passed(stream, points[i].value))
             continue;
+        if (object->retried && stream->lost)
+            continue; /* nothing runs there any more, and this is the last chance to free it */
         if (moor__stream_may_be_named(stream))
             ret_points[named++] = (struct moor_abi_fence_point){stream->stream, points[i].value};
         else
@@ -43,13 +46,6 @@ static moor_status resolve_points(struct moor__object *object, const struct moor
     pthread_mutex_unlock(&provider->stream_lock);
     *ret_count = named;
     return status;
-}
-
-/* A reap now and then, so that a host that only releases gets its memory back too. */
-static void reap_now_and_then(struct moor_device *device)
-{
-    if (moor__device_pending(device) % MOOR_REAP_EVERY == 0)
-        (void)moor__device_reap(device, MOOR_NO_WAIT); /* how many is of no interest here */
 }
 
 moor_status moor__release_submit(struct moor__object *object, uint64_t cookie, const struct moor__release *release,
@@ -89,21 +85,31 @@ moor_status moor__release_submit(struct moor__object *object, uint64_t cookie, c
         moor__epoch_leave(device->provider, object->parity);
         return moor__fail_provider(called, &error, table->name, "release");
     }
-    reap_now_and_then(device);
     return MOOR_OK;
 }
 
 /* ---- quarantine ---- */
 
+/* Pieces are no objects of their own to their binding: their range is. */
+static void count_quarantined(struct moor_binding *binding, int change)
+{
+    moor__count(binding->device, MOOR__COUNT_QUARANTINE, change);
+    atomic_fetch_add_explicit(&binding->quarantined_count, (uint64_t)(int64_t)change, memory_order_acq_rel);
+}
+
 /* The object's bytes are pending. */
 void moor__quarantine_enter(struct moor__object *object, const char *why)
 {
     struct moor_device *device = object->binding->device;
+    if (object->grant) {
+        moor__grant_restore(object->grant, 0); /* these bytes will not come back soon */
+        object->grant = NULL;
+    }
     moor__quarantine(object->binding->holder, object->bytes);
     moor__log(device->provider->runtime, MOOR_ABI_LOG_ERROR, "%llu bytes of %s are in quarantine: %s",
               (unsigned long long)object->bytes, object->binding->holder->name, why);
     atomic_store_explicit(&object->state, MOOR__QUARANTINED, memory_order_release);
-    moor__count(device, MOOR__COUNT_QUARANTINE, 1);
+    count_quarantined(object->binding, 1);
     pthread_mutex_lock(&device->lock);
     object->next = device->quarantine;
     device->quarantine = object;
@@ -134,9 +140,10 @@ void moor__quarantine_retry(struct moor_device *device)
     while (list) {
         struct moor__object *object = list;
         list = object->next;
-        moor__count(device, MOOR__COUNT_QUARANTINE, -1);
+        count_quarantined(object->binding, -1);
         moor__unquarantine(object->binding->holder, object->bytes);
         moor__unpending(object->binding->holder, object->bytes);
+        object->retried = true;
         retry[object->kind](object);
     }
 }
@@ -190,7 +197,13 @@ static void refund(struct moor__object *object, uint64_t actual_bytes)
     if (actual_bytes != object->bytes)
         moor__log(moor__runtime_of(binding), MOOR_ABI_LOG_ERROR, "%s: took %llu bytes and gave back %llu",
                   moor__table_of(binding)->name, (unsigned long long)object->bytes, (unsigned long long)actual_bytes);
-    moor__refund(binding->holder, returned);
+    uint64_t to_grant = 0;
+    if (object->grant) {
+        to_grant = object->grant_bytes < returned ? object->grant_bytes : returned;
+        moor__grant_restore(object->grant, to_grant);
+        object->grant = NULL;
+    }
+    moor__refund(binding->holder, returned - to_grant);
     moor__quarantine(binding->holder, object->bytes - returned);
     atomic_fetch_add_explicit(&binding->lost_bytes, object->bytes - returned, memory_order_relaxed);
 }
@@ -219,16 +232,19 @@ uint64_t moor__device_pending(struct moor_device *device)
     return atomic_load_explicit(&device->counts[MOOR__COUNT_RELEASE], memory_order_acquire);
 }
 
-uint32_t moor__device_reap(struct moor_device *device, uint64_t deadline_ns)
+void moor__device_reap(struct moor_device *device, uint64_t deadline_ns)
 {
     const struct moor__table *table = &device->provider->table;
     struct moor_abi_completion completions[MOOR_REAP_BATCH];
-    uint32_t total = 0, count;
+    uint32_t count;
+    /* What has gone may let more go at once: after a mapping its segment, after a piece its range. So look until nothing
+     * comes; but no longer than what was pending explains, for others may go on releasing. */
+    uint64_t most = 3 * moor__device_pending(device) + MOOR_REAP_BATCH;
     do {
         struct moor_abi_error error = MOOR__ERROR_INIT;
         count = 0;
         int32_t called = table->release.reap(device->context, completions, sizeof completions[0], MOOR_REAP_BATCH,
-                                             total ? MOOR_NO_WAIT : deadline_ns, &count, &error);
+                                             deadline_ns, &count, &error);
         if (called || count > MOOR_REAP_BATCH) {
             (void)moor__fail_provider(called ? called : MOOR_PROVIDER, &error, table->name, "reap");
             moor__log(device->provider->runtime, MOOR_ABI_LOG_ERROR, "%s", moor_last_error()->text);
@@ -236,16 +252,17 @@ uint32_t moor__device_reap(struct moor_device *device, uint64_t deadline_ns)
         }
         for (uint32_t i = 0; i < count; i++)
             complete(device, &completions[i]);
-        total += count;
-    } while (count == MOOR_REAP_BATCH);
+        deadline_ns = MOOR_NO_WAIT;
+        most -= count < most ? count : most;
+    } while (count && most);
     moor__streams_retire(device->provider);
-    return total;
 }
 
-void moor__device_drain(struct moor_device *device)
+void moor__device_reap_sometimes(struct moor_device *device)
 {
-    while (moor__device_reap(device, MOOR_NO_WAIT))
-        ;
+    uint64_t pending = moor__device_pending(device);
+    if (pending && pending % MOOR_REAP_EVERY == 0)
+        moor__device_reap(device, MOOR_NO_WAIT);
 }
 
 /* ---- all devices of a runtime ---- */
@@ -274,7 +291,7 @@ static uint64_t visit_all(struct moor_runtime *runtime, uint64_t deadline_ns)
             struct moor_device *device = &provider->devices[i];
             if (!moor__device_pending(device))
                 continue;
-            (void)moor__device_reap(device, deadline_ns); /* what is left is counted next */
+            moor__device_reap(device, deadline_ns);
             pending += moor__device_pending(device);
         }
     return pending;

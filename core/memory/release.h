@@ -29,10 +29,10 @@ void moor__release_or_quarantine(struct moor__object *object, uint64_t cookie, c
 /* Puts an object there whose bytes are pending. */
 void moor__quarantine_enter(struct moor__object *object, const char *why);
 
-/* Takes completions of one device until none is due. deadline_ns: how long to wait for the first. Returns how many. */
-uint32_t moor__device_reap(struct moor_device *device, uint64_t deadline_ns);
-/* Reaps and retires streams until nothing more comes of it. Does not wait for fences. */
-void moor__device_drain(struct moor_device *device);
+/* Takes completions of one device until none is due. deadline_ns: how long to wait for the first. */
+void moor__device_reap(struct moor_device *device, uint64_t deadline_ns);
+/* Once in a while, so that a host that only releases gets its memory back too. Not from within a completion. */
+void moor__device_reap_sometimes(struct moor_device *device);
 /* Releases of which nobody has heard yet. */
 uint64_t moor__device_pending(struct moor_device *device);
 /* moor__device_reap on all devices, without waiting. */

@@ -41,11 +41,18 @@ void moor__log(struct moor_runtime *runtime, uint32_t level, const char *format,
     runtime->log_function(runtime->log_user, level, line);
 }
 
-/* Runtimes get tags of their own, so that a handle of one is foreign to another. */
-static uint32_t next_tag(void)
+/* Runtimes get tags of their own, so that a handle of one is foreign to all others, past and future. */
+static moor_status take_tag(uint32_t *ret_tag)
 {
     static _Atomic uint32_t tags;
-    return atomic_fetch_add_explicit(&tags, 1, memory_order_relaxed) + 1;
+    uint32_t taken = atomic_load_explicit(&tags, memory_order_relaxed);
+    do {
+        if (taken == MOOR__TAG_MAX)
+            return moor__fail(MOOR_LIMIT, "this process has made %u runtimes, the most it can", taken);
+    } while (!atomic_compare_exchange_weak_explicit(&tags, &taken, taken + 1, memory_order_relaxed,
+                                                    memory_order_relaxed));
+    *ret_tag = taken + 1;
+    return MOOR_OK;
 }
 
 static moor_status map_alive_page(uint64_t **ret_page)
@@ -71,7 +78,10 @@ moor_status moor_runtime_create(const struct moor_runtime_options *options, stru
     struct moor_runtime *runtime = calloc(1, sizeof *runtime);
     if (!runtime)
         return moor__fail(MOOR_HOST_NOMEM, "no memory for a runtime");
-    moor_status status = map_alive_page(&runtime->alive);
+    uint32_t tag = 0;
+    moor_status status = take_tag(&tag);
+    if (!status)
+        status = map_alive_page(&runtime->alive);
     if (status) {
         free(runtime);
         return status;
@@ -80,7 +90,6 @@ moor_status moor_runtime_create(const struct moor_runtime_options *options, stru
         runtime->log_function = options->log;
         runtime->log_user = options->log_user;
     }
-    uint32_t tag = next_tag();
     moor__handles_init(&runtime->buffers, MOOR__KIND_BUFFER, tag, sizeof(struct moor__buffer));
     moor__handles_init(&runtime->ranges, MOOR__KIND_RANGE, tag, sizeof(struct moor__range));
     moor__handles_init(&runtime->segments, MOOR__KIND_SEGMENT, tag, sizeof(struct moor__segment));

@@ -76,10 +76,24 @@ static void send_off(struct moor__segment *segment)
     moor__release_or_quarantine(&segment->object, name, &release, NULL, 0);
 }
 
+/* lock held. Bytes are pending from when nothing but mappings on their way out keeps them. */
+static void update_pending(struct moor__segment *segment)
+{
+    bool pending = segment->owners > 0 && segment->owners == segment->leaving;
+    if (pending == segment->pending)
+        return;
+    segment->pending = pending;
+    if (pending)
+        moor__pending(segment->object.binding->holder, segment->object.bytes);
+    else
+        moor__unpending(segment->object.binding->holder, segment->object.bytes);
+}
+
 void moor__segment_own(struct moor__segment *segment)
 {
     pthread_mutex_lock(&segment->lock);
     segment->owners++;
+    update_pending(segment);
     pthread_mutex_unlock(&segment->lock);
 }
 
@@ -87,9 +101,18 @@ void moor__segment_disown(struct moor__segment *segment)
 {
     pthread_mutex_lock(&segment->lock);
     bool last = --segment->owners == 0;
+    update_pending(segment);
     pthread_mutex_unlock(&segment->lock);
     if (last)
         send_off(segment);
+}
+
+void moor__segment_count_leaving(struct moor__segment *segment, int change)
+{
+    pthread_mutex_lock(&segment->lock);
+    segment->leaving += (uint64_t)(int64_t)change;
+    update_pending(segment);
+    pthread_mutex_unlock(&segment->lock);
 }
 
 void moor__segment_set_writable(struct moor__segment *segment, const struct moor__range *range, uint64_t first)
@@ -103,8 +126,12 @@ void moor__segment_unmapped(struct moor__segment *segment, const struct moor__ra
     pthread_mutex_lock(&segment->lock);
     if (segment->writable_range == moor__range_name(range))
         moor__segment_set_writable(segment, NULL, 0);
+    segment->leaving--;
+    bool last = --segment->owners == 0;
+    update_pending(segment);
     pthread_mutex_unlock(&segment->lock);
-    moor__segment_disown(segment);
+    if (last)
+        send_off(segment);
 }
 
 void moor__segment_gone(struct moor__object *object)
@@ -141,8 +168,10 @@ moor_status moor_segment_release(struct moor_runtime *runtime, moor_segment hand
     status = moor__segment_pin(runtime, handle, &segment);
     if (status)
         return status;
+    struct moor_device *device = segment->object.binding->device;
     status = moor__handles_retire(&segment->object.slot);
     moor__segment_unpin(segment);
+    moor__device_reap_sometimes(device);
     return status;
 }
 

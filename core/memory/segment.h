@@ -17,6 +17,8 @@ struct moor__segment {
     uint64_t granule_bytes;
     pthread_mutex_t lock;       /* everything below */
     uint64_t owners;
+    uint64_t leaving;           /* owners that are mappings on their way out */
+    bool pending;               /* all owners are: its bytes are counted as pending already */
     bool sealed;
     bool sealing;               /* a call is at it */
     moor_range writable_range;  /* where the writable mapping is; 0: there is none */
@@ -37,7 +39,9 @@ void moor__segment_unpin(struct moor__segment *segment);
 void moor__segment_own(struct moor__segment *segment);
 /* The last owner's end sends it off. */
 void moor__segment_disown(struct moor__segment *segment);
-/* A mapping in this range is no more: if it was the writable one, there is none now; and it owns no longer. */
+/* A mapping is on its way out, or was put back. */
+void moor__segment_count_leaving(struct moor__segment *segment, int change);
+/* A mapping in this range that was leaving is no more: it owns no longer, and is not the writable one any more. */
 void moor__segment_unmapped(struct moor__segment *segment, const struct moor__range *range);
 
 /* lock held, or the segment is not visible yet: where its one writable mapping is. range NULL: nowhere. */

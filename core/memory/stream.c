@@ -60,13 +60,21 @@ static void raise(_Atomic uint64_t *known, uint64_t value)
         ;
 }
 
+/* The provider said no. A lost stream is remembered: it is not waited for when things end. */
+static moor_status fail(struct moor_stream *stream, int32_t called, const struct moor_abi_error *error, const char *what)
+{
+    if (called == MOOR_DEVICE_LOST)
+        atomic_store_explicit(&stream->lost, true, memory_order_release);
+    return moor__fail_provider(called, error, table_of(stream)->name, what);
+}
+
 static moor_status record(struct moor_stream *stream, uint64_t *ret_value)
 {
     struct moor_abi_error error = MOOR__ERROR_INIT;
     uint64_t value = 0;
     int32_t called = table_of(stream)->stream.record(stream->stream, &value, &error);
     if (called)
-        return moor__fail_provider(called, &error, table_of(stream)->name, "record");
+        return fail(stream, called, &error, "record");
     raise(&stream->recorded, value);
     *ret_value = value;
     return MOOR_OK;
@@ -91,7 +99,7 @@ moor_status moor__stream_check(struct moor_stream *stream, uint64_t value)
     uint64_t reached = 0;
     int32_t called = table_of(stream)->stream.watermark(stream->stream, &reached, &error);
     if (called)
-        return moor__fail_provider(called, &error, table_of(stream)->name, "watermark");
+        return fail(stream, called, &error, "watermark");
     raise(&stream->reached, reached);
     return reached >= value ? MOOR_OK : moor__fail(MOOR_PENDING, "fence %llu is not reached; the stream is at %llu",
                                                    (unsigned long long)value, (unsigned long long)reached);
@@ -106,7 +114,7 @@ moor_status moor__stream_await(struct moor_stream *stream, uint64_t value, uint6
     if (called == MOOR_TIMEOUT)
         return moor__fail(MOOR_TIMEOUT, "fence %llu was not reached by the deadline", (unsigned long long)value);
     if (called)
-        return moor__fail_provider(called, &error, table_of(stream)->name, "wait");
+        return fail(stream, called, &error, "wait");
     raise(&stream->reached, value);
     return MOOR_OK;
 }
@@ -133,27 +141,47 @@ void moor__epoch_leave(struct moor_provider *provider, uint32_t parity)
     pthread_mutex_unlock(&provider->stream_lock);
 }
 
+/* Keeps the streams of the points from being destroyed; says which of them the provider still has. */
+static uint32_t hold(struct moor_provider *provider, const struct moor__point *points, uint32_t count, bool *ret_named)
+{
+    pthread_mutex_lock(&provider->stream_lock);
+    uint32_t parity = moor__epoch_enter(provider);
+    for (uint32_t i = 0; i < count; i++)
+        ret_named[i] = moor__stream_may_be_named(points[i].stream);
+    pthread_mutex_unlock(&provider->stream_lock);
+    return parity;
+}
+
+void moor__points_look(const struct moor__point *points, uint32_t count)
+{
+    if (count == 0)
+        return;
+    struct moor_provider *provider = points[0].stream->device->provider;
+    bool named[MOOR_LIMIT_USES];
+    uint32_t parity = hold(provider, points, count, named);
+    for (uint32_t i = 0; i < count; i++)
+        if (named[i] && moor__stream_cover(points[i].stream, points[i].value) == MOOR_OK)
+            (void)moor__stream_check(points[i].stream, points[i].value); /* what it says is kept in the stream */
+    moor__epoch_leave(provider, parity);
+    moor__points_unref(points, count);
+}
+
 moor_status moor__points_await(const struct moor__point *points, uint32_t count, uint64_t deadline_ns)
 {
     if (count == 0)
         return MOOR_OK;
     struct moor_provider *provider = points[0].stream->device->provider;
     bool named[MOOR_LIMIT_USES];
-    pthread_mutex_lock(&provider->stream_lock);
-    uint32_t parity = moor__epoch_enter(provider);
-    for (uint32_t i = 0; i < count; i++)
-        named[i] = moor__stream_may_be_named(points[i].stream);
-    pthread_mutex_unlock(&provider->stream_lock);
+    uint32_t parity = hold(provider, points, count, named);
     moor_status status = MOOR_OK;
     for (uint32_t i = 0; i < count && !status; i++) {
-        if (!named[i]) {
-            if (!moor__stream_passed(points[i].stream, points[i].value))
-                status = moor__fail(MOOR_DEVICE_LOST, "the stream that used this memory is lost");
-            continue;
-        }
-        status = moor__stream_cover(points[i].stream, points[i].value);
-        if (!status)
-            status = moor__stream_await(points[i].stream, points[i].value, deadline_ns);
+        struct moor_stream *stream = points[i].stream;
+        if (named[i])
+            status = moor__stream_cover(stream, points[i].value);
+        if (named[i] && !status)
+            status = moor__stream_await(stream, points[i].value, deadline_ns);
+        if (!named[i] && !moor__stream_passed(stream, points[i].value))
+            status = moor__fail(MOOR_DEVICE_LOST, "the stream that used this memory is lost");
     }
     moor__epoch_leave(provider, parity);
     moor__points_unref(points, count);
@@ -165,7 +193,8 @@ static struct moor_stream *find_closed(struct moor_provider *provider)
 {
     for (struct moor_stream *stream = provider->streams; stream; stream = stream->next)
         if (stream->state == MOOR__STREAM_CLOSED &&
-            (stream->lost || moor__stream_passed(stream, atomic_load_explicit(&stream->recorded, memory_order_acquire))))
+            (atomic_load_explicit(&stream->lost, memory_order_acquire) ||
+             moor__stream_passed(stream, atomic_load_explicit(&stream->recorded, memory_order_acquire))))
             return stream;
     return NULL;
 }
@@ -184,27 +213,33 @@ static struct moor_stream *take_destroyable(struct moor_provider *provider)
     return NULL;
 }
 
-/* Asks about each given-up stream once, without the lock. */
+/* stream_lock held. A given-up stream that this pass has not asked about. */
+static struct moor_stream *find_unasked(struct moor_provider *provider, uint64_t pass)
+{
+    for (struct moor_stream *stream = provider->streams; stream; stream = stream->next)
+        if (stream->state == MOOR__STREAM_CLOSED && stream->asked < pass) {
+            stream->asked = pass;
+            moor__stream_ref(stream);
+            return stream;
+        }
+    return NULL;
+}
+
+/* Asks about each given-up stream once, without the lock; the epoch keeps the provider's stream. */
 static void check_closed(struct moor_provider *provider)
 {
-    struct moor_stream *closed[16];
-    uint32_t count = 0;
     pthread_mutex_lock(&provider->stream_lock);
-    for (struct moor_stream *stream = provider->streams; stream && count < 16; stream = stream->next)
-        if (stream->state == MOOR__STREAM_CLOSED) {
-            moor__stream_ref(stream);
-            closed[count++] = stream;
-        }
-    pthread_mutex_unlock(&provider->stream_lock);
-    for (uint32_t i = 0; i < count; i++) {
-        uint64_t last = atomic_load_explicit(&closed[i]->recorded, memory_order_acquire);
-        if (moor__stream_check(closed[i], last) == MOOR_DEVICE_LOST) {
-            pthread_mutex_lock(&provider->stream_lock);
-            closed[i]->lost = true;
-            pthread_mutex_unlock(&provider->stream_lock);
-        }
-        moor__stream_unref(closed[i]);
+    uint64_t pass = ++provider->retire_pass;
+    uint32_t parity = moor__epoch_enter(provider);
+    for (struct moor_stream *stream = find_unasked(provider, pass); stream; stream = find_unasked(provider, pass)) {
+        pthread_mutex_unlock(&provider->stream_lock);
+        uint64_t last = atomic_load_explicit(&stream->recorded, memory_order_acquire);
+        (void)moor__stream_check(stream, last); /* what it says is kept in the stream */
+        moor__stream_unref(stream);
+        pthread_mutex_lock(&provider->stream_lock);
     }
+    pthread_mutex_unlock(&provider->stream_lock);
+    moor__epoch_leave(provider, parity);
 }
 
 void moor__streams_retire(struct moor_provider *provider)

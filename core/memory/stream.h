@@ -22,10 +22,11 @@ struct moor_stream {
     _Atomic uint32_t references;
     _Atomic uint64_t recorded; /* highest value that record returned */
     _Atomic uint64_t reached;  /* a lower bound of the watermark */
+    _Atomic bool lost;         /* it will reach nothing more */
     struct moor_stream *next;  /* the provider's stream_lock, as all below */
     enum moor__stream_state state;
-    bool lost; /* closed, and it will reach nothing more */
     uint64_t drained_epoch;
+    uint64_t asked; /* the last pass of moor__streams_retire that asked about it */
 };
 
 /* A place on a timeline that may not be recorded yet. */
@@ -49,6 +50,8 @@ moor_status moor__stream_check(struct moor_stream *stream, uint64_t value);
 /* Waits for a covered value: OK, PENDING with no deadline, TIMEOUT. */
 moor_status moor__stream_await(struct moor_stream *stream, uint64_t value, uint64_t deadline_ns);
 
+/* Records what is not yet, asks the provider how far the streams are, and drops the references. */
+void moor__points_look(const struct moor__point *points, uint32_t count);
 /* Covers and awaits all of them (of one provider), and drops their references. */
 moor_status moor__points_await(const struct moor__point *points, uint32_t count, uint64_t deadline_ns);
 

@@ -280,6 +280,13 @@ static void publish(struct work *work, moor_segment *ret_segment)
 
 /* ---- undo ---- */
 
+/* What has been made for this step gives its bytes back to the grant they came from. */
+static void expect_back(struct work *work, struct moor__object *object)
+{
+    object->grant = moor__grant_expect(work->runtime, work->step->grant);
+    object->grant_bytes = work->step->length_bytes;
+}
+
 /* What the provider made in the range leaves through the queue; nobody has seen it, so it waits for nothing. */
 static void undo_cells(struct work *work, struct moor__segment *mapped)
 {
@@ -289,7 +296,10 @@ static void undo_cells(struct work *work, struct moor__segment *mapped)
     piece->first = work->first;
     piece->count = work->count;
     piece->segment = mapped;
-    piece->object.bytes = mapped ? 0 : work->step->length_bytes;
+    if (!mapped) {
+        piece->object.bytes = work->step->length_bytes;
+        expect_back(work, &piece->object);
+    }
     pthread_mutex_lock(&range->lock);
     moor__range_set(range, work->first, work->count, MOOR__CELL_LEAVING);
     range->pieces_out++;
@@ -300,6 +310,8 @@ static void undo_cells(struct work *work, struct moor__segment *mapped)
 static void undo_create(struct work *work)
 {
     struct moor__segment *segment = work->segment;
+    if (work->stage >= STAGE_BACKED)
+        expect_back(work, &segment->object);
     if (work->stage == STAGE_MAPPED) {
         moor__segment_own(segment); /* the mapping's share, until it has gone */
         undo_cells(work, segment);
@@ -335,6 +347,7 @@ static void undo(struct work *work)
             undo_cells(work, work->segment);
         } else {
             free_cells(work);
+            moor__segment_count_leaving(work->segment, 1);
             moor__segment_unmapped(work->segment, work->range);
         }
         moor__segment_unpin(work->segment);
@@ -355,7 +368,7 @@ static void undo_all(struct work *works, size_t count)
         struct moor_device *device = binding->device;
         undo(work);
         if (made)
-            moor__device_drain(device);
+            moor__device_reap(device, MOOR_NO_WAIT);
     }
 }
 

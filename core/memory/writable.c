@@ -91,6 +91,8 @@ static moor_status make_segment(struct exchange *exchange, moor_grant grant)
     if (!status)
         status = moor__claim_charge(&claim, exchange->new->object.bytes);
     if (status) {
+        exchange->new->object.grant = moor__grant_expect(moor__runtime_of(exchange->binding), grant);
+        exchange->new->object.grant_bytes = claim.bytes;
         moor__claim_charge_doomed(&claim, exchange->new->object.bytes);
         moor__segment_disown(exchange->new);
         exchange->new = NULL;
@@ -196,7 +198,7 @@ static moor_status await_piece(struct exchange *exchange)
         if (refused || lost)
             return moor__fail(MOOR_PROVIDER, "%s: an unmap without fences %s", moor__table_of(exchange->binding)->name,
                               refused ? "failed" : "did not complete");
-        (void)moor__device_reap(exchange->binding->device, now + slice_ns); /* whoever reaps it, we look at the piece */
+        moor__device_reap(exchange->binding->device, now + slice_ns);
     }
 }
 
@@ -218,9 +220,11 @@ static moor_status take_old_away(struct exchange *exchange)
         .offset_bytes = offset_of(exchange),
         .length_bytes = exchange->count * range->granule_bytes,
     };
+    moor__segment_count_leaving(exchange->old, 1);
     moor_status status = moor__release_submit(&piece->object, moor__handles_name(&runtime->pieces, &piece->object.slot),
                                               &release, NULL, 0);
     if (status) {
+        moor__segment_count_leaving(exchange->old, -1);
         moor__range_piece_done(range);
         return status;
     }
@@ -246,6 +250,7 @@ static moor_status put_new_in_place(struct exchange *exchange)
     }
     struct moor_error first = *moor_last_error();
     if (moor__segment_call_map(exchange->old, range, exchange->first, MOOR_ABI_ACCESS_READ) == MOOR_OK) {
+        moor__segment_count_leaving(exchange->old, -1);
         show(exchange, exchange->old, false);
         return moor__fail_again(&first, "");
     }
@@ -288,13 +293,17 @@ static moor_status write_a_copy(struct exchange *exchange, moor_grant grant)
         show(exchange, exchange->old, false);
     struct moor_error first = *moor_last_error();
     struct moor_device *device = exchange->binding->device;
+    if (exchange->new) {
+        exchange->new->object.grant = moor__grant_expect(moor__runtime_of(exchange->binding), grant);
+        exchange->new->object.grant_bytes = exchange->new->size_bytes;
+    }
     if (exchange->window)
         moor__range_send_off(exchange->window); /* behind the copy */
     if (exchange->new)
         moor__segment_disown(exchange->new);
     if (exchange->piece)
         moor__piece_free(exchange->piece);
-    moor__device_drain(device);
+    moor__device_reap(device, MOOR_NO_WAIT);
     return status ? moor__fail_again(&first, "") : MOOR_OK;
 }
 

@@ -12,14 +12,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define INDEX_BITS 24
-#define GENERATION_BITS 26
-#define TAG_BITS 10
+#define INDEX_BITS 22
+#define GENERATION_BITS 23
+#define TAG_SHIFT (INDEX_BITS + GENERATION_BITS)
+#define KIND_SHIFT 61
 #define FIRST_CHUNK 64u
 #define INDEX_MAX ((1u << INDEX_BITS) - 1)
 #define GENERATION_MAX ((UINT64_C(1) << GENERATION_BITS) - 1)
 
-/* A word: generation:26 | live:1 | pins:32, from bit 58 down. */
+_Static_assert(TAG_SHIFT + MOOR__TAG_BITS == KIND_SHIFT && MOOR__KIND_COUNT <= 8, "a handle has 64 bits");
+
+/* A word: generation:23 | live:1 | pins:32, from bit 55 down. */
 #define LIVE (UINT64_C(1) << 32)
 #define PINS_MASK UINT64_C(0xffffffff)
 #define GENERATION_SHIFT 33
@@ -44,7 +47,7 @@ static struct moor__slot *slot_at(const struct moor__handles *handles, uint32_t 
 
 void moor__handles_init(struct moor__handles *handles, enum moor__kind kind, uint32_t tag, size_t slot_bytes)
 {
-    *handles = (struct moor__handles){.kind = kind, .tag = tag & ((1u << TAG_BITS) - 1), .slot_bytes = slot_bytes};
+    *handles = (struct moor__handles){.kind = kind, .tag = tag, .slot_bytes = slot_bytes};
     pthread_mutex_init(&handles->grow_lock, NULL);
 }
 
@@ -115,7 +118,8 @@ moor_status moor__handles_take(struct moor__handles *handles, struct moor__slot 
 uint64_t moor__handles_name(const struct moor__handles *handles, const struct moor__slot *slot)
 {
     uint64_t generation = generation_of(atomic_load_explicit(&slot->word, memory_order_relaxed));
-    return (uint64_t)handles->kind << 60 | (uint64_t)handles->tag << 50 | generation << INDEX_BITS | slot->index;
+    return (uint64_t)handles->kind << KIND_SHIFT | (uint64_t)handles->tag << TAG_SHIFT | generation << INDEX_BITS |
+           slot->index;
 }
 
 void moor__handles_publish(struct moor__slot *slot)
@@ -126,7 +130,7 @@ void moor__handles_publish(struct moor__slot *slot)
 
 uint32_t moor__handle_kind(uint64_t handle)
 {
-    return (uint32_t)(handle >> 60);
+    return (uint32_t)(handle >> KIND_SHIFT);
 }
 
 static moor_status check_shape(const struct moor__handles *handles, uint64_t handle)
@@ -139,7 +143,7 @@ static moor_status check_shape(const struct moor__handles *handles, uint64_t han
         return moor__fail(MOOR_INVALID, "%#llx is a %s handle, not a %s", (unsigned long long)handle,
                           kind < MOOR__KIND_COUNT ? kind_names[kind] : "?", wanted);
     }
-    if (((handle >> 50) & ((1u << TAG_BITS) - 1)) != handles->tag)
+    if (((handle >> TAG_SHIFT) & MOOR__TAG_MAX) != handles->tag)
         return moor__fail(MOOR_FOREIGN, "%s %#llx is of another runtime", wanted, (unsigned long long)handle);
     if ((handle & INDEX_MAX) >= atomic_load_explicit(&handles->used, memory_order_acquire))
         return moor__fail(MOOR_INVALID, "%s %#llx was never given out", wanted, (unsigned long long)handle);

@@ -2,7 +2,7 @@
 /*
  * Generation handles: 64 bits that name an object of one kind in one runtime, and never anything else (promise I10).
  *
- *     kind:4 | runtime tag:10 | generation:26 | index:24
+ *     kind:3 | runtime tag:16 | generation:23 | index:22
  *
  * A slot's life: free -> taken (private) -> published (live: handles find it) -> retired (handles are stale, pins and
  * the provider may still hold it) -> free, with the next generation. A slot whose generations are used up is never
@@ -34,7 +34,9 @@ struct moor__slot {
     _Atomic uint32_t next_free;
 };
 
-#define MOOR__HANDLE_CHUNKS 19 /* chunk k holds 64 << k slots */
+#define MOOR__HANDLE_CHUNKS 16 /* chunk k holds 64 << k slots: 4,194,240 in all */
+#define MOOR__TAG_BITS 16
+#define MOOR__TAG_MAX ((1u << MOOR__TAG_BITS) - 1) /* tags are never used again, so as many runtimes */
 
 struct moor__handles {
     enum moor__kind kind;

@@ -30,10 +30,10 @@
 #define CPU_ADDRESS_BYTES_MAX (UINT64_C(1) << 47)
 #define CPU_OBJECTS_MAX (UINT32_C(1) << 24)    /* of one context */
 #define CPU_STREAM_OPS_MAX (UINT32_C(1) << 20) /* waiting on one stream */
-#define CPU_CREDIT_BYTES_MAX                                                                                 \
-    (UINT64_C(64) << 20) /* handed out between two readings of the system's figures */
-#define CPU_MARGIN_BYTES_MAX                                                                                 \
-    (UINT64_C(64) << 20) /* never handed out: the kernel and the host need some, too */
+/* Handed out between two readings of the system's figures. */
+#define CPU_CREDIT_BYTES_MAX (UINT64_C(64) << 20)
+/* Never handed out: the kernel and the host need some, too. */
+#define CPU_MARGIN_BYTES_MAX (UINT64_C(64) << 20)
 
 #define CPU_DOMAIN_DEVICE 0u
 #define CPU_DOMAIN_PINNED 1u
@@ -165,6 +165,7 @@ struct cpu_range {
     uint64_t bytes;
     uint64_t granule_bytes;
     bool large;
+    atomic_bool mixed; /* a segment has been mapped in it */
     pthread_mutex_t lock;
     uint8_t *states;               /* enum cpu_granule, one per granule */
     struct cpu_mapping **mappings; /* at the first granule of each mapping; NULL before the first one */
@@ -271,6 +272,7 @@ int32_t cpu_stream_check_recorded(struct moor_abi_stream *stream, uint64_t value
 struct cpu_interval {
     uint64_t start;
     uint64_t end;
+    bool mixed; /* pages of files may be within; looking for them costs */
 };
 
 /* Private memory of some addresses. */

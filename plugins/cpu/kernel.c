@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What the kernel says it holds for us, told by addresses and not by mappings: neighbouring mappings merge,
- * also with ones that are not ours, so the lines of /proc/self/smaps cannot be told apart. Two ways, both
- * exact:
- *  - PAGEMAP_SCAN (Linux 6.7) answers with runs of pages that are there, and which of them are large. Its
- * cost follows the runs: a millisecond for thousands of them, whatever lies between.
- *  - /proc/self/pagemap has 8 bytes for every page of address space, and says nothing of large pages.
+ * also with ones that are not ours, so the lines of /proc/self/smaps cannot be told apart. There are two
+ * ways, both exact.
+ *
+ * PAGEMAP_SCAN (Linux 6.7) answers with runs of pages that are there, and which of them are large. Its cost
+ * follows the runs: a millisecond for thousands of them, whatever lies between. Before, /proc/self/pagemap
+ * has 8 bytes for every page of address space, and says nothing of large pages.
+ *
  * Pages of files (maps of segments) are left out: the segment file itself says how many it has.
  */
 #include "cpu.h"
@@ -64,8 +66,8 @@ int cpu_kernel_scan(int pagemap, const struct cpu_interval *interval, struct cpu
             .end = interval->end,
             .regions = (uint64_t)(uintptr_t)regions,
             .region_count = REGIONS_AT_ONCE,
-            .category_inverted = SCAN_FILE,
-            .category_mask = SCAN_FILE,
+            .category_inverted = interval->mixed ? SCAN_FILE : 0,
+            .category_mask = interval->mixed ? SCAN_FILE : 0,
             .category_anyof_mask = SCAN_PRESENT | SCAN_SWAPPED,
             .return_mask = SCAN_HUGE,
         };
@@ -120,10 +122,12 @@ static size_t join(struct cpu_interval *intervals, size_t count)
     qsort(intervals, count, sizeof(*intervals), compare);
     size_t last = 0;
     for (size_t i = 1; i < count; i++) {
-        if (intervals[i].start == intervals[last].end)
+        if (intervals[i].start == intervals[last].end) {
             intervals[last].end = intervals[i].end;
-        else
+            intervals[last].mixed |= intervals[i].mixed;
+        } else {
             intervals[++last] = intervals[i];
+        }
     }
     return last + 1;
 }

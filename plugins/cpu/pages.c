@@ -2,16 +2,19 @@
 /*
  * Address space and pages.
  *
- * Reservations are private anonymous memory with no access. Three things about them are not obvious:
- *  - MADV_DONTFORK: a child of fork has no business here (promise I13). Without it fork would copy the page
+ * Reservations are private anonymous memory with no access. Three things about them are not obvious.
+ *
+ * MADV_DONTFORK: a child of fork has no business here (promise I13). Without it fork would copy the page
  * tables of everything, and each later write of the parent would copy a page: time, and bytes that nobody
  * charged.
- *  - One anon_vma for all: the kernel merges neighbouring mappings only if they share the object that it
- * makes at their first fault. Pieces backed in random order would each make one and never merge again, up to
- * the limit on maps. So one page of the whole is touched and dropped while it is still one mapping.
- *  - MADV_HUGEPAGE or its opposite over the whole: with granules smaller than a large page, the kernel must
- * not put a large page across several of them; dropping one would give nothing back, and khugepaged would
- * fill the gaps.
+ *
+ * One anon_vma for all: the kernel merges neighbouring mappings only if they share the object that it makes
+ * at their first fault. Pieces backed in random order would each make one and never merge again, up to the
+ * limit on maps. So one page of the whole is touched and dropped while it is still one mapping.
+ *
+ * MADV_HUGEPAGE or its opposite over the whole: with granules smaller than a large page, the kernel must not
+ * put a large page across several of them; dropping one would give nothing back, and khugepaged would fill
+ * the gaps.
  */
 #include "cpu.h"
 #include <errno.h>

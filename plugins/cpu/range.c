@@ -261,7 +261,7 @@ void cpu_range_unmark(struct cpu_range *range, const struct moor_abi_release *re
 static int32_t decommit(struct cpu_range *range, uint64_t first, uint64_t count, struct moor_abi_error *error)
 {
     pthread_mutex_lock(&range->lock);
-    bool mixed = range->mappings != NULL;
+    bool mixed = atomic_load(&range->mixed);
     int32_t status = mixed ? cpu_range_reset(range, first, count, error) : MOOR_OK;
     if (mixed && status == MOOR_OK)
         cpu_range_set(range, first, count, CPU_GRANULE_FREE);

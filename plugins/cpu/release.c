@@ -30,8 +30,8 @@ static int32_t check_points(struct moor_abi_context *context, const struct moor_
         memcpy(&point, at, sizeof(point));
         if (!point.stream)
             return moor_kit_fail(error, MOOR_INVALID, 0, "fence point %u: no stream", i);
-        if (point.stream->context != context)
-            return moor_kit_fail(error, MOOR_FOREIGN, 0, "fence point %u: a stream of another context", i);
+        if (point.stream->context->instance != context->instance)
+            return moor_kit_fail(error, MOOR_FOREIGN, 0, "fence point %u: a stream of another instance", i);
         int32_t status = cpu_stream_check_recorded(point.stream, point.value, error);
         if (status != MOOR_OK)
             return status;

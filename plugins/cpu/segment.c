@@ -257,6 +257,7 @@ static int32_t map_locked(struct moor_abi_context *context, const struct moor_ab
         free(mapping);
         return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "no memory for a mapping's record");
     }
+    atomic_store(&range->mixed, true);
     int32_t status =
         cpu_pages_map_file(range->address + args->offset_bytes, segment->bytes, to_protection(args->access),
                            context->segments.file, segment->offset, error);

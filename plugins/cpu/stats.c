@@ -15,12 +15,14 @@ static bool get_interval(const struct cpu_object *object, uint32_t domain, struc
 {
     if (object->kind == CPU_ALLOCATION) {
         const struct cpu_allocation *allocation = (const struct cpu_allocation *)object;
-        *ret_interval = (struct cpu_interval){allocation->address, allocation->address + allocation->bytes};
+        *ret_interval =
+            (struct cpu_interval){allocation->address, allocation->address + allocation->bytes, false};
         return allocation->domain == domain;
     }
     if (object->kind == CPU_RANGE && domain == CPU_DOMAIN_DEVICE) {
         const struct cpu_range *range = (const struct cpu_range *)object;
-        *ret_interval = (struct cpu_interval){range->address, range->address + range->bytes};
+        *ret_interval =
+            (struct cpu_interval){range->address, range->address + range->bytes, atomic_load(&range->mixed)};
         return true;
     }
     return false;

@@ -301,8 +301,8 @@ int32_t cpu_stream_check_recorded(struct moor_abi_stream *stream, uint64_t value
 static int32_t wait_stream(struct moor_abi_stream *stream, struct moor_abi_stream *other, uint64_t value,
                            struct moor_abi_error *error)
 {
-    if (stream->context != other->context)
-        return moor_kit_fail(error, MOOR_FOREIGN, 0, "the two streams are of different contexts");
+    if (stream->context->instance != other->context->instance)
+        return moor_kit_fail(error, MOOR_FOREIGN, 0, "the two streams are of different instances");
     int32_t status = wait_line(other, value, 0, error);
     if (status != MOOR_TIMEOUT || stream == other) /* reached already, or in order anyway */
         return status == MOOR_TIMEOUT ? MOOR_OK : status;

@@ -26,7 +26,8 @@ typedef uint64_t moor_segment; /* handle: shareable physical memory */
  * FOREIGN: the holder's authority is not the domain's. */
 MOOR_API moor_status moor_binding_open(struct moor_device *device, uint32_t domain, struct moor_holder *holder,
                                        struct moor_binding **ret_binding) MOOR_MUST_USE;
-/* BUSY while anything made through it is alive or pending. NULL is a no-op. */
+/* BUSY while anything made through it is alive or pending. Quarantined memory is tried again first; PROVIDER while all
+ * that is left is in quarantine. NULL is a no-op. */
 MOOR_API moor_status moor_binding_close(struct moor_binding *binding);
 
 /* A borrowed look at memory: valid while its owner is. `address` is as the device sees it; the host may use it where
@@ -99,7 +100,7 @@ MOOR_API moor_status moor_range_commit(struct moor_runtime *runtime, moor_range 
 MOOR_API moor_status moor_range_decommit(struct moor_runtime *runtime, moor_range range, uint64_t offset_bytes,
                                          uint64_t length_bytes);
 
-/* Committed bytes within [offset, offset + length), mapped segments included. */
+/* Committed bytes within [offset, offset + length), whole granules; mapped segments included. */
 MOOR_API moor_status moor_range_get_committed(struct moor_runtime *runtime, moor_range range, uint64_t offset_bytes,
                                               uint64_t length_bytes, uint64_t *ret_bytes);
 
@@ -123,7 +124,8 @@ MOOR_API moor_status moor_segment_map(struct moor_runtime *runtime, moor_segment
                                       uint64_t offset_bytes, uint32_t access) MOOR_MUST_USE;
 
 /* From here on the contents do not change and the segment may be mapped many times: its writable map becomes
- * read-only, after the work that uses it is done. PENDING if that is not so by the deadline. Sealing twice is a no-op. */
+ * read-only, after the work that uses it is done. PENDING if it is not done and there is no deadline, TIMEOUT at a
+ * deadline: nothing has changed then. Sealing twice is a no-op. */
 MOOR_API moor_status moor_segment_seal(struct moor_runtime *runtime, moor_segment segment, uint64_t deadline_ns);
 
 /* Takes one mapping (exactly) out of a range, behind its last uses there. */
@@ -132,7 +134,8 @@ MOOR_API moor_status moor_range_unmap(struct moor_runtime *runtime, moor_range r
 
 /* Makes one read-only mapping writable without anybody else seeing the writes. The last owner gets write access in
  * place; any other a private copy, charged to the range's holder, made on `stream`, at the same address. Waits for the
- * work that uses the mapping: PENDING if it is not done by the deadline, and nothing has changed. grant: for the copy. */
+ * copy and for all work that uses the mapping: PENDING if it is not done and there is no deadline, TIMEOUT at a deadline,
+ * and nothing has changed. grant: for the copy. */
 MOOR_API moor_status moor_range_make_writable(struct moor_runtime *runtime, moor_range range, uint64_t offset_bytes,
                                               struct moor_stream *stream, moor_grant grant, uint64_t deadline_ns)
     MOOR_MUST_USE;

@@ -36,7 +36,8 @@ struct moor_runtime_options {
     void *log_user;        /* [borrowed] until the runtime is destroyed */
 };
 
-/* Makes a runtime. options: [in] may be NULL. ret_runtime: [out, owned]. HOST_NOMEM. */
+/* Makes a runtime. options: [in] may be NULL. ret_runtime: [out, owned]. HOST_NOMEM; LIMIT: a
+ * process can make 65,535 in its life, so that no handle is ever taken for another runtime's. */
 MOOR_API moor_status moor_runtime_create(const struct moor_runtime_options *options,
                                          struct moor_runtime **ret_runtime) MOOR_MUST_USE;
 

@@ -63,7 +63,7 @@ struct moor_device_stats {
 MOOR_API moor_status moor_device_get_stats(struct moor_device *device, uint32_t domain,
                                            struct moor_device_stats *ret_stats);
 
-/* Objects alive, for leak checks. */
+/* Objects whose memory has not gone yet, pending and quarantined ones included; for leak checks. */
 struct moor_object_counts {
     uint64_t buffers;
     uint64_t ranges;

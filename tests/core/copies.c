@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: MIT */
+/* Copies and fills: four directions, bounds, what may be a destination, and sources that are freed meanwhile.
+ */
+#include "fixture.h"
+
+#include <string.h>
+
+TestSuite(copies, .timeout = 30);
+
+#define BYTES 40000u
+
+static void paint(void *memory, uint32_t seed)
+{
+    unsigned char *bytes = memory;
+    for (uint32_t i = 0; i < BYTES; i++)
+        bytes[i] = (unsigned char)(i * 31 + seed + i / 256);
+}
+
+static uint64_t direction(struct fixture *f)
+{
+    struct scripted_call call = {0};
+    cr_assert(scripted_last_call(f->script, SCRIPTED_COPY, &call));
+    return call.arguments[0];
+}
+
+Test(copies, find_their_direction)
+{
+    static unsigned char source[BYTES];
+    static unsigned char target[BYTES];
+    struct fixture f = fixture_open(NULL);
+    moor_buffer first = fixture_allocate(&f, BYTES);
+    moor_buffer second = fixture_allocate(&f, BYTES);
+    struct moor_view first_view = fixture_buffer_view(&f, first);
+    struct moor_view second_view = fixture_buffer_view(&f, second);
+    struct moor_view from = moor_view_host(source, BYTES);
+    struct moor_view to = moor_view_host(target, BYTES);
+    paint(source, 1);
+    EXPECT(MOOR_OK, moor_copy(f.stream, &first_view, &from));
+    cr_assert_eq(direction(&f), MOOR_ABI_COPY_H2D);
+    EXPECT(MOOR_OK, moor_copy(f.stream, &second_view, &first_view));
+    cr_assert_eq(direction(&f), MOOR_ABI_COPY_D2D);
+    EXPECT(MOOR_OK, moor_copy(f.stream, &to, &second_view));
+    cr_assert_eq(direction(&f), MOOR_ABI_COPY_D2H);
+    cr_assert_arr_eq(source, target, BYTES);
+    paint(source, 2);
+    EXPECT(MOOR_OK, moor_copy(f.stream, &to, &from));
+    cr_assert_eq(direction(&f), MOOR_ABI_COPY_H2H);
+    cr_assert_arr_eq(source, target, BYTES);
+    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, first));
+    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, second));
+    fixture_close(&f);
+}
+
+Test(copies, parts_land_where_they_belong)
+{
+    struct fixture f = fixture_open(NULL);
+    static unsigned char source[BYTES];
+    moor_buffer buffer = fixture_allocate(&f, 4096);
+    struct moor_view view = fixture_buffer_view(&f, buffer);
+    struct moor_view part;
+    memset(fixture_bytes(&view), 0, 4096);
+    memset(source, 1, sizeof source);
+    EXPECT(MOOR_OK, moor_view_slice(&view, 1000, 500, &part));
+    struct moor_view from = moor_view_host(source, 300);
+    EXPECT(MOOR_OK, moor_copy(f.stream, &part, &from)); /* to the start of the destination */
+    for (uint32_t i = 0; i < 4096; i++)
+        cr_assert_eq(fixture_bytes(&view)[i], i >= 1000 && i < 1300, "byte %u", i);
+    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffer));
+    fixture_close(&f);
+}
+
+Test(copies, out_of_bounds_are_refused)
+{
+    struct fixture f = fixture_open(NULL);
+    static unsigned char memory[8192];
+    moor_buffer buffer = fixture_allocate(&f, 4096);
+    struct moor_view view = fixture_buffer_view(&f, buffer);
+    struct moor_view out;
+    EXPECT(MOOR_OK, moor_view_slice(&view, 4095, 1, &out));
+    static const uint64_t bad[][2] = {
+        {4096, 1}, {0, 4097}, {UINT64_MAX, 2}, {2, UINT64_MAX}, {UINT64_MAX, UINT64_MAX}};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        moor_status status = moor_view_slice(&view, bad[i][0], bad[i][1], &out);
+        cr_assert(status == MOOR_INVALID || status == MOOR_OVERFLOW, "%zu: %s", i, moor_status_name(status));
+    }
+    struct moor_view large = moor_view_host(memory, sizeof memory);
+    struct moor_view empty = moor_view_host(memory, 0);
+    struct moor_view wrapping = moor_view_host(memory, UINT64_MAX - 5);
+    struct moor_view forged = view; /* views are plain data: they are checked where they are used */
+    forged.size_bytes = 5000;
+    struct moor_view below = view;
+    below.address -= 256;
+    EXPECT(MOOR_INVALID, moor_copy(f.stream, &view, &large));
+    cr_assert_neq(moor_copy(f.stream, &view, &wrapping), MOOR_OK);
+    cr_assert_neq(moor_copy(f.stream, &forged, &large), MOOR_OK);
+    cr_assert_neq(moor_copy(f.stream, &large, &forged), MOOR_OK);
+    cr_assert_neq(moor_copy(f.stream, &large, &below), MOOR_OK);
+    cr_assert_neq(moor_fill(f.stream, &forged, 0, 1), MOOR_OK);
+    cr_assert_neq(moor_fill(f.stream, &below, 0, 1), MOOR_OK);
+    EXPECT(MOOR_INVALID, moor_copy(NULL, &view, &view));
+    EXPECT(MOOR_INVALID, moor_copy(f.stream, NULL, &view));
+    EXPECT(MOOR_INVALID, moor_copy(f.stream, &view, NULL));
+    (void)moor_copy(f.stream, &view, &empty); /* OK or INVALID, but nothing empty reaches the provider */
+    struct moor_view first;
+    struct moor_view second;
+    EXPECT(MOOR_OK, moor_view_slice(&view, 0, 200, &first));
+    EXPECT(MOOR_OK, moor_view_slice(&view, 100, 200, &second));
+    cr_assert_neq(moor_copy(f.stream, &first, &second), MOOR_OK, "the two sides overlap");
+    cr_assert_neq(moor_copy(f.stream, &view, &view), MOOR_OK);
+    cr_assert_eq(scripted_count(f.script, SCRIPTED_COPY) + scripted_count(f.script, SCRIPTED_FILL), 0);
+    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffer));
+    fixture_close(&f);
+}
+
+Test(copies, touch_only_what_is_backed_and_writable)
+{
+    struct fixture f = fixture_open(NULL);
+    static unsigned char memory[3 * 16384];
+    moor_range range = fixture_range(&f, 6);
+    moor_segment segment = fixture_segment(&f, 1, 0x31);
+    EXPECT(MOOR_OK, moor_range_commit(f.runtime, range, 0, 2 * GRANULE, 0));
+    EXPECT(MOOR_OK, moor_segment_map(f.runtime, segment, range, 2 * GRANULE, MOOR_ACCESS_READ));
+    struct moor_view host = moor_view_host(memory, 3 * GRANULE);
+    struct moor_view backed = fixture_range_view(&f, range, 0, 2 * GRANULE);
+    struct moor_view mixed = fixture_range_view(&f, range, 0, 3 * GRANULE);
+    struct moor_view holed = fixture_range_view(&f, range, GRANULE, 3 * GRANULE);
+    struct moor_view hole = fixture_range_view(&f, range, 4 * GRANULE, GRANULE);
+    EXPECT(MOOR_OK, moor_fill(f.stream, &backed, 0x30, 1));
+    EXPECT(MOOR_OK, moor_copy(f.stream, &host, &mixed)); /* read-only maps are a source */
+    cr_assert_eq(memory[2 * GRANULE - 1], 0x30);
+    cr_assert_eq(memory[2 * GRANULE], 0x31);
+    uint64_t calls = scripted_count(f.script, SCRIPTED_COPY) + scripted_count(f.script, SCRIPTED_FILL);
+    cr_assert_neq(moor_copy(f.stream, &mixed, &host), MOOR_OK, "and no destination");
+    cr_assert_neq(moor_fill(f.stream, &mixed, 0, 1), MOOR_OK);
+    cr_assert_neq(moor_copy(f.stream, &host, &holed), MOOR_OK);
+    cr_assert_neq(moor_fill(f.stream, &hole, 0, 1), MOOR_OK);
+    cr_assert_eq(calls, scripted_count(f.script, SCRIPTED_COPY) + scripted_count(f.script, SCRIPTED_FILL));
+    EXPECT(MOOR_OK, moor_segment_release(f.runtime, segment));
+    EXPECT(MOOR_OK, moor_range_release(f.runtime, range));
+    fixture_close(&f);
+}
+
+/* The model looks at the memory again when the copy runs. */
+Test(copies, both_sides_may_be_freed_meanwhile)
+{
+    struct fixture f = fixture_open(NULL);
+    static unsigned char out[BYTES];
+    static unsigned char expected[BYTES];
+    moor_buffer source = fixture_allocate(&f, BYTES);
+    moor_buffer middle = fixture_allocate(&f, BYTES);
+    struct moor_view source_view = fixture_buffer_view(&f, source);
+    struct moor_view middle_view = fixture_buffer_view(&f, middle);
+    struct moor_view out_view = moor_view_host(out, BYTES);
+    paint(expected, 5);
+    memcpy(fixture_bytes(&source_view), expected, BYTES);
+    scripted_hold(f.script, f.queue);
+    EXPECT(MOOR_OK, moor_copy(f.stream, &middle_view, &source_view));
+    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, source));
+    EXPECT(MOOR_OK, moor_copy(f.stream, &out_view, &middle_view));
+    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, middle));
+    moor_buffer reuse = fixture_allocate(&f, BYTES); /* must not be the same memory */
+    struct moor_view reuse_view = fixture_buffer_view(&f, reuse);
+    memset(fixture_bytes(&reuse_view), 0xee, BYTES);
+    scripted_open(f.script, f.queue);
+    fixture_reap(&f);
+    cr_assert_arr_eq(out, expected, BYTES);
+    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, reuse));
+    fixture_close(&f);
+}
+
+/* A copy that the provider refuses marks nothing: the memory can go at once. */
+Test(copies, that_fail_leave_nothing_behind)
+{
+    struct fixture f = fixture_open(NULL);
+    moor_buffer buffer = fixture_allocate(&f, 4096);
+    struct moor_view view = fixture_buffer_view(&f, buffer);
+    static unsigned char memory[4096];
+    struct moor_view host = moor_view_host(memory, sizeof memory);
+    scripted_hold(f.script, f.queue);
+    scripted_fail(f.script,
+                  (struct scripted_fault){.name = SCRIPTED_COPY, .nth = 1, .status = MOOR_DEVICE_LOST});
+    scripted_fail(f.script, (struct scripted_fault){.name = SCRIPTED_FILL, .nth = 1, .status = MOOR_LIMIT});
+    EXPECT(MOOR_DEVICE_LOST, moor_copy(f.stream, &view, &host));
+    EXPECT(MOOR_LIMIT, moor_fill(f.stream, &view, 0, 1));
+    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffer));
+    fixture_reap(&f); /* though the stream is held */
+    scripted_open(f.script, f.queue);
+    fixture_close(&f);
+}
+
+/* Submitted, and then no fence could be recorded: the work runs, so the memory must not go under it. */
+Test(copies, that_cannot_be_fenced_are_still_waited_for)
+{
+    struct fixture f = fixture_open(NULL);
+    moor_buffer buffer = fixture_allocate(&f, 4096);
+    struct moor_view view = fixture_buffer_view(&f, buffer);
+    scripted_hold(f.script, f.queue);
+    scripted_fail(f.script, (struct scripted_fault){.name = SCRIPTED_RECORD, .nth = 1, .status = MOOR_LIMIT});
+    (void)moor_fill(f.stream, &view, 3, 1);
+    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffer));
+    (void)moor_runtime_reap(f.runtime, MOOR_NO_WAIT); /* the model asserts that it is not freed now */
+    cr_assert_eq(fixture_stats(&f).charged_bytes, 4096);
+    scripted_open(f.script, f.queue);
+    (void)moor_runtime_reap(f.runtime, fixture_soon(1000));
+    fixture_check_books(&f);
+    fixture_close_quarantined(&f); /* in quarantine or gone, but not for ever pending */
+}
+
+Test(copies, fills_repeat_their_pattern)
+{
+    struct fixture f = fixture_open(NULL);
+    moor_buffer buffer = fixture_allocate(&f, 4096);
+    struct moor_view view = fixture_buffer_view(&f, buffer);
+    struct moor_view part;
+    EXPECT(MOOR_OK, moor_fill(f.stream, &view, 0x11223344, 4));
+    cr_assert_eq(memcmp(fixture_bytes(&view), "\x44\x33\x22\x11\x44\x33\x22\x11", 8), 0);
+    EXPECT(MOOR_OK, moor_view_slice(&view, 2, 4, &part));
+    EXPECT(MOOR_OK, moor_fill(f.stream, &part, 0xaabb, 2));
+    cr_assert_eq(memcmp(fixture_bytes(&view), "\x44\x33\xbb\xaa\xbb\xaa\x22\x11", 8), 0);
+    EXPECT(MOOR_OK, moor_view_slice(&view, 1, 3, &part));
+    EXPECT(MOOR_INVALID, moor_fill(f.stream, &part, 0, 2));
+    EXPECT(MOOR_OK, moor_view_slice(&view, 2, 6, &part));
+    EXPECT(MOOR_INVALID, moor_fill(f.stream, &part, 0, 4));
+    EXPECT(MOOR_INVALID, moor_fill(f.stream, &view, 0, 3));
+    EXPECT(MOOR_INVALID, moor_fill(f.stream, &view, 0, 8));
+    EXPECT(MOOR_INVALID, moor_fill(f.stream, &view, 0, 0));
+    EXPECT(MOOR_INVALID, moor_fill(f.stream, NULL, 0, 1));
+    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffer));
+    fixture_close(&f);
+}
+
+Test(copies, without_the_capability_are_unsupported)
+{
+    struct fixture f =
+        fixture_open(&(struct scripted_options){.capabilities = SCRIPTED_CAPS & ~MOOR_ABI_CAP_COPY});
+    moor_buffer buffer = fixture_allocate(&f, 4096);
+    struct moor_view view = fixture_buffer_view(&f, buffer);
+    static unsigned char memory[4096];
+    struct moor_view host = moor_view_host(memory, sizeof memory);
+    EXPECT(MOOR_UNSUPPORTED, moor_copy(f.stream, &view, &host));
+    EXPECT(MOOR_UNSUPPORTED, moor_fill(f.stream, &view, 0, 1));
+    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffer));
+    fixture_close(&f);
+}
+
+/* ---- between providers ---- */
+
+Test(copies, between_providers_go_through_host_memory)
+{
+    struct fixture f = fixture_open(NULL);
+    struct fixture g = {.runtime = f.runtime,
+                        .script = scripted_create(&(struct scripted_options){.name = "second"})};
+    g.provider = fixture_attach(f.runtime, g.script);
+    EXPECT(MOOR_OK, moor_provider_get_device(g.provider, 0, &g.device));
+    EXPECT(MOOR_OK, moor_device_get_authority(g.device, 0, &g.authority));
+    EXPECT(MOOR_OK, moor_holder_create(g.authority, NULL, &g.holder));
+    EXPECT(MOOR_OK, moor_binding_open(g.device, 0, g.holder, &g.binding));
+    const uint64_t bytes = MIB(5) + 123; /* more than one piece of any staging, and not a multiple of it */
+    moor_buffer source = fixture_allocate(&g, bytes);
+    moor_buffer target = fixture_allocate(&f, bytes);
+    struct moor_view source_view = fixture_buffer_view(&g, source);
+    struct moor_view target_view = fixture_buffer_view(&f, target);
+    for (uint64_t i = 0; i < bytes; i++)
+        fixture_bytes(&source_view)[i] = (unsigned char)(i * 7 + i / 1000);
+    EXPECT(MOOR_OK, moor_copy(f.stream, &target_view, &source_view)); /* pull */
+    EXPECT(MOOR_OK, moor_memory_wait(&target_view, fixture_soon(5000)));
+    cr_assert(memcmp(fixture_bytes(&target_view), fixture_bytes(&source_view), bytes) == 0);
+    memset(fixture_bytes(&source_view), 0, bytes);
+    EXPECT(MOOR_OK, moor_copy(f.stream, &source_view, &target_view)); /* push */
+    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, target));
+    EXPECT(MOOR_OK, moor_memory_wait(&source_view, fixture_soon(5000)));
+    for (uint64_t i = 0; i < bytes; i++)
+        cr_assert_eq(fixture_bytes(&source_view)[i], (unsigned char)(i * 7 + i / 1000), "byte %llu",
+                     (unsigned long long)i);
+    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, source));
+    fixture_reap(&f);
+    EXPECT(MOOR_OK, moor_binding_close(g.binding));
+    EXPECT(MOOR_OK, moor_holder_destroy(g.holder));
+    EXPECT(MOOR_OK, moor_provider_unload(g.provider));
+    scripted_destroy(g.script);
+    fixture_close(&f);
+}

@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: MIT */
+/* Grants, leases, limits and capacity: I2, live changes, and the failures of memory told apart. */
+#include "fixture.h"
+
+#include <string.h>
+
+TestSuite(governor, .timeout = 30);
+
+Test(governor, a_grant_always_has_room)
+{
+    struct fixture f = fixture_open(NULL);
+    moor_grant grant = 0;
+    moor_grant second = 0;
+    EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, 10000));
+    EXPECT(MOOR_OK, moor_grant_reserve(f.holder, 10000, &grant));
+    cr_assert_eq(fixture_stats(&f).reserved_bytes, 10000);
+    cr_assert_eq(fixture_stats(&f).free_bytes, 0);
+    EXPECT(MOOR_OVER_BUDGET, moor_grant_reserve(f.holder, 1, &second));
+    EXPECT(MOOR_NEVER_FITS, moor_grant_reserve(f.holder, 10001, &second));
+    EXPECT(MOOR_INVALID, moor_grant_reserve(f.holder, 0, &second));
+    cr_assert_eq(second, 0);
+    EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, 1)); /* a promise given stays given */
+    struct moor_buffer_options options = {.grant = grant};
+    moor_buffer buffer = 0;
+    EXPECT(MOOR_OK, moor_buffer_allocate(f.binding, 8192, &options, &buffer));
+    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffer));
+    EXPECT(MOOR_OK, moor_grant_release(f.runtime, grant));
+    EXPECT(MOOR_STALE, moor_grant_release(f.runtime, grant));
+    fixture_reap(&f);
+    cr_assert_eq(fixture_stats(&f).reserved_bytes, 0);
+    fixture_close(&f);
+}
+
+Test(governor, leases_charge_and_refund)
+{
+    struct fixture f = fixture_open(NULL);
+    moor_grant grant = 0;
+    moor_lease lease = 0;
+    moor_lease more = 0;
+    uint64_t left = 0;
+    EXPECT(MOOR_OK, moor_grant_reserve(f.holder, 1000, &grant));
+    EXPECT(MOOR_OK, moor_lease_commit(f.runtime, grant, 600, &lease));
+    struct moor_authority_stats stats = fixture_stats(&f);
+    cr_assert_eq(stats.charged_bytes, 600);
+    cr_assert_eq(stats.external_bytes, 600);
+    cr_assert_eq(stats.reserved_bytes, 400);
+    EXPECT(MOOR_OVER_BUDGET, moor_lease_commit(f.runtime, grant, 401, &more));
+    EXPECT(MOOR_INVALID, moor_lease_commit(f.runtime, grant, 0, &more));
+    EXPECT(MOOR_OK, moor_grant_get_remaining(f.runtime, grant, &left));
+    cr_assert_eq(left, 400);
+    EXPECT(MOOR_OK, moor_grant_release(f.runtime, grant));
+    EXPECT(MOOR_STALE, moor_lease_commit(f.runtime, grant, 1, &more));
+    cr_assert_eq(fixture_stats(&f).charged_bytes, 600, "a lease outlives its grant");
+    EXPECT(MOOR_BUSY, moor_holder_destroy(f.holder));
+    EXPECT(MOOR_OK, moor_lease_refund(f.runtime, lease));
+    EXPECT(MOOR_STALE, moor_lease_refund(f.runtime, lease));
+    cr_assert_eq(fixture_stats(&f).charged_bytes, 0);
+    fixture_close(&f);
+}
+
+Test(governor, capacity_shrinks_below_use_and_grows_back)
+{
+    struct fixture f = fixture_open(NULL);
+    EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, 16384));
+    moor_buffer first = fixture_allocate(&f, 8192);
+    moor_buffer second = fixture_allocate(&f, 4096);
+    EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, 10000));
+    struct moor_authority_stats stats = fixture_stats(&f);
+    cr_assert_eq(stats.capacity_bytes, 10000);
+    cr_assert_eq(stats.charged_bytes, 12288, "what exists stays");
+    cr_assert_eq(stats.free_bytes, 0, "never negative");
+    moor_buffer third = 0;
+    EXPECT(MOOR_OVER_BUDGET, moor_buffer_allocate(f.binding, 256, NULL, &third));
+    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, second));
+    EXPECT(MOOR_OK, moor_buffer_allocate(f.binding, 1024, NULL, &third)); /* 9216 of 10000 */
+    EXPECT(MOOR_OVER_BUDGET, moor_buffer_allocate(f.binding, 1024, NULL, &second));
+    EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, UINT64_MAX));
+    EXPECT(MOOR_OK, moor_buffer_allocate(f.binding, 1024, NULL, &second));
+    EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, 0));
+    cr_assert_eq(fixture_stats(&f).free_bytes, 0);
+    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, first));
+    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, second));
+    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, third));
+    fixture_reap(&f);
+    EXPECT(MOOR_NEVER_FITS, moor_buffer_allocate(f.binding, 256, NULL, &first));
+    fixture_close(&f);
+}
+
+Test(governor, limits_bind_one_holder)
+{
+    struct fixture f = fixture_open(NULL);
+    struct moor_holder *small = NULL;
+    struct moor_binding *binding = NULL;
+    struct moor_holder_options options = {.name = "small", .role = MOOR_ROLE_KV, .limit_bytes = 8192};
+    EXPECT(MOOR_OK, moor_holder_create(f.authority, &options, &small));
+    EXPECT(MOOR_OK, moor_binding_open(f.device, SCRIPTED_DOMAIN_DEVICE, small, &binding));
+    moor_buffer first = 0;
+    moor_buffer second = 0;
+    moor_grant grant = 0;
+    EXPECT(MOOR_NEVER_FITS, moor_buffer_allocate(binding, 8193, NULL, &first));
+    EXPECT(MOOR_OK, moor_buffer_allocate(binding, 4096, NULL, &first));
+    EXPECT(MOOR_OK, moor_grant_reserve(small, 4096, &grant)); /* reserved counts too */
+    EXPECT(MOOR_OVER_BUDGET, moor_buffer_allocate(binding, 256, NULL, &second));
+    moor_buffer other = fixture_allocate(&f, MIB(1)); /* others are not bound by it */
+    EXPECT(MOOR_OK, moor_holder_set_limit(small, 1000));
+    struct moor_holder_stats stats;
+    EXPECT(MOOR_OK, moor_holder_get_stats(small, &stats));
+    cr_assert_eq(stats.limit_bytes, 1000);
+    cr_assert_eq(stats.charged_bytes, 4096, "what exists stays");
+    cr_assert_eq(stats.reserved_bytes, 4096);
+    cr_assert_str_eq(stats.name, "small");
+    cr_assert_eq(stats.role, MOOR_ROLE_KV);
+    EXPECT(MOOR_OK, moor_holder_set_limit(small, 0));
+    EXPECT(MOOR_OK, moor_buffer_allocate(binding, MIB(1), NULL, &second));
+    EXPECT(MOOR_OK, moor_grant_release(f.runtime, grant));
+    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, first));
+    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, second));
+    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, other));
+    fixture_reap(&f);
+    EXPECT(MOOR_BUSY, moor_holder_destroy(small));
+    EXPECT(MOOR_OK, moor_binding_close(binding));
+    EXPECT(MOOR_OK, moor_holder_destroy(small));
+    fixture_close(&f);
+}
+
+/* Somebody else's grant is not drawn from. */
+Test(governor, grants_belong_to_their_holder)
+{
+    struct fixture f = fixture_open(NULL);
+    struct moor_holder *other = NULL;
+    moor_grant grant = 0;
+    moor_buffer buffer = 0;
+    EXPECT(MOOR_OK, moor_holder_create(f.authority, NULL, &other));
+    EXPECT(MOOR_OK, moor_grant_reserve(other, 8192, &grant));
+    struct moor_buffer_options options = {.grant = grant};
+    EXPECT(MOOR_FOREIGN, moor_buffer_allocate(f.binding, 4096, &options, &buffer));
+    EXPECT(MOOR_BUSY, moor_holder_destroy(other));
+    EXPECT(MOOR_OK, moor_grant_release(f.runtime, grant));
+    EXPECT(MOOR_OK, moor_holder_destroy(other));
+    fixture_close(&f);
+}
+
+/* Room that is on its way back is PENDING; room that is not is OVER_BUDGET; room that never can be is
+ * NEVER_FITS. */
+Test(governor, shortages_are_told_apart)
+{
+    struct fixture f = fixture_open(NULL);
+    EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, 12288));
+    moor_buffer kept = fixture_allocate(&f, 4096);
+    moor_buffer leaving = fixture_allocate(&f, 4096);
+    struct moor_view view = fixture_buffer_view(&f, leaving);
+    scripted_hold(f.script, f.queue);
+    EXPECT(MOOR_OK, moor_fill(f.stream, &view, 0, 1));
+    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, leaving));
+    moor_buffer buffer = 0;
+    moor_grant grant = 0;
+    EXPECT(MOOR_PENDING, moor_buffer_allocate(f.binding, 8192, NULL, &buffer));
+    EXPECT(MOOR_PENDING, moor_grant_reserve(f.holder, 8192, &grant));
+    EXPECT(MOOR_OVER_BUDGET, moor_buffer_allocate(f.binding, 8193, NULL, &buffer));
+    EXPECT(MOOR_OVER_BUDGET, moor_grant_reserve(f.holder, 12288, &grant));
+    EXPECT(MOOR_NEVER_FITS, moor_grant_reserve(f.holder, 12289, &grant));
+    EXPECT(MOOR_OK, moor_buffer_allocate(f.binding, 4096, NULL, &buffer));
+    scripted_open(f.script, f.queue);
+    EXPECT(MOOR_OK, moor_grant_reserve(f.holder, 4096, &grant));
+    EXPECT(MOOR_OK, moor_grant_release(f.runtime, grant));
+    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffer));
+    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, kept));
+    fixture_close(&f);
+}
+
+Test(governor, an_unknown_total_starts_at_nothing)
+{
+    struct fixture f = fixture_open(&(struct scripted_options){.total_unknown = 1});
+    moor_buffer buffer = 0;
+    cr_assert_eq(fixture_stats(&f).capacity_bytes, 0);
+    EXPECT(MOOR_NEVER_FITS, moor_buffer_allocate(f.binding, 256, NULL, &buffer));
+    EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, 4096));
+    EXPECT(MOOR_OK, moor_buffer_allocate(f.binding, 256, NULL, &buffer));
+    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffer));
+    fixture_close(&f);
+}
+
+Test(governor, bindings_are_for_one_pool)
+{
+    struct fixture f = fixture_open(NULL);
+    struct moor_binding *binding = NULL;
+    EXPECT(MOOR_FOREIGN, moor_binding_open(f.device, SCRIPTED_DOMAIN_HOST, f.holder, &binding));
+    EXPECT(MOOR_INVALID, moor_binding_open(f.device, 2, f.holder, &binding));
+    EXPECT(MOOR_INVALID, moor_binding_open(NULL, 0, f.holder, &binding));
+    EXPECT(MOOR_INVALID, moor_binding_open(f.device, 0, NULL, &binding));
+    EXPECT(MOOR_INVALID, moor_binding_open(f.device, 0, f.holder, NULL));
+    cr_assert_null(binding);
+    struct moor_holder_options odd = {.role = 99};
+    struct moor_holder *holder = NULL;
+    EXPECT(MOOR_INVALID, moor_holder_create(f.authority, &odd, &holder));
+    odd = (struct moor_holder_options){.reserved = 1};
+    EXPECT(MOOR_INVALID, moor_holder_create(f.authority, &odd, &holder));
+    EXPECT(MOOR_OK, moor_holder_destroy(NULL));
+    EXPECT(MOOR_OK, moor_binding_close(NULL));
+    fixture_close(&f);
+}
+
+/* A binding with something alive or behind fences stays. */
+Test(governor, bindings_in_use_stay_open)
+{
+    struct fixture f = fixture_open(NULL);
+    moor_range range = fixture_range(&f, 1);
+    EXPECT(MOOR_BUSY, moor_binding_close(f.binding));
+    EXPECT(MOOR_OK, moor_range_release(f.runtime, range));
+    fixture_reap(&f);
+    moor_buffer buffer = fixture_allocate(&f, 4096);
+    EXPECT(MOOR_BUSY, moor_binding_close(f.binding));
+    struct moor_view view = fixture_buffer_view(&f, buffer);
+    scripted_hold(f.script, f.queue);
+    EXPECT(MOOR_OK, moor_fill(f.stream, &view, 0, 1));
+    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffer));
+    EXPECT(MOOR_BUSY, moor_binding_close(f.binding));
+    scripted_open(f.script, f.queue);
+    fixture_close(&f);
+}

@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Ranges: addresses first, memory piece by piece, each piece behind its own last uses. The scripted provider
+ * asserts that nothing is committed over what is still on its way out, and that a range goes only when it is
+ * empty.
+ */
+#include "fixture.h"
+
+#include <string.h>
+
+TestSuite(ranges, .timeout = 30);
+
+static uint64_t committed(struct fixture *f, moor_range range, uint64_t offset_bytes, uint64_t length_bytes)
+{
+    uint64_t bytes = UINT64_MAX;
+    EXPECT(MOOR_OK, moor_range_get_committed(f->runtime, range, offset_bytes, length_bytes, &bytes));
+    return bytes;
+}
+
+Test(ranges, take_no_memory_until_they_are_committed)
+{
+    struct fixture f = fixture_open(NULL);
+    moor_range range = 0;
+    uint64_t granule = 0;
+    EXPECT(MOOR_OK, moor_range_reserve(f.binding, MIB(1) + 1, NULL, &range));
+    struct moor_view view;
+    EXPECT(MOOR_OK, moor_range_get_view(f.runtime, range, &view));
+    EXPECT(MOOR_OK, moor_range_get_granule(f.runtime, range, &granule));
+    cr_assert_eq(granule, GRANULE);
+    cr_assert_eq(view.size_bytes, MIB(1) + GRANULE, "rounded up to the granule");
+    cr_assert_eq(view.owner, range);
+    cr_assert_eq(fixture_stats(&f).charged_bytes, 0);
+    EXPECT(MOOR_OK, moor_range_commit(f.runtime, range, 2 * GRANULE, 3 * GRANULE, 0));
+    cr_assert_eq(fixture_stats(&f).charged_bytes, 3 * GRANULE);
+    cr_assert_eq(committed(&f, range, 0, view.size_bytes), 3 * GRANULE);
+    cr_assert_eq(committed(&f, range, 0, 2 * GRANULE), 0);
+    cr_assert_eq(committed(&f, range, GRANULE, 2 * GRANULE), GRANULE, "of the part that was asked about");
+    struct moor_view part = fixture_range_view(&f, range, 2 * GRANULE, 3 * GRANULE);
+    cr_assert(fixture_all_bytes(&part, 0));
+    fixture_check_books(&f);
+    EXPECT(MOOR_OK, moor_range_release(f.runtime, range));
+    fixture_close(&f);
+}
+
+Test(ranges, options_choose_granule_and_alignment)
+{
+    struct fixture f = fixture_open(NULL);
+    moor_range range = 0;
+    uint64_t granule = 0;
+    struct moor_range_options options = {.granule_bytes = 4096, .alignment_bytes = MIB(2)};
+    EXPECT(MOOR_OK, moor_range_reserve(f.binding, 3 * 4096, &options, &range));
+    struct moor_view view;
+    EXPECT(MOOR_OK, moor_range_get_view(f.runtime, range, &view));
+    EXPECT(MOOR_OK, moor_range_get_granule(f.runtime, range, &granule));
+    cr_assert_eq(granule, 4096);
+    cr_assert_eq(view.address % MIB(2), 0);
+    EXPECT(MOOR_OK, moor_range_commit(f.runtime, range, 4096, 4096, 0));
+    EXPECT(MOOR_OK, moor_range_release(f.runtime, range));
+    static const struct moor_range_options wrong[] = {
+        {.granule_bytes = 2048}, {.granule_bytes = 12288}, {.alignment_bytes = 12288}};
+    for (size_t i = 0; i < 3; i++)
+        EXPECT(MOOR_INVALID, moor_range_reserve(f.binding, MIB(1), &wrong[i], &range));
+    fixture_close(&f);
+}
+
+Test(ranges, bad_parts_are_refused_and_change_nothing)
+{
+    struct fixture f = fixture_open(NULL);
+    moor_range range = fixture_range(&f, 8);
+    EXPECT(MOOR_OK, moor_range_commit(f.runtime, range, GRANULE, 2 * GRANULE, 0));
+    struct fixture_state before = fixture_state(&f);
+    static const uint64_t bad[][2] = {{0, 0},
+                                      {1, GRANULE},
+                                      {0, GRANULE - 1},
+                                      {8 * GRANULE, GRANULE},
+                                      {7 * GRANULE, 2 * GRANULE},
+                                      {0, 9 * GRANULE},
+                                      {UINT64_MAX, 1},
+                                      {UINT64_MAX - GRANULE + 1, GRANULE},
+                                      {GRANULE, UINT64_MAX},
+                                      {0, UINT64_MAX},
+                                      {GRANULE, UINT64_MAX - GRANULE + 1}};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        moor_status commit = moor_range_commit(f.runtime, range, bad[i][0], bad[i][1], 0);
+        moor_status decommit = moor_range_decommit(f.runtime, range, bad[i][0], bad[i][1]);
+        cr_assert(commit == MOOR_INVALID || commit == MOOR_OVERFLOW, "%zu: %s", i, moor_status_name(commit));
+        cr_assert(decommit == MOOR_INVALID || decommit == MOOR_OVERFLOW, "%zu: %s", i,
+                  moor_status_name(decommit));
+    }
+    cr_assert_neq(moor_range_commit(f.runtime, range, 0, 2 * GRANULE, 0), MOOR_OK, "part of it is backed");
+    cr_assert_neq(moor_range_commit(f.runtime, range, 2 * GRANULE, 2 * GRANULE, 0), MOOR_OK);
+    cr_assert_neq(moor_range_decommit(f.runtime, range, 0, GRANULE), MOOR_OK, "nothing is there");
+    cr_assert_neq(moor_range_decommit(f.runtime, range, 2 * GRANULE, 2 * GRANULE), MOOR_OK);
+    cr_assert_neq(moor_range_unmap(f.runtime, range, GRANULE, 2 * GRANULE), MOOR_OK, "that is no map");
+    struct fixture_state after = fixture_state(&f);
+    fixture_same_state(&before, &after);
+    EXPECT(MOOR_OK, moor_range_release(f.runtime, range));
+    fixture_close(&f);
+}
+
+Test(ranges, decommit_any_whole_granules_of_several_commits)
+{
+    struct fixture f = fixture_open(NULL);
+    moor_range range = fixture_range(&f, 8);
+    EXPECT(MOOR_OK, moor_range_commit(f.runtime, range, 0, 3 * GRANULE, 0));
+    EXPECT(MOOR_OK, moor_range_commit(f.runtime, range, 3 * GRANULE, 3 * GRANULE, 0));
+    cr_assert_eq(fixture_stats(&f).charged_bytes, 6 * GRANULE);
+    EXPECT(MOOR_OK, moor_range_decommit(f.runtime, range, 2 * GRANULE, 2 * GRANULE)); /* across both */
+    fixture_reap(&f);
+    cr_assert_eq(fixture_stats(&f).charged_bytes, 4 * GRANULE, "the actual bytes come back");
+    cr_assert_eq(committed(&f, range, 0, 8 * GRANULE), 4 * GRANULE);
+    fixture_check_books(&f);
+    EXPECT(MOOR_OK, moor_range_commit(f.runtime, range, 2 * GRANULE, 2 * GRANULE, 0));
+    struct moor_view part = fixture_range_view(&f, range, 2 * GRANULE, 2 * GRANULE);
+    cr_assert(fixture_all_bytes(&part, 0), "new memory reads as zero");
+    EXPECT(MOOR_OK, moor_range_decommit(f.runtime, range, 0, 6 * GRANULE));
+    fixture_reap(&f);
+    cr_assert_eq(fixture_stats(&f).charged_bytes, 0);
+    EXPECT(MOOR_OK, moor_range_release(f.runtime, range));
+    fixture_close(&f);
+}
+
+Test(ranges, addresses_behind_fences_are_pending)
+{
+    struct fixture f = fixture_open(NULL);
+    moor_range range = fixture_range(&f, 4);
+    EXPECT(MOOR_OK, moor_range_commit(f.runtime, range, 0, 2 * GRANULE, 0));
+    struct moor_view view = fixture_range_view(&f, range, 0, GRANULE);
+    scripted_hold(f.script, f.queue);
+    EXPECT(MOOR_OK, moor_fill(f.stream, &view, 5, 1));
+    EXPECT(MOOR_OK, moor_range_decommit(f.runtime, range, 0, 2 * GRANULE));
+    cr_assert_eq(fixture_stats(&f).pending_bytes, 2 * GRANULE);
+    cr_assert_eq(committed(&f, range, 0, 4 * GRANULE), 0, "what was given up is not there for its owner");
+    EXPECT(MOOR_PENDING, moor_range_commit(f.runtime, range, 0, GRANULE, 0));
+    EXPECT(MOOR_PENDING, moor_range_commit(f.runtime, range, GRANULE, 2 * GRANULE, 0));
+    EXPECT(MOOR_OK, moor_range_commit(f.runtime, range, 2 * GRANULE, GRANULE, 0));
+    cr_assert_neq(moor_range_decommit(f.runtime, range, 0, GRANULE), MOOR_OK, "it was given up already");
+    cr_assert_neq(moor_fill(f.stream, &view, 5, 1), MOOR_OK, "work may not use it any more");
+    scripted_open(f.script, f.queue);
+    fixture_reap(&f);
+    EXPECT(MOOR_OK, moor_range_commit(f.runtime, range, 0, 2 * GRANULE, 0));
+    cr_assert(fixture_all_bytes(&view, 0));
+    EXPECT(MOOR_OK, moor_range_release(f.runtime, range));
+    fixture_close(&f);
+}
+
+/* Last uses are precise: a piece that nobody uses does not wait for its neighbour's work. */
+Test(ranges, each_piece_waits_for_its_own_uses)
+{
+    struct fixture f = fixture_open(NULL);
+    struct moor_abi_stream *queue;
+    struct moor_stream *other = fixture_stream(&f, &queue);
+    moor_range range = fixture_range(&f, 4);
+    EXPECT(MOOR_OK, moor_range_commit(f.runtime, range, 0, 4 * GRANULE, 0));
+    scripted_hold(f.script, f.queue);
+    scripted_hold(f.script, queue);
+    struct moor_view first = fixture_range_view(&f, range, 0, GRANULE);
+    struct moor_view second = fixture_range_view(&f, range, GRANULE, GRANULE);
+    EXPECT(MOOR_OK, moor_fill(f.stream, &first, 1, 1));
+    EXPECT(MOOR_OK, moor_stream_used(other, &second));
+    EXPECT(MOOR_OK, moor_range_decommit(f.runtime, range, 2 * GRANULE, 2 * GRANULE));
+    (void)moor_runtime_reap(f.runtime, MOOR_NO_WAIT);
+    cr_assert_eq(fixture_stats(&f).charged_bytes, 2 * GRANULE, "the unused piece is free at once");
+    EXPECT(MOOR_OK, moor_range_decommit(f.runtime, range, GRANULE, GRANULE));
+    EXPECT(MOOR_OK, moor_range_decommit(f.runtime, range, 0, GRANULE));
+    EXPECT(MOOR_PENDING, moor_runtime_reap(f.runtime, MOOR_NO_WAIT));
+    cr_assert_eq(fixture_stats(&f).charged_bytes, 2 * GRANULE);
+    scripted_open(f.script, queue);
+    EXPECT(MOOR_PENDING, moor_runtime_reap(f.runtime, MOOR_NO_WAIT));
+    cr_assert_eq(fixture_stats(&f).charged_bytes, GRANULE, "the second went, the first waits");
+    scripted_open(f.script, f.queue);
+    fixture_reap(&f);
+    cr_assert_eq(fixture_stats(&f).charged_bytes, 0);
+    EXPECT(MOOR_OK, moor_range_release(f.runtime, range));
+    EXPECT(MOOR_OK, moor_stream_destroy(other));
+    fixture_close(&f);
+}
+
+Test(ranges, release_gives_up_all_that_is_in_it)
+{
+    struct fixture f = fixture_open(NULL);
+    struct moor_abi_stream *queue;
+    struct moor_stream *other = fixture_stream(&f, &queue);
+    moor_range range = fixture_range(&f, 8);
+    moor_segment segment = fixture_segment(&f, 2, 9);
+    EXPECT(MOOR_OK, moor_range_commit(f.runtime, range, 0, 2 * GRANULE, 0));
+    EXPECT(MOOR_OK, moor_range_commit(f.runtime, range, 6 * GRANULE, GRANULE, 0));
+    EXPECT(MOOR_OK, moor_segment_map(f.runtime, segment, range, 3 * GRANULE, MOOR_ACCESS_READ));
+    struct moor_view first = fixture_range_view(&f, range, 0, GRANULE);
+    struct moor_view mapped = fixture_range_view(&f, range, 3 * GRANULE, GRANULE);
+    scripted_hold(f.script, f.queue);
+    scripted_hold(f.script, queue);
+    EXPECT(MOOR_OK, moor_fill(f.stream, &first, 1, 1));
+    EXPECT(MOOR_OK, moor_stream_used(other, &mapped));
+    EXPECT(MOOR_OK, moor_range_release(f.runtime, range));
+    EXPECT(MOOR_STALE, moor_range_release(f.runtime, range));
+    EXPECT(MOOR_OK, moor_segment_release(f.runtime, segment));
+    EXPECT(MOOR_PENDING, moor_runtime_reap(f.runtime, MOOR_NO_WAIT));
+    cr_assert_eq(scripted_objects(f.script).ranges, 1, "the addresses stay while something is in them");
+    cr_assert_eq(scripted_objects(f.script).mappings, 1);
+    scripted_open(f.script, queue);
+    EXPECT(MOOR_PENDING, moor_runtime_reap(f.runtime, MOOR_NO_WAIT));
+    cr_assert_eq(scripted_objects(f.script).ranges, 1);
+    scripted_open(f.script, f.queue);
+    fixture_reap(&f);
+    struct scripted_objects objects = scripted_objects(f.script);
+    cr_assert_eq(objects.ranges + objects.mappings + objects.segments, 0);
+    EXPECT(MOOR_OK, moor_stream_destroy(other));
+    fixture_close(&f);
+}
+
+/* ---- failures ---- */
+
+static moor_status reserve_one(struct fixture *f, void *user)
+{
+    return moor_range_reserve(f->binding, 4 * GRANULE, NULL, user);
+}
+
+static void release_range(struct fixture *f, void *user)
+{
+    moor_range *range = user;
+    EXPECT(MOOR_OK, moor_range_release(f->runtime, *range));
+}
+
+static moor_status commit_two(struct fixture *f, void *user)
+{
+    moor_range *range = user;
+    return moor_range_commit(f->runtime, *range, GRANULE, 2 * GRANULE, 0);
+}
+
+static void decommit_two(struct fixture *f, void *user)
+{
+    moor_range *range = user;
+    EXPECT(MOOR_OK, moor_range_decommit(f->runtime, *range, GRANULE, 2 * GRANULE));
+}
+
+Test(ranges, fail_at_every_step_without_a_trace)
+{
+    struct fixture f = fixture_open(NULL);
+    moor_range range = 0;
+    cr_assert_geq(fixture_fail_each(&f, MOOR_NO_VA, reserve_one, release_range, &range), 1);
+    range = fixture_range(&f, 4);
+    cr_assert_geq(fixture_fail_each(&f, MOOR_DEVICE_NOMEM, commit_two, decommit_two, &range), 1);
+    cr_assert_eq(committed(&f, range, 0, 4 * GRANULE), 0);
+    EXPECT(MOOR_OK, moor_range_release(f.runtime, range));
+    fixture_close(&f);
+}
+
+Test(ranges, commit_beyond_the_budget_leaves_the_range_alone)
+{
+    struct fixture f = fixture_open(NULL);
+    moor_range range = fixture_range(&f, 8);
+    moor_grant grant = 0;
+    EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, 3 * GRANULE));
+    EXPECT(MOOR_NEVER_FITS, moor_range_commit(f.runtime, range, 0, 4 * GRANULE, 0));
+    EXPECT(MOOR_OK, moor_range_commit(f.runtime, range, 0, 2 * GRANULE, 0));
+    EXPECT(MOOR_OVER_BUDGET, moor_range_commit(f.runtime, range, 2 * GRANULE, 2 * GRANULE, 0));
+    EXPECT(MOOR_OK, moor_grant_reserve(f.holder, GRANULE, &grant));
+    EXPECT(MOOR_OVER_BUDGET, moor_range_commit(f.runtime, range, 2 * GRANULE, GRANULE, 0));
+    EXPECT(MOOR_OK, moor_range_commit(f.runtime, range, 2 * GRANULE, GRANULE, grant)); /* I2 */
+    cr_assert_eq(committed(&f, range, 0, 8 * GRANULE), 3 * GRANULE);
+    EXPECT(MOOR_OK, moor_grant_release(f.runtime, grant));
+    EXPECT(MOOR_OK, moor_range_release(f.runtime, range));
+    fixture_close(&f);
+}
+
+/* A commit that takes more than its granules could not be given back in parts: it is undone, and said. */
+Test(ranges, commit_that_takes_too_much_is_undone)
+{
+    struct fixture f = fixture_open(NULL);
+    moor_range range = fixture_range(&f, 8);
+    struct fixture_state before = fixture_state(&f);
+    scripted_knobs(f.script)->granule_extra_bytes = 256;
+    EXPECT(MOOR_PROVIDER, moor_range_commit(f.runtime, range, 0, 2 * GRANULE, 0));
+    (void)moor_runtime_reap(f.runtime, fixture_soon(1000));
+    scripted_knobs(f.script)->granule_extra_bytes = 0;
+    struct fixture_state after = fixture_state(&f);
+    fixture_same_state(&before, &after);
+    EXPECT(MOOR_OK, moor_range_commit(f.runtime, range, 0, 2 * GRANULE, 0));
+    EXPECT(MOOR_OK, moor_range_release(f.runtime, range));
+    fixture_close(&f);
+}
+
+Test(ranges, without_the_capability_are_unsupported)
+{
+    struct fixture f = fixture_open(&(struct scripted_options){
+        .capabilities = SCRIPTED_CAPS & ~(MOOR_ABI_CAP_VIRTUAL | MOOR_ABI_CAP_SHARED)});
+    moor_range range = 0;
+    moor_segment segment = 0;
+    EXPECT(MOOR_UNSUPPORTED, moor_range_reserve(f.binding, GRANULE, NULL, &range));
+    EXPECT(MOOR_UNSUPPORTED, moor_segment_create(f.binding, GRANULE, GRANULE, 0, &segment));
+    fixture_close(&f);
+}

@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: MIT */
+/* The scripted provider itself, through its table: it does the work, and it notices each breach of the
+ * contract. */
+#include "scripted.h"
+
+#include <criterion/criterion.h>
+#include <moorage/abi/provider.h>
+#include <signal.h>
+#include <string.h>
+#include <time.h>
+
+TestSuite(scripted, .timeout = 20);
+
+#define GRANULE SCRIPTED_GRANULE
+
+struct rig {
+    struct scripted *script;
+    const struct moor_abi_provider *p;
+    struct moor_abi_host host;
+    struct moor_abi_instance *instance;
+    struct moor_abi_context *context;
+    struct moor_abi_stream *stream;
+};
+
+static struct moor_abi_error error = {.struct_size = MOOR_ABI_ERROR_SIZE};
+
+static const char *config(void *user, const char *key)
+{
+    return strcmp(key, SCRIPTED_SETTING_KEY) == 0 ? scripted_setting(user) : NULL;
+}
+
+static void log_nothing(void *user, uint32_t level, const char *message)
+{
+    (void)user;
+    (void)level;
+    (void)message;
+}
+
+static uint64_t clock_ns(void *user)
+{
+    struct timespec now;
+    (void)user;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+}
+
+static struct rig *rig_open(void)
+{
+    static struct rig rig;
+    rig.script = scripted_create(NULL);
+    rig.p = scripted_table(rig.script);
+    rig.host = (struct moor_abi_host){
+        .prefix = {MOOR_ABI_MAGIC, MOOR_ABI_HOST_SIZE, MOOR_ABI_MAJOR, MOOR_ABI_MINOR, 0, 0, 0},
+        .user = rig.script,
+        .log = log_nothing,
+        .config = config,
+        .clock_ns = clock_ns,
+    };
+    struct moor_abi_stream_args args = {.struct_size = MOOR_ABI_STREAM_ARGS_SIZE};
+    cr_assert_eq(rig.p->base->init(&rig.host, 0, &rig.instance, &error), MOOR_OK);
+    cr_assert_eq(rig.p->base->context_open(rig.instance, 0, &rig.context, &error), MOOR_OK);
+    cr_assert_eq(rig.p->stream->create(rig.context, &args, &rig.stream, &error), MOOR_OK);
+    return &rig;
+}
+
+static void rig_close(struct rig *rig)
+{
+    cr_assert_eq(rig->p->stream->destroy(rig->stream, &error), MOOR_OK);
+    cr_assert_eq(rig->p->base->context_close(rig->context, &error), MOOR_OK);
+    cr_assert_eq(rig->p->base->shutdown(rig->instance, &error), MOOR_OK);
+    scripted_destroy(rig->script);
+}
+
+static struct moor_abi_allocation allocate(struct rig *rig, uint64_t size)
+{
+    struct moor_abi_alloc_args args = {
+        .struct_size = MOOR_ABI_ALLOC_ARGS_SIZE, .size_bytes = size, .alignment_bytes = 256};
+    struct moor_abi_allocation allocation = {.struct_size = MOOR_ABI_ALLOCATION_SIZE};
+    cr_assert_eq(rig->p->alloc->allocate(rig->context, &args, &allocation, &error), MOOR_OK);
+    return allocation;
+}
+
+static struct moor_abi_range reserve(struct rig *rig)
+{
+    struct moor_abi_range_args args = {.struct_size = MOOR_ABI_RANGE_ARGS_SIZE,
+                                       .size_bytes = 8 * GRANULE,
+                                       .alignment_bytes = GRANULE,
+                                       .granule_bytes = GRANULE};
+    struct moor_abi_range range = {.struct_size = MOOR_ABI_RANGE_SIZE};
+    cr_assert_eq(rig->p->virtual_->reserve(rig->context, &args, &range, &error), MOOR_OK);
+    return range;
+}
+
+static int32_t commit(struct rig *rig, uint64_t range, uint64_t granule)
+{
+    uint64_t actual;
+    return rig->p->virtual_->commit(rig->context, range, granule * GRANULE, GRANULE, &actual, &error);
+}
+
+static uint64_t create_segment(struct rig *rig)
+{
+    struct moor_abi_segment_args args = {
+        .struct_size = MOOR_ABI_SEGMENT_ARGS_SIZE, .size_bytes = 2 * GRANULE, .granule_bytes = GRANULE};
+    struct moor_abi_segment segment = {.struct_size = MOOR_ABI_SEGMENT_SIZE};
+    cr_assert_eq(rig->p->shared->create(rig->context, &args, &segment, &error), MOOR_OK);
+    return segment.handle;
+}
+
+static int32_t map(struct rig *rig, uint64_t segment, uint64_t range, uint64_t granule, uint32_t access)
+{
+    struct moor_abi_map_args args = {.struct_size = MOOR_ABI_MAP_ARGS_SIZE,
+                                     .access = access,
+                                     .range = range,
+                                     .offset_bytes = granule * GRANULE,
+                                     .segment = segment};
+    return rig->p->shared->map(rig->context, &args, &error);
+}
+
+static int32_t fill(struct rig *rig, uint64_t address, uint64_t size, uint64_t pattern)
+{
+    struct moor_abi_fill_args args = {.struct_size = MOOR_ABI_FILL_ARGS_SIZE,
+                                      .pattern_bytes = 1,
+                                      .destination = address,
+                                      .size_bytes = size,
+                                      .pattern = pattern};
+    return rig->p->copy->fill(rig->stream, &args, &error);
+}
+
+static int32_t release(struct rig *rig, uint32_t kind, uint64_t handle, uint64_t granule, uint64_t granules)
+{
+    struct moor_abi_release args = {.struct_size = MOOR_ABI_RELEASE_SIZE,
+                                    .kind = kind,
+                                    .handle = handle,
+                                    .offset_bytes = granule * GRANULE,
+                                    .length_bytes = granules * GRANULE,
+                                    .cookie = handle};
+    return rig->p->release->release(rig->context, &args, &error);
+}
+
+/* How many completed. */
+static uint32_t reap(struct rig *rig)
+{
+    struct moor_abi_completion completions[16];
+    uint32_t count = 0;
+    cr_assert_eq(rig->p->release->reap(rig->context, completions, sizeof *completions, 16, 0, &count, &error),
+                 MOOR_OK);
+    return count;
+}
+
+Test(scripted, does_the_work)
+{
+    struct rig *rig = rig_open();
+    struct moor_abi_allocation a = allocate(rig, 1000);
+    cr_assert_eq(a.actual_bytes, 1024);
+    cr_assert_eq(fill(rig, a.address, 1000, 7), MOOR_OK);
+    cr_assert_eq(*(unsigned char *)(uintptr_t)a.address, 7);
+    struct moor_abi_range r = reserve(rig);
+    uint64_t segment = create_segment(rig);
+    cr_assert_eq(commit(rig, r.handle, 0), MOOR_OK);
+    cr_assert_eq(map(rig, segment, r.handle, 2, MOOR_ABI_ACCESS_READ_WRITE), MOOR_OK);
+    cr_assert_eq(map(rig, segment, r.handle, 4, MOOR_ABI_ACCESS_READ), MOOR_OK);
+    cr_assert_eq(fill(rig, r.address + 2 * GRANULE, GRANULE, 9), MOOR_OK);
+    cr_assert_eq(*(unsigned char *)(uintptr_t)(r.address + 4 * GRANULE), 9);
+    cr_assert_eq(scripted_held(rig->script, 0, 0), 1024 + 3 * GRANULE);
+    cr_assert_eq(release(rig, MOOR_ABI_RELEASE_ALLOCATION, a.handle, 0, 0), MOOR_OK);
+    cr_assert_eq(release(rig, MOOR_ABI_RELEASE_DECOMMIT, r.handle, 0, 1), MOOR_OK);
+    cr_assert_eq(release(rig, MOOR_ABI_RELEASE_UNMAP, r.handle, 2, 2), MOOR_OK);
+    cr_assert_eq(release(rig, MOOR_ABI_RELEASE_UNMAP, r.handle, 4, 2), MOOR_OK);
+    cr_assert_eq(reap(rig), 4);
+    cr_assert_eq(release(rig, MOOR_ABI_RELEASE_RANGE, r.handle, 0, 0), MOOR_OK);
+    cr_assert_eq(release(rig, MOOR_ABI_RELEASE_SEGMENT, segment, 0, 0), MOOR_OK);
+    cr_assert_eq(reap(rig), 2);
+    cr_assert_eq(scripted_held(rig->script, 0, 0), 0);
+    rig_close(rig);
+}
+
+Test(scripted, holds_streams_and_counts_faults)
+{
+    struct rig *rig = rig_open();
+    struct moor_abi_allocation a = allocate(rig, 100);
+    uint64_t value = 0;
+    uint64_t reached = 77;
+    scripted_hold(rig->script, rig->stream);
+    cr_assert_eq(fill(rig, a.address, 100, 1), MOOR_OK);
+    cr_assert_eq(rig->p->stream->record(rig->stream, &value, &error), MOOR_OK);
+    cr_assert_eq(rig->p->stream->watermark(rig->stream, &reached, &error), MOOR_OK);
+    cr_assert(value == 1 && reached == 0);
+    cr_assert_eq(rig->p->stream->wait(rig->stream, 1, clock_ns(NULL) + 1000000, &error), MOOR_TIMEOUT);
+    cr_assert_eq(*(unsigned char *)(uintptr_t)a.address, 0xa5);
+    scripted_step(rig->script, rig->stream, 1);
+    cr_assert_eq(rig->p->stream->wait(rig->stream, 1, 0, &error), MOOR_OK);
+    cr_assert_eq(*(unsigned char *)(uintptr_t)a.address, 1);
+    scripted_fail(rig->script,
+                  (struct scripted_fault){.name = SCRIPTED_FILL, .nth = 2, .status = MOOR_LIMIT});
+    scripted_open(rig->script, rig->stream);
+    cr_assert_eq(fill(rig, a.address, 100, 1), MOOR_OK);
+    cr_assert_eq(fill(rig, a.address, 100, 2), MOOR_LIMIT);
+    cr_assert_eq(fill(rig, a.address, 100, 3), MOOR_OK);
+    cr_assert_eq(scripted_faults_fired(rig->script), 1);
+    cr_assert_str_eq(error.text, "scripted fault in fill");
+    scripted_fail_free(rig->script, 0, 1, 1, MOOR_PROVIDER);
+    cr_assert_eq(release(rig, MOOR_ABI_RELEASE_ALLOCATION, a.handle, 0, 0), MOOR_OK);
+    cr_assert_eq(reap(rig), 1);
+    cr_assert_eq(scripted_objects(rig->script).allocations, 1);
+    cr_assert_eq(release(rig, MOOR_ABI_RELEASE_ALLOCATION, a.handle, 0, 0), MOOR_OK);
+    cr_assert_eq(reap(rig), 1);
+    rig_close(rig);
+}
+
+/* ---- each breach ends the process ---- */
+
+Test(scripted, notices_a_double_release, .signal = SIGABRT)
+{
+    struct rig *rig = rig_open();
+    struct moor_abi_allocation a = allocate(rig, 100);
+    (void)release(rig, MOOR_ABI_RELEASE_ALLOCATION, a.handle, 0, 0);
+    (void)release(rig, MOOR_ABI_RELEASE_ALLOCATION, a.handle, 0, 0);
+}
+
+Test(scripted, notices_an_unknown_handle, .signal = SIGABRT)
+{
+    struct rig *rig = rig_open();
+    (void)release(rig, MOOR_ABI_RELEASE_ALLOCATION, 12345, 0, 0);
+}
+
+Test(scripted, notices_a_release_under_queued_work, .signal = SIGABRT)
+{
+    struct rig *rig = rig_open();
+    struct moor_abi_allocation a = allocate(rig, 100);
+    scripted_hold(rig->script, rig->stream);
+    (void)fill(rig, a.address, 100, 1);
+    (void)release(rig, MOOR_ABI_RELEASE_ALLOCATION, a.handle, 0, 0); /* without a fence point */
+    (void)reap(rig);
+}
+
+Test(scripted, notices_a_commit_over_a_commit, .signal = SIGABRT)
+{
+    struct rig *rig = rig_open();
+    struct moor_abi_range r = reserve(rig);
+    (void)commit(rig, r.handle, 0);
+    (void)commit(rig, r.handle, 0);
+}
+
+Test(scripted, notices_a_commit_over_what_is_leaving, .signal = SIGABRT)
+{
+    struct rig *rig = rig_open();
+    struct moor_abi_range r = reserve(rig);
+    (void)commit(rig, r.handle, 0);
+    (void)release(rig, MOOR_ABI_RELEASE_DECOMMIT, r.handle, 0, 1);
+    (void)commit(rig, r.handle, 0);
+}
+
+Test(scripted, notices_a_decommit_of_nothing, .signal = SIGABRT)
+{
+    struct rig *rig = rig_open();
+    struct moor_abi_range r = reserve(rig);
+    (void)release(rig, MOOR_ABI_RELEASE_DECOMMIT, r.handle, 0, 1);
+}
+
+Test(scripted, notices_half_an_unmap, .signal = SIGABRT)
+{
+    struct rig *rig = rig_open();
+    struct moor_abi_range r = reserve(rig);
+    (void)map(rig, create_segment(rig), r.handle, 0, MOOR_ABI_ACCESS_READ);
+    (void)release(rig, MOOR_ABI_RELEASE_UNMAP, r.handle, 0, 1);
+}
+
+Test(scripted, notices_a_range_that_is_not_empty, .signal = SIGABRT)
+{
+    struct rig *rig = rig_open();
+    struct moor_abi_range r = reserve(rig);
+    (void)commit(rig, r.handle, 3);
+    (void)release(rig, MOOR_ABI_RELEASE_RANGE, r.handle, 0, 0);
+}
+
+Test(scripted, notices_a_segment_that_is_mapped, .signal = SIGABRT)
+{
+    struct rig *rig = rig_open();
+    struct moor_abi_range r = reserve(rig);
+    uint64_t segment = create_segment(rig);
+    (void)map(rig, segment, r.handle, 0, MOOR_ABI_ACCESS_READ);
+    (void)release(rig, MOOR_ABI_RELEASE_SEGMENT, segment, 0, 0);
+}
+
+Test(scripted, notices_a_write_through_a_read_only_map, .signal = SIGABRT)
+{
+    struct rig *rig = rig_open();
+    struct moor_abi_range r = reserve(rig);
+    (void)map(rig, create_segment(rig), r.handle, 0, MOOR_ABI_ACCESS_READ);
+    (void)fill(rig, r.address, 100, 1);
+}
+
+Test(scripted, notices_a_stream_destroyed_early, .signal = SIGABRT)
+{
+    struct rig *rig = rig_open();
+    uint64_t value;
+    scripted_hold(rig->script, rig->stream);
+    (void)rig->p->stream->record(rig->stream, &value, &error);
+    (void)rig->p->stream->destroy(rig->stream, &error);
+}
+
+Test(scripted, notices_a_context_closed_with_things_in_it, .signal = SIGABRT)
+{
+    struct rig *rig = rig_open();
+    (void)allocate(rig, 100);
+    (void)rig->p->stream->destroy(rig->stream, &error);
+    (void)rig->p->base->context_close(rig->context, &error);
+}
+
+Test(scripted, notices_a_call_after_shutdown, .signal = SIGABRT)
+{
+    struct rig *rig = rig_open();
+    uint32_t count;
+    (void)rig->p->stream->destroy(rig->stream, &error);
+    (void)rig->p->base->context_close(rig->context, &error);
+    (void)rig->p->base->shutdown(rig->instance, &error);
+    (void)rig->p->base->device_count(rig->instance, &count, &error);
+}

@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: MIT */
+/* Statistics add up at every instant, whatever other threads do; device figures are made sane (I7, I14). */
+#include "fixture.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+
+TestSuite(stats, .timeout = 60);
+
+#define HOLDERS_MAX 16
+
+static const char *find_contradiction(struct moor_authority *authority)
+{
+    struct moor_authority_stats stats;
+    struct moor_holder_stats holders[HOLDERS_MAX];
+    size_t count = 0;
+    if (moor_authority_get_stats(authority, &stats, holders, HOLDERS_MAX, &count) != MOOR_OK)
+        return "no statistics";
+    if (stats.charged_bytes != stats.live_bytes + stats.pending_bytes + stats.quarantined_bytes)
+        return "charged is not live, pending and quarantined";
+    uint64_t used = stats.reserved_bytes + stats.charged_bytes;
+    if (stats.free_bytes != (stats.capacity_bytes > used ? stats.capacity_bytes - used : 0))
+        return "capacity is not free, reserved and charged";
+    if (used > stats.capacity_bytes || stats.external_bytes > stats.charged_bytes)
+        return "more than there is";
+    if (stats.peak_charged_bytes < stats.charged_bytes)
+        return "the peak is below what is charged";
+    if (count != stats.holder_count)
+        return "the holders are not all there";
+    uint64_t charged = 0;
+    uint64_t reserved = 0;
+    uint64_t pending = 0;
+    uint64_t external = 0;
+    for (size_t i = 0; i < count; i++) {
+        charged += holders[i].charged_bytes;
+        reserved += holders[i].reserved_bytes;
+        pending += holders[i].pending_bytes;
+        external += holders[i].external_bytes;
+        if (holders[i].pending_bytes + holders[i].quarantined_bytes > holders[i].charged_bytes)
+            return "a holder's parts are more than its whole";
+    }
+    if (charged != stats.charged_bytes || reserved != stats.reserved_bytes ||
+        pending != stats.pending_bytes || external != stats.external_bytes)
+        return "the holders do not add up";
+    return NULL;
+}
+
+struct work {
+    struct fixture *fixture;
+    struct moor_stream *stream;
+    _Atomic int *stop;
+    const char *wrong;
+    uint64_t rounds;
+};
+
+static void *work(void *user)
+{
+    struct work *w = user;
+    struct fixture *f = w->fixture;
+    for (; !atomic_load(w->stop); w->rounds++) {
+        moor_buffer buffer = 0;
+        moor_grant grant = 0;
+        moor_lease lease = 0;
+        moor_range range = 0;
+        struct moor_view view;
+        if (moor_buffer_allocate(f->binding, 1000 + w->rounds % 5000, NULL, &buffer) == MOOR_OK) {
+            (void)moor_buffer_get_view(f->runtime, buffer, &view);
+            (void)moor_fill(w->stream, &view, w->rounds, 1);
+            (void)moor_buffer_release(f->runtime, buffer);
+        }
+        if (moor_grant_reserve(f->holder, 5000, &grant) == MOOR_OK) {
+            (void)!moor_lease_commit(f->runtime, grant, 3000, &lease);
+            (void)moor_grant_release(f->runtime, grant);
+            (void)moor_lease_refund(f->runtime, lease);
+        }
+        if (moor_range_reserve(f->binding, 2 * GRANULE, NULL, &range) == MOOR_OK) {
+            (void)!moor_range_commit(f->runtime, range, 0, GRANULE, 0);
+            (void)moor_range_release(f->runtime, range);
+        }
+    }
+    return NULL;
+}
+
+static void *poll(void *user)
+{
+    struct work *w = user;
+    for (; !atomic_load(w->stop) && !w->wrong; w->rounds++)
+        w->wrong = find_contradiction(w->fixture->authority);
+    return NULL;
+}
+
+Test(stats, add_up_while_others_work)
+{
+    enum { WORKERS = 4, POLLERS = 2 };
+    struct fixture f = fixture_open(&(struct scripted_options){.total_bytes = KIB(512)});
+    _Atomic int stop = 0;
+    struct work works[WORKERS + POLLERS];
+    pthread_t threads[WORKERS + POLLERS];
+    memset(works, 0, sizeof works);
+    for (size_t i = 0; i < WORKERS + POLLERS; i++) {
+        works[i].fixture = &f;
+        works[i].stop = &stop;
+        if (i < WORKERS)
+            works[i].stream = fixture_stream(&f, NULL);
+        cr_assert_eq(pthread_create(&threads[i], NULL, i < WORKERS ? work : poll, &works[i]), 0);
+    }
+    struct timespec pause = {.tv_sec = 1, .tv_nsec = 500000000};
+    (void)nanosleep(&pause, NULL);
+    atomic_store(&stop, 1);
+    for (size_t i = 0; i < WORKERS + POLLERS; i++) {
+        (void)pthread_join(threads[i], NULL);
+        cr_assert_null(works[i].wrong, "%s", works[i].wrong);
+        cr_assert_gt(works[i].rounds, 10);
+        EXPECT(MOOR_OK, moor_stream_destroy(works[i].stream));
+    }
+    fixture_close(&f);
+}
+
+Test(stats, peaks_and_names_are_kept)
+{
+    struct fixture f = fixture_open(NULL);
+    struct moor_holder *holder = NULL;
+    char name[200];
+    memset(name, 'n', sizeof name - 1);
+    name[sizeof name - 1] = '\0';
+    struct moor_holder_options options = {.name = name, .role = MOOR_ROLE_CACHE};
+    EXPECT(MOOR_OK, moor_holder_create(f.authority, &options, &holder));
+    moor_buffer buffer = fixture_allocate(&f, 8192);
+    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffer));
+    fixture_reap(&f);
+    struct moor_authority_stats stats;
+    struct moor_holder_stats holders[3];
+    size_t count = 0;
+    memset(holders, 0xff, sizeof holders);
+    EXPECT(MOOR_OK, moor_authority_get_stats(f.authority, &stats, holders, 1, &count));
+    cr_assert_eq(count, 1, "no more than there is room for");
+    cr_assert_eq(stats.holder_count, 2);
+    cr_assert_eq((unsigned char)holders[1].name[0], 0xff);
+    cr_assert_eq(stats.peak_charged_bytes, 8192);
+    EXPECT(MOOR_OK, moor_holder_get_stats(f.holder, &holders[0]));
+    cr_assert_eq(holders[0].peak_charged_bytes, 8192);
+    cr_assert_eq(holders[0].charged_bytes, 0);
+    cr_assert_str_eq(holders[0].name, "holder");
+    EXPECT(MOOR_OK, moor_holder_get_stats(holder, &holders[0]));
+    cr_assert_eq(strlen(holders[0].name), 63, "a long name is cut, and ends");
+    EXPECT(MOOR_OK, moor_holder_destroy(holder));
+    fixture_close(&f);
+}
+
+Test(stats, device_figures_are_forwarded)
+{
+    struct fixture f = fixture_open(NULL);
+    struct moor_device_stats stats;
+    moor_buffer buffer = fixture_allocate(&f, 8192);
+    EXPECT(MOOR_OK, moor_device_get_stats(f.device, 0, &stats));
+    cr_assert_eq(stats.held_bytes, 8192);
+    cr_assert_eq(stats.total_bytes, MIB(64));
+    cr_assert_eq(stats.free_bytes, MIB(64) - 8192);
+    cr_assert_eq(stats.inconsistent, 0);
+    cr_assert_eq(stats.valid & MOOR_ABI_STAT_HUGE, 0, "unknown is not zero");
+    EXPECT(MOOR_INVALID, moor_device_get_stats(f.device, 2, &stats));
+    EXPECT(MOOR_INVALID, moor_device_get_stats(f.device, 0, NULL));
+    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffer));
+    fixture_close(&f);
+}
+
+/* O22: free above total, and the like: clamped, and said so. */
+Test(stats, device_figures_that_lie_are_made_sane)
+{
+    const uint64_t all = MOOR_ABI_STAT_TOTAL | MOOR_ABI_STAT_FREE | MOOR_ABI_STAT_HELD |
+                         MOOR_ABI_STAT_SYSTEM_HELD | MOOR_ABI_STAT_HUGE;
+    const struct moor_abi_stats lies[] = {
+        {.valid = all, .total_bytes = 1000, .free_bytes = 1001},
+        {.valid = all, .total_bytes = 1000, .free_bytes = UINT64_MAX},
+        {.valid = all, .total_bytes = 1000, .held_bytes = 1001},
+        {.valid = all, .total_bytes = 1000, .system_held_bytes = UINT64_MAX},
+        {.valid = all, .total_bytes = 1000, .huge_bytes = 2000},
+        {.valid = all, .total_bytes = 0, .free_bytes = 5},
+    };
+    struct fixture f = fixture_open(NULL);
+    struct moor_device_stats stats;
+    scripted_knobs(f.script)->stats_lie = 1;
+    for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
+        scripted_knobs(f.script)->stats = lies[i];
+        EXPECT(MOOR_OK, moor_device_get_stats(f.device, 0, &stats));
+        cr_assert_eq(stats.inconsistent, 1, "lie %zu", i);
+        cr_assert(stats.free_bytes <= stats.total_bytes && stats.held_bytes <= stats.total_bytes &&
+                      stats.system_held_bytes <= stats.total_bytes && stats.huge_bytes <= stats.total_bytes,
+                  "lie %zu", i);
+    }
+    scripted_knobs(f.script)->stats = (struct moor_abi_stats){
+        .valid = MOOR_ABI_STAT_FREE, .total_bytes = 7, .free_bytes = 100, .held_bytes = 5};
+    EXPECT(MOOR_OK, moor_device_get_stats(f.device, 0, &stats));
+    cr_assert_eq(stats.valid & all, MOOR_ABI_STAT_FREE, "what is not valid is not shown as known");
+    fixture_close(&f);
+}
+
+Test(stats, of_a_silent_device_are_unsupported)
+{
+    struct fixture f =
+        fixture_open(&(struct scripted_options){.capabilities = SCRIPTED_CAPS & ~MOOR_ABI_CAP_STATS});
+    struct moor_device_stats stats;
+    EXPECT(MOOR_UNSUPPORTED, moor_device_get_stats(f.device, 0, &stats));
+    fixture_close(&f);
+}
+
+Test(stats, count_objects)
+{
+    struct fixture f = fixture_open(NULL);
+    struct moor_object_counts start = fixture_counts(&f);
+    cr_assert_eq(start.streams, 1);
+    cr_assert_eq(start.bindings, 1);
+    moor_buffer buffer = fixture_allocate(&f, 256);
+    moor_range range = fixture_range(&f, 2);
+    moor_segment segment = fixture_segment(&f, 1, 0);
+    moor_grant grant = 0;
+    moor_lease lease = 0;
+    EXPECT(MOOR_OK, moor_grant_reserve(f.holder, 100, &grant));
+    EXPECT(MOOR_OK, moor_lease_commit(f.runtime, grant, 50, &lease));
+    struct moor_object_counts counts = fixture_counts(&f);
+    cr_assert_eq(counts.buffers, 1);
+    cr_assert_eq(counts.ranges, 1);
+    cr_assert_eq(counts.segments, 1);
+    cr_assert_eq(counts.grants, 1);
+    cr_assert_eq(counts.leases, 1);
+    cr_assert_eq(counts.releases, 0);
+    cr_assert_eq(counts.quarantined, 0);
+    EXPECT(MOOR_OK, moor_lease_refund(f.runtime, lease));
+    EXPECT(MOOR_OK, moor_grant_release(f.runtime, grant));
+    EXPECT(MOOR_OK, moor_segment_release(f.runtime, segment));
+    EXPECT(MOOR_OK, moor_range_release(f.runtime, range));
+    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffer));
+    fixture_reap(&f);
+    counts = fixture_counts(&f);
+    cr_assert_eq(memcmp(&counts, &start, sizeof counts), 0, "leak-free");
+    fixture_close(&f);
+}

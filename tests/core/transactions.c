@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: MIT */
+/* Transactions: all steps or none, over ranges, segments and authorities, whichever step or provider call
+ * fails. */
+#include "fixture.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+TestSuite(transactions, .timeout = 60);
+
+#define STEPS 6u
+
+/* A fixture with a second binding, on the host's pool, and a range on each of the two. */
+struct stage {
+    struct moor_authority *host_authority;
+    struct moor_holder *host_holder;
+    struct moor_binding *host_binding;
+    moor_range device_range; /* 16 granules */
+    moor_range host_range;
+    moor_segment sealed; /* 2 granules, on the device */
+    moor_segment made;   /* by the transaction */
+};
+
+static struct stage stage_open(struct fixture *f)
+{
+    struct stage s = {0};
+    EXPECT(MOOR_OK, moor_device_get_authority(f->device, SCRIPTED_DOMAIN_HOST, &s.host_authority));
+    EXPECT(MOOR_OK, moor_holder_create(s.host_authority, NULL, &s.host_holder));
+    EXPECT(MOOR_OK, moor_binding_open(f->device, SCRIPTED_DOMAIN_HOST, s.host_holder, &s.host_binding));
+    s.device_range = fixture_range(f, 16);
+    EXPECT(MOOR_OK, moor_range_reserve(s.host_binding, 16 * GRANULE, NULL, &s.host_range));
+    s.sealed = fixture_segment(f, 2, 0x61);
+    return s;
+}
+
+static void stage_close(struct fixture *f, struct stage *s)
+{
+    EXPECT(MOOR_OK, moor_range_release(f->runtime, s->device_range));
+    EXPECT(MOOR_OK, moor_range_release(f->runtime, s->host_range));
+    EXPECT(MOOR_OK, moor_segment_release(f->runtime, s->sealed));
+    fixture_reap(f);
+    cr_assert_eq(scripted_held(f->script, 0, SCRIPTED_DOMAIN_HOST), 0);
+    EXPECT(MOOR_OK, moor_binding_close(s->host_binding));
+    EXPECT(MOOR_OK, moor_holder_destroy(s->host_holder));
+}
+
+/* Six steps of all kinds, over two ranges and two authorities: 7 granules of the device, 3 of the host. */
+static void fill_steps(struct fixture *f, const struct stage *s, struct moor_step steps[STEPS])
+{
+    memset(steps, 0, STEPS * sizeof *steps);
+    steps[0] =
+        (struct moor_step){.kind = MOOR_STEP_COMMIT, .range = s->device_range, .length_bytes = 3 * GRANULE};
+    steps[1] = (struct moor_step){.kind = MOOR_STEP_COMMIT,
+                                  .range = s->host_range,
+                                  .offset_bytes = GRANULE,
+                                  .length_bytes = 3 * GRANULE};
+    steps[2] = (struct moor_step){.kind = MOOR_STEP_CREATE,
+                                  .binding = f->binding,
+                                  .range = s->device_range,
+                                  .offset_bytes = 4 * GRANULE,
+                                  .length_bytes = 2 * GRANULE};
+    steps[3] = (struct moor_step){
+        .kind = MOOR_STEP_MAP, .range = s->device_range, .segment = s->sealed, .offset_bytes = 8 * GRANULE};
+    steps[4] = (struct moor_step){.kind = MOOR_STEP_CREATE, .binding = f->binding, .length_bytes = GRANULE};
+    steps[5] = (struct moor_step){.kind = MOOR_STEP_COMMIT,
+                                  .range = s->device_range,
+                                  .offset_bytes = 12 * GRANULE,
+                                  .length_bytes = GRANULE};
+}
+
+static uint64_t host_charged(struct stage *s)
+{
+    struct moor_authority_stats stats;
+    EXPECT(MOOR_OK, moor_authority_get_stats(s->host_authority, &stats, NULL, 0, NULL));
+    return stats.charged_bytes + stats.reserved_bytes;
+}
+
+static void undo_steps(struct fixture *f, struct stage *s, const struct moor_step steps[STEPS])
+{
+    EXPECT(MOOR_OK, moor_range_decommit(f->runtime, s->device_range, 0, 3 * GRANULE));
+    EXPECT(MOOR_OK, moor_range_decommit(f->runtime, s->host_range, GRANULE, 3 * GRANULE));
+    EXPECT(MOOR_OK, moor_range_unmap(f->runtime, s->device_range, 4 * GRANULE, 2 * GRANULE));
+    EXPECT(MOOR_OK, moor_range_unmap(f->runtime, s->device_range, 8 * GRANULE, 2 * GRANULE));
+    EXPECT(MOOR_OK, moor_range_decommit(f->runtime, s->device_range, 12 * GRANULE, GRANULE));
+    EXPECT(MOOR_OK, moor_segment_release(f->runtime, steps[2].segment));
+    EXPECT(MOOR_OK, moor_segment_release(f->runtime, steps[4].segment));
+}
+
+Test(transactions, carry_out_all_steps)
+{
+    struct fixture f = fixture_open(NULL);
+    struct stage s = stage_open(&f);
+    struct moor_step steps[STEPS];
+    fill_steps(&f, &s, steps);
+    uint64_t before = fixture_stats(&f).charged_bytes;
+    EXPECT(MOOR_OK, moor_transact(f.runtime, steps, STEPS, NULL));
+    cr_assert_eq(fixture_stats(&f).charged_bytes, before + 7 * GRANULE);
+    cr_assert_eq(fixture_stats(&f).reserved_bytes, 0);
+    cr_assert_eq(host_charged(&s), 3 * GRANULE);
+    cr_assert(steps[2].segment && steps[4].segment);
+    struct moor_view written = fixture_range_view(&f, s.device_range, 4 * GRANULE, 2 * GRANULE);
+    struct moor_view read = fixture_range_view(&f, s.device_range, 8 * GRANULE, 2 * GRANULE);
+    EXPECT(MOOR_OK, moor_fill(f.stream, &written, 1, 1));
+    cr_assert(fixture_all_bytes(&read, 0x61));
+    fixture_check_books(&f);
+    undo_steps(&f, &s, steps);
+    stage_close(&f, &s);
+    fixture_close(&f);
+}
+
+struct witness {
+    struct fixture *fixture;
+    struct stage *stage;
+    uint64_t device_bytes;
+    uint64_t host_bytes;
+    uint32_t seen;
+};
+
+static void look_at_the_first(void *user, const struct scripted_call *call)
+{
+    struct witness *witness = user;
+    if (witness->seen || (call->name != SCRIPTED_COMMIT && call->name != SCRIPTED_SEGMENT_CREATE &&
+                          call->name != SCRIPTED_MAP))
+        return;
+    struct moor_authority_stats stats = fixture_stats(witness->fixture);
+    witness->device_bytes = stats.reserved_bytes + stats.charged_bytes;
+    witness->host_bytes = host_charged(witness->stage);
+    witness->seen = 1;
+}
+
+Test(transactions, grant_all_bytes_before_the_first_provider_call)
+{
+    struct fixture f = fixture_open(NULL);
+    struct stage s = stage_open(&f);
+    struct moor_step steps[STEPS];
+    fill_steps(&f, &s, steps);
+    struct witness witness = {.fixture = &f, .stage = &s};
+    uint64_t before = fixture_stats(&f).charged_bytes;
+    scripted_set_hook(f.script, look_at_the_first, &witness);
+    EXPECT(MOOR_OK, moor_transact(f.runtime, steps, STEPS, NULL));
+    scripted_set_hook(f.script, NULL, NULL);
+    cr_assert(witness.seen);
+    cr_assert_eq(witness.device_bytes, before + 7 * GRANULE);
+    cr_assert_eq(witness.host_bytes, 3 * GRANULE);
+    undo_steps(&f, &s, steps);
+    stage_close(&f, &s);
+    fixture_close(&f);
+}
+
+Test(transactions, over_one_budget_touch_no_provider)
+{
+    struct fixture f = fixture_open(NULL);
+    struct stage s = stage_open(&f);
+    struct moor_step steps[STEPS];
+    EXPECT(MOOR_OK, moor_authority_set_capacity(s.host_authority, 2 * GRANULE));
+    struct fixture_state before = fixture_state(&f);
+    uint64_t calls = scripted_count(f.script, SCRIPTED_COMMIT) +
+                     scripted_count(f.script, SCRIPTED_SEGMENT_CREATE) +
+                     scripted_count(f.script, SCRIPTED_MAP);
+    size_t failed = 77;
+    fill_steps(&f, &s, steps);
+    EXPECT(MOOR_NEVER_FITS, moor_transact(f.runtime, steps, STEPS, &failed));
+    cr_assert_eq(failed, 1);
+    cr_assert_eq(steps[2].segment, 0, "out-fields are written on success only");
+    cr_assert_eq(calls, scripted_count(f.script, SCRIPTED_COMMIT) +
+                            scripted_count(f.script, SCRIPTED_SEGMENT_CREATE) +
+                            scripted_count(f.script, SCRIPTED_MAP));
+    struct fixture_state after = fixture_state(&f);
+    fixture_same_state(&before, &after);
+    cr_assert_eq(host_charged(&s), 0);
+    stage_close(&f, &s);
+    fixture_close(&f);
+}
+
+/* The k-th step is wrong in itself. */
+Test(transactions, a_bad_step_anywhere_fails_all)
+{
+    struct fixture f = fixture_open(NULL);
+    struct stage s = stage_open(&f);
+    struct fixture_state before = fixture_state(&f);
+    for (size_t k = 0; k < STEPS; k++) {
+        for (uint32_t flaw = 0; flaw < 5; flaw++) {
+            struct moor_step steps[STEPS];
+            fill_steps(&f, &s, steps);
+            size_t failed = 77;
+            if (flaw == 0)
+                steps[k].kind = 9;
+            else if (flaw == 1)
+                steps[k].reserved = 1;
+            else if (flaw == 2)
+                steps[k].offset_bytes = 1;
+            else if (flaw == 3)
+                steps[k].length_bytes = steps[k].kind == MOOR_STEP_MAP ? GRANULE : UINT64_MAX;
+            else
+                steps[k].range = f.binding ? s.sealed : 0; /* of another kind */
+            moor_status status = moor_transact(f.runtime, steps, STEPS, &failed);
+            cr_assert_neq(status, MOOR_OK, "step %zu, flaw %u", k, flaw);
+            cr_assert_eq(failed, k, "step %zu, flaw %u: %zu is named", k, flaw, failed);
+            fixture_reap(&f);
+            struct fixture_state after = fixture_state(&f);
+            fixture_same_state(&before, &after);
+            cr_assert_eq(host_charged(&s), 0);
+        }
+    }
+    stage_close(&f, &s);
+    fixture_close(&f);
+}
+
+static struct moor_step fail_steps[STEPS];
+
+static moor_status transact(struct fixture *f, void *user)
+{
+    fill_steps(f, user, fail_steps);
+    return moor_transact(f->runtime, fail_steps, STEPS, NULL);
+}
+
+static void undo(struct fixture *f, void *user)
+{
+    undo_steps(f, user, fail_steps);
+}
+
+Test(transactions, fail_at_every_provider_call_without_a_trace)
+{
+    struct fixture f = fixture_open(NULL);
+    struct stage s = stage_open(&f);
+    cr_assert_geq(fixture_fail_each(&f, MOOR_DEVICE_NOMEM, transact, undo, &s), 7,
+                  "three commits, two creates and two maps can fail");
+    cr_assert_eq(host_charged(&s), 0);
+    stage_close(&f, &s);
+    fixture_close(&f);
+}
+
+/* Steps that collide with each other are as wrong as ones that collide with what is there. */
+Test(transactions, steps_may_not_overlap)
+{
+    struct fixture f = fixture_open(NULL);
+    moor_range range = fixture_range(&f, 8);
+    struct moor_step steps[2] = {
+        {.kind = MOOR_STEP_COMMIT, .range = range, .length_bytes = 3 * GRANULE},
+        {.kind = MOOR_STEP_COMMIT, .range = range, .offset_bytes = 2 * GRANULE, .length_bytes = GRANULE}};
+    struct fixture_state before = fixture_state(&f);
+    cr_assert_neq(moor_transact(f.runtime, steps, 2, NULL), MOOR_OK);
+    fixture_reap(&f);
+    struct fixture_state after = fixture_state(&f);
+    fixture_same_state(&before, &after);
+    EXPECT(MOOR_OK, moor_range_release(f.runtime, range));
+    fixture_close(&f);
+}
+
+Test(transactions, roll_back_that_fails_quarantines)
+{
+    struct fixture f = fixture_open(NULL);
+    moor_range range = fixture_range(&f, 8);
+    struct moor_step steps[2] = {
+        {.kind = MOOR_STEP_COMMIT, .range = range, .length_bytes = 2 * GRANULE},
+        {.kind = MOOR_STEP_COMMIT, .range = range, .offset_bytes = 4 * GRANULE, .length_bytes = GRANULE}};
+    scripted_fail(f.script,
+                  (struct scripted_fault){.name = SCRIPTED_COMMIT, .nth = 2, .status = MOOR_DEVICE_NOMEM});
+    scripted_fail_free(f.script, MOOR_ABI_RELEASE_DECOMMIT, 1, 1, MOOR_PROVIDER);
+    EXPECT(MOOR_DEVICE_NOMEM, moor_transact(f.runtime, steps, 2, NULL));
+    (void)moor_runtime_reap(f.runtime, fixture_soon(1000));
+    struct moor_authority_stats stats = fixture_stats(&f);
+    cr_assert_eq(stats.quarantined_bytes, 2 * GRANULE);
+    cr_assert_eq(stats.charged_bytes, 2 * GRANULE);
+    cr_assert_eq(stats.reserved_bytes, 0);
+    fixture_check_books(&f);
+    uint64_t bytes = 1;
+    EXPECT(MOOR_OK, moor_range_get_committed(f.runtime, range, 0, 8 * GRANULE, &bytes));
+    cr_assert_eq(bytes, 0, "it is never handed out");
+    EXPECT(MOOR_OK, moor_range_release(f.runtime, range));
+    fixture_close_quarantined(&f);
+}
+
+Test(transactions, draw_from_grants)
+{
+    struct fixture f = fixture_open(NULL);
+    moor_range range = fixture_range(&f, 8);
+    moor_grant grant = 0;
+    uint64_t left = 0;
+    EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, 4 * GRANULE));
+    EXPECT(MOOR_OK, moor_grant_reserve(f.holder, 4 * GRANULE, &grant));
+    struct moor_step steps[2] = {
+        {.kind = MOOR_STEP_COMMIT, .range = range, .length_bytes = 2 * GRANULE, .grant = grant},
+        {.kind = MOOR_STEP_COMMIT,
+         .range = range,
+         .offset_bytes = 4 * GRANULE,
+         .length_bytes = GRANULE,
+         .grant = grant}};
+    scripted_fail(f.script,
+                  (struct scripted_fault){.name = SCRIPTED_COMMIT, .nth = 2, .status = MOOR_DEVICE_NOMEM});
+    EXPECT(MOOR_DEVICE_NOMEM, moor_transact(f.runtime, steps, 2, NULL));
+    fixture_reap(&f);
+    EXPECT(MOOR_OK, moor_grant_get_remaining(f.runtime, grant, &left));
+    cr_assert(left <= 4 * GRANULE && left >= 2 * GRANULE, "what was never backed is back in the grant");
+    EXPECT(MOOR_OK, moor_grant_release(f.runtime, grant));
+    EXPECT(MOOR_OK, moor_grant_reserve(f.holder, 3 * GRANULE, &grant));
+    steps[0].grant = steps[1].grant = grant;
+    EXPECT(MOOR_OK, moor_transact(f.runtime, steps, 2, NULL));
+    EXPECT(MOOR_OK, moor_grant_get_remaining(f.runtime, grant, &left));
+    cr_assert_eq(left, 0);
+    EXPECT(MOOR_OK, moor_grant_release(f.runtime, grant));
+    EXPECT(MOOR_OK, moor_range_release(f.runtime, range));
+    fixture_close(&f);
+}
+
+Test(transactions, have_a_stated_size)
+{
+    struct fixture f = fixture_open(NULL);
+    moor_range range = fixture_range(&f, 2048);
+    struct moor_step *steps = calloc(1025, sizeof *steps);
+    for (size_t i = 0; i < 1025; i++)
+        steps[i] = (struct moor_step){
+            .kind = MOOR_STEP_COMMIT, .range = range, .offset_bytes = i * GRANULE, .length_bytes = GRANULE};
+    EXPECT(MOOR_LIMIT, moor_transact(f.runtime, steps, 1025, NULL));
+    EXPECT(MOOR_OK, moor_transact(f.runtime, steps, 1024, NULL));
+    cr_assert_eq(fixture_stats(&f).charged_bytes, 1024 * GRANULE);
+    cr_assert_neq(moor_transact(f.runtime, NULL, 1, NULL), MOOR_OK);
+    EXPECT(MOOR_OK, moor_range_release(f.runtime, range));
+    free(steps);
+    fixture_close(&f);
+}

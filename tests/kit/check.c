@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: MIT */
+/* Argument checks: sizes never wrap (I12), in- and out-structs keep the rules of moorage/abi/types.h. */
+#include <criterion/criterion.h>
+#include <moorage/kit/check.h>
+#include <string.h>
+
+TestSuite(check, .timeout = 20);
+
+Test(check, fail_fills_the_record_and_hands_the_status_on)
+{
+    struct moor_abi_error error = {.struct_size = sizeof(error), .reserved = 5};
+    cr_expect_eq(moor_kit_fail(&error, MOOR_NO_VA, -12, "%s: %d", "range", 42), MOOR_NO_VA);
+    cr_expect_eq(error.struct_size, 256);
+    cr_expect_eq(error.reserved, 0);
+    cr_expect_eq(error.native_code, -12);
+    cr_expect_str_eq(error.text, "range: 42");
+    cr_expect_eq(moor_kit_fail(NULL, MOOR_LIMIT, 0, "nobody listens"), MOOR_LIMIT);
+}
+
+Test(check, fail_keeps_within_the_record)
+{
+    struct {
+        struct moor_abi_error error;
+        char behind[8];
+    } room;
+    for (uint32_t size = 0; size <= 300; size++) {
+        memset(&room, 0x5a, sizeof(room));
+        room.error.struct_size = size;
+        cr_expect_eq(moor_kit_fail(&room.error, MOOR_INVALID, 0, "%0300d", 1), MOOR_INVALID);
+        uint32_t end = size < 256 ? size : 256;
+        const unsigned char *bytes = (const unsigned char *)&room;
+        for (uint32_t i = end < 4 ? 4 : end; i < sizeof(room); i++)
+            cr_assert_eq(bytes[i], 0x5a, "byte %u written with struct_size %u", i, size);
+        if (size > 16)
+            cr_assert_eq(strnlen(room.error.text, end - 16), end - 16 - 1, "with struct_size %u", size);
+    }
+}
+
+Test(check, text_is_one_line_of_whole_characters)
+{
+    struct moor_abi_error error = {.struct_size = sizeof(error)};
+    (void)moor_kit_fail(&error, MOOR_INVALID, 0, "two\nlines\tand a bell\a");
+    cr_expect_str_eq(error.text, "two lines and a bell ");
+    (void)moor_kit_fail(&error, MOOR_INVALID, 0, "%s", "\u00fcber");
+    cr_expect_str_eq(error.text, "\u00fcber");
+
+    /* 239 bytes fit; characters of 2, 3 and 4 bytes are put across that end, at every place. */
+    static const char *const characters[] = {"\u00e9", "\u20ac", "\U0001f6f6"};
+    for (size_t c = 0; c < 3; c++) {
+        int width = (int)strlen(characters[c]);
+        for (int ahead = 239 - width; ahead <= 239; ahead++) {
+            (void)moor_kit_fail(&error, MOOR_INVALID, 0, "%0*d%s!!!!", ahead, 0, characters[c]);
+            size_t expected = ahead + width <= 239 ? 239 : (size_t)ahead;
+            cr_expect_eq(strlen(error.text), expected, "%d bytes behind %d: %zu", width, ahead,
+                         strlen(error.text));
+        }
+    }
+}
+
+Test(check, in_structs_are_long_enough_and_end_in_zeros)
+{
+    uint64_t words[8193] = {0};
+    struct moor_abi_error error = {.struct_size = sizeof(error)};
+    static const struct {
+        uint32_t size;
+        int32_t expected;
+    } cases[] = {{0, MOOR_INVALID},  {16, MOOR_INVALID}, {23, MOOR_INVALID}, {24, MOOR_OK},
+                 {28, MOOR_INVALID}, {32, MOOR_OK},      {65536, MOOR_OK},   {65544, MOOR_INVALID}};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        memcpy(words, &cases[i].size, sizeof(cases[i].size));
+        cr_expect_eq(moor_kit_check_in(words, 24, "thing", &error), cases[i].expected, "%u", cases[i].size);
+    }
+    cr_expect_not_null(strstr(error.text, "thing"));
+    cr_expect_eq(moor_kit_check_in(NULL, 24, "thing", &error), MOOR_INVALID);
+
+    uint32_t size = 40;
+    memcpy(words, &size, sizeof(size));
+    for (size_t byte = 4; byte < 48; byte++) {
+        ((unsigned char *)words)[byte] = 1;
+        cr_expect_eq(moor_kit_check_in(words, 24, "thing", &error),
+                     byte >= 24 && byte < 40 ? MOOR_INVALID : MOOR_OK, "byte %zu", byte);
+        ((unsigned char *)words)[byte] = 0;
+    }
+}
+
+Test(check, out_structs_are_filled_to_the_shorter_size)
+{
+    unsigned char value[32];
+    for (size_t i = 0; i < sizeof(value); i++)
+        value[i] = (unsigned char)(i + 1);
+    for (uint32_t size = 0; size <= 48; size += 8) {
+        unsigned char out[56];
+        memset(out, 0xcc, sizeof(out));
+        memcpy(out, &size, sizeof(size));
+        struct moor_abi_error error = {.struct_size = sizeof(error)};
+        int32_t status = moor_kit_fill_out(out, value, 32, 16, "thing", &error);
+        cr_expect_eq(status, size < 16 ? MOOR_INVALID : MOOR_OK, "size %u", size);
+        cr_expect_eq(memcmp(out, &size, sizeof(size)), 0, "struct_size stays");
+        uint32_t end = status != MOOR_OK ? 0 : size < 32 ? size : 32;
+        for (uint32_t i = 4; i < sizeof(out); i++)
+            cr_expect_eq(out[i], i < end ? value[i] : 0xcc, "byte %u with size %u", i, size);
+    }
+    cr_expect_eq(moor_kit_fill_out(NULL, value, 32, 16, "thing", NULL), MOOR_INVALID);
+}
+
+Test(check, unknown_flags_are_refused)
+{
+    struct moor_abi_error error = {.struct_size = sizeof(error)};
+    cr_expect_eq(moor_kit_check_flags(0, 0, "thing", &error), MOOR_OK);
+    cr_expect_eq(moor_kit_check_flags(5, 7, "thing", &error), MOOR_OK);
+    cr_expect_eq(moor_kit_check_flags(9, 7, "thing", &error), MOOR_INVALID);
+    cr_expect_not_null(strstr(error.text, "0x8"));
+    cr_expect_eq(moor_kit_check_flags(UINT64_C(1) << 63, UINT64_MAX >> 1, "thing", &error), MOOR_INVALID);
+}
+
+Test(check, spans_lie_inside_and_on_the_granule)
+{
+    static const struct {
+        uint64_t offset, length, size, granule;
+        int32_t expected;
+    } cases[] = {
+        {0, 4096, 4096, 4096, MOOR_OK},
+        {4096, 8192, 12288, 4096, MOOR_OK},
+        {5, 7, 12, 1, MOOR_OK},
+        {UINT64_MAX - 1, 1, UINT64_MAX, 1, MOOR_OK},
+        {0, 0, 4096, 4096, MOOR_INVALID},
+        {4096, 4096, 4096, 4096, MOOR_INVALID},
+        {0, 8192, 4096, 4096, MOOR_INVALID},
+        {2048, 4096, 8192, 4096, MOOR_INVALID},
+        {4096, 2048, 8192, 4096, MOOR_INVALID},
+        {0, 4096, 4096, 0, MOOR_INVALID},
+        {UINT64_MAX - 4095, 4096, UINT64_MAX, 4096, MOOR_OVERFLOW},
+        {4096, UINT64_MAX, 8192, 4096, MOOR_OVERFLOW},
+        {UINT64_MAX, 1, UINT64_MAX, 1, MOOR_OVERFLOW},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct moor_abi_error error = {.struct_size = sizeof(error)};
+        int32_t status =
+            moor_kit_check_span(cases[i].offset, cases[i].length, cases[i].size, cases[i].granule, &error);
+        cr_expect_eq(status, cases[i].expected, "case %zu: %d", i, status);
+        cr_expect_eq(error.text[0] != '\0', status != MOOR_OK, "case %zu", i);
+    }
+}
+
+Test(check, rounding_up_does_not_wrap)
+{
+    static const struct {
+        uint64_t bytes, granule, rounded;
+        int32_t expected;
+    } cases[] = {
+        {0, 4096, 0, MOOR_OK},
+        {1, 4096, 4096, MOOR_OK},
+        {4096, 4096, 4096, MOOR_OK},
+        {4097, 4096, 8192, MOOR_OK},
+        {7, 1, 7, MOOR_OK},
+        {UINT64_MAX, 1, UINT64_MAX, MOOR_OK},
+        {UINT64_MAX - 4095, 4096, UINT64_MAX - 4095, MOOR_OK},
+        {1, UINT64_C(1) << 63, UINT64_C(1) << 63, MOOR_OK},
+        {UINT64_MAX - 4094, 4096, 0, MOOR_OVERFLOW},
+        {UINT64_MAX, 2, 0, MOOR_OVERFLOW},
+        {(UINT64_C(1) << 63) + 1, UINT64_C(1) << 63, 0, MOOR_OVERFLOW},
+        {1, 0, 0, MOOR_INVALID},
+        {1, 3, 0, MOOR_INVALID},
+        {1, 4097, 0, MOOR_INVALID},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        uint64_t rounded = 77;
+        int32_t status = moor_kit_round_up(cases[i].bytes, cases[i].granule, &rounded);
+        cr_expect_eq(status, cases[i].expected, "case %zu: %d", i, status);
+        cr_expect_eq(rounded, status == MOOR_OK ? cases[i].rounded : 77, "case %zu", i);
+    }
+}
+
+Test(check, sizes_are_parsed)
+{
+    static const struct {
+        const char *text;
+        uint64_t bytes;
+        int32_t expected;
+    } cases[] = {
+        {"0", 0, MOOR_OK},
+        {"1048576", 1048576, MOOR_OK},
+        {"64 KiB", 65536, MOOR_OK},
+        {"2MiB", 2097152, MOOR_OK},
+        {"3GiB", UINT64_C(3221225472), MOOR_OK},
+        {"007", 7, MOOR_OK},
+        {"18446744073709551615", UINT64_MAX, MOOR_OK},
+        {"17179869183GiB", UINT64_C(18446744072635809792), MOOR_OK},
+        {"18446744073709551616", 0, MOOR_OVERFLOW},
+        {"99999999999999999999999999", 0, MOOR_OVERFLOW},
+        {"17179869184GiB", 0, MOOR_OVERFLOW},
+        {"99999999999999999999 KiB", 0, MOOR_OVERFLOW},
+        {"", 0, MOOR_INVALID},
+        {" 1", 0, MOOR_INVALID},
+        {"1 ", 0, MOOR_INVALID},
+        {"-1", 0, MOOR_INVALID},
+        {"+1", 0, MOOR_INVALID},
+        {"0x10", 0, MOOR_INVALID},
+        {"1.5GiB", 0, MOOR_INVALID},
+        {"MiB", 0, MOOR_INVALID},
+        {"1MB", 0, MOOR_INVALID},
+        {"1mib", 0, MOOR_INVALID},
+        {"1MiB ", 0, MOOR_INVALID},
+        {"1MiBs", 0, MOOR_INVALID},
+        {"99999999999999999999999999x", 0, MOOR_INVALID},
+        {NULL, 0, MOOR_INVALID},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        uint64_t bytes = 77;
+        int32_t status = moor_kit_parse_size(cases[i].text, &bytes);
+        cr_expect_eq(status, cases[i].expected, "'%s': %d", cases[i].text ? cases[i].text : "NULL", status);
+        cr_expect_eq(bytes, status == MOOR_OK ? cases[i].bytes : 77);
+    }
+}

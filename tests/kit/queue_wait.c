@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: MIT */
+/* reap waits for something due, at most to its deadline, and never for nothing; several may reap at once. */
+#include "fake.h"
+#include <criterion/criterion.h>
+#include <pthread.h>
+#include <unistd.h>
+
+#define MILLISECOND UINT64_C(1000000)
+#define FOREVER UINT64_MAX
+
+static struct fake fake;
+
+TestSuite(queue_wait, .timeout = 20);
+
+/* One reap in a thread of its own. */
+struct reaper {
+    pthread_t thread;
+    uint64_t deadline_ns;
+    uint32_t capacity; /* at most 16 */
+    uint32_t count;    /* what it got */
+    _Atomic bool returned;
+};
+
+static void *reaper_main(void *argument)
+{
+    struct reaper *reaper = argument;
+    struct moor_abi_completion done[16];
+    struct moor_abi_error error = {.struct_size = sizeof(error)};
+    cr_expect_eq(moor_kit_queue_reap(fake.queue, done, sizeof(done[0]), reaper->capacity, reaper->deadline_ns,
+                                     &reaper->count, &error),
+                 MOOR_OK);
+    reaper->returned = true;
+    return NULL;
+}
+
+static void reaper_start(struct reaper *reaper, uint64_t deadline_ns)
+{
+    *reaper = (struct reaper){.deadline_ns = deadline_ns, .capacity = 16, .count = 99};
+    cr_assert_eq(pthread_create(&reaper->thread, NULL, reaper_main, reaper), 0);
+}
+
+static uint32_t reaper_join(struct reaper *reaper)
+{
+    cr_assert_eq(pthread_join(reaper->thread, NULL), 0);
+    return reaper->count;
+}
+
+/* Long enough for a thread to fall asleep, or to show that it does not. */
+static void pause_a_little(void)
+{
+    usleep(50 * 1000);
+}
+
+Test(queue_wait, nothing_queued_is_not_waited_for)
+{
+    fake_init(&fake, FOREVER);
+    struct moor_abi_completion done[1];
+    uint32_t count = 99;
+    cr_assert_eq(moor_kit_queue_reap(fake.queue, done, sizeof(done[0]), 1, FOREVER, &count, NULL), MOOR_OK);
+    cr_expect_eq(count, 0);
+    fake_finish(&fake);
+}
+
+Test(queue_wait, a_deadline_ends_the_wait)
+{
+    fake_init(&fake, FOREVER);
+    struct moor_abi_completion done[1];
+    uint32_t count = 99;
+    cr_assert_eq(fake_release_at(&fake, 1, 0, 1), MOOR_OK);
+
+    uint64_t start_ns = fake_clock_ns(NULL);
+    uint64_t deadline_ns = start_ns + 30 * MILLISECOND;
+    cr_assert_eq(moor_kit_queue_reap(fake.queue, done, sizeof(done[0]), 1, deadline_ns, &count, NULL),
+                 MOOR_OK);
+    cr_expect_eq(count, 0);
+    cr_expect_geq(fake_clock_ns(NULL), deadline_ns);
+
+    count = 99;
+    cr_assert_eq(moor_kit_queue_reap(fake.queue, done, sizeof(done[0]), 1, start_ns, &count, NULL), MOOR_OK);
+    cr_expect_eq(count, 0, "a deadline that has passed");
+
+    fake_reach(&fake, 0, 1);
+    cr_assert_eq(moor_kit_queue_reap(fake.queue, done, sizeof(done[0]), 1, start_ns, &count, NULL), MOOR_OK);
+    cr_expect_eq(count, 1, "it looks even so");
+    fake_finish(&fake);
+}
+
+static uint64_t far_clock_ns(void *user)
+{
+    return fake_clock_ns(user) + (UINT64_C(1) << 62);
+}
+
+Test(queue_wait, the_deadline_is_on_the_hosts_clock)
+{
+    fake_init(&fake, 0);
+    fake.host.clock_ns = far_clock_ns;
+    struct moor_abi_completion done[1];
+    uint32_t count = 99;
+    cr_assert_eq(fake_release_at(&fake, 1, 0, 1), MOOR_OK);
+    uint64_t deadline_ns = far_clock_ns(NULL) + 20 * MILLISECOND;
+    cr_assert_eq(moor_kit_queue_reap(fake.queue, done, sizeof(done[0]), 1, deadline_ns, &count, NULL),
+                 MOOR_OK);
+    cr_expect_eq(count, 0);
+    cr_expect_geq(far_clock_ns(NULL), deadline_ns);
+    fake_reach(&fake, 0, 1);
+    cr_expect_eq(fake_reap(&fake, NULL), 1);
+    fake_finish(&fake);
+}
+
+Test(queue_wait, polling_sees_progress_that_nobody_tells)
+{
+    fake_init(&fake, 0);
+    struct reaper reaper;
+    cr_assert_eq(fake_release_at(&fake, 1, 0, 1), MOOR_OK);
+    reaper_start(&reaper, FOREVER);
+    pause_a_little();
+    cr_expect_not(reaper.returned);
+    cr_expect_gt(fake.streams[0].asked, 5, "it looks about every millisecond");
+    fake_reach(&fake, 0, 1);
+    cr_expect_eq(reaper_join(&reaper), 1);
+    fake_finish(&fake);
+}
+
+/* Polling is off: only the wake can end the wait. */
+Test(queue_wait, wake_makes_it_look_again)
+{
+    fake_init(&fake, FOREVER);
+    struct reaper reaper;
+    cr_assert_eq(fake_release_at(&fake, 1, 0, 2), MOOR_OK);
+    reaper_start(&reaper, FOREVER);
+    pause_a_little();
+    fake_reach(&fake, 0, 1);
+    moor_kit_queue_wake(fake.queue);
+    pause_a_little();
+    cr_expect_not(reaper.returned, "its point is not reached");
+    cr_expect_leq(fake.streams[0].asked, 3, "it sleeps between");
+    fake_reach(&fake, 0, 2);
+    moor_kit_queue_wake(fake.queue);
+    cr_expect_eq(reaper_join(&reaper), 1);
+    fake_finish(&fake);
+}
+
+/* The wake may come at any moment of a reap that goes to sleep: none is lost. */
+Test(queue_wait, no_wake_is_lost)
+{
+    fake_init(&fake, FOREVER);
+    for (uint64_t value = 1; value <= 3000; value++) {
+        struct reaper reaper;
+        cr_assert_eq(fake_release_at(&fake, value, 0, value), MOOR_OK);
+        reaper_start(&reaper, FOREVER);
+        for (uint64_t spin = 0; spin < value % 300; spin++)
+            (void)fake_clock_ns(NULL);
+        fake_reach(&fake, 0, value);
+        moor_kit_queue_wake(fake.queue);
+        cr_assert_eq(reaper_join(&reaper), 1);
+    }
+    fake_finish(&fake);
+}
+
+static void move_and_wake(struct fake *self)
+{
+    self->on_asked = NULL;
+    fake_reach(self, 0, 1);
+    moor_kit_queue_wake(self->queue);
+}
+
+/* The worst moment for a wake: the stream has been asked, and the reap that asked does not sleep yet. */
+Test(queue_wait, a_wake_between_looking_and_sleeping_counts)
+{
+    fake_init(&fake, FOREVER);
+    fake.on_asked = move_and_wake;
+    struct reaper reaper;
+    cr_assert_eq(fake_release_at(&fake, 1, 0, 1), MOOR_OK);
+    reaper_start(&reaper, FOREVER);
+    cr_expect_eq(reaper_join(&reaper), 1);
+    fake_finish(&fake);
+}
+
+/* What is already reached when it is released gets no wake of its own. */
+Test(queue_wait, submit_makes_it_look_again)
+{
+    fake_init(&fake, FOREVER);
+    struct reaper reaper;
+    cr_assert_eq(fake_release_at(&fake, 1, 0, 9), MOOR_OK);
+    fake_reach(&fake, 1, 1);
+    reaper_start(&reaper, FOREVER);
+    pause_a_little();
+    cr_assert_eq(fake_release_at(&fake, 2, 1, 1), MOOR_OK);
+    cr_expect_eq(reaper_join(&reaper), 1);
+    cr_expect_eq(fake.freed[0], 2);
+    fake_reach(&fake, 0, 9);
+    cr_expect_eq(fake_reap(&fake, NULL), 1);
+    fake_finish(&fake);
+}
+
+/* Nobody wakes the sleepers but the reap that found more than it had room for. */
+Test(queue_wait, what_one_leaves_another_takes)
+{
+    fake_init(&fake, FOREVER);
+    struct reaper reapers[2];
+    struct moor_abi_completion done[1];
+    uint32_t count = 0;
+    for (uint64_t handle = 1; handle <= 3; handle++)
+        cr_assert_eq(fake_release_at(&fake, handle, 0, 1), MOOR_OK);
+    for (size_t i = 0; i < 2; i++) {
+        reapers[i] = (struct reaper){.deadline_ns = FOREVER, .capacity = 1};
+        cr_assert_eq(pthread_create(&reapers[i].thread, NULL, reaper_main, &reapers[i]), 0);
+    }
+    pause_a_little();
+    fake_reach(&fake, 0, 1);
+    cr_assert_eq(moor_kit_queue_reap(fake.queue, done, sizeof(done[0]), 1, 0, &count, NULL), MOOR_OK);
+    cr_expect_eq(count, 1);
+    for (size_t i = 0; i < 2; i++)
+        cr_expect_eq(reaper_join(&reapers[i]), 1);
+    fake_finish(&fake);
+}
+
+static pthread_barrier_t both_free;
+
+static void meet_the_other(struct fake *self)
+{
+    (void)self;
+    pthread_barrier_wait(&both_free);
+}
+
+/* Two frees that wait for each other: they can only end if they run at once. */
+Test(queue_wait, several_free_at_once)
+{
+    fake_init(&fake, 0);
+    cr_assert_eq(pthread_barrier_init(&both_free, NULL, 2), 0);
+    fake.on_free = meet_the_other;
+    struct reaper reapers[2];
+    for (uint64_t handle = 1; handle <= 2; handle++)
+        cr_assert_eq(fake_release(&fake, handle, NULL, 0), MOOR_OK);
+    for (size_t i = 0; i < 2; i++) {
+        reapers[i] = (struct reaper){.deadline_ns = FOREVER, .capacity = 1};
+        cr_assert_eq(pthread_create(&reapers[i].thread, NULL, reaper_main, &reapers[i]), 0);
+    }
+    for (size_t i = 0; i < 2; i++)
+        cr_expect_eq(reaper_join(&reapers[i]), 1);
+    pthread_barrier_destroy(&both_free);
+    fake_finish(&fake);
+}
+
+static _Atomic bool let_go;
+
+static void wait_for_let_go(struct fake *self)
+{
+    (void)self;
+    while (!let_go)
+        usleep(1000);
+}
+
+/* The last entry is in one reap's hands; another that waits is told when it has gone, and has nothing to wait
+ * for. */
+Test(queue_wait, the_last_completion_ends_the_other_waits)
+{
+    fake_init(&fake, FOREVER);
+    fake.on_free = wait_for_let_go;
+    struct reaper first;
+    struct reaper second;
+    cr_assert_eq(fake_release(&fake, 1, NULL, 0), MOOR_OK);
+    reaper_start(&first, FOREVER);
+    while (fake.free_count == 0)
+        usleep(1000);
+    cr_expect_eq(moor_kit_queue_length(fake.queue), 1, "not reaped yet");
+    reaper_start(&second, FOREVER);
+    pause_a_little();
+    cr_expect_not(second.returned);
+    let_go = true;
+    cr_expect_eq(reaper_join(&first), 1);
+    cr_expect_eq(reaper_join(&second), 0);
+    fake_finish(&fake);
+}

@@ -1,0 +1,435 @@
+/* SPDX-License-Identifier: MIT */
+/* Bytes of a sound shared library, changed one place at a time: each is refused for its own reason. */
+#include "expect.h"
+#include "loader/loader.h"
+
+#include <elf.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define COUNT(array_) (sizeof(array_) / sizeof(array_)[0])
+
+struct blob {
+    unsigned char *bytes;
+    size_t size;
+};
+
+static struct blob read_sound(void)
+{
+    const char *folder = getenv("MOOR_ZOO_DIR");
+    cr_assert(folder != NULL, "MOOR_ZOO_DIR names the folder of the zoo's modules");
+    char path[4096];
+    (void)snprintf(path, sizeof path, "%s/good.so", folder);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    struct stat status;
+    cr_assert(fd >= 0 && fstat(fd, &status) == 0, "%s cannot be read", path);
+    struct blob blob = {malloc((size_t)status.st_size), (size_t)status.st_size};
+    cr_assert(blob.bytes != NULL && read(fd, blob.bytes, blob.size) == status.st_size);
+    (void)close(fd);
+    return blob;
+}
+
+static moor_status check(const struct blob *blob)
+{
+    int fd = memfd_create("elf", MFD_CLOEXEC);
+    cr_assert(fd >= 0 && write(fd, blob->bytes, blob->size) == (ssize_t)blob->size);
+    moor_status status = moor__elf_check(fd, (int64_t)blob->size, "LABEL");
+    (void)close(fd);
+    return status;
+}
+
+static void expect_refused(const struct blob *blob, const char *message)
+{
+    char whole[256];
+    (void)snprintf(whole, sizeof whole, "LABEL: %s", message);
+    expect(check(blob), MOOR_REFUSED, whole, message);
+}
+
+/* The cause need not follow the label at once: it may begin with which segment it is. */
+static void expect_refused_somewhere(const struct blob *blob, const char *message)
+{
+    expect(check(blob), MOOR_REFUSED, message, message);
+}
+
+static Elf64_Ehdr *header_of(struct blob *blob)
+{
+    return (Elf64_Ehdr *)(void *)blob->bytes;
+}
+
+/* The n-th program header of a type. */
+static Elf64_Phdr *segment_of(struct blob *blob, uint32_t type, unsigned n)
+{
+    Elf64_Phdr *segments = (Elf64_Phdr *)(void *)(blob->bytes + header_of(blob)->e_phoff);
+    for (unsigned i = 0; i < header_of(blob)->e_phnum; i++)
+        if (segments[i].p_type == type && n-- == 0)
+            return &segments[i];
+    cr_assert(false, "no segment of type %#x", type);
+    return NULL;
+}
+
+static Elf64_Dyn *entry_of(struct blob *blob, Elf64_Sxword tag)
+{
+    const Elf64_Phdr *dynamic = segment_of(blob, PT_DYNAMIC, 0);
+    Elf64_Dyn *entries = (Elf64_Dyn *)(void *)(blob->bytes + dynamic->p_offset);
+    for (size_t i = 0; i < dynamic->p_filesz / sizeof *entries; i++)
+        if (entries[i].d_tag == tag)
+            return &entries[i];
+    cr_assert(false, "no entry %#lx", (unsigned long)tag);
+    return NULL;
+}
+
+Test(elf, sound_library_is_accepted)
+{
+    struct blob blob = read_sound();
+    expect(check(&blob), MOOR_OK, "", "good.so");
+    free(blob.bytes);
+}
+
+Test(elf, what_is_no_elf_file)
+{
+    static const struct {
+        const char *bytes;
+        size_t size;
+        const char *message;
+    } cases[] = {
+        {"", 0, "empty"},
+        {"\177EL", 3, "not an ELF file"},
+        {"\177ELF", 4, "truncated: shorter than an ELF header"},
+        {"\177ELF\002\001\001", 7, "truncated: shorter than an ELF header"},
+        {"INPUT ( libc.so.6 )\n", 20, "not an ELF file"},
+        {"!<arch>\nsomething that looks like a static archive of sixty-four bytes", 70, "not an ELF file"},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct blob blob = {(unsigned char *)(uintptr_t)cases[i].bytes, cases[i].size};
+        expect_refused(&blob, cases[i].message);
+    }
+}
+
+Test(elf, header_rules)
+{
+    static const struct {
+        size_t offset;
+        size_t size;
+        uint64_t value;
+        const char *message;
+    } pokes[] = {
+#define POKE(field_, value_, message_)                                                                       \
+    {offsetof(Elf64_Ehdr, field_), sizeof((Elf64_Ehdr *)0)->field_, value_, message_}
+        POKE(e_ident[EI_MAG0], 0, "not an ELF file"),
+        POKE(e_ident[EI_CLASS], ELFCLASS32, "not 64-bit (ELF class 1)"),
+        POKE(e_ident[EI_DATA], ELFDATA2MSB, "not little-endian (ELF data 2)"),
+        POKE(e_ident[EI_VERSION], 2, "ELF version is not 1"),
+        POKE(e_version, 0, "ELF version is not 1"),
+        POKE(e_machine, EM_S390, "for another machine (ELF machine 22, this is "),
+        POKE(e_type, ET_EXEC, "an executable, not a shared library"),
+        POKE(e_type, ET_REL, "an object file, not a shared library"),
+        POKE(e_type, ET_CORE, "a core dump, not a shared library"),
+        POKE(e_type, 77, "ELF type 77, not a shared library"),
+        POKE(e_phentsize, 32, "program headers of 32 bytes, not 56"),
+        POKE(e_phnum, 0, "0 program headers, not 1 to 64"),
+        POKE(e_phnum, PN_XNUM, "65535 program headers, not 1 to 64"),
+        POKE(e_phoff, UINT64_MAX - 7, "truncated: its program headers are outside the file"),
+        POKE(e_phoff, 65, "truncated: its program headers are outside the file"),
+#undef POKE
+    };
+    struct blob blob = read_sound();
+    Elf64_Ehdr sound = *header_of(&blob);
+    for (size_t i = 0; i < COUNT(pokes); i++) {
+        memcpy(blob.bytes + pokes[i].offset, &pokes[i].value, pokes[i].size);
+        expect_refused(&blob, pokes[i].message);
+        *header_of(&blob) = sound;
+    }
+    free(blob.bytes);
+}
+
+Test(elf, segment_rules)
+{
+    static const struct {
+        uint32_t type;
+        unsigned n;
+        size_t offset;
+        size_t size;
+        uint64_t value;
+        const char *message;
+    } pokes[] = {
+#define POKE(type_, n_, field_, value_, message_)                                                            \
+    {type_, n_, offsetof(Elf64_Phdr, field_), sizeof((Elf64_Phdr *)0)->field_, value_, message_}
+        POKE(PT_LOAD, 1, p_filesz, 1 << 30, "truncated: segment "),
+        POKE(PT_LOAD, 1, p_filesz, UINT64_MAX, "truncated: segment "),
+        POKE(PT_LOAD, 1, p_offset, UINT64_MAX - 4095, "truncated: segment "),
+        POKE(PT_DYNAMIC, 0, p_offset, UINT64_MAX - 7, "truncated: segment "),
+        POKE(PT_NOTE, 0, p_filesz, UINT64_MAX, "truncated: segment "),
+        POKE(PT_LOAD, 1, p_memsz, UINT64_MAX, "reaches beyond the address space"),
+        POKE(PT_LOAD, 1, p_vaddr, UINT64_MAX - 4095, "reaches beyond the address space"),
+        POKE(PT_LOAD, 1, p_memsz, 1, "is larger in the file than in memory"),
+        POKE(PT_LOAD, 1, p_align, 0, "is not aligned to pages"),
+        POKE(PT_LOAD, 1, p_align, 3 * 4096, "is not aligned to pages"),
+        POKE(PT_LOAD, 1, p_align, 16, "is not aligned to pages"),
+        POKE(PT_LOAD, 1, p_vaddr, 0x1008, "is not aligned to pages"),
+        POKE(PT_LOAD, 1, p_vaddr, 0, "overlaps an earlier one"),
+        POKE(PT_LOAD, 1, p_flags, PF_R | PF_W | PF_X, "is writable and executable"),
+        POKE(PT_GNU_STACK, 0, p_flags, PF_R | PF_W | PF_X, "asks for an executable stack"),
+        POKE(PT_GNU_STACK, 0, p_type, PT_NULL,
+             "does not say that its stack is not executable (no PT_GNU_STACK)"),
+        POKE(PT_DYNAMIC, 0, p_type, PT_NULL, "has no dynamic section"),
+        POKE(PT_NOTE, 0, p_type, PT_DYNAMIC, "has two dynamic sections"),
+        POKE(PT_DYNAMIC, 0, p_vaddr, 8, "is not part of what is loaded"),
+        POKE(PT_DYNAMIC, 0, p_memsz, 1 << 30, "is not wholly in the file"),
+        POKE(PT_NOTE, 0, p_vaddr, UINT64_MAX, "is not part of what is loaded"),
+        POKE(PT_NOTE, 0, p_type, PT_PHDR, "does not describe the program headers"),
+        POKE(PT_NOTE, 0, p_type, PT_TLS, NULL),
+        POKE(PT_GNU_EH_FRAME, 0, p_vaddr, 1 << 30, "is not part of what is loaded"),
+        POKE(PT_GNU_RELRO, 0, p_vaddr, 1 << 30, "is outside what is loaded"),
+        POKE(PT_GNU_RELRO, 0, p_memsz, 1 << 30, "is outside what is loaded"),
+        POKE(PT_GNU_RELRO, 0, p_memsz, UINT64_MAX, "is outside what is loaded"),
+#undef POKE
+    };
+    struct blob blob = read_sound();
+    for (size_t i = 0; i < COUNT(pokes); i++) {
+        Elf64_Phdr *segment = segment_of(&blob, pokes[i].type, pokes[i].n);
+        Elf64_Phdr sound = *segment;
+        memcpy((char *)segment + pokes[i].offset, &pokes[i].value, pokes[i].size);
+        if (pokes[i].message == NULL)
+            expect(check(&blob), MOOR_OK, "", "harmless change");
+        else
+            expect_refused_somewhere(&blob, pokes[i].message);
+        *segment = sound;
+    }
+    free(blob.bytes);
+}
+
+Test(elf, thread_local_rules)
+{
+    struct blob blob = read_sound();
+    Elf64_Phdr *segment = segment_of(&blob, PT_NOTE, 0);
+    segment->p_type = PT_TLS;
+    segment->p_align = 12;
+    expect_refused_somewhere(&blob, "(thread-local data) contradicts itself");
+    segment->p_align = 8;
+    segment->p_memsz = segment->p_filesz - 1;
+    expect_refused_somewhere(&blob, "(thread-local data) contradicts itself");
+    segment->p_memsz = segment->p_filesz + 4096; /* zeroes follow: the common case */
+    expect(check(&blob), MOOR_OK, "", "thread-local zeroes");
+    segment->p_filesz = 0; /* nothing but zeroes: they need no place */
+    segment->p_vaddr = 1 << 30;
+    expect(check(&blob), MOOR_OK, "", "thread-local zeroes alone");
+    free(blob.bytes);
+}
+
+/* Nothing but headers: no segment to load. */
+Test(elf, nothing_to_load)
+{
+    struct blob blob = read_sound();
+    Elf64_Phdr *segments = (Elf64_Phdr *)(void *)(blob.bytes + header_of(&blob)->e_phoff);
+    for (unsigned i = 0; i < header_of(&blob)->e_phnum; i++)
+        if (segments[i].p_type == PT_LOAD)
+            segments[i].p_type = PT_NULL;
+    expect_refused(&blob, "nothing in it is to be loaded");
+    free(blob.bytes);
+}
+
+Test(elf, dynamic_values)
+{
+    static const struct {
+        Elf64_Sxword tag;
+        uint64_t value;
+        const char *message;
+    } pokes[] = {
+        {DT_STRTAB, UINT64_C(1) << 40, "DT_STRTAB lies outside the segments it may be in"},
+        {DT_STRTAB, UINT64_MAX, "DT_STRTAB lies outside the segments it may be in"},
+        {DT_STRSZ, UINT64_MAX, "DT_STRTAB lies outside the segments it may be in"},
+        {DT_STRSZ, 0, "DT_STRTAB is empty"},
+        {DT_SYMTAB, 0x7fffffff, "DT_SYMTAB lies outside the segments it may be in"},
+        {DT_SYMENT, 16, "DT_SYMENT is not 24"},
+        {DT_RELA, 0x7fffffff, "DT_RELA lies outside the segments it may be in"},
+        {DT_RELASZ, UINT64_MAX - 23, "DT_RELA lies outside the segments it may be in"},
+        {DT_RELAENT, 23, "DT_RELAENT is not 24"},
+        {DT_GNU_HASH, UINT64_MAX, "DT_GNU_HASH lies outside the segments it may be in"},
+        {DT_INIT_ARRAY, 0x7fffffff, "DT_INIT_ARRAY lies outside the segments it may be in"},
+        {DT_FINI_ARRAY, 0x7fffffff, "DT_FINI_ARRAY lies outside the segments it may be in"},
+        {DT_RELASZ, 0, NULL},
+        {DT_INIT, 64, "DT_INIT lies outside the segments it may be in"},
+        {DT_FINI, 0x7fffffff, "DT_FINI lies outside the segments it may be in"},
+    };
+    struct blob blob = read_sound();
+    for (size_t i = 0; i < COUNT(pokes); i++) {
+        Elf64_Dyn *entry = entry_of(&blob, pokes[i].tag);
+        Elf64_Dyn sound = *entry;
+        entry->d_un.d_val = pokes[i].value;
+        if (pokes[i].message == NULL)
+            expect(check(&blob), MOOR_OK, "", "harmless value");
+        else
+            expect_refused(&blob, pokes[i].message);
+        *entry = sound;
+    }
+    free(blob.bytes);
+}
+
+/* DT_RELACOUNT is only a hint, so that its place can be had for another entry. */
+Test(elf, dynamic_entries)
+{
+    static const struct {
+        Elf64_Sxword from; /* this tag becomes ... */
+        Elf64_Sxword tag;
+        uint64_t value;
+        const char *message;
+    } pokes[] = {
+        {DT_RELACOUNT, DT_TEXTREL, 0, "needs relocations of its code (DT_TEXTREL)"},
+        {DT_RELACOUNT, DT_FLAGS, DF_TEXTREL, "needs relocations of its code (DT_TEXTREL)"},
+        {DT_RELACOUNT, DT_FLAGS_1, DF_1_PIE, "an executable (position-independent), not a shared library"},
+        {DT_RELACOUNT, DT_FLAGS_1, DF_1_NOW, NULL},
+        {DT_RELACOUNT, DT_REL, 0, "has relocations of a kind that this machine does not use (DT_REL)"},
+        {DT_RELACOUNT, DT_RELR, 64, "DT_RELR has no size"},
+        {DT_RELACOUNT, DT_SONAME, 1 << 20, "a name of a library is outside DT_STRTAB"},
+        {DT_RELACOUNT, DT_NEEDED, UINT64_MAX, "a name of a library is outside DT_STRTAB"},
+        {DT_GNU_HASH, DT_RELACOUNT, 0, NULL},
+        {DT_STRTAB, DT_RELACOUNT, 0, "has no dynamic symbols"},
+        {DT_SYMTAB, DT_RELACOUNT, 0, "has no dynamic symbols"},
+        {DT_RELASZ, DT_RELACOUNT, 0, "DT_RELA has no size"},
+        {DT_RELAENT, DT_RELACOUNT, 0, "DT_RELAENT is not 24"},
+    };
+    struct blob blob = read_sound();
+    for (size_t i = 0; i < COUNT(pokes); i++) {
+        Elf64_Dyn *entry = entry_of(&blob, pokes[i].from);
+        Elf64_Dyn sound = *entry;
+        *entry = (Elf64_Dyn){.d_tag = pokes[i].tag, .d_un.d_val = pokes[i].value};
+        if (pokes[i].message == NULL)
+            expect(check(&blob), MOOR_OK, "", "harmless entry");
+        else
+            expect_refused(&blob, pokes[i].message);
+        *entry = sound;
+    }
+    free(blob.bytes);
+}
+
+Test(elf, versions_without_their_table)
+{
+    struct blob blob = read_sound();
+    const Elf64_Phdr *dynamic = segment_of(&blob, PT_DYNAMIC, 0);
+    Elf64_Dyn *entries = (Elf64_Dyn *)(void *)(blob.bytes + dynamic->p_offset);
+    for (size_t i = 0; i < dynamic->p_filesz / sizeof *entries; i++)
+        if (entries[i].d_tag == DT_VERSYM) /* it has one if it was linked with a library that has versions */
+            entries[i].d_tag = DT_DEBUG;
+    entry_of(&blob, DT_RELACOUNT)->d_tag = DT_VERNEED;
+    expect_refused(&blob, "DT_VERSYM is missing");
+    free(blob.bytes);
+}
+
+Test(elf, dynamic_contents)
+{
+    struct blob blob = read_sound();
+    /* In what the linker has made, these tables lie in the first segment, at the same offset as address. */
+    uint32_t *hash = (uint32_t *)(void *)(blob.bytes + entry_of(&blob, DT_GNU_HASH)->d_un.d_val);
+    uint32_t sound = hash[2];
+    hash[2] = 3; /* words of the filter */
+    expect_refused(&blob, "DT_GNU_HASH contradicts itself");
+    hash[2] = UINT32_C(1) << 31;
+    expect_refused(&blob, "DT_GNU_HASH contradicts itself");
+    hash[2] = sound;
+
+    unsigned char *strings = blob.bytes + entry_of(&blob, DT_STRTAB)->d_un.d_val;
+    strings[entry_of(&blob, DT_STRSZ)->d_un.d_val - 1] = 'x';
+    expect_refused(&blob, "DT_STRTAB has no end");
+    strings[entry_of(&blob, DT_STRSZ)->d_un.d_val - 1] = '\0';
+
+    Elf64_Phdr *dynamic = segment_of(&blob, PT_DYNAMIC, 0);
+    dynamic->p_vaddr += 4;
+    dynamic->p_offset += 4;
+    expect_refused(&blob, "its dynamic section is misaligned");
+    dynamic->p_vaddr -= 4;
+    dynamic->p_offset -= 4;
+    dynamic->p_filesz = 5 * sizeof(Elf64_Dyn); /* before DT_NULL */
+    dynamic->p_memsz = dynamic->p_filesz;
+    expect_refused(&blob, "its dynamic section has no end");
+    free(blob.bytes);
+}
+
+/* Where the linker would write into it, it must be writable. */
+Test(elf, dynamic_section_in_a_read_only_segment)
+{
+    struct blob blob = read_sound();
+    const Elf64_Phdr *dynamic = segment_of(&blob, PT_DYNAMIC, 0);
+    for (unsigned n = 0;; n++) {
+        Elf64_Phdr *load = segment_of(&blob, PT_LOAD, n);
+        if (dynamic->p_vaddr - load->p_vaddr < load->p_memsz) {
+            load->p_flags = PF_R;
+            break;
+        }
+    }
+    expect_refused(&blob, "its dynamic section is writable, but where it lies is not");
+    free(blob.bytes);
+}
+
+/* Cut anywhere within what is loaded, it is refused; and reading it past the cut never happens. */
+Test(elf, truncated_anywhere)
+{
+    struct blob blob = read_sound();
+    uint64_t loaded_end = 0;
+    for (unsigned i = 0; i < header_of(&blob)->e_phnum; i++) {
+        Elf64_Phdr *segments = (Elf64_Phdr *)(void *)(blob.bytes + header_of(&blob)->e_phoff);
+        if (segments[i].p_type == PT_LOAD && segments[i].p_offset + segments[i].p_filesz > loaded_end)
+            loaded_end = segments[i].p_offset + segments[i].p_filesz;
+    }
+    for (size_t size = 0; size < loaded_end; size += size < 1024 ? 1 : 97) {
+        struct blob cut = {blob.bytes, size};
+        cr_assert(check(&cut) == MOOR_REFUSED, "cut at %zu of %zu", size, (size_t)loaded_end);
+    }
+    blob.size = loaded_end; /* section headers are nobody's business */
+    expect(check(&blob), MOOR_OK, "", "cut behind what is loaded");
+    free(blob.bytes);
+}
+
+/* It shrinks after its size was asked for. */
+Test(elf, shrinks_meanwhile)
+{
+    struct blob blob = read_sound();
+    int fd = memfd_create("elf", MFD_CLOEXEC);
+    cr_assert(fd >= 0 && write(fd, blob.bytes, 100) == 100);
+    expect(moor__elf_check(fd, (int64_t)blob.size, "LABEL"), MOOR_REFUSED, "LABEL: truncated", "shrunk");
+    (void)close(fd);
+    free(blob.bytes);
+}
+
+static uint64_t next_random(uint64_t *state) /* xorshift64, Marsaglia 2003 */
+{
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    return *state;
+}
+
+/* Whatever the first 4 KiB say: an answer, with a reason if it is no. */
+Test(elf, random_mutations)
+{
+    struct blob sound = read_sound();
+    struct blob blob = {malloc(sound.size), sound.size};
+    cr_assert(blob.bytes != NULL);
+    uint64_t state = 0x4d6f6f7261676531;
+    unsigned refused = 0;
+    for (unsigned round = 0; round < 2000; round++) {
+        memcpy(blob.bytes, sound.bytes, sound.size);
+        for (uint64_t changes = next_random(&state) % 8 + 1; changes > 0; changes--) {
+            /* Half of them where it matters most: the headers. */
+            size_t span = next_random(&state) % 2 == 0 ? 1024 : 4096;
+            uint64_t value = next_random(&state) % 3 == 0 ? UINT64_MAX : next_random(&state);
+            size_t width = (size_t)1 << next_random(&state) % 4;
+            memcpy(blob.bytes + next_random(&state) % (span - width), &value, width);
+        }
+        moor_status status = check(&blob);
+        cr_assert(status == MOOR_OK || status == MOOR_REFUSED);
+        if (status == MOOR_REFUSED) {
+            cr_assert(strncmp(moor_last_error()->text, "LABEL: ", 7) == 0);
+            refused++;
+        }
+    }
+    cr_assert(refused > 1000, "only %u refused", refused);
+    free(blob.bytes);
+    free(sound.bytes);
+}

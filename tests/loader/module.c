@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Mapping a file and finding its entry, over the zoo: one animal for each way to be wrong. Each test is a
+ * process of its own, so that what one leaves mapped is not there for the next.
+ */
+#include "expect.h"
+#include "loader/loader.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <ltdl.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const char *path_of(const char *animal)
+{
+    static char path[PATH_MAX];
+    char named[PATH_MAX];
+    const char *folder = getenv("MOOR_ZOO_DIR");
+    cr_assert(folder != NULL, "MOOR_ZOO_DIR names the folder of the zoo's modules");
+    (void)snprintf(named, sizeof named, "%s/%s.so", folder, animal);
+    cr_assert(realpath(named, path) != NULL, "no %s", named);
+    return path;
+}
+
+static void expect_open(const char *animal, moor_status expected, const char *message)
+{
+    struct moor__module *module = (struct moor__module *)&module;
+    struct moor__module *untouched = module;
+    moor_abi_entry entry = NULL;
+    moor_status status = moor__module_open(path_of(animal), &module, &entry);
+    expect(status, expected, message, animal);
+    if (expected != MOOR_OK) {
+        cr_assert(module == untouched && entry == NULL, "%s: written on failure", animal);
+        return;
+    }
+    cr_assert(entry != NULL && entry() != NULL, "%s has no entry", animal);
+    moor__module_close(module);
+}
+
+/* Opens, calls the entry, copies what it returns. */
+static void expect_provider(const char *animal, moor_status expected, const char *message)
+{
+    struct moor__module *module;
+    struct moor__table table;
+    moor_abi_entry entry;
+    expect(moor__module_open(path_of(animal), &module, &entry), MOOR_OK, "", animal);
+    expect(moor__table_copy(entry(), &table), expected, message, animal);
+    moor__module_close(module);
+}
+
+Test(module, sound_provider)
+{
+    expect_open("good", MOOR_OK, "");
+    expect_provider("good", MOOR_OK, "");
+    moor__module_close(NULL);
+}
+
+/* The path comes once, then the cause; and a failure leaves nothing behind. */
+Test(module, undefined_function)
+{
+    char text[PATH_MAX + 80];
+    (void)snprintf(text, sizeof text, "%.256s: undefined symbol: zoo_function_of_nobody",
+                   path_of("undefined_function"));
+    for (int i = 0; i < 2; i++) {
+        expect_open("undefined_function", MOOR_REFUSED, "undefined symbol");
+        cr_assert_str_eq(moor_last_error()->text, text);
+    }
+    expect_open("good", MOOR_OK, "");
+}
+
+Test(module, missing_dependency)
+{
+    expect_open("missing_dependency", MOOR_REFUSED,
+                "missing_dependency.so: libmoorage-gone.so.9: cannot open shared");
+}
+
+Test(module, entries)
+{
+    expect_open("no_entry", MOOR_REFUSED, "no_entry.so: no moor_provider_entry_v1, so not a provider");
+    expect_open("entry_data", MOOR_REFUSED, "entry_data.so: moor_provider_entry_v1 is not a function");
+    expect_open("entry_constant", MOOR_REFUSED, "moor_provider_entry_v1 is not a function");
+    expect_open("entry_thread_local", MOOR_REFUSED, "moor_provider_entry_v1 is not a function");
+    expect_open("only_v2", MOOR_VERSION, "only_v2.so: built for ABI 2, this core speaks 1");
+    expect_open("only_v0", MOOR_VERSION, "only_v0.so: built for ABI 0, this core speaks 1");
+    expect_open("ltx_entry", MOOR_REFUSED, "ltx_entry.so: no moor_provider_entry_v1, so not a provider");
+    expect_open("foreign_entry", MOOR_REFUSED,
+                "foreign_entry.so: no moor_provider_entry_v1 of its own, only that of ");
+    expect_open("foreign_entry", MOOR_REFUSED, "zoo_own_entry.so");
+}
+
+Test(module, providers)
+{
+    expect_provider("entry_null", MOOR_REFUSED, "provider is NULL");
+    expect_provider("entry_wild", MOOR_REFUSED, "provider is not readable memory (0x10000)");
+    expect_provider("bad_magic", MOOR_REFUSED, "provider.prefix.magic is ");
+    expect_provider("major_2_in_v1", MOOR_VERSION, "built for ABI 2.0, this core speaks 1.0");
+    expect_provider("null_function", MOOR_REFUSED, "alloc.allocate is NULL");
+    expect_provider("data_function", MOOR_REFUSED, "release.reap is not executable code");
+    expect_provider("bit_without_table", MOOR_REFUSED, "copy is NULL, but capability COPY is set");
+    expect_provider("table_without_bit", MOOR_REFUSED, "pinned is there, but capability PINNED is not set");
+    expect_provider("newer_minor", MOOR_OK, "");
+}
+
+static int count_loaders(void)
+{
+    int count = 0;
+    for (lt_dlloader loader = lt_dlloader_next(NULL); loader != NULL; loader = lt_dlloader_next(loader))
+        count++;
+    return count;
+}
+
+static int count_handles(void)
+{
+    int count = 0;
+    lt_dlinterface_id us = lt_dlinterface_register("test", NULL);
+    for (lt_dlhandle handle = lt_dlhandle_iterate(us, NULL); handle != NULL;
+         handle = lt_dlhandle_iterate(us, handle))
+        count++;
+    lt_dlinterface_free(us);
+    return count;
+}
+
+Test(module, opened_twice)
+{
+    struct moor__module *first;
+    struct moor__module *second;
+    moor_abi_entry entries[3];
+    expect(moor__module_open(path_of("good"), &first, &entries[0]), MOOR_OK, "", "first");
+    expect(moor__module_open(path_of("good"), &second, &entries[1]), MOOR_OK, "", "second");
+    cr_assert(entries[0] == entries[1]);
+    moor__module_close(first);
+    const struct moor_abi_provider *provider = entries[0]();
+    int loaders = count_loaders();
+    int handles = count_handles();
+    moor__module_close(second);
+    cr_assert(count_handles() == handles - 1, "the last user gives libltdl's handle up");
+    cr_assert(entries[0]() == provider, "the code stays after both are closed");
+    expect(moor__module_open(path_of("good"), &first, &entries[2]), MOOR_OK, "", "again");
+    cr_assert(entries[2] == entries[0]);
+    cr_assert(count_loaders() == loaders, "our loader is added once");
+    moor__module_close(first);
+}
+
+static void copy_file(const char *animal, const char *to)
+{
+    char command[3 * PATH_MAX];
+    (void)snprintf(command, sizeof command, "cp '%s' '%s'", path_of(animal), to);
+    cr_assert(system(command) == 0);
+}
+
+/* The linker would give the old code for the path; nobody shall believe it to be the new one. */
+Test(module, replaced_since_it_was_loaded)
+{
+    char folder[] = "/tmp/moorage-module-XXXXXX";
+    char path[64];
+    char twin[64];
+    cr_assert(mkdtemp(folder) != NULL);
+    (void)snprintf(path, sizeof path, "%s/provider.so", folder);
+    (void)snprintf(twin, sizeof twin, "%s/twin.so", folder);
+    copy_file("good", path);
+    copy_file("good_twin", twin);
+    struct moor__module *module;
+    moor_abi_entry entry;
+    moor_abi_entry other;
+    expect(moor__module_open(path, &module, &entry), MOOR_OK, "", "first");
+    moor__module_close(module);
+    cr_assert(rename(twin, path) == 0);
+    expect(moor__module_open(path, &module, &other), MOOR_REFUSED,
+           "provider.so: replaced since its old code was loaded into this process", "replaced");
+    cr_assert(link(path, twin) == 0); /* by another name it is just another file */
+    expect(moor__module_open(twin, &module, &other), MOOR_OK, "", "by another name");
+    cr_assert(other != entry);
+    moor__module_close(module);
+    cr_assert(unlink(twin) == 0 && unlink(path) == 0 && rmdir(folder) == 0);
+}
+
+/* ---- libltdl belongs to everybody ---- */
+
+Test(module, other_users_of_libltdl_see_no_difference)
+{
+    cr_assert(lt_dlinit() == 0);
+    lt_dlhandle before = lt_dlopen(path_of("no_entry")); /* its loader is in use when ours comes */
+    cr_assert(before != NULL);
+    expect_open("good", MOOR_OK, "");
+    expect_open("undefined_function", MOOR_REFUSED, "undefined symbol");
+
+    /* Their opens bind lazily as ever, and their failures are told as ever. */
+    lt_dlhandle lazy = lt_dlopen(path_of("undefined_function"));
+    cr_assert(lazy != NULL, "%s", lt_dlerror());
+    cr_assert(lt_dlsym(lazy, "moor_provider_entry_v1") != NULL);
+    cr_assert(lt_dlopen("/nonexistent.so") == NULL);
+    cr_assert_str_eq(lt_dlerror(), "file not found");
+    cr_assert(lt_dlsym(before, "zoo_something") != NULL);
+    cr_assert(lt_dlclose(lazy) == 0 && lt_dlclose(before) == 0);
+    cr_assert(lt_dlexit() == 0);
+
+    expect_open("good_twin", MOOR_OK, ""); /* their exit is not ours */
+}
+
+Test(module, opened_before_by_another_user)
+{
+    cr_assert(lt_dlinit() == 0);
+    lt_dlhandle theirs = lt_dlopen(path_of("good"));
+    cr_assert(theirs != NULL);
+    expect_open("good", MOOR_REFUSED, "opened before by another user of libltdl, and bound lazily");
+    cr_assert(lt_dlsym(theirs, "moor_provider_entry_v1") != NULL, "theirs is still open");
+    cr_assert(lt_dlclose(theirs) == 0);
+    expect_open("good", MOOR_OK, "");
+}
+
+/* Somebody calls lt_dlexit once too often: libltdl drops all loaders and closes all modules. */
+Test(module, libltdl_ended_by_somebody_else)
+{
+    expect_open("good", MOOR_OK, "");
+    cr_assert(lt_dlexit() == 0);
+    expect_open("good", MOOR_OK, "");
+    expect_open("undefined_function", MOOR_REFUSED, "undefined symbol");
+}
+
+/* ---- constructors and threads ---- */
+
+static moor_status inner_status = MOOR_OK;
+static char inner_text[512];
+
+static void call_back(void)
+{
+    struct moor__module *module;
+    moor_abi_entry entry;
+    inner_status = moor__module_open(path_of("good"), &module, &entry);
+    (void)snprintf(inner_text, sizeof inner_text, "%s", moor_last_error()->text);
+}
+
+Test(module, constructor_that_comes_back, .timeout = 10)
+{
+    char address[32];
+    (void)snprintf(address, sizeof address, "%p", (void *)(uintptr_t)call_back);
+    cr_assert(setenv("ZOO_CALL_BACK", address, 1) == 0);
+    expect_open("reentrant_constructor", MOOR_OK, "");
+    cr_assert(inner_status == MOOR_REFUSED);
+    cr_assert(strstr(inner_text,
+                     "good.so: asked for by the constructor of a provider that is being loaded") != NULL);
+    expect_open("good", MOOR_OK, "");
+}
+
+static void *open_and_close(void *user)
+{
+    const char *path = user;
+    for (int i = 0; i < 200; i++) {
+        struct moor__module *module;
+        moor_abi_entry entry;
+        if (moor__module_open(path, &module, &entry) != MOOR_OK)
+            return user;
+        moor__module_close(module);
+    }
+    return NULL;
+}
+
+Test(module, threads)
+{
+    char *paths[2] = {strdup(path_of("good")), strdup(path_of("good_twin"))};
+    pthread_t threads[4];
+    for (int i = 0; i < 4; i++)
+        cr_assert(pthread_create(&threads[i], NULL, open_and_close, paths[i % 2]) == 0);
+    for (int i = 0; i < 4; i++) {
+        void *failed;
+        cr_assert(pthread_join(threads[i], &failed) == 0 && failed == NULL);
+    }
+    free(paths[0]);
+    free(paths[1]);
+}
+
+/* The file check, as it comes first, on the animals that are for it. */
+Test(module, executable_stack)
+{
+    struct stat status;
+    int fd = open(path_of("exec_stack"), O_RDONLY | O_CLOEXEC);
+    cr_assert(fd >= 0 && fstat(fd, &status) == 0);
+    expect(moor__elf_check(fd, status.st_size, "exec_stack"), MOOR_REFUSED,
+           "exec_stack: asks for an executable stack, which the whole process would get", "exec_stack");
+    (void)close(fd);
+}

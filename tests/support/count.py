@@ -1,0 +1,20 @@
+#!/usr/bin/env python3
+"""Adds up Meson's JUnit logs and prints the closing line: N passed, N failed, N skipped. Explains each skip."""
+import sys
+import xml.etree.ElementTree as tree
+
+passed = failed = skipped = 0
+reasons = {}
+for path in sys.argv[1:]:
+    for case in tree.parse(path).getroot().iter("testcase"):
+        if case.find("failure") is not None or case.find("error") is not None:
+            failed += 1
+        elif (skip := case.find("skipped")) is not None:
+            skipped += 1
+            reasons[f"{case.get('classname')}: {case.get('name')}: {skip.get('message') or skip.text or ''}"] = True
+        else:
+            passed += 1
+for reason in reasons:
+    print("skipped:", reason.strip())
+print(f"{passed} passed, {failed} failed, {skipped} skipped")
+sys.exit(1 if failed or not passed else 0)

@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: MIT */
+/* The fixture: one runtime, one scripted provider, and the checks that most tests end with. */
+#include "fixture.h"
+
+#include "loader/provider.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define REAP_MS 5000u
+#define CALLS_MAX 200u /* an operation that makes more provider calls than that does not end */
+
+void fixture_expect(moor_status actual, moor_status expected, const char *what, const char *file, int line)
+{
+    cr_assert(actual == expected, "%s:%d: %s is %s, expected %s (last error: %s: %s)", file, line, what,
+              moor_status_name(actual), moor_status_name(expected),
+              moor_status_name(moor_last_error()->status), moor_last_error()->text);
+}
+
+moor_status fixture_try_attach(struct moor_runtime *runtime, struct scripted *script,
+                               struct moor_provider **ret_provider)
+{
+    char path[64];
+    (void)snprintf(path, sizeof path, "/scripted/%s", scripted_setting(script));
+    struct moor_setting setting = {.key = SCRIPTED_SETTING_KEY, .value = scripted_setting(script)};
+    struct moor_load_options options = {.settings = &setting, .setting_count = 1};
+    return moor__provider_attach(runtime, scripted_table(script), path, &options, ret_provider);
+}
+
+struct moor_provider *fixture_attach(struct moor_runtime *runtime, struct scripted *script)
+{
+    struct moor_provider *provider = NULL;
+    EXPECT(MOOR_OK, fixture_try_attach(runtime, script, &provider));
+    return provider;
+}
+
+struct fixture fixture_open(const struct scripted_options *options)
+{
+    struct fixture f = {.script = scripted_create(options)};
+    EXPECT(MOOR_OK, moor_runtime_create(NULL, &f.runtime));
+    f.provider = fixture_attach(f.runtime, f.script);
+    EXPECT(MOOR_OK, moor_provider_get_device(f.provider, 0, &f.device));
+    EXPECT(MOOR_OK, moor_device_get_authority(f.device, SCRIPTED_DOMAIN_DEVICE, &f.authority));
+    EXPECT(MOOR_OK, moor_holder_create(f.authority, NULL, &f.holder));
+    EXPECT(MOOR_OK, moor_binding_open(f.device, SCRIPTED_DOMAIN_DEVICE, f.holder, &f.binding));
+    f.stream = fixture_stream(&f, &f.queue);
+    return f;
+}
+
+void fixture_close(struct fixture *f)
+{
+    fixture_reap(f);
+    fixture_check_books(f);
+    struct moor_authority_stats stats = fixture_stats(f);
+    cr_assert_eq(stats.charged_bytes, 0, "%llu bytes are still charged",
+                 (unsigned long long)stats.charged_bytes);
+    cr_assert_eq(stats.reserved_bytes, 0, "%llu bytes are still reserved",
+                 (unsigned long long)stats.reserved_bytes);
+    struct scripted_objects objects = scripted_objects(f->script);
+    cr_assert_eq(objects.allocations + objects.ranges + objects.segments + objects.mappings + objects.pins, 0,
+                 "the provider still has %u allocations, %u ranges, %u segments, %u maps, %u pins",
+                 objects.allocations, objects.ranges, objects.segments, objects.mappings, objects.pins);
+    EXPECT(MOOR_OK, moor_stream_destroy(f->stream));
+    EXPECT(MOOR_OK, moor_binding_close(f->binding));
+    EXPECT(MOOR_OK, moor_holder_destroy(f->holder));
+    struct moor_object_counts counts = fixture_counts(f);
+    struct moor_object_counts none = {0};
+    counts.streams = 0; /* one that was given up may still be on its way out */
+    cr_assert(memcmp(&counts, &none, sizeof none) == 0, "objects are left");
+    EXPECT(MOOR_OK, moor_runtime_destroy(f->runtime));
+    scripted_destroy(f->script);
+}
+
+void fixture_close_quarantined(struct fixture *f)
+{
+    scripted_clear_faults(f->script);
+    EXPECT(MOOR_OK, moor_stream_destroy(f->stream));
+    EXPECT(MOOR_OK, moor_binding_close(f->binding));
+    EXPECT(MOOR_OK, moor_provider_unload(f->provider));
+    struct moor_authority_stats stats = fixture_stats(f);
+    cr_assert_eq(stats.charged_bytes + stats.reserved_bytes + stats.quarantined_bytes, 0);
+    cr_assert_eq(fixture_counts(f).quarantined, 0);
+    EXPECT(MOOR_OK, moor_holder_destroy(f->holder));
+    EXPECT(MOOR_OK, moor_runtime_destroy(f->runtime));
+    scripted_destroy(f->script);
+}
+
+/* ---- making things ---- */
+
+struct moor_stream *fixture_stream(struct fixture *f, struct moor_abi_stream **ret_queue)
+{
+    struct moor_stream *stream = NULL;
+    EXPECT(MOOR_OK, moor_stream_create(f->device, NULL, &stream));
+    if (ret_queue)
+        *ret_queue = scripted_last_stream(f->script);
+    return stream;
+}
+
+moor_buffer fixture_allocate(struct fixture *f, uint64_t size_bytes)
+{
+    moor_buffer buffer = 0;
+    EXPECT(MOOR_OK, moor_buffer_allocate(f->binding, size_bytes, NULL, &buffer));
+    return buffer;
+}
+
+moor_range fixture_range(struct fixture *f, uint64_t granules)
+{
+    moor_range range = 0;
+    EXPECT(MOOR_OK, moor_range_reserve(f->binding, granules * GRANULE, NULL, &range));
+    return range;
+}
+
+moor_segment fixture_segment(struct fixture *f, uint64_t granules, uint8_t value)
+{
+    moor_segment segment = 0;
+    moor_range range = fixture_range(f, granules);
+    EXPECT(MOOR_OK, moor_segment_create(f->binding, granules * GRANULE, 0, 0, &segment));
+    EXPECT(MOOR_OK, moor_segment_map(f->runtime, segment, range, 0, MOOR_ACCESS_READ_WRITE));
+    struct moor_view view = fixture_range_view(f, range, 0, granules * GRANULE);
+    memset(fixture_bytes(&view), value, (size_t)view.size_bytes);
+    EXPECT(MOOR_OK, moor_segment_seal(f->runtime, segment, MOOR_FOREVER));
+    EXPECT(MOOR_OK, moor_range_release(f->runtime, range));
+    fixture_reap(f);
+    return segment;
+}
+
+struct moor_view fixture_buffer_view(struct fixture *f, moor_buffer buffer)
+{
+    struct moor_view view = {0};
+    EXPECT(MOOR_OK, moor_buffer_get_view(f->runtime, buffer, &view));
+    return view;
+}
+
+struct moor_view fixture_range_view(struct fixture *f, moor_range range, uint64_t offset_bytes,
+                                    uint64_t length_bytes)
+{
+    struct moor_view whole = {0};
+    struct moor_view view = {0};
+    EXPECT(MOOR_OK, moor_range_get_view(f->runtime, range, &whole));
+    EXPECT(MOOR_OK, moor_view_slice(&whole, offset_bytes, length_bytes, &view));
+    return view;
+}
+
+unsigned char *fixture_bytes(const struct moor_view *view)
+{
+    return (unsigned char *)(uintptr_t)view->address;
+}
+
+bool fixture_all_bytes(const struct moor_view *view, uint8_t value)
+{
+    const unsigned char *bytes = fixture_bytes(view);
+    for (uint64_t i = 0; i < view->size_bytes; i++)
+        if (bytes[i] != value)
+            return false;
+    return true;
+}
+
+uint64_t fixture_soon(uint64_t milliseconds)
+{
+    return moor_clock_ns() + milliseconds * UINT64_C(1000000);
+}
+
+void fixture_reap(struct fixture *f)
+{
+    EXPECT(MOOR_OK, moor_runtime_reap(f->runtime, fixture_soon(REAP_MS)));
+}
+
+/* ---- books ---- */
+
+struct moor_authority_stats fixture_stats(struct fixture *f)
+{
+    struct moor_authority_stats stats;
+    EXPECT(MOOR_OK, moor_authority_get_stats(f->authority, &stats, NULL, 0, NULL));
+    return stats;
+}
+
+struct moor_object_counts fixture_counts(struct fixture *f)
+{
+    struct moor_object_counts counts;
+    EXPECT(MOOR_OK, moor_runtime_get_counts(f->runtime, &counts));
+    return counts;
+}
+
+void fixture_check_books(struct fixture *f)
+{
+    struct moor_authority_stats stats = fixture_stats(f);
+    cr_assert_eq(stats.charged_bytes, stats.live_bytes + stats.pending_bytes + stats.quarantined_bytes,
+                 "charged is live, pending and quarantined");
+    uint64_t used = stats.reserved_bytes + stats.charged_bytes;
+    cr_assert_eq(stats.free_bytes, stats.capacity_bytes > used ? stats.capacity_bytes - used : 0,
+                 "capacity is free, reserved and charged");
+    uint64_t held = scripted_held(f->script, 0, SCRIPTED_DOMAIN_DEVICE);
+    cr_assert_eq(stats.charged_bytes - stats.external_bytes, held, "%llu bytes are charged, %llu are held",
+                 (unsigned long long)(stats.charged_bytes - stats.external_bytes), (unsigned long long)held);
+}
+
+struct fixture_state fixture_state(struct fixture *f)
+{
+    return (struct fixture_state){
+        .stats = fixture_stats(f),
+        .counts = fixture_counts(f),
+        .objects = scripted_objects(f->script),
+        .held_bytes = scripted_held(f->script, 0, SCRIPTED_DOMAIN_DEVICE),
+    };
+}
+
+static void same(uint64_t before, uint64_t after, const char *what)
+{
+    cr_assert_eq(before, after, "%s were %llu and are now %llu", what, (unsigned long long)before,
+                 (unsigned long long)after);
+}
+
+void fixture_same_state(const struct fixture_state *before, const struct fixture_state *after)
+{
+    same(before->stats.capacity_bytes, after->stats.capacity_bytes, "capacity bytes");
+    same(before->stats.free_bytes, after->stats.free_bytes, "free bytes");
+    same(before->stats.reserved_bytes, after->stats.reserved_bytes, "reserved bytes");
+    same(before->stats.charged_bytes, after->stats.charged_bytes, "charged bytes");
+    same(before->stats.live_bytes, after->stats.live_bytes, "live bytes");
+    same(before->stats.pending_bytes, after->stats.pending_bytes, "pending bytes");
+    same(before->stats.quarantined_bytes, after->stats.quarantined_bytes, "quarantined bytes");
+    same(before->stats.external_bytes, after->stats.external_bytes, "external bytes");
+    same(before->counts.buffers, after->counts.buffers, "buffers");
+    same(before->counts.ranges, after->counts.ranges, "ranges");
+    same(before->counts.segments, after->counts.segments, "segments");
+    same(before->counts.bindings, after->counts.bindings, "bindings");
+    same(before->counts.grants, after->counts.grants, "grants");
+    same(before->counts.leases, after->counts.leases, "leases");
+    same(before->counts.releases, after->counts.releases, "queued releases");
+    same(before->counts.quarantined, after->counts.quarantined, "quarantined objects");
+    same(before->objects.contexts, after->objects.contexts, "provider contexts");
+    same(before->objects.allocations, after->objects.allocations, "provider allocations");
+    same(before->objects.ranges, after->objects.ranges, "provider ranges");
+    same(before->objects.segments, after->objects.segments, "provider segments");
+    same(before->objects.mappings, after->objects.mappings, "provider maps");
+    same(before->objects.pins, after->objects.pins, "provider pins");
+    same(before->objects.releases, after->objects.releases, "provider releases");
+    same(before->held_bytes, after->held_bytes, "held bytes");
+}
+
+uint32_t fixture_fail_each(struct fixture *f, moor_status status, fixture_act act, fixture_undo undo,
+                           void *user)
+{
+    uint32_t failures = 0;
+    fixture_reap(f);
+    struct fixture_state before = fixture_state(f);
+    for (uint32_t n = 1;; n++) {
+        cr_assert_lt(n, CALLS_MAX);
+        scripted_fail(f->script, (struct scripted_fault){.name = SCRIPTED_ANY, .nth = n, .status = status});
+        moor_status answer = act(f, user);
+        uint32_t fired = scripted_faults_fired(f->script);
+        scripted_clear_faults(f->script);
+        if (answer) {
+            cr_assert_eq(fired, 1, "call %u: %s without a fault", n, moor_status_name(answer));
+            failures++;
+        } else {
+            undo(f, user);
+        }
+        fixture_reap(f);
+        fixture_check_books(f);
+        struct fixture_state after = fixture_state(f);
+        fixture_same_state(&before, &after);
+        if (!fired)
+            return failures;
+    }
+}

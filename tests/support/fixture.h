@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What most tests of the core start from: a runtime with one scripted provider, and on its device's own
+ * memory a holder, a binding and a stream. Everything here asserts by Criterion, so it is called from tests
+ * alone.
+ */
+#ifndef MOOR_TESTS_FIXTURE_H
+#define MOOR_TESTS_FIXTURE_H
+
+#include "scripted.h"
+
+#include <criterion/criterion.h>
+#include <moorage/moorage.h>
+
+#define KIB(n) (UINT64_C(1024) * (n))
+#define MIB(n) (UINT64_C(1048576) * (n))
+#define GRANULE SCRIPTED_GRANULE
+
+struct fixture {
+    struct moor_runtime *runtime;
+    struct scripted *script;
+    struct moor_provider *provider;
+    struct moor_device *device;
+    struct moor_authority *authority;
+    struct moor_holder *holder;
+    struct moor_binding *binding;
+    struct moor_stream *stream;
+    struct moor_abi_stream *queue; /* the provider's side of `stream` */
+};
+
+/* options: may be NULL. */
+struct fixture fixture_open(const struct scripted_options *options);
+/* Gives everything back and asserts that nothing is left: no charge, no object, on either side. */
+void fixture_close(struct fixture *fixture);
+/* For tests that end with bytes in quarantine: unloading tries them again, and then all is as above. */
+void fixture_close_quarantined(struct fixture *fixture);
+
+/* Attaches a script to a runtime, under its own settings. */
+struct moor_provider *fixture_attach(struct moor_runtime *runtime, struct scripted *script);
+moor_status fixture_try_attach(struct moor_runtime *runtime, struct scripted *script,
+                               struct moor_provider **ret_provider);
+
+/* ret_queue: may be NULL. */
+struct moor_stream *fixture_stream(struct fixture *fixture, struct moor_abi_stream **ret_queue);
+moor_buffer fixture_allocate(struct fixture *fixture, uint64_t size_bytes);
+moor_range fixture_range(struct fixture *fixture, uint64_t granules);
+/* A sealed segment that is mapped nowhere, all of its bytes `value`. */
+moor_segment fixture_segment(struct fixture *fixture, uint64_t granules, uint8_t value);
+struct moor_view fixture_buffer_view(struct fixture *fixture, moor_buffer buffer);
+struct moor_view fixture_range_view(struct fixture *fixture, moor_range range, uint64_t offset_bytes,
+                                    uint64_t length_bytes);
+/* The memory of a view: scripted memory is the host's own. */
+unsigned char *fixture_bytes(const struct moor_view *view);
+bool fixture_all_bytes(const struct moor_view *view, uint8_t value);
+
+/* A deadline that many milliseconds from now. */
+uint64_t fixture_soon(uint64_t milliseconds);
+/* Takes back all that was released; asserts that nothing stays pending. */
+void fixture_reap(struct fixture *fixture);
+
+struct moor_authority_stats fixture_stats(struct fixture *fixture);
+struct moor_object_counts fixture_counts(struct fixture *fixture);
+/* The identities of the books, and I7: what is charged is what the provider holds. At a quiet point. */
+void fixture_check_books(struct fixture *fixture);
+
+/* Everything that a failed call must leave as it was. */
+struct fixture_state {
+    struct moor_authority_stats stats;
+    struct moor_object_counts counts;
+    struct scripted_objects objects;
+    uint64_t held_bytes;
+};
+struct fixture_state fixture_state(struct fixture *fixture);
+/* Asserts that the two are equal but for peaks. */
+void fixture_same_state(const struct fixture_state *before, const struct fixture_state *after);
+
+/* Promise I8, at every provider call: runs `act` with the n-th call failing with `status`, n = 1, 2, 3, ...
+ * until none fails any more. When act fails, all must be as before (after a reap); when it succeeds, `undo`
+ * takes it back. Returns how many failing calls made act fail. */
+typedef moor_status (*fixture_act)(struct fixture *fixture, void *user);
+typedef void (*fixture_undo)(struct fixture *fixture, void *user);
+uint32_t fixture_fail_each(struct fixture *fixture, moor_status status, fixture_act act, fixture_undo undo,
+                           void *user);
+
+/* Asserts what a call returned, and shows both names and the error's text. */
+void fixture_expect(moor_status actual, moor_status expected, const char *what, const char *file, int line);
+#define EXPECT(expected_, call_) fixture_expect((call_), (expected_), #call_, __FILE__, __LINE__)
+
+#endif

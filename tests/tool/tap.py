@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: MIT
+"""Runs the tool and says what came of it, as TAP. Each script is: import, checks, finish()."""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+MOOR, PROVIDER, SOURCE_ROOT = sys.argv[1:4]
+TRACE = os.path.join(SOURCE_ROOT, "..", "shared", "traces", "mooncake", "conversation_trace.jsonl")
+DIRECTORY = tempfile.TemporaryDirectory()
+
+_results = []
+
+
+def check(name, passed, detail=""):
+    _results.append(bool(passed))
+    print(f"{'ok' if passed else 'not ok'} {len(_results)} - {name}", flush=True)
+    if not passed and detail:
+        print("\n".join("# " + line for line in str(detail).splitlines()), flush=True)
+
+
+def skip(name, reason):
+    _results.append(True)
+    print(f"ok {len(_results)} - {name} # SKIP {reason}", flush=True)
+
+
+def finish():
+    print(f"1..{len(_results)}")
+    sys.exit(0 if all(_results) else 1)
+
+
+class Result:
+    def __init__(self, done):
+        self.status = done.returncode
+        self.out = done.stdout.decode("utf-8", "replace")
+        self.err = done.stderr.decode("utf-8", "replace")
+
+    def json(self):
+        return json.loads(self.out)
+
+    def __str__(self):
+        return f"exit status {self.status}\nstdout: {self.out}\nstderr: {self.err}"
+
+
+def moor(*arguments, timeout=300):
+    return Result(subprocess.run([MOOR, *map(str, arguments)], stdin=subprocess.DEVNULL, capture_output=True,
+                                 timeout=timeout, check=False))
+
+
+def path(name):
+    return os.path.join(DIRECTORY.name, name)
+
+
+def write(name, data):
+    with open(path(name), "wb") as file:
+        file.write(data if isinstance(data, bytes) else data.encode())
+    return path(name)
+
+
+def row(timestamp=0, input_length=600, output_length=10, hash_ids=(0, 1), **more):
+    """One line of a trace; a value of None leaves the key out."""
+    fields = dict(timestamp=timestamp, input_length=input_length, output_length=output_length,
+                  hash_ids=hash_ids if hash_ids is None else list(hash_ids), **more)
+    return json.dumps({key: value for key, value in fields.items() if value is not None}) + "\n"
+
+
+def one_line_error(result, status_name):
+    """Errors are one line, with the status name first."""
+    return result.err.startswith(status_name + ": ") and result.err.count("\n") == 1

@@ -1,0 +1,9 @@
+/* SPDX-License-Identifier: MIT */
+/* Its entry is that of a library it depends on (good), not its own. */
+#include <moorage/abi/provider.h>
+
+__attribute__((visibility("default"))) const void *zoo_caller(void);
+const void *zoo_caller(void)
+{
+    return moor_provider_entry_v1();
+}

@@ -1,0 +1,7 @@
+/* SPDX-License-Identifier: MIT */
+/* A shared library, but no provider. */
+__attribute__((visibility("default"))) int zoo_something(void);
+int zoo_something(void)
+{
+    return 1;
+}

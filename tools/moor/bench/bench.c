@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: MIT */
+/* moor bench: picks the benchmarks, runs them, prints the report. */
+#include "bench/bench.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct {
+    const char *name;
+    bool (*run)(const struct bench_options *options, struct bench_report *report);
+} benchmarks[] = {
+    {"backing", bench_backing},
+};
+
+#define BENCHMARK_COUNT (sizeof benchmarks / sizeof *benchmarks)
+
+static int compare(const void *left, const void *right)
+{
+    double a = *(const double *)left, b = *(const double *)right;
+    return (a > b) - (a < b);
+}
+
+struct bench_result bench_summarise(const char *name, const char *param, const char *unit, double *samples,
+                                    size_t count)
+{
+    qsort(samples, count, sizeof *samples, compare);
+    double middle = count % 2 ? samples[count / 2] : (samples[count / 2 - 1] + samples[count / 2]) / 2;
+    return (struct bench_result){name, 1, param, unit, count, middle, samples[0], samples[count - 1]};
+}
+
+void bench_add(struct bench_report *report, struct bench_result result)
+{
+    assert(report->count < sizeof report->results / sizeof *report->results);
+    report->results[report->count++] = result;
+}
+
+static void print_json(const struct bench_report *report)
+{
+    json_t *results = json_array();
+    for (size_t i = 0; i < report->count; i++) {
+        const struct bench_result *result = &report->results[i];
+        json_array_append_new(results, json_pack("{s:s, s:i, s:s, s:s, s:i, s:f, s:f, s:f}", "name", result->name,
+                                                 "threads", (int)result->threads, "param", result->param, "unit",
+                                                 result->unit, "runs", (int)result->runs, "median", result->median,
+                                                 "min", result->min, "max", result->max));
+    }
+    tool_print_json(json_pack("{s:o}", "results", results));
+}
+
+static void print_text(const struct bench_report *report)
+{
+    printf("%-46s %8s %-10s %5s %5s %10s %10s %10s\n", "name", "threads", "param", "unit", "runs", "median", "min", "max");
+    for (size_t i = 0; i < report->count; i++) {
+        const struct bench_result *result = &report->results[i];
+        printf("%-46s %8u %-10s %5s %5zu %10.2f %10.2f %10.2f\n", result->name, result->threads, result->param,
+               result->unit, result->runs, result->median, result->min, result->max);
+    }
+}
+
+/* ---- the command line ---- */
+
+enum { KEY_PROVIDER = TOOL_KEY_OWN, KEY_ROUNDS };
+
+static error_t parse(int key, char *argument, struct argp_state *state)
+{
+    struct bench_options *options = state->input;
+    switch (key) {
+    case KEY_PROVIDER:
+        options->provider = argument;
+        break;
+    case KEY_ROUNDS:
+        if (!tool_parse_number(argument, BENCH_ROUNDS_MAX, &options->rounds) || options->rounds == 0)
+            (void)tool_fail(options->failure, TOOL_USAGE, MOOR_INVALID, "--rounds '%s' is not 1 to %d", argument,
+                            BENCH_ROUNDS_MAX);
+        break;
+    case TOOL_KEY_JSON:
+        options->json = true;
+        break;
+    case ARGP_KEY_ARGS:
+        options->names = &state->argv[state->next];
+        options->name_count = (size_t)(state->argc - state->next);
+        break;
+    case ARGP_KEY_ERROR:
+        tool_refuse_option(state, options->failure);
+        break;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+    return 0;
+}
+
+static bool wanted(const struct bench_options *options, const char *name)
+{
+    bool found = options->name_count == 0;
+    for (size_t i = 0; i < options->name_count; i++)
+        found |= strcmp(options->names[i], name) == 0;
+    return found;
+}
+
+static bool check_names(const struct bench_options *options)
+{
+    for (size_t i = 0; i < options->name_count; i++) {
+        bool known = false;
+        for (size_t b = 0; b < BENCHMARK_COUNT; b++)
+            known |= strcmp(options->names[i], benchmarks[b].name) == 0;
+        if (!known)
+            return tool_fail(options->failure, TOOL_USAGE, MOOR_INVALID, "'%s' is no benchmark (see moor bench --help)",
+                             options->names[i]);
+    }
+    return true;
+}
+
+int bench_command(int argc, char **argv, bool json)
+{
+    static const struct argp_option option_list[] = {
+        {"provider", KEY_PROVIDER, "PROVIDER", 0, "Measure this provider", 0},
+        {"rounds", KEY_ROUNDS, "N", 0, "Take N samples of each case (default 101)", 0},
+        TOOL_OPTION_JSON,
+        TOOL_OPTION_HELP,
+        {0}};
+    static const struct argp argp = {
+        option_list, parse, "[NAME...] --provider PROVIDER",
+        "Measures. Names: backing (commit, touch and decommit 2 MiB, beside raw system calls); all without a name.",
+        NULL, NULL, NULL};
+    struct tool_failure failure = {0};
+    struct bench_options options = {.failure = &failure, .rounds = 101, .json = json};
+    struct bench_report report = {0};
+    bool good = tool_parse_options(&argp, argc, argv, &options, &failure) && check_names(&options);
+    for (size_t i = 0; i < BENCHMARK_COUNT && good; i++)
+        if (wanted(&options, benchmarks[i].name))
+            good = benchmarks[i].run(&options, &report);
+    if (good && options.json)
+        print_json(&report);
+    else if (good)
+        print_text(&report);
+    return tool_report(&failure, options.json);
+}

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: MIT */
+/* uthash as this tool uses it: out of memory ends the tool like any other list of its own, and the hash is
+ * FNV-1a, since the default's unannotated fall-through is an error here. */
+#ifndef MOOR_TOOL_HASH_H
+#define MOOR_TOOL_HASH_H
+
+#include "tool.h"
+
+#define uthash_fatal(message_) tool_out_of_memory()
+#define HASH_FUNCTION HASH_FNV
+#include <uthash.h>
+
+#endif

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: MIT */
+/* moor: the command line. Picks the subcommand; each has a file or folder of its own. */
+#include "tool.h"
+
+#include <moorage/runtime.h>
+#include <stdio.h>
+#include <string.h>
+
+static const struct command {
+    const char *name;
+    const char *title; /* argv[0] of the subcommand, for its help */
+    int (*run)(int argc, char **argv, bool json);
+    const char *synopsis;
+} commands[] = {
+    {"inspect", "moor inspect", inspect_command, "PROVIDER [--json]"},
+    {"replay", "moor replay", replay_command, "TRACE... --provider PROVIDER --capacity SIZE [--json]"},
+    {"bench", "moor bench", bench_command, "[NAME...] --provider PROVIDER [--json]"},
+};
+
+#define COMMAND_COUNT (sizeof commands / sizeof *commands)
+
+static void print_help(void)
+{
+    puts("Usage: moor COMMAND [ARGUMENT...]\n");
+    for (size_t i = 0; i < COMMAND_COUNT; i++)
+        printf("    %s %s\n", commands[i].title, commands[i].synopsis);
+    puts("\n'moor COMMAND --help' says more. SIZE takes KiB, MiB, GiB, TiB.\n"
+         "Exit status: 0 done and the books balance, 1 they do not, 2 usage, 3 provider refused,\n"
+         "4 no device, 5 bad input.");
+}
+
+/* Known before any option is parsed, so that a usage error is told as JSON too. */
+static bool wants_json(int argc, char **argv)
+{
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
+        if (strcmp(argv[i], "--json") == 0)
+            return true;
+    return false;
+}
+
+static int run(int argc, char **argv)
+{
+    struct tool_failure failure = {0};
+    bool json = wants_json(argc, argv);
+    if (argc < 2) {
+        (void)tool_fail(&failure, TOOL_USAGE, MOOR_INVALID, "no command given (see moor --help)");
+        return tool_report(&failure, json);
+    }
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "help") == 0) {
+        print_help();
+        return TOOL_DONE;
+    }
+    if (strcmp(argv[1], "--version") == 0) {
+        printf("moor %s\n", moor_version());
+        return TOOL_DONE;
+    }
+    for (size_t i = 0; i < COMMAND_COUNT; i++) {
+        if (strcmp(argv[1], commands[i].name) != 0)
+            continue;
+        char title[32];
+        (void)snprintf(title, sizeof title, "%s", commands[i].title); /* titles are short */
+        argv[1] = title;
+        return commands[i].run(argc - 1, argv + 1, json);
+    }
+    (void)tool_fail(&failure, TOOL_USAGE, MOOR_INVALID, "'%s' is no command (see moor --help)", argv[1]);
+    return tool_report(&failure, json);
+}
+
+int main(int argc, char **argv)
+{
+    int exit_status = run(argc, argv);
+    if (fflush(stdout) != 0 || ferror(stdout)) {
+        fprintf(stderr, "%s: cannot write to standard output\n", moor_status_name(MOOR_INVALID));
+        return exit_status != TOOL_DONE ? exit_status : TOOL_FAILED;
+    }
+    return exit_status;
+}

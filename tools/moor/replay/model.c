@@ -1,0 +1,473 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Replay model R1.
+ *
+ * Requests arrive, queue, are prefilled one at a time, grow while they decode, and finish; their memory comes
+ * back one fence later. The model keeps its own books in blocks,
+ *
+ *     used = committed + reserved and not yet committed
+ *     committed = private and shared blocks of live requests + cached blocks + pending blocks
+ *
+ * decides everything by them, and makes each step really happen through memory.h. It never asks the library
+ * whether there is room: if the two disagree, the run has found an error.
+ */
+#include "replay/model.h"
+#include "replay/events.h"
+#include "replay/index.h"
+#include "tool.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define SAMPLE_EVENTS 500 /* the books are compared this often, and at the end */
+
+/* A request between arrival and fence. */
+struct run {
+    int64_t arrival_us;
+    int64_t prefill_done_us;
+    uint64_t hit_blocks;
+    uint64_t prompt_blocks;
+    uint64_t total_blocks;
+    uint64_t next_block;     /* the next to grow by */
+    uint64_t full_blocks;    /* prompt blocks that can be published */
+    uint64_t leaving_blocks; /* behind the decode fence */
+    struct replay_block *
+        *shared;              /* full_blocks entries: the index's block in that slot, NULL if it is private */
+    struct replay_seat *seat; /* NULL for a request of no blocks */
+};
+
+struct model {
+    const struct replay_config *config;
+    const struct replay_trace *trace;
+    struct replay_memory *memory;
+    struct tool_failure *failure;
+    struct replay_counts counts;
+    struct replay_books books;
+    struct replay_events events;
+    struct replay_index index;
+    struct run *runs; /* one per row */
+    size_t *queue;    /* rows in order of arrival; one place per row */
+    size_t queue_head;
+    size_t queue_tail;
+    bool prefilling;
+    uint64_t used_blocks;
+    uint64_t committed_blocks;
+    uint64_t pending_blocks;
+    uint64_t live_requests;
+    int64_t now_us;
+    int64_t *waits_us; /* of started requests; one place per row */
+    size_t wait_count;
+};
+
+static void raise_to(uint64_t *peak, uint64_t value)
+{
+    if (value > *peak)
+        *peak = value;
+}
+
+static uint64_t blocks_of(const struct model *model, uint64_t tokens)
+{
+    uint64_t block_tokens = model->config->block_tokens;
+    return (tokens + block_tokens - 1) / block_tokens;
+}
+
+/* Schedules; the end of simulated time is far away but not infinitely so. */
+static bool schedule(struct model *model, int64_t start_us, uint64_t count, uint64_t step_us,
+                     enum replay_event_kind kind, size_t row)
+{
+    int64_t delay_us = 0;
+    int64_t time_us = 0;
+    if (__builtin_mul_overflow(count, step_us, &delay_us) ||
+        __builtin_add_overflow(start_us, delay_us, &time_us))
+        return tool_fail(model->failure, TOOL_BAD_INPUT, MOOR_OVERFLOW,
+                         "event %zu: simulated time does not fit", row + 1);
+    replay_events_push(&model->events, time_us, kind, row);
+    return true;
+}
+
+/* ---- start ---- */
+
+/* Resident blocks that the request can share: never its whole prompt, since something must be computed. */
+static uint64_t count_hits(struct model *model, const struct replay_request *request, uint64_t full_blocks)
+{
+    uint64_t hits = 0;
+    const int64_t *ids = model->trace->ids + request->first_id;
+    if (model->config->policy == REPLAY_NONE)
+        return 0;
+    while (hits < full_blocks && replay_index_find(&model->index, ids[hits]) != NULL)
+        hits++;
+    if (hits > 0 && hits * model->config->block_tokens >= request->input_tokens)
+        hits--;
+    return hits;
+}
+
+/* References the hits, which takes them out of reach, and evicts until the rest fits. False if it cannot:
+ * nothing has changed then. Sets *ret_evicted. */
+static bool make_room(struct model *model, const struct run *run, const int64_t *ids, uint64_t *ret_evicted)
+{
+    uint64_t wanted = model->used_blocks + run->total_blocks - run->hit_blocks;
+    uint64_t capacity = model->config->capacity_blocks;
+    uint64_t short_blocks = wanted > capacity ? wanted - capacity : 0;
+    uint64_t evictable = model->index.evictable_count;
+    for (uint64_t i = 0; i < run->hit_blocks; i++)
+        if (replay_index_find(&model->index, ids[i])->references == 0)
+            evictable--;
+    if (short_blocks > evictable)
+        return false;
+    for (uint64_t i = 0; i < run->hit_blocks; i++) {
+        run->shared[i] = replay_index_find(&model->index, ids[i]);
+        replay_index_reference(&model->index, run->shared[i]);
+    }
+    for (uint64_t i = 0; i < short_blocks; i++) {
+        moor_segment segment = replay_index_remove(&model->index, model->index.evictable);
+        (void)replay_memory_drop(model->memory, segment, model->failure); /* a failure shows in start() */
+    }
+    model->used_blocks -= short_blocks;
+    model->committed_blocks -= short_blocks;
+    model->counts.evict += short_blocks;
+    *ret_evicted = short_blocks;
+    return true;
+}
+
+static bool open_seat(struct model *model, size_t row)
+{
+    const struct replay_request *request = &model->trace->requests[row];
+    struct run *run = &model->runs[row];
+    if (run->total_blocks == 0)
+        return true; /* nothing in, nothing out */
+    moor_segment *hits = tool_allocate(run->hit_blocks, sizeof *hits);
+    for (uint64_t i = 0; i < run->hit_blocks; i++)
+        hits[i] = run->shared[i]->segment;
+    struct replay_admission admission = {
+        .row = row,
+        .total_blocks = run->total_blocks,
+        .prompt_blocks = run->prompt_blocks,
+        .hit_blocks = run->hit_blocks,
+        .hit_segments = hits,
+        .ids = model->trace->ids + request->first_id,
+        .id_count = run->full_blocks,
+    };
+    bool opened = replay_seat_start(model->memory, &admission, &run->seat, model->failure);
+    free(hits);
+    return opened;
+}
+
+static bool start(struct model *model, size_t row, uint64_t evicted)
+{
+    const struct replay_request *request = &model->trace->requests[row];
+    struct run *run = &model->runs[row];
+    struct replay_counts *counts = &model->counts;
+    if (evicted > 0 && !replay_memory_settle(model->memory, model->failure))
+        return false;
+    if (model->failure->exit_status != TOOL_DONE || !open_seat(model, row))
+        return false;
+
+    uint64_t own_blocks = run->prompt_blocks - run->hit_blocks;
+    model->used_blocks += run->total_blocks - run->hit_blocks;
+    model->committed_blocks += own_blocks;
+    model->live_requests++;
+    model->prefilling = true;
+    model->waits_us[model->wait_count++] = model->now_us - run->arrival_us;
+    counts->share += run->hit_blocks;
+    counts->new_blocks += own_blocks;
+    raise_to(&counts->peak_used, model->used_blocks);
+    raise_to(&counts->peak_active, model->used_blocks - model->index.evictable_count);
+    raise_to(&counts->peak_commit, model->committed_blocks);
+    raise_to(&counts->max_live, model->live_requests);
+    return schedule(model, model->now_us,
+                    request->input_tokens - run->hit_blocks * model->config->block_tokens,
+                    model->config->prefill_us, REPLAY_PREFILL_DONE, row);
+}
+
+/* Starts the head of the queue if it can; those that never fit are turned away. */
+static bool try_start(struct model *model)
+{
+    while (!model->prefilling && model->queue_head < model->queue_tail) {
+        size_t row = model->queue[model->queue_head];
+        const struct replay_request *request = &model->trace->requests[row];
+        struct run *run = &model->runs[row];
+        uint64_t evicted = 0;
+        run->total_blocks = blocks_of(model, request->input_tokens + request->output_tokens);
+        if (run->total_blocks > model->config->capacity_blocks) {
+            model->counts.reject++;
+            model->queue_head++;
+            continue;
+        }
+        run->prompt_blocks = blocks_of(model, request->input_tokens);
+        run->next_block = run->prompt_blocks;
+        run->full_blocks = request->input_tokens / model->config->block_tokens;
+        run->hit_blocks = count_hits(model, request, run->full_blocks);
+        if (run->shared == NULL)
+            run->shared = tool_allocate(run->full_blocks, sizeof *run->shared);
+        if (!make_room(model, run, model->trace->ids + request->first_id, &evicted))
+            return true; /* waits */
+        model->queue_head++;
+        if (!start(model, row, evicted))
+            return false;
+    }
+    return true;
+}
+
+/* ---- the other events ---- */
+
+static bool prefill_done(struct model *model, size_t row)
+{
+    const struct replay_request *request = &model->trace->requests[row];
+    const struct replay_config *config = model->config;
+    struct run *run = &model->runs[row];
+    const int64_t *ids = model->trace->ids + request->first_id;
+    model->prefilling = false;
+    run->prefill_done_us = model->now_us;
+    for (uint64_t i = run->hit_blocks; config->policy != REPLAY_NONE && i < run->full_blocks; i++) {
+        moor_segment segment = 0;
+        if (replay_index_find(&model->index, ids[i]) != NULL)
+            continue; /* known: this copy stays private */
+        if (!replay_seat_publish(run->seat, i, &segment, model->failure))
+            return false;
+        run->shared[i] = replay_index_add(&model->index, ids[i], segment);
+    }
+    if (run->next_block < run->total_blocks &&
+        !schedule(model, model->now_us, run->next_block * config->block_tokens - request->input_tokens,
+                  config->decode_us, REPLAY_GROW, row))
+        return false;
+    return schedule(model, model->now_us, request->output_tokens, config->decode_us, REPLAY_FINISH, row);
+}
+
+static bool grow(struct model *model, size_t row)
+{
+    const struct replay_request *request = &model->trace->requests[row];
+    const struct replay_config *config = model->config;
+    struct run *run = &model->runs[row];
+    if (!replay_seat_grow(run->seat, run->next_block, model->failure))
+        return false;
+    run->next_block++;
+    model->committed_blocks++;
+    model->counts.grow++;
+    model->counts.new_blocks++;
+    raise_to(&model->counts.peak_commit, model->committed_blocks);
+    return run->next_block == run->total_blocks ||
+           schedule(model, run->prefill_done_us,
+                    run->next_block * config->block_tokens - request->input_tokens, config->decode_us,
+                    REPLAY_GROW, row);
+}
+
+/* Whether the slot's memory goes with the request: private, or shared with nobody any more under policy live.
+ */
+static bool is_leaving(const struct model *model, const struct run *run, uint64_t slot)
+{
+    const struct replay_block *block = slot < run->full_blocks ? run->shared[slot] : NULL;
+    return block == NULL || (model->config->policy == REPLAY_LIVE && block->references == 1);
+}
+
+static bool close_seat(struct model *model, struct run *run)
+{
+    if (run->seat == NULL)
+        return true;
+    bool *leaving = tool_allocate(run->total_blocks, sizeof *leaving);
+    for (uint64_t i = 0; i < run->total_blocks; i++)
+        leaving[i] = is_leaving(model, run, i);
+    bool closed = replay_seat_finish(run->seat, leaving, model->failure);
+    free(leaving);
+    return closed;
+}
+
+/*
+ * The peak of pending blocks is read when the private blocks have joined those that wait, and before the
+ * published blocks that policy live lets go with them do: that is how the expected figures count.
+ */
+static bool finish(struct model *model, size_t row)
+{
+    struct run *run = &model->runs[row];
+    if (!close_seat(model, run))
+        return false;
+    uint64_t private_blocks = run->total_blocks;
+    for (uint64_t i = 0; i < run->full_blocks; i++)
+        private_blocks -= run->shared[i] != NULL;
+    model->pending_blocks += private_blocks;
+    run->leaving_blocks = private_blocks;
+    raise_to(&model->counts.peak_pending, model->pending_blocks);
+
+    for (uint64_t i = run->full_blocks; i-- > 0;) {
+        struct replay_block *block = run->shared[i];
+        if (block == NULL)
+            continue;
+        replay_index_unreference(&model->index, block);
+        if (model->config->policy == REPLAY_LIVE && block->references == 0) {
+            if (!replay_memory_drop(model->memory, replay_index_remove(&model->index, block), model->failure))
+                return false;
+            model->pending_blocks++;
+            run->leaving_blocks++;
+        }
+    }
+    free(run->shared);
+    run->shared = NULL;
+    model->live_requests--;
+    model->counts.done++;
+    return replay_memory_settle(model->memory, model->failure) &&
+           schedule(model, model->now_us, 1, model->config->fence_us, REPLAY_FENCE_PASSED, row);
+}
+
+static bool fence_passed(struct model *model, size_t row)
+{
+    struct run *run = &model->runs[row];
+    struct replay_seat *seat = run->seat;
+    run->seat = NULL;
+    model->pending_blocks -= run->leaving_blocks;
+    model->committed_blocks -= run->leaving_blocks;
+    model->used_blocks -= run->leaving_blocks;
+    model->counts.freed += run->leaving_blocks;
+    return seat == NULL || replay_seat_leave(seat, model->failure);
+}
+
+/* ---- the run ---- */
+
+static bool handle(struct model *model, const struct replay_event *event)
+{
+    bool handled = false;
+    model->now_us = event->time_us;
+    switch (event->kind) {
+    case REPLAY_ARRIVAL:
+        model->queue[model->queue_tail++] = event->row;
+        handled = true;
+        break;
+    case REPLAY_PREFILL_DONE:
+        handled = prefill_done(model, event->row);
+        break;
+    case REPLAY_GROW:
+        handled = grow(model, event->row);
+        break;
+    case REPLAY_FINISH:
+        handled = finish(model, event->row);
+        break;
+    case REPLAY_FENCE_PASSED:
+        handled = fence_passed(model, event->row);
+        break;
+    }
+    return handled && try_start(model);
+}
+
+static bool sample(struct model *model)
+{
+    return replay_memory_sample(model->memory, model->committed_blocks * model->config->block_bytes,
+                                &model->books, model->failure);
+}
+
+/* On a terminal, and only there. */
+static void show_progress(const struct model *model, bool end)
+{
+    if (!isatty(STDERR_FILENO))
+        return;
+    if (end)
+        fprintf(stderr, "\r\033[K");
+    else
+        fprintf(stderr, "\r%5.1f %%  %zu of %zu requests",
+                100.0 * (double)model->queue_head / (double)model->trace->request_count, model->queue_head,
+                model->trace->request_count);
+}
+
+static bool run_events(struct model *model)
+{
+    struct replay_event event;
+    uint64_t event_count = 0;
+    while (replay_events_pop(&model->events, &event)) {
+        if (!handle(model, &event))
+            return false;
+        if (++event_count % SAMPLE_EVENTS == 0) {
+            if (!sample(model))
+                return false;
+            show_progress(model, false);
+        }
+    }
+    return sample(model);
+}
+
+static bool schedule_arrivals(struct model *model)
+{
+    for (size_t row = 0; row < model->trace->request_count; row++) {
+        int64_t time_us =
+            llround((double)(model->trace->requests[row].timestamp_ms * 1000) * model->config->scale);
+        model->runs[row].arrival_us = time_us;
+        replay_events_push(&model->events, time_us, REPLAY_ARRIVAL, row);
+    }
+    return true;
+}
+
+static int compare_times(const void *a, const void *b)
+{
+    int64_t left = *(const int64_t *)a;
+    int64_t right = *(const int64_t *)b;
+    return (left > right) - (left < right);
+}
+
+static void sum_up(struct model *model)
+{
+    struct replay_counts *counts = &model->counts;
+    size_t count = model->wait_count;
+    counts->rows = model->trace->request_count;
+    counts->resident_end = model->index.resident_count;
+    counts->makespan_s = (double)model->now_us / 1e6;
+    if (count == 0)
+        return;
+    double sum_us = 0; /* of whole numbers below 2^53 as a rule: exact, and the same in every run */
+    for (size_t i = 0; i < count; i++)
+        sum_us += (double)model->waits_us[i];
+    qsort(model->waits_us, count, sizeof *model->waits_us, compare_times);
+    counts->wait_mean_s = sum_us / (double)count / 1e6;
+    counts->wait_p99_s = (double)model->waits_us[(count - 1) * 99 / 100] / 1e6;
+}
+
+/* Gives back what the index still has: at the end what was retained, after a failure whatever is there. */
+static void drop_index(struct model *model)
+{
+    struct replay_block *block = NULL;
+    struct replay_block *next = NULL;
+    HASH_ITER(hh, model->index.blocks, block, next)
+    {
+        (void)replay_memory_drop(model->memory, block->segment,
+                                 model->failure); /* told at the end, if the first */
+    }
+    replay_index_finish(&model->index);
+}
+
+static void check_identity(struct model *model)
+{
+    const struct replay_counts *counts = &model->counts;
+    if (counts->new_blocks != counts->evict + counts->freed + counts->resident_end ||
+        model->committed_blocks != counts->resident_end || model->used_blocks != counts->resident_end)
+        (void)tool_fail(model->failure, TOOL_FAILED, MOOR_CORRUPT, "the model's own counts do not add up");
+}
+
+bool replay_model_run(const struct replay_config *config, const struct replay_trace *trace,
+                      struct replay_memory *memory, struct replay_counts *ret_counts,
+                      struct replay_books *ret_books, struct tool_failure *failure)
+{
+    size_t rows = trace->request_count;
+    struct model model = {
+        .config = config,
+        .trace = trace,
+        .memory = memory,
+        .failure = failure,
+        .books.balanced = true,
+        .runs = tool_allocate(rows, sizeof *model.runs),
+        .queue = tool_allocate(rows, sizeof *model.queue),
+        .waits_us = tool_allocate(rows, sizeof *model.waits_us),
+    };
+    bool done = schedule_arrivals(&model) && run_events(&model);
+    show_progress(&model, true);
+    if (done) {
+        sum_up(&model);
+        check_identity(&model);
+    }
+    drop_index(&model);
+    for (size_t row = 0; row < rows; row++)
+        free(model.runs[row].shared);
+    free(model.runs);
+    free(model.queue);
+    free(model.waits_us);
+    replay_events_finish(&model.events);
+    *ret_counts = model.counts;
+    *ret_books = model.books;
+    return failure->exit_status == TOOL_DONE;
+}

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: MIT */
+/* The report is one JSON object; the text is printed from it, so that the two cannot differ. */
+#include "replay/report.h"
+#include "tool.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The names of the traces in one string, as they were given. [owned] */
+static char *name_traces(const struct replay_config *config)
+{
+    char *name = NULL;
+    size_t size = 0;
+    FILE *stream = open_memstream(&name, &size);
+    if (stream == NULL)
+        tool_out_of_memory();
+    if (config->generate)
+        fprintf(stream, "mooncake-conversation requests=%ju seed=%ju", (uintmax_t)config->generate_rows,
+                (uintmax_t)config->generate_seed);
+    for (size_t i = 0; i < config->trace_count; i++)
+        fprintf(stream, "%s%s", i > 0 ? "," : "", config->traces[i]);
+    if (fclose(stream) != 0)
+        tool_out_of_memory();
+    return name;
+}
+
+/* A path need not be UTF-8, a JSON string must. */
+static json_t *path_string(const char *path)
+{
+    json_t *value = json_string(path);
+    return value != NULL ? value : json_null();
+}
+
+static void set_number(json_t *report, const char *key, uint64_t value)
+{
+    if (json_object_set_new(report, key, json_integer((json_int_t)value)) != 0)
+        tool_out_of_memory();
+}
+
+static json_t *optional_number(bool known, uint64_t value)
+{
+    return known ? json_integer((json_int_t)value) : json_null();
+}
+
+static json_t *describe_books(const struct replay_books *books)
+{
+    return json_pack("{s:I, s:o, s:o, s:I, s:b}", "ledger_bytes", (json_int_t)books->ledger_bytes,
+                     "provider_bytes", optional_number(books->has_provider, books->provider_bytes),
+                     "kernel_bytes", optional_number(books->has_kernel, books->kernel_bytes), "samples",
+                     (json_int_t)books->samples, "balanced", books->balanced);
+}
+
+static json_t *describe(const struct replay_config *config, const struct replay_counts *counts,
+                        const struct replay_books *books, double wall_s)
+{
+    char *traces = name_traces(config);
+    json_t *report = json_pack("{s:o, s:o, s:s, s:f}", "trace", path_string(traces), "provider",
+                               path_string(config->provider), "policy", replay_policy_name(config->policy),
+                               "scale", config->scale);
+    free(traces);
+    if (report == NULL)
+        tool_out_of_memory();
+    set_number(report, "capacity_blocks", config->capacity_blocks);
+    set_number(report, "block_bytes", config->block_bytes);
+    set_number(report, "rows", counts->rows);
+    set_number(report, "done", counts->done);
+    set_number(report, "reject", counts->reject);
+    set_number(report, "share", counts->share);
+    set_number(report, "new_blocks", counts->new_blocks);
+    set_number(report, "evict", counts->evict);
+    set_number(report, "grow", counts->grow);
+    set_number(report, "freed", counts->freed);
+    set_number(report, "resident_end", counts->resident_end);
+    set_number(report, "peak_used_blocks", counts->peak_used);
+    set_number(report, "peak_active_blocks", counts->peak_active);
+    set_number(report, "peak_commit_blocks", counts->peak_commit);
+    set_number(report, "peak_pending_blocks", counts->peak_pending);
+    set_number(report, "max_live", counts->max_live);
+    if (json_object_set_new(report, "wait_mean_s", json_real(counts->wait_mean_s)) != 0 ||
+        json_object_set_new(report, "wait_p99_s", json_real(counts->wait_p99_s)) != 0 ||
+        json_object_set_new(report, "makespan_s", json_real(counts->makespan_s)) != 0 ||
+        json_object_set_new(report, "wall_s", json_real(wall_s)) != 0 ||
+        json_object_set_new(report, "books", describe_books(books)) != 0)
+        tool_out_of_memory();
+    return report;
+}
+
+static void print_value(const json_t *value, const char *unit)
+{
+    if (json_is_string(value))
+        printf("%s", json_string_value(value));
+    else if (json_is_integer(value))
+        printf("%" JSON_INTEGER_FORMAT, json_integer_value(value));
+    else if (json_is_real(value))
+        printf("%.12g", json_real_value(value));
+    else if (json_is_boolean(value))
+        printf("%s", json_is_true(value) ? "yes" : "no");
+    else
+        printf("unknown");
+    printf("%s\n", json_is_null(value) ? "" : unit);
+}
+
+static void print_text(const json_t *report)
+{
+    static const struct {
+        const char *label;
+        const char *key;
+        const char *unit;
+    } lines[] = {
+        {"trace", "trace", ""},
+        {"provider", "provider", ""},
+        {"policy", "policy", ""},
+        {"time scale", "scale", ""},
+        {"capacity", "capacity_blocks", " blocks"},
+        {"block", "block_bytes", " bytes"},
+        {NULL, NULL, NULL},
+        {"requests", "rows", ""},
+        {"  done", "done", ""},
+        {"  rejected", "reject", " (larger than the capacity)"},
+        {"blocks made", "new_blocks", ""},
+        {"  by growth", "grow", ""},
+        {"  evicted", "evict", ""},
+        {"  freed", "freed", ""},
+        {"  resident at the end", "resident_end", ""},
+        {"blocks shared", "share", ""},
+        {NULL, NULL, NULL},
+        {"peak used", "peak_used_blocks", " blocks"},
+        {"peak active", "peak_active_blocks", " blocks"},
+        {"peak committed", "peak_commit_blocks", " blocks"},
+        {"peak pending", "peak_pending_blocks", " blocks"},
+        {"most live requests", "max_live", ""},
+        {"wait, mean", "wait_mean_s", " s"},
+        {"wait, 99th percentile", "wait_p99_s", " s"},
+        {"makespan", "makespan_s", " s"},
+        {"took", "wall_s", " s"},
+        {NULL, NULL, NULL},
+    };
+    static const char *const book_lines[][3] = {{"ledger", "ledger_bytes", " bytes"},
+                                                {"provider", "provider_bytes", " bytes"},
+                                                {"kernel", "kernel_bytes", " bytes"},
+                                                {"samples", "samples", ""},
+                                                {"books balanced", "balanced", ""}};
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        if (lines[i].label == NULL) {
+            putchar('\n');
+            continue;
+        }
+        printf("%-23s ", lines[i].label);
+        print_value(json_object_get(report, lines[i].key), lines[i].unit);
+    }
+    const json_t *books = json_object_get(report, "books");
+    for (size_t i = 0; i < sizeof book_lines / sizeof *book_lines; i++) {
+        printf("%-23s ", book_lines[i][0]);
+        print_value(json_object_get(books, book_lines[i][1]), book_lines[i][2]);
+    }
+}
+
+void replay_report(const struct replay_config *config, const struct replay_counts *counts,
+                   const struct replay_books *books, double wall_s)
+{
+    json_t *report = describe(config, counts, books, wall_s);
+    if (config->json) {
+        tool_print_json(report);
+    } else {
+        print_text(report);
+        json_decref(report);
+    }
+}

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the subcommands share. Usage errors do not go through argp's own messages: those take several lines
+ * and know nothing of status names or JSON, so argp runs silent and the help option is ours.
+ */
+#include "tool.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+bool tool_fail(struct tool_failure *failure, int exit_status, moor_status status, const char *format, ...)
+{
+    if (failure->exit_status != TOOL_DONE)
+        return false;
+    failure->exit_status = exit_status;
+    failure->status = status;
+    va_list arguments;
+    va_start(arguments, format);
+    (void)vsnprintf(failure->text, sizeof failure->text, format, arguments); /* too long is cut */
+    va_end(arguments);
+    for (char *at = failure->text; *at != '\0'; at++)
+        if ((unsigned char)*at < ' ')
+            *at = ' ';
+    return false;
+}
+
+bool tool_fail_last(struct tool_failure *failure, int exit_status, const char *what)
+{
+    const struct moor_error *error = moor_last_error();
+    return tool_fail(failure, exit_status, error->status, "%s: %s", what, error->text);
+}
+
+int tool_report(const struct tool_failure *failure, bool json)
+{
+    if (failure->exit_status == TOOL_DONE)
+        return TOOL_DONE;
+    const char *name = moor_status_name(failure->status);
+    fprintf(stderr, "%s: %s\n", name, failure->text);
+    if (json) {
+        json_t *message = json_string(failure->text);
+        if (message == NULL) /* not UTF-8: a path may be anything */
+            message = json_string("(the message is not UTF-8; see standard error)");
+        tool_print_json(json_pack("{s:{s:s, s:o}}", "error", "status", name, "message", message));
+    }
+    return failure->exit_status;
+}
+
+void tool_print_json(json_t *value)
+{
+    if (value == NULL)
+        tool_out_of_memory();
+    (void)json_dumpf(value, stdout,
+                     JSON_INDENT(2) | JSON_REAL_PRECISION(12)); /* main checks stdout at the end */
+    putchar('\n');
+    json_decref(value);
+}
+
+bool tool_parse_options(const struct argp *argp, int argc, char **argv, void *input,
+                        struct tool_failure *failure)
+{
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        if (strcmp(argv[i], "--help") == 0) {
+            argp_help(argp, stdout, ARGP_HELP_STD_HELP & ~(unsigned)ARGP_HELP_EXIT_OK, argv[0]);
+            exit(TOOL_DONE);
+        }
+    }
+    error_t error = argp_parse(argp, argc, argv, ARGP_NO_ERRS | ARGP_NO_HELP | ARGP_NO_EXIT, NULL, input);
+    if (error != 0)
+        return tool_fail(failure, TOOL_USAGE, MOOR_INVALID, "%s: %s", argv[0],
+                         strerror(error)); /* if none is told */
+    return failure->exit_status == TOOL_DONE;
+}
+
+void tool_refuse_option(const struct argp_state *state, struct tool_failure *failure)
+{
+    (void)tool_fail(failure, TOOL_USAGE, MOOR_INVALID, "'%s' is unknown or lacks its value (see %s --help)",
+                    state->argv[state->next - 1], state->argv[0]);
+}
+
+/* Digits only: strtoull alone would take signs, blanks and "-1" as a huge number. */
+static bool parse_digits(const char *text, uint64_t *ret_value, const char **ret_rest)
+{
+    if (*text < '0' || *text > '9')
+        return false;
+    char *rest = NULL;
+    errno = 0;
+    uint64_t value = strtoull(text, &rest, 10);
+    if (errno != 0)
+        return false;
+    *ret_value = value;
+    *ret_rest = rest;
+    return true;
+}
+
+bool tool_parse_number(const char *text, uint64_t max, uint64_t *ret_value)
+{
+    uint64_t value = 0;
+    const char *rest = NULL;
+    if (!parse_digits(text, &value, &rest) || *rest != '\0' || value > max)
+        return false;
+    *ret_value = value;
+    return true;
+}
+
+bool tool_parse_size(const char *text, uint64_t *ret_bytes)
+{
+    static const struct {
+        const char *name;
+        uint64_t bytes;
+    } units[] = {{"", 1},
+                 {"B", 1},
+                 {"KiB", UINT64_C(1) << 10},
+                 {"MiB", UINT64_C(1) << 20},
+                 {"GiB", UINT64_C(1) << 30},
+                 {"TiB", UINT64_C(1) << 40}};
+    uint64_t value = 0;
+    const char *rest = NULL;
+    if (!parse_digits(text, &value, &rest))
+        return false;
+    if (*rest == ' ')
+        rest++;
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
+        uint64_t bytes = 0;
+        if (strcmp(rest, units[i].name) != 0)
+            continue;
+        if (__builtin_mul_overflow(value, units[i].bytes, &bytes))
+            return false;
+        *ret_bytes = bytes;
+        return true;
+    }
+    return false;
+}
+
+char *tool_absolute_path(const char *path)
+{
+    char *absolute = NULL;
+    if (*path == '/' || *path == '\0')
+        absolute = strdup(path);
+    else {
+        char *directory = getcwd(NULL, 0);
+        if (directory == NULL || asprintf(&absolute, "%s/%s", directory, path) < 0)
+            absolute = NULL;
+        free(directory);
+    }
+    if (absolute == NULL)
+        tool_out_of_memory();
+    return absolute;
+}
+
+void tool_out_of_memory(void)
+{
+    fprintf(stderr, "%s: no memory for the tool's own lists\n", moor_status_name(MOOR_HOST_NOMEM));
+    exit(TOOL_FAILED);
+}
+
+void *tool_allocate(size_t count, size_t size)
+{
+    void *memory = calloc(count != 0 ? count : 1, size);
+    if (memory == NULL)
+        tool_out_of_memory();
+    return memory;
+}
+
+void *tool_reallocate(void *memory, size_t count, size_t size)
+{
+    memory = reallocarray(memory, count, size);
+    if (memory == NULL)
+        tool_out_of_memory();
+    return memory;
+}

@@ -87,6 +87,7 @@ static void swap_shared(struct worker *w)
     must("release", moor_buffer_release(s->runtime, buffer));
 }
 
+/* Reads what others may be releasing: reads of one buffer do not race, and it must be there until they are done. */
 static void use_shared(struct worker *w)
 {
     struct stress *s = w->stress;
@@ -94,10 +95,19 @@ static void use_shared(struct worker *w)
     moor_buffer buffer = atomic_load(&s->shared[next_random(w) % SHARED_HANDLES]);
     if (!buffer || !may("view", moor_buffer_get_view(s->runtime, buffer, &view)))
         return;
-    if (s->capabilities & MOOR_ABI_CAP_COPY)
-        (void)may("fill", moor_fill(w->stream, &view, w->rounds, 1));
-    else
+    if (!(s->capabilities & MOOR_ABI_CAP_COPY)) {
         (void)may("used", moor_stream_used(w->stream, &view));
+        return;
+    }
+    unsigned char out[256];
+    struct moor_view out_view = moor_view_host(out, sizeof out);
+    struct moor_view part;
+    struct moor_fence fence;
+    must("slice", moor_view_slice(&view, 0, sizeof out, &part));
+    if (!may("copy", moor_copy(w->stream, &out_view, &part)))
+        return;
+    must("record", moor_stream_record(w->stream, &fence));
+    must("wait", moor_fence_wait(&fence, MOOR_FOREVER));
 }
 
 /* A round trip through two buffers that are released while it runs. */

@@ -2,6 +2,17 @@
 /* The fixture: one runtime, one scripted provider, and the checks that most tests end with. */
 #include "fixture.h"
 
+#if defined(__SANITIZE_ADDRESS__)
+#define FIXTURE_LEAK_CHECK
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define FIXTURE_LEAK_CHECK
+#endif
+#endif
+#ifdef FIXTURE_LEAK_CHECK
+#include <sanitizer/lsan_interface.h>
+#endif
+
 #include "loader/provider.h"
 
 #include <stdio.h>
@@ -47,6 +58,14 @@ struct fixture fixture_open(const struct scripted_options *options)
     return f;
 }
 
+/* A leak does not fail a Criterion test by itself: LeakSanitizer looks when the process ends, and nobody listens. */
+static void check_leaks(void)
+{
+#ifdef FIXTURE_LEAK_CHECK
+    cr_assert_eq(__lsan_do_recoverable_leak_check(), 0, "memory is leaked");
+#endif
+}
+
 void fixture_close(struct fixture *f)
 {
     fixture_reap(f);
@@ -69,6 +88,8 @@ void fixture_close(struct fixture *f)
     cr_assert(memcmp(&counts, &none, sizeof none) == 0, "objects are left");
     EXPECT(MOOR_OK, moor_runtime_destroy(f->runtime));
     scripted_destroy(f->script);
+    *f = (struct fixture){0};
+    check_leaks();
 }
 
 void fixture_close_quarantined(struct fixture *f)

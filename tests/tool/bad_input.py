@@ -2,7 +2,7 @@
 """A bad trace is refused with file, line, event and reason before anything is loaded: the provider named
 here does not even exist."""
 import gzip
-from tap import PROVIDER, check, finish, moor, one_line_error, path, row, write
+from moor_tool import PROVIDER, check, finish, moor, one_line_error, path, row, write
 
 NOWHERE = path("nowhere.so")
 

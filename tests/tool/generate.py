@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The generator: reproducible, a valid trace, and like the published statistics of the trace it imitates."""
 import json
-from tap import PROVIDER, check, finish, moor, path
+from moor_tool import PROVIDER, check, finish, moor, path
 
 
 def generate(name, requests, seed):

@@ -2,7 +2,7 @@
 """moor inspect: keys, text, and providers that do not survive being loaded."""
 import os
 import sys
-from tap import PROVIDER, check, finish, moor, one_line_error
+from moor_tool import PROVIDER, check, finish, moor, one_line_error
 
 result = moor("inspect", PROVIDER, "--json")
 check("exits 0", result.status == 0 and result.err == "", result)

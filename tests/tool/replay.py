@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The replay's figures: keys, identities, determinism, small cases worked out by hand, published rows."""
 import os
-from tap import PROVIDER, TRACE, check, finish, moor, row, skip, write
+from moor_tool import PROVIDER, TRACE, check, finish, moor, row, skip, write
 
 KEYS = ["trace", "provider", "policy", "scale", "capacity_blocks", "block_bytes", "rows", "done", "reject",
         "share", "new_blocks", "evict", "grow", "freed", "resident_end", "peak_used_blocks",

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Exit statuses and errors of the command line."""
-from tap import PROVIDER, check, finish, moor, one_line_error, path, row, write
+from moor_tool import PROVIDER, check, finish, moor, one_line_error, path, row, write
 
 good = write("good.jsonl", row())
 base = ["replay", good, "--provider", PROVIDER, "--capacity", "64MiB"]

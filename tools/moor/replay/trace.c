@@ -65,8 +65,9 @@ struct replay_request *replay_trace_append(struct replay_trace *trace, size_t id
         trace->request_capacity = 2 * trace->request_capacity + 1024;
         trace->requests = tool_reallocate(trace->requests, trace->request_capacity, sizeof *trace->requests);
     }
-    if (trace->id_capacity - trace->id_count < id_count) {
-        trace->id_capacity = 2 * trace->id_capacity + id_count;
+    /* Also for a request without blocks: `ids` is there wherever a request is. */
+    if (trace->id_capacity - trace->id_count < id_count || trace->id_capacity == 0) {
+        trace->id_capacity = 2 * trace->id_capacity + id_count + 1024;
         trace->ids = tool_reallocate(trace->ids, trace->id_capacity, sizeof *trace->ids);
     }
     struct replay_request *request = &trace->requests[trace->request_count++];

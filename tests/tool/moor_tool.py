@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Runs the tool and says what came of it, as TAP. Each script is: import, checks, finish()."""
+"""Runs the tool. Each script is: import, checks, finish()."""
 import json
 import os
 import subprocess
@@ -7,28 +7,10 @@ import sys
 import tempfile
 
 MOOR, PROVIDER, SOURCE_ROOT = sys.argv[1:4]
+sys.path.insert(0, os.path.join(SOURCE_ROOT, "tests", "support"))
+from tap import check, finish, skip  # noqa: E402,F401
 TRACE = os.path.join(SOURCE_ROOT, "..", "shared", "traces", "mooncake", "conversation_trace.jsonl")
 DIRECTORY = tempfile.TemporaryDirectory()
-
-_results = []
-
-
-def check(name, passed, detail=""):
-    _results.append(bool(passed))
-    print(f"{'ok' if passed else 'not ok'} {len(_results)} - {name}", flush=True)
-    if not passed and detail:
-        print("\n".join("# " + line for line in str(detail).splitlines()), flush=True)
-
-
-def skip(name, reason):
-    _results.append(True)
-    print(f"ok {len(_results)} - {name} # SKIP {reason}", flush=True)
-
-
-def finish():
-    print(f"1..{len(_results)}")
-    sys.exit(0 if all(_results) else 1)
-
 
 class Result:
     def __init__(self, done):

@@ -88,8 +88,11 @@ static moor_status refuse(const struct moor_holder *holder, uint64_t bytes)
     if (bytes <= pool_room + pool_pending && (bytes <= own_room || bytes - own_room <= own_pending))
         return moor__fail(MOOR_PENDING, "%s asks for %llu bytes; %llu are free and %llu behind fences", holder->name,
                           wanted, pool_room, pool_pending);
-    return moor__fail(MOOR_OVER_BUDGET, "%s asks for %llu bytes; %llu of %llu are free, %llu within its limit",
-                      holder->name, wanted, pool_room, capacity, own_room);
+    if (bytes > own_room)
+        return moor__fail(MOOR_OVER_BUDGET, "%s asks for %llu bytes; its limit of %llu leaves %llu", holder->name, wanted,
+                          limit, own_room);
+    return moor__fail(MOOR_OVER_BUDGET, "%s asks for %llu bytes; %llu of %llu are free", holder->name, wanted, pool_room,
+                      capacity);
 }
 
 moor_status moor__reserve(struct moor_holder *holder, uint64_t bytes)

@@ -158,6 +158,18 @@ static moor_status ask_footprint(const struct moor_binding *binding, const struc
     return MOOR_OK;
 }
 
+moor_status moor_binding_get_footprint(struct moor_binding *binding, uint64_t size_bytes,
+                                       const struct moor_buffer_options *options, uint64_t *ret_bytes)
+{
+    struct moor_abi_alloc_args args;
+    moor_status status = moor__binding_enter(binding);
+    if (!status && !ret_bytes)
+        status = moor__fail(MOOR_INVALID, "ret_bytes is NULL");
+    if (!status)
+        status = make_args(binding, size_bytes, options, &args);
+    return status ? status : ask_footprint(binding, &args, ret_bytes);
+}
+
 static const char *allocation_fault(const struct moor_abi_alloc_args *args, const struct moor_abi_allocation *made)
 {
     if (made->handle == 0)

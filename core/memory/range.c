@@ -46,8 +46,8 @@ moor_status moor__range_cells(const struct moor__range *range, uint64_t offset_b
 moor_status moor__range_expect(const struct moor__range *range, uint64_t first, uint64_t count,
                                enum moor__cell_state state)
 {
-    static const char *const names[] = {"not backed",        "being worked on", "committed", "mapped read-only",
-                                        "mapped for writing", "within a mapping", "leaving"};
+    static const char *const names[] = {"free",               "being worked on",  "committed", "mapped read-only",
+                                        "mapped for writing", "inside a mapping", "leaving"};
     for (uint64_t i = first; i < first + count; i++) {
         enum moor__cell_state found = moor__cell_state(range->cells[i]);
         if (found == state)

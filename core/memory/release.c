@@ -12,7 +12,7 @@
 #include "util/error.h"
 #include "util/limits.h"
 
-#include <stdlib.h>
+#include <time.h>
 
 /* ---- submission ---- */
 
@@ -282,11 +282,12 @@ static struct moor_provider *next_visit(struct moor_runtime *runtime, struct moo
     return provider;
 }
 
-/* Waits a little on the first device that has something pending, so that no device is waited for while another is due. */
+/* Looks at each device, and waits a little at each that has something pending, so that none is waited for while another
+ * is due. Returns what is still pending: releases, and streams that were given up. */
 static uint64_t visit_all(struct moor_runtime *runtime, uint64_t deadline_ns)
 {
     uint64_t pending = 0;
-    for (struct moor_provider *provider = next_visit(runtime, NULL); provider; provider = next_visit(runtime, provider))
+    for (struct moor_provider *provider = next_visit(runtime, NULL); provider; provider = next_visit(runtime, provider)) {
         for (uint32_t i = 0; i < provider->device_count; i++) {
             struct moor_device *device = &provider->devices[i];
             if (!moor__device_pending(device))
@@ -294,6 +295,11 @@ static uint64_t visit_all(struct moor_runtime *runtime, uint64_t deadline_ns)
             moor__device_reap(device, deadline_ns);
             pending += moor__device_pending(device);
         }
+        if (moor__streams_ending(provider)) {
+            moor__streams_retire(provider);
+            pending += moor__streams_ending(provider);
+        }
+    }
     return pending;
 }
 
@@ -309,8 +315,15 @@ moor_status moor_runtime_reap(struct moor_runtime *runtime, uint64_t deadline_ns
     if (status)
         return status;
     uint64_t pending = visit_all(runtime, MOOR_NO_WAIT);
-    for (uint64_t now = moor_clock_ns(); pending && now < deadline_ns; now = moor_clock_ns())
-        pending = visit_all(runtime, deadline_ns - now < slice_ns ? deadline_ns : now + slice_ns);
-    return pending ? moor__fail(MOOR_PENDING, "%llu releases are still behind fences", (unsigned long long)pending)
+    for (uint64_t now = moor_clock_ns(); pending && now < deadline_ns; now = moor_clock_ns()) {
+        uint64_t slice_end = deadline_ns - now < slice_ns ? deadline_ns : now + slice_ns;
+        uint64_t before = pending;
+        pending = visit_all(runtime, slice_end);
+        /* Providers do not wait for streams alone: where nothing came, the rest of the slice is slept. */
+        if (pending == before && (now = moor_clock_ns()) < slice_end)
+            (void)nanosleep(&(struct timespec){.tv_nsec = (long)(slice_end - now)}, NULL); /* woken early is fine */
+    }
+    return pending ? moor__fail(MOOR_PENDING, "%llu releases or streams are still behind fences",
+                                (unsigned long long)pending)
                    : MOOR_OK;
 }

@@ -42,8 +42,9 @@ static const struct moor__table *table_of(const struct moor_stream *stream)
 
 uint64_t moor__stream_mark(const struct moor_stream *stream)
 {
-    /* A record that ran between submission and this read only makes the mark later than it need be. */
-    return atomic_load_explicit(&stream->recorded, memory_order_acquire) + 1;
+    /* A record that comes after the work in the provider's order may be counted too: then the mark is later than it need
+     * be. One that comes before it was counted before the provider's call, which is before the work's. */
+    return atomic_load_explicit(&stream->started, memory_order_seq_cst) + 1;
 }
 
 bool moor__stream_passed(const struct moor_stream *stream, uint64_t value)
@@ -72,9 +73,12 @@ static moor_status record(struct moor_stream *stream, uint64_t *ret_value)
 {
     struct moor_abi_error error = MOOR__ERROR_INIT;
     uint64_t value = 0;
+    atomic_fetch_add_explicit(&stream->started, 1, memory_order_seq_cst);
     int32_t called = table_of(stream)->stream.record(stream->stream, &value, &error);
-    if (called)
+    if (called) {
+        atomic_fetch_sub_explicit(&stream->started, 1, memory_order_seq_cst);
         return fail(stream, called, &error, "record");
+    }
     raise(&stream->recorded, value);
     *ret_value = value;
     return MOOR_OK;
@@ -84,10 +88,13 @@ moor_status moor__stream_cover(struct moor_stream *stream, uint64_t value)
 {
     uint64_t recorded = atomic_load_explicit(&stream->recorded, memory_order_acquire);
     moor_status status = MOOR_OK;
-    /* A mark is at most one beyond what was recorded, so this runs once, unless the provider's values do not count up. */
-    for (int tries = 0; recorded < value && !status; tries++)
-        status = tries < 2 ? record(stream, &recorded)
-                           : moor__fail(MOOR_PROVIDER, "%s: record does not count up", table_of(stream)->name);
+    /* Mostly once: a mark is one beyond the records that were under way when it was made. */
+    while (recorded < value && !status) {
+        uint64_t before = recorded;
+        status = record(stream, &recorded);
+        if (!status && recorded <= before)
+            status = moor__fail(MOOR_PROVIDER, "%s: record does not count up", table_of(stream)->name);
+    }
     return status;
 }
 
@@ -269,6 +276,16 @@ void moor__streams_retire(struct moor_provider *provider)
         stream = take_destroyable(provider);
     }
     pthread_mutex_unlock(&provider->stream_lock);
+}
+
+uint64_t moor__streams_ending(struct moor_provider *provider)
+{
+    uint64_t count = 0;
+    pthread_mutex_lock(&provider->stream_lock);
+    for (const struct moor_stream *stream = provider->streams; stream; stream = stream->next)
+        count += stream->state != MOOR__STREAM_OPEN;
+    pthread_mutex_unlock(&provider->stream_lock);
+    return count;
 }
 
 /* ---- public ---- */

@@ -2,8 +2,9 @@
 /*
  * Streams from the inside.
  *
- * Work submitted now is covered by the value that the next record will return; "recorded + 1", read after submission,
- * is therefore a mark that costs no provider call. A real record is made only when somebody has to wait for a mark.
+ * Work is covered by any value whose record comes after it. Of the records that come before it, all have been started by
+ * the time its submission returns; so "records started + 1", read then, is a mark that covers it and costs no provider
+ * call. A real record is made only when somebody has to wait for a mark.
  */
 #ifndef MOOR_MEMORY_STREAM_H
 #define MOOR_MEMORY_STREAM_H
@@ -20,6 +21,7 @@ struct moor_stream {
     struct moor_device *device;
     struct moor_abi_stream *stream; /* the provider's */
     _Atomic uint32_t references;
+    _Atomic uint64_t started;  /* calls of record that have been begun and have not failed */
     _Atomic uint64_t recorded; /* highest value that record returned */
     _Atomic uint64_t reached;  /* a lower bound of the watermark */
     _Atomic bool lost;         /* it will reach nothing more */
@@ -59,6 +61,8 @@ moor_status moor__points_await(const struct moor__point *points, uint32_t count,
 bool moor__stream_may_be_named(const struct moor_stream *stream);
 /* Moves given-up streams on: destroys those that are done and that no release in flight names. */
 void moor__streams_retire(struct moor_provider *provider);
+/* Streams that were given up and are not destroyed yet. */
+uint64_t moor__streams_ending(struct moor_provider *provider);
 /* stream_lock held: something that names streams begins. Returns what moor__epoch_leave is to be given. */
 uint32_t moor__epoch_enter(struct moor_provider *provider);
 /* It is over: the streams are not named any more. Takes stream_lock. */

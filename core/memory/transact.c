@@ -376,8 +376,18 @@ static void undo_all(struct work *works, size_t count)
 
 typedef moor_status (*phase)(struct work *work);
 
-static moor_status run(struct work *works, size_t count, moor_segment *ret_segments,
-                       size_t *ret_failed)
+/* BUSY that nobody will ever end: an earlier step of this very transaction has the granules. */
+static moor_status check_not_ours(const struct work *works, size_t failed, moor_status status)
+{
+    const struct work *work = &works[failed];
+    for (size_t i = 0; status == MOOR_BUSY && i < failed; i++)
+        if (works[i].range && works[i].step->range == work->step->range && works[i].first < work->first + work->count &&
+            work->first < works[i].first + works[i].count)
+            status = moor__fail(MOOR_INVALID, "it names granules that step %zu names", i);
+    return status;
+}
+
+static moor_status run_phases(struct work *works, size_t count, size_t *ret_failed)
 {
     static const phase phases[] = {prepare, claim, execute, charge};
     for (size_t p = 0; p < sizeof phases / sizeof phases[0]; p++)
@@ -385,19 +395,41 @@ static moor_status run(struct work *works, size_t count, moor_segment *ret_segme
             moor_status status = phases[p](&works[i]);
             if (!status)
                 continue;
-            struct moor_error first = *moor_last_error();
-            undo_all(works, count);
-            if (ret_failed)
-                *ret_failed = i;
-            if (count == 1)
-                return moor__fail_again(&first, "");
-            char where[32];
-            (void)snprintf(where, sizeof where, "step %zu: ", i);
-            return moor__fail_again(&first, where);
+            *ret_failed = i;
+            return check_not_ours(works, i, status);
         }
-    for (size_t i = 0; i < count; i++)
-        publish(&works[i], &ret_segments[i]);
     return MOOR_OK;
+}
+
+static moor_status run_once(struct work *works, size_t count, moor_segment *ret_segments, size_t *ret_failed)
+{
+    size_t failed = 0;
+    moor_status status = run_phases(works, count, &failed);
+    if (!status) {
+        for (size_t i = 0; i < count; i++)
+            publish(&works[i], &ret_segments[i]);
+        return MOOR_OK;
+    }
+    struct moor_error first = *moor_last_error();
+    undo_all(works, count);
+    if (ret_failed)
+        *ret_failed = failed;
+    char where[32] = "";
+    if (count > 1)
+        (void)snprintf(where, sizeof where, "step %zu: ", failed);
+    return moor__fail_again(&first, where);
+}
+
+/* Granules that are leaving may have left: before it says PENDING, it takes back what has completed and tries again. */
+static moor_status run(struct work *works, size_t count, moor_segment *ret_segments, size_t *ret_failed)
+{
+    moor_status status = run_once(works, count, ret_segments, ret_failed);
+    if (status != MOOR_PENDING)
+        return status;
+    moor__poll(works[0].runtime);
+    for (size_t i = 0; i < count; i++)
+        works[i] = (struct work){.runtime = works[i].runtime, .step = works[i].step};
+    return run_once(works, count, ret_segments, ret_failed);
 }
 
 moor_status moor__transact_one(struct moor_runtime *runtime, const struct moor__step *step, moor_segment *ret_segment)
@@ -416,6 +448,7 @@ static struct moor__step to_internal(const struct moor_step *step)
         .segment = step->segment,
         .offset_bytes = step->offset_bytes,
         .length_bytes = step->length_bytes,
+        .granule_bytes = step->granule_bytes,
         .grant = step->grant,
     };
 }
@@ -427,9 +460,11 @@ static moor_status check_unused(const struct moor_step *step)
         strange |= step->binding != NULL;
     if (step->kind == MOOR_STEP_MAP)
         strange |= step->length_bytes != 0 || step->grant != 0;
-    else
+    if (step->kind == MOOR_STEP_COMMIT)
         strange |= step->segment != 0;
-    if (step->kind == MOOR_STEP_CREATE && step->range == 0)
+    if (step->kind != MOOR_STEP_CREATE || step->range != 0)
+        strange |= step->granule_bytes != 0;
+    else
         strange |= step->offset_bytes != 0;
     return strange ? moor__fail(MOOR_INVALID, "a field that a step does not name is not zero") : MOOR_OK;
 }

@@ -57,15 +57,31 @@ static bool take_alone(struct exchange *exchange)
     return alone;
 }
 
-static moor_status write_in_place(struct exchange *exchange)
+/* The old handle is gone, so the segment gets a new one, and that a share. */
+static moor_segment name_again(struct moor__segment *segment)
+{
+    moor__segment_own(segment);
+    return moor__handles_name(&moor__runtime_of(segment->object.binding)->segments, &segment->object.slot);
+}
+
+static moor_status write_in_place(struct exchange *exchange, moor_segment *ret_segment)
 {
     struct moor__segment *old = exchange->old;
-    moor_status status = moor__segment_call_protect(old, exchange->range, exchange->first, MOOR_ABI_ACCESS_READ_WRITE);
+    moor_status status = MOOR_OK;
+    if (ret_segment && !moor__handles_revive(&old->object.slot))
+        status = moor__fail(MOOR_LIMIT, "the segment has had as many handles as it can");
+    if (!status) {
+        status = moor__segment_call_protect(old, exchange->range, exchange->first, MOOR_ABI_ACCESS_READ_WRITE);
+        if (status && ret_segment)
+            (void)moor__handles_retire(&old->object.slot); /* it was never given out */
+    }
     if (status) {
         pthread_mutex_lock(&old->lock);
         old->sealed = true;
         moor__segment_set_writable(old, NULL, 0);
         pthread_mutex_unlock(&old->lock);
+    } else if (ret_segment) {
+        *ret_segment = name_again(old);
     }
     show(exchange, old, !status);
     return status;
@@ -234,7 +250,7 @@ static moor_status take_old_away(struct exchange *exchange)
     return status;
 }
 
-static moor_status put_new_in_place(struct exchange *exchange)
+static moor_status put_new_in_place(struct exchange *exchange, moor_segment *ret_segment)
 {
     struct moor__range *range = exchange->range;
     moor_status status = moor__segment_call_map(exchange->new, range, exchange->first, MOOR_ABI_ACCESS_READ_WRITE);
@@ -243,6 +259,10 @@ static moor_status put_new_in_place(struct exchange *exchange)
         pthread_mutex_lock(&new->lock);
         moor__segment_set_writable(new, range, exchange->first);
         pthread_mutex_unlock(&new->lock);
+        if (ret_segment) {
+            *ret_segment = name_again(new);
+            moor__handles_publish(&new->object.slot);
+        }
         show(exchange, new, true);
         exchange->new = NULL; /* our share is the mapping's now */
         moor__segment_unmapped(exchange->old, range);
@@ -280,7 +300,7 @@ static moor_status prepare_copy(struct exchange *exchange, moor_grant grant)
     return status;
 }
 
-static moor_status write_a_copy(struct exchange *exchange, moor_grant grant)
+static moor_status write_a_copy(struct exchange *exchange, moor_grant grant, moor_segment *ret_segment)
 {
     moor_status status = moor__binding_needs(exchange->binding, MOOR_ABI_CAP_COPY, "COPY");
     if (!status)
@@ -288,7 +308,7 @@ static moor_status write_a_copy(struct exchange *exchange, moor_grant grant)
     if (!status)
         status = take_old_away(exchange);
     if (!status)
-        status = put_new_in_place(exchange);
+        status = put_new_in_place(exchange, ret_segment);
     else if (exchange->old)
         show(exchange, exchange->old, false);
     struct moor_error first = *moor_last_error();
@@ -335,7 +355,8 @@ static moor_status begin(struct exchange *exchange, uint64_t offset_bytes, bool 
 }
 
 moor_status moor_range_make_writable(struct moor_runtime *runtime, moor_range handle, uint64_t offset_bytes,
-                                     struct moor_stream *stream, moor_grant grant, uint64_t deadline_ns)
+                                     struct moor_stream *stream, moor_grant grant, uint64_t deadline_ns,
+                                     moor_segment *ret_segment)
 {
     moor_status status = moor__enter(runtime);
     if (!status)
@@ -352,8 +373,11 @@ moor_status moor_range_make_writable(struct moor_runtime *runtime, moor_range ha
         status = moor__fail(MOOR_FOREIGN, "the stream is of another provider than the range");
     if (!status)
         status = begin(&exchange, offset_bytes, &done);
+    if (!status && done && ret_segment)
+        *ret_segment = 0;
     if (!status && !done)
-        status = take_alone(&exchange) ? write_in_place(&exchange) : write_a_copy(&exchange, grant);
+        status = take_alone(&exchange) ? write_in_place(&exchange, ret_segment)
+                                       : write_a_copy(&exchange, grant, ret_segment);
     moor__range_unpin(range);
     return status;
 }

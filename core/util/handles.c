@@ -138,11 +138,12 @@ static moor_status check_shape(const struct moor__handles *handles, uint64_t han
     const char *wanted = kind_names[handles->kind];
     if (handle == 0)
         return moor__fail(MOOR_INVALID, "the %s handle is zero", wanted);
-    if (moor__handle_kind(handle) != (uint32_t)handles->kind) {
-        uint32_t kind = moor__handle_kind(handle);
-        return moor__fail(MOOR_INVALID, "%#llx is a %s handle, not a %s", (unsigned long long)handle,
-                          kind < MOOR__KIND_COUNT ? kind_names[kind] : "?", wanted);
-    }
+    uint32_t kind = moor__handle_kind(handle);
+    if (kind == 0 || kind >= MOOR__KIND_COUNT)
+        return moor__fail(MOOR_INVALID, "%#llx is no handle", (unsigned long long)handle);
+    if (kind != (uint32_t)handles->kind)
+        return moor__fail(MOOR_INVALID, "%#llx is a %s handle, not a %s", (unsigned long long)handle, kind_names[kind],
+                          wanted);
     if (((handle >> TAG_SHIFT) & MOOR__TAG_MAX) != handles->tag)
         return moor__fail(MOOR_FOREIGN, "%s %#llx is of another runtime", wanted, (unsigned long long)handle);
     if ((handle & INDEX_MAX) >= atomic_load_explicit(&handles->used, memory_order_acquire))
@@ -191,6 +192,16 @@ moor_status moor__handles_retire(struct moor__slot *slot)
     if (!(word & LIVE))
         return moor__fail(MOOR_STALE, "released by another thread at the same time");
     return MOOR_OK;
+}
+
+bool moor__handles_revive(struct moor__slot *slot)
+{
+    uint64_t word = atomic_load_explicit(&slot->word, memory_order_relaxed);
+    assert(!(word & LIVE) && (word & PINS_MASK) == 0);
+    if (generation_of(word) == GENERATION_MAX)
+        return false;
+    atomic_store_explicit(&slot->word, (generation_of(word) + 1) << GENERATION_SHIFT | LIVE, memory_order_release);
+    return true;
 }
 
 void moor__handles_free(struct moor__handles *handles, struct moor__slot *slot)

@@ -65,6 +65,8 @@ moor_status moor__handles_pin(struct moor__handles *handles, uint64_t handle, st
 bool moor__handles_unpin(struct moor__slot *slot);
 /* Makes the handle stale; the caller holds a pin. STALE if somebody else was first. */
 moor_status moor__handles_retire(struct moor__slot *slot);
+/* Gives a retired slot without pins its next generation and makes that live; false if there is none left. */
+bool moor__handles_revive(struct moor__slot *slot);
 /* Gives a slot back that is not live. */
 void moor__handles_free(struct moor__handles *handles, struct moor__slot *slot);
 /* A slot that is taken or retired and has this handle, or NULL: how completions find their object. */

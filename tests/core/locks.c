@@ -117,7 +117,7 @@ Test(locks, are_free_during_every_provider_call)
     EXPECT(MOOR_OK, moor_segment_create(f.binding, 2 * GRANULE, 0, 0, &segment));
     EXPECT(MOOR_OK, moor_segment_map(f.runtime, segment, range, 4 * GRANULE, MOOR_ACCESS_READ_WRITE));
     EXPECT(MOOR_OK, moor_segment_seal(f.runtime, segment, MOOR_FOREVER));
-    EXPECT(MOOR_OK, moor_range_make_writable(f.runtime, range, 4 * GRANULE, f.stream, 0, MOOR_FOREVER));
+    EXPECT(MOOR_OK, moor_range_make_writable(f.runtime, range, 4 * GRANULE, f.stream, 0, MOOR_FOREVER, NULL));
     EXPECT(MOOR_OK, moor_buffer_wrap(f.binding, memory, sizeof memory, MOOR_BUFFER_PIN, &wrapped));
     struct moor_device_stats stats;
     EXPECT(MOOR_OK, moor_device_get_stats(f.device, 0, &stats));

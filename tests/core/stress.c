@@ -176,7 +176,7 @@ static void grow_range(struct worker *w)
             must("seal", moor_segment_seal(s->runtime, segment, MOOR_FOREVER));
             must("map", moor_segment_map(s->runtime, segment, range, 5 * granule, MOOR_ACCESS_READ));
             (void)may("make writable",
-                      moor_range_make_writable(s->runtime, range, 5 * granule, w->stream, 0, MOOR_FOREVER));
+                      moor_range_make_writable(s->runtime, range, 5 * granule, w->stream, 0, MOOR_FOREVER, NULL));
         }
     }
     must("release", moor_range_release(s->runtime, range));

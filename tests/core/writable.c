@@ -43,7 +43,7 @@ Test(writable, a_shared_map_becomes_a_private_copy)
     struct shared s = share(&f);
     struct moor_view first = mapped(&f, s.ranges[0]);
     struct moor_view second = mapped(&f, s.ranges[1]);
-    EXPECT(MOOR_OK, moor_range_make_writable(f.runtime, s.ranges[0], GRANULE, f.stream, 0, MOOR_FOREVER));
+    EXPECT(MOOR_OK, moor_range_make_writable(f.runtime, s.ranges[0], GRANULE, f.stream, 0, MOOR_FOREVER, NULL));
     fixture_reap(&f);
     struct moor_view again = mapped(&f, s.ranges[0]);
     cr_assert_eq(again.address, first.address, "at the same address");
@@ -68,7 +68,7 @@ Test(writable, the_last_owner_writes_in_place)
     EXPECT(MOOR_OK, moor_range_unmap(f.runtime, s.ranges[1], GRANULE, 2 * GRANULE));
     fixture_reap(&f);
     uint64_t made = scripted_count(f.script, SCRIPTED_SEGMENT_CREATE);
-    EXPECT(MOOR_OK, moor_range_make_writable(f.runtime, s.ranges[0], GRANULE, f.stream, 0, MOOR_FOREVER));
+    EXPECT(MOOR_OK, moor_range_make_writable(f.runtime, s.ranges[0], GRANULE, f.stream, 0, MOOR_FOREVER, NULL));
     cr_assert_eq(scripted_count(f.script, SCRIPTED_SEGMENT_CREATE), made, "no copy is made");
     cr_assert_eq(fixture_stats(&f).charged_bytes, 2 * GRANULE);
     struct moor_view view = mapped(&f, s.ranges[0]);
@@ -85,7 +85,7 @@ Test(writable, the_handle_counts_as_an_owner)
     struct shared s = share(&f);
     EXPECT(MOOR_OK, moor_range_unmap(f.runtime, s.ranges[1], GRANULE, 2 * GRANULE));
     fixture_reap(&f);
-    EXPECT(MOOR_OK, moor_range_make_writable(f.runtime, s.ranges[0], GRANULE, f.stream, 0, MOOR_FOREVER));
+    EXPECT(MOOR_OK, moor_range_make_writable(f.runtime, s.ranges[0], GRANULE, f.stream, 0, MOOR_FOREVER, NULL));
     fixture_reap(&f);
     struct moor_view view = mapped(&f, s.ranges[0]);
     EXPECT(MOOR_OK, moor_fill(f.stream, &view, 1, 1));
@@ -103,7 +103,7 @@ Test(writable, over_budget_leaves_both_sides)
     EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, 3 * GRANULE));
     struct fixture_state before = fixture_state(&f);
     EXPECT(MOOR_OVER_BUDGET,
-           moor_range_make_writable(f.runtime, s.ranges[0], GRANULE, f.stream, 0, MOOR_FOREVER));
+           moor_range_make_writable(f.runtime, s.ranges[0], GRANULE, f.stream, 0, MOOR_FOREVER, NULL));
     fixture_reap(&f);
     struct fixture_state after = fixture_state(&f);
     fixture_same_state(&before, &after);
@@ -114,7 +114,7 @@ Test(writable, over_budget_leaves_both_sides)
     EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, 4 * GRANULE));
     moor_grant grant = 0;
     EXPECT(MOOR_OK, moor_grant_reserve(f.holder, 2 * GRANULE, &grant));
-    EXPECT(MOOR_OK, moor_range_make_writable(f.runtime, s.ranges[0], GRANULE, f.stream, grant, MOOR_FOREVER));
+    EXPECT(MOOR_OK, moor_range_make_writable(f.runtime, s.ranges[0], GRANULE, f.stream, grant, MOOR_FOREVER, NULL));
     EXPECT(MOOR_OK, moor_grant_release(f.runtime, grant));
     unshare(&f, &s);
     fixture_close(&f);
@@ -133,15 +133,15 @@ Test(writable, pending_work_is_waited_for)
     EXPECT(MOOR_OK, moor_copy(reader, &target_view, &view));
     struct fixture_state before = fixture_state(&f);
     EXPECT(MOOR_PENDING,
-           moor_range_make_writable(f.runtime, s.ranges[0], GRANULE, f.stream, 0, MOOR_NO_WAIT));
+           moor_range_make_writable(f.runtime, s.ranges[0], GRANULE, f.stream, 0, MOOR_NO_WAIT, NULL));
     EXPECT(MOOR_TIMEOUT,
-           moor_range_make_writable(f.runtime, s.ranges[0], GRANULE, f.stream, 0, fixture_soon(30)));
+           moor_range_make_writable(f.runtime, s.ranges[0], GRANULE, f.stream, 0, fixture_soon(30), NULL));
     (void)moor_runtime_reap(f.runtime, fixture_soon(30));
     struct fixture_state after = fixture_state(&f);
     fixture_same_state(&before, &after);
     scripted_open(f.script, queue);
     EXPECT(MOOR_OK,
-           moor_range_make_writable(f.runtime, s.ranges[0], GRANULE, f.stream, 0, fixture_soon(5000)));
+           moor_range_make_writable(f.runtime, s.ranges[0], GRANULE, f.stream, 0, fixture_soon(5000), NULL));
     EXPECT(MOOR_OK, moor_fill(f.stream, &view, 1, 1));
     cr_assert(fixture_all_bytes(&target_view, 0x5a));
     EXPECT(MOOR_OK, moor_buffer_release(f.runtime, target));
@@ -157,9 +157,9 @@ Test(writable, only_maps_can_be_made_so)
     EXPECT(MOOR_OK, moor_range_commit(f.runtime, s.ranges[0], 0, GRANULE, 0));
     static const uint64_t wrong[] = {0, 2 * GRANULE, 3 * GRANULE, GRANULE + 1, 4 * GRANULE, UINT64_MAX};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
-        cr_assert_neq(moor_range_make_writable(f.runtime, s.ranges[0], wrong[i], f.stream, 0, MOOR_FOREVER),
+        cr_assert_neq(moor_range_make_writable(f.runtime, s.ranges[0], wrong[i], f.stream, 0, MOOR_FOREVER, NULL),
                       MOOR_OK, "%zu", i);
-    EXPECT(MOOR_INVALID, moor_range_make_writable(f.runtime, s.ranges[0], GRANULE, NULL, 0, MOOR_FOREVER));
+    EXPECT(MOOR_INVALID, moor_range_make_writable(f.runtime, s.ranges[0], GRANULE, NULL, 0, MOOR_FOREVER, NULL));
     unshare(&f, &s);
     fixture_close(&f);
 }
@@ -180,7 +180,7 @@ Test(writable, fails_at_every_step_with_nothing_lost)
         scripted_fail(f.script,
                       (struct scripted_fault){.name = SCRIPTED_ANY, .nth = n, .status = MOOR_DEVICE_NOMEM});
         moor_status status =
-            moor_range_make_writable(f.runtime, s.ranges[0], GRANULE, f.stream, 0, fixture_soon(5000));
+            moor_range_make_writable(f.runtime, s.ranges[0], GRANULE, f.stream, 0, fixture_soon(5000), NULL);
         uint32_t fired = scripted_faults_fired(f.script);
         scripted_clear_faults(f.script);
         (void)moor_runtime_reap(f.runtime, fixture_soon(2000));

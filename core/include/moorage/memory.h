@@ -54,7 +54,7 @@ MOOR_API moor_status moor_view_slice(const struct moor_view *view, uint64_t offs
 struct moor_buffer_options {
     uint64_t alignment_bytes; /* a power of two; 0: the domain's */
     uint64_t flags;           /* MOOR_BUFFER_ZERO */
-    moor_grant grant;         /* draw from this; 0: reserve anew */
+    moor_grant grant;         /* draw from this, as much as the provider takes; 0: reserve anew */
 };
 
 /* Allocates. size_bytes: not 0. options: [in] may be NULL. ret_buffer: [out, owned] until released.
@@ -63,8 +63,13 @@ MOOR_API moor_status moor_buffer_allocate(struct moor_binding *binding, uint64_t
                                           const struct moor_buffer_options *options,
                                           moor_buffer *ret_buffer) MOOR_MUST_USE;
 
+/* What an allocation would be charged: its size as the provider rounds it. For sizing grants. */
+MOOR_API moor_status moor_binding_get_footprint(struct moor_binding *binding, uint64_t size_bytes,
+                                                const struct moor_buffer_options *options, uint64_t *ret_bytes);
+
 /* Wraps memory that the host owns: never freed, charged only with MOOR_BUFFER_CHARGE. address: [borrowed] until the
- * work that uses it is done (moor_memory_wait); a charge is refunded at release. flags: CHARGE, PIN. */
+ * work that uses it is done: moor_memory_wait on its view before it is released tells. A charge is refunded at release.
+ * flags: CHARGE, PIN. */
 MOOR_API moor_status moor_buffer_wrap(struct moor_binding *binding, void *address, uint64_t size_bytes,
                                       uint64_t flags, moor_buffer *ret_buffer) MOOR_MUST_USE;
 
@@ -132,13 +137,14 @@ MOOR_API moor_status moor_segment_seal(struct moor_runtime *runtime, moor_segmen
 MOOR_API moor_status moor_range_unmap(struct moor_runtime *runtime, moor_range range, uint64_t offset_bytes,
                                       uint64_t length_bytes);
 
-/* Makes one read-only mapping writable without anybody else seeing the writes. The last owner gets write access in
- * place; any other a private copy, charged to the range's holder, made on `stream`, at the same address. Waits for the
+/* Makes one read-only mapping writable without anybody else seeing the writes. The last owner (no handle, no other
+ * mapping) gets write access in place; any other a private copy, charged to the range's holder, made on `stream`, at the same address. Waits for the
  * copy and for all work that uses the mapping: PENDING if it is not done and there is no deadline, TIMEOUT at a deadline,
- * and nothing has changed. grant: for the copy. */
+ * and nothing has changed. offset_bytes: where the mapping starts. grant: for the copy. ret_segment: [out, owned] may be
+ * NULL; a handle of what is mapped there now, to seal and share it again; 0 if the mapping was writable already. */
 MOOR_API moor_status moor_range_make_writable(struct moor_runtime *runtime, moor_range range, uint64_t offset_bytes,
-                                              struct moor_stream *stream, moor_grant grant, uint64_t deadline_ns)
-    MOOR_MUST_USE;
+                                              struct moor_stream *stream, moor_grant grant, uint64_t deadline_ns,
+                                              moor_segment *ret_segment) MOOR_MUST_USE;
 
 /* Gives up the handle. The memory goes when its last mapping has gone. 0 is a no-op. */
 MOOR_API moor_status moor_segment_release(struct moor_runtime *runtime, moor_segment segment);
@@ -149,7 +155,7 @@ MOOR_API moor_status moor_segment_release(struct moor_runtime *runtime, moor_seg
 #define MOOR_STEP_CREATE 2u /* binding, length, grant -> segment; mapped writable at range, offset unless range is 0 */
 #define MOOR_STEP_MAP 3u    /* sealed segment -> range, offset, read-only */
 
-/* One part of a transaction. Fields a kind does not name are zero. */
+/* One part of a transaction. Fields a kind does not name are zero. Two steps must not name the same granules. */
 struct moor_step {
     uint32_t kind;
     uint32_t reserved;
@@ -158,6 +164,7 @@ struct moor_step {
     moor_segment segment; /* [out] for CREATE, [in] for MAP */
     uint64_t offset_bytes;
     uint64_t length_bytes;
+    uint64_t granule_bytes; /* CREATE without a range; 0: the domain's recommended one */
     moor_grant grant;
 };
 
@@ -167,7 +174,7 @@ struct moor_step {
 MOOR_API moor_status moor_transact(struct moor_runtime *runtime, struct moor_step *steps, size_t step_count,
                                    size_t *ret_failed) MOOR_MUST_USE;
 
-/* Waits until all work known to use this part of a buffer or range is done. TIMEOUT. */
+/* Waits until all work known to use this part of a buffer or range is done. PENDING with no deadline, TIMEOUT at one. */
 MOOR_API moor_status moor_memory_wait(const struct moor_view *view, uint64_t deadline_ns);
 
 #ifdef __cplusplus

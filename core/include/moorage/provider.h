@@ -60,7 +60,8 @@ MOOR_API moor_status moor_provider_get_device(struct moor_provider *provider, ui
 MOOR_API moor_status moor_provider_get_extension(struct moor_provider *provider, const char *name, uint32_t version,
                                                  const void **ret_table);
 
-/* What a device and its domains are. Snapshots: the numbers do not change while the provider is loaded. */
+/* What a device and its domains are. The numbers do not change while the provider is loaded. ret_info: [out] its
+ * struct_size need not be set. */
 MOOR_API moor_status moor_device_get_info(struct moor_device *device, struct moor_abi_device_info *ret_info);
 MOOR_API moor_status moor_device_get_domain_info(struct moor_device *device, uint32_t domain,
                                                  struct moor_abi_domain_info *ret_info);

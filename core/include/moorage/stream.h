@@ -51,12 +51,13 @@ MOOR_API moor_status moor_stream_used(struct moor_stream *stream, const struct m
 
 /* Copies all of source to the start of destination, in stream order, asynchronously. The direction follows from the
  * views. Releasing either meanwhile is safe. Parts of a range that are touched must be backed; read-only mappings are
- * no destination. At least one side is of the stream's device or both are host memory; from another provider's device
+ * no destination. BUSY, PENDING: another thread is sealing, exchanging or releasing them. LIMIT, HOST_NOMEM: as
+ * moor_stream_used, and nothing was submitted. At least one side is of the stream's device or both are host memory; from another provider's device
  * the data goes through host memory, and the call waits for that part. UNSUPPORTED: no COPY. */
 MOOR_API moor_status moor_copy(struct moor_stream *stream, const struct moor_view *destination,
                                const struct moor_view *source);
 
-/* Fills with a pattern of 1, 2 or 4 bytes; address and size are multiples of it. */
+/* Fills with the low pattern_bytes (1, 2 or 4) of pattern; address and size are multiples of that. Otherwise as copy. */
 MOOR_API moor_status moor_fill(struct moor_stream *stream, const struct moor_view *destination, uint64_t pattern,
                                uint32_t pattern_bytes);
 

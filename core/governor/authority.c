@@ -16,31 +16,40 @@
 #include <stdlib.h>
 #include <string.h>
 
-moor_status moor__authority_for_pool(struct moor_runtime *runtime, const char *pool_key, uint64_t capacity,
+/* runtime->lock held. NULL: no memory. */
+static struct moor_authority *find_or_make(struct moor_runtime *runtime, const char *pool_key)
+{
+    for (struct moor_authority *known = runtime->authorities; known; known = known->next)
+        if (strcmp(known->pool_key, pool_key) == 0)
+            return known;
+    struct moor_authority *authority = calloc(1, sizeof *authority);
+    if (!authority)
+        return NULL;
+    authority->runtime = runtime;
+    authority->is_unknown = true;
+    (void)strncpy(authority->pool_key, pool_key, sizeof authority->pool_key - 1);
+    pthread_mutex_init(&authority->lock, NULL);
+    authority->next = runtime->authorities;
+    runtime->authorities = authority;
+    return authority;
+}
+
+moor_status moor__authority_for_pool(struct moor_runtime *runtime, const char *pool_key, const uint64_t *total_bytes,
                                      struct moor_authority **ret_authority)
 {
-    moor_status status = MOOR_OK;
     pthread_mutex_lock(&runtime->lock);
-    struct moor_authority *authority = runtime->authorities;
-    while (authority && strcmp(authority->pool_key, pool_key) != 0)
-        authority = authority->next;
-    if (!authority) {
-        authority = calloc(1, sizeof *authority);
-        if (!authority) {
-            status = moor__fail(MOOR_HOST_NOMEM, "no memory for an authority");
-        } else {
-            authority->runtime = runtime;
-            authority->capacity = capacity;
-            (void)strncpy(authority->pool_key, pool_key, sizeof authority->pool_key - 1);
-            pthread_mutex_init(&authority->lock, NULL);
-            authority->next = runtime->authorities;
-            runtime->authorities = authority;
-        }
-    }
+    struct moor_authority *authority = find_or_make(runtime, pool_key);
     pthread_mutex_unlock(&runtime->lock);
-    if (!status)
-        *ret_authority = authority;
-    return status;
+    if (!authority)
+        return moor__fail(MOOR_HOST_NOMEM, "no memory for an authority");
+    pthread_mutex_lock(&authority->lock);
+    if (authority->is_unknown && total_bytes) {
+        authority->capacity = *total_bytes;
+        authority->is_unknown = false;
+    }
+    pthread_mutex_unlock(&authority->lock);
+    *ret_authority = authority;
+    return MOOR_OK;
 }
 
 void moor__authorities_destroy(struct moor_runtime *runtime)
@@ -62,6 +71,7 @@ moor_status moor_authority_set_capacity(struct moor_authority *authority, uint64
         return status;
     pthread_mutex_lock(&authority->lock);
     authority->capacity = capacity_bytes;
+    authority->is_unknown = false;
     pthread_mutex_unlock(&authority->lock);
     return MOOR_OK;
 }
@@ -70,6 +80,12 @@ static uint64_t room(uint64_t limit, const struct moor__account *account)
 {
     uint64_t held = account->reserved + account->charged;
     return held < limit ? limit - held : 0;
+}
+
+/* Once all that is pending has come back. bytes <= limit. */
+static bool would_fit(uint64_t limit, const struct moor__account *account, uint64_t bytes)
+{
+    return account->reserved + account->charged - account->pending <= limit - bytes;
 }
 
 /* lock held. Which answer a request that does not fit deserves. */
@@ -84,8 +100,8 @@ static moor_status refuse(const struct moor_holder *holder, uint64_t bytes)
         return moor__fail(MOOR_NEVER_FITS, "%s asks for %llu bytes; its limit is %llu", holder->name, wanted, limit);
     unsigned long long pool_room = room(authority->capacity, &authority->total);
     unsigned long long own_room = room(holder->limit, &holder->account);
-    unsigned long long pool_pending = authority->total.pending, own_pending = holder->account.pending;
-    if (bytes <= pool_room + pool_pending && (bytes <= own_room || bytes - own_room <= own_pending))
+    unsigned long long pool_pending = authority->total.pending;
+    if (would_fit(authority->capacity, &authority->total, bytes) && would_fit(holder->limit, &holder->account, bytes))
         return moor__fail(MOOR_PENDING, "%s asks for %llu bytes; %llu are free and %llu behind fences", holder->name,
                           wanted, pool_room, pool_pending);
     if (bytes > own_room)

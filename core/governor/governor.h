@@ -31,6 +31,7 @@ struct moor_authority {
     char pool_key[64];
     pthread_mutex_t lock;        /* everything below, and the accounts of its holders */
     uint64_t capacity;
+    bool is_unknown; /* nobody has said yet how large the pool is: the capacity is 0 */
     struct moor__account total;
     struct moor_holder *holders;
     uint32_t holder_count;
@@ -46,8 +47,8 @@ struct moor_holder {
     _Atomic uint32_t users; /* bindings and grants; no lock */
 };
 
-/* Finds the runtime's authority for a pool, or makes it with this capacity. HOST_NOMEM. */
-moor_status moor__authority_for_pool(struct moor_runtime *runtime, const char *pool_key, uint64_t capacity,
+/* Finds the runtime's authority for a pool, or makes it. total_bytes: of the pool, or NULL if unknown. HOST_NOMEM. */
+moor_status moor__authority_for_pool(struct moor_runtime *runtime, const char *pool_key, const uint64_t *total_bytes,
                                      struct moor_authority **ret_authority);
 void moor__authorities_destroy(struct moor_runtime *runtime);
 void moor__grants_init(struct moor_runtime *runtime, uint32_t tag); /* the tables of grants and leases */

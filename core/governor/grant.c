@@ -30,11 +30,15 @@ void moor__grants_init(struct moor_runtime *runtime, uint32_t tag)
 /* Reserves; before it says no for want of room, takes back what has completed. */
 static moor_status reserve(struct moor_holder *holder, uint64_t bytes)
 {
+    struct moor_error before = *moor_last_error();
     moor_status status = moor__reserve(holder, bytes);
     if (status != MOOR_PENDING)
         return status;
     moor__poll(holder->authority->runtime);
-    return moor__reserve(holder, bytes);
+    status = moor__reserve(holder, bytes);
+    if (!status)
+        moor__error_restore(&before);
+    return status;
 }
 
 static void unpin_grant(struct moor__grant *grant)
@@ -111,6 +115,9 @@ moor_status moor_grant_release(struct moor_runtime *runtime, moor_grant handle)
     if (status)
         return status;
     status = moor__handles_retire(&grant->slot);
+    /* What is left goes back now; what calls under way still hold follows with the last of them. */
+    if (!status)
+        moor__unreserve(grant->holder, atomic_exchange_explicit(&grant->remaining, 0, memory_order_relaxed));
     unpin_grant(grant);
     return status;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Devices and domains of a provider: read once after init, checked, and kept as our own copies. A device's context is
+ * Devices and domains of a provider: read once after init, checked, and kept as our own copies. A device that fails is left
+ * out; one that breaks the contract refuses the provider. A device's context is
  * opened by the first who needs it; the provider's call runs without a lock, and others wait for its outcome.
  */
 #include "loader/provider.h"
@@ -33,6 +34,8 @@ static const char *domain_fault(const struct moor_device *device, uint32_t count
         return "it has capabilities that its device lacks";
     if ((info->capabilities & MOOR_ABI_CAPS_REQUIRED) != MOOR_ABI_CAPS_REQUIRED)
         return "it lacks a required capability";
+    if ((info->capabilities & MOOR_ABI_CAP_SHARED) && !(info->capabilities & MOOR_ABI_CAP_VIRTUAL))
+        return "it has SHARED without VIRTUAL";
     if (info->flags & ~MOOR_ABI_DOMAIN_FLAGS_1_0)
         return "it has unknown flags";
     if (!is_power_of_two(info->alignment_bytes))
@@ -60,9 +63,8 @@ static moor_status read_domain(struct moor_device *device, uint32_t index)
     if (fault)
         return moor__fail(MOOR_REFUSED, "%s: device %u, domain %u: %s", provider->table.name, device->index, index, fault);
     device->domains[index].info = info;
-    /* An unknown total is not zero room by nature, but the operator must say how much may be used. */
-    uint64_t capacity = info.flags & MOOR_ABI_DOMAIN_TOTAL_KNOWN ? info.total_bytes : 0;
-    return moor__authority_for_pool(provider->runtime, info.pool_key, capacity, &device->domains[index].authority);
+    const uint64_t *total = info.flags & MOOR_ABI_DOMAIN_TOTAL_KNOWN ? &info.total_bytes : NULL;
+    return moor__authority_for_pool(provider->runtime, info.pool_key, total, &device->domains[index].authority);
 }
 
 static const char *device_fault(const struct moor_provider *provider, const struct moor_abi_device_info *info)
@@ -179,7 +181,7 @@ moor_status moor__device_open(struct moor_device *device)
     return status;
 }
 
-moor_status moor__devices_close(struct moor_provider *provider)
+void moor__devices_close(struct moor_provider *provider)
 {
     for (uint32_t i = 0; i < provider->device_count; i++) {
         struct moor_device *device = &provider->devices[i];
@@ -187,12 +189,25 @@ moor_status moor__devices_close(struct moor_provider *provider)
             continue;
         struct moor_abi_error error = MOOR__ERROR_INIT;
         int32_t called = provider->table.base.context_close(device->context, &error);
-        if (called)
-            return moor__fail_provider(called, &error, provider->table.name, "context_close");
+        if (called) {
+            (void)moor__fail_provider(called, &error, provider->table.name, "context_close");
+            moor__log(provider->runtime, MOOR_ABI_LOG_ERROR, "%s", moor_last_error()->text);
+        }
         device->state = MOOR__DEVICE_CLOSED;
         device->context = NULL;
     }
-    return MOOR_OK;
+}
+
+struct moor_device *moor__device_hold(struct moor_device *device)
+{
+    atomic_fetch_add_explicit(&device->calls, 1, memory_order_relaxed);
+    return device;
+}
+
+void moor__device_let_go(struct moor_device *device)
+{
+    /* Release: who waits for 0 sees all that the call did. */
+    atomic_fetch_sub_explicit(&device->calls, 1, memory_order_release);
 }
 
 void moor__count(struct moor_device *device, enum moor__object_count kind, int change)

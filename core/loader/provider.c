@@ -11,6 +11,7 @@
 #include "memory/release.h"
 #include "util/error.h"
 
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,6 +52,8 @@ static moor_status settings_copy(struct moor_provider *provider, const struct mo
 {
     if (!options || options->setting_count == 0)
         return MOOR_OK;
+    if (!options->settings)
+        return moor__fail(MOOR_INVALID, "settings is NULL with a count of %zu", options->setting_count);
     provider->settings = calloc(options->setting_count, sizeof *provider->settings);
     if (!provider->settings)
         return moor__fail(MOOR_HOST_NOMEM, "no memory for settings");
@@ -74,6 +77,7 @@ static struct moor_provider *provider_make(struct moor_runtime *runtime)
     if (provider) {
         provider->runtime = runtime;
         pthread_mutex_init(&provider->stream_lock, NULL);
+        TAILQ_INIT(&provider->ending);
     }
     return provider;
 }
@@ -178,8 +182,7 @@ static moor_status attach(struct moor_provider *provider, const struct moor_abi_
         (void)snprintf(where, sizeof where, "%.256s: ", provider->path);
         return moor__fail_again(&first, where);
     }
-    if (!status)
-        status = settings_copy(provider, options);
+    status = settings_copy(provider, options);
     return status ? status : initialise(provider);
 }
 
@@ -297,13 +300,9 @@ static void unregister(struct moor_provider *provider)
     pthread_mutex_unlock(&runtime->lock);
 }
 
-moor_status moor_provider_unload(struct moor_provider *provider)
+/* Nothing of it is alive, and nobody is inside: it can end. Otherwise it is open as before. */
+static moor_status settle(struct moor_provider *provider)
 {
-    if (!provider)
-        return moor__fail(MOOR_INVALID, "the provider is NULL");
-    moor_status status = moor__enter(provider->runtime);
-    if (status)
-        return status;
     close_to_visitors(provider);
     for (uint32_t i = 0; i < provider->device_count; i++) {
         if (!provider->devices[i].context)
@@ -311,17 +310,48 @@ moor_status moor_provider_unload(struct moor_provider *provider)
         moor__quarantine_retry(&provider->devices[i]);
         moor__device_reap(&provider->devices[i], MOOR_NO_WAIT);
     }
-    status = check_idle(provider);
-    if (!status)
-        status = moor__devices_close(provider);
-    if (status) {
+    moor_status status = check_idle(provider);
+    if (status)
         open_to_visitors(provider);
-        return status;
-    }
+    return status;
+}
+
+/* It is settled. */
+static void end(struct moor_provider *provider)
+{
+    /* Calls whose objects have gone may be on their last steps. */
+    for (uint32_t i = 0; i < provider->device_count; i++)
+        while (atomic_load_explicit(&provider->devices[i].calls, memory_order_acquire))
+            (void)sched_yield();
     unregister(provider);
+    moor__devices_close(provider);
     shut_down(provider);
     provider_free(provider);
-    return MOOR_OK;
+}
+
+moor_status moor_provider_unload(struct moor_provider *provider)
+{
+    if (!provider)
+        return moor__fail(MOOR_INVALID, "the provider is NULL");
+    moor_status status = moor__enter(provider->runtime);
+    if (!status)
+        status = settle(provider);
+    if (!status)
+        end(provider);
+    return status;
+}
+
+moor_status moor__providers_unload(struct moor_runtime *runtime)
+{
+    moor_status status = MOOR_OK;
+    struct moor_provider *provider = runtime->providers;
+    for (; provider && !status; provider = provider->next)
+        status = settle(provider);
+    for (struct moor_provider *settled = runtime->providers; status && settled != provider; settled = settled->next)
+        open_to_visitors(settled);
+    while (!status && runtime->providers)
+        end(runtime->providers);
+    return status;
 }
 
 /* ---- what it is ---- */

@@ -9,6 +9,7 @@
 #include "util/limits.h"
 
 #include <moorage/provider.h>
+#include <sys/queue.h>
 
 /* Objects of a device, by kind: what keeps its provider from being unloaded. */
 enum moor__object_count {
@@ -36,6 +37,8 @@ struct moor_device {
     struct moor__domain *domains;
     struct moor_abi_context *context; /* set once, by the first opening */
     _Atomic uint64_t counts[MOOR__COUNTS];
+    _Atomic uint32_t submitted; /* releases since the last reap; a hint */
+    _Atomic uint32_t calls;     /* at the end of a call whose last object may be gone already */
 
     pthread_mutex_t lock; /* everything below */
     pthread_cond_t opened;
@@ -60,9 +63,9 @@ struct moor_provider {
     uint32_t device_count;
 
     pthread_mutex_t stream_lock; /* everything below; see memory/stream.c */
-    struct moor_stream *streams; /* open and draining ones */
-    uint32_t stream_count;
-    uint64_t retire_pass;
+    uint32_t stream_count;       /* not destroyed yet */
+    uint32_t ending_count;
+    TAILQ_HEAD(, moor_stream) ending; /* given up, not destroyed yet */
     uint64_t epoch;
     uint64_t in_flight[2]; /* releases and waits begun in epochs of that parity, not yet over */
 };
@@ -72,13 +75,20 @@ struct moor_provider {
 moor_status moor__provider_attach(struct moor_runtime *runtime, const struct moor_abi_provider *table, const char *path,
                                   const struct moor_load_options *options, struct moor_provider **ret_provider);
 
-/* device.c: reads devices and domains from the initialised provider; those that fail are left out with a warning. */
+/* All providers of a runtime end, or none: BUSY as moor_provider_unload. */
+moor_status moor__providers_unload(struct moor_runtime *runtime);
+
+/* device.c: reads devices and domains from the initialised provider; devices that fail are left out with a warning. */
 moor_status moor__devices_read(struct moor_provider *provider);
 void moor__devices_free(struct moor_provider *provider);
 /* Opens the device's context unless it is open. Sets device->context. */
 moor_status moor__device_open(struct moor_device *device);
-/* Closes all contexts; nothing is alive in them. */
-moor_status moor__devices_close(struct moor_provider *provider);
+/* Closes all contexts; nothing is alive in them. One that does not close is logged and forgotten. */
+void moor__devices_close(struct moor_provider *provider);
+
+/* For the end of a call in which the last object that kept the device may go: keeps it until let go. */
+struct moor_device *moor__device_hold(struct moor_device *device);
+void moor__device_let_go(struct moor_device *device);
 
 void moor__count(struct moor_device *device, enum moor__object_count kind, int change);
 

@@ -18,42 +18,50 @@ static moor_status check_view(const struct moor_view *view)
     return view->owner ? moor__enter(view->runtime) : MOOR_OK;
 }
 
-/* Pins the owner: exactly one of the two is set. */
-static moor_status pin_owner(const struct moor_view *view, struct moor__buffer **ret_buffer, struct moor__range **ret_range)
+moor_status moor__owner_pin(const struct moor_view *view, struct moor__owner *ret_owner)
 {
-    *ret_buffer = NULL;
-    *ret_range = NULL;
-    if (moor__handle_kind(view->owner) == MOOR__KIND_RANGE)
-        return moor__range_pin(view->runtime, view->owner, ret_range);
-    return moor__buffer_pin(view->runtime, view->owner, ret_buffer);
+    struct moor__owner owner = {0};
+    moor_status status = check_view(view);
+    if (!status && view->owner && moor__handle_kind(view->owner) == MOOR__KIND_RANGE)
+        status = moor__range_pin(view->runtime, view->owner, &owner.range);
+    else if (!status && view->owner)
+        status = moor__buffer_pin(view->runtime, view->owner, &owner.buffer);
+    if (!status)
+        *ret_owner = owner;
+    return status;
 }
 
-static void unpin_owner(struct moor__buffer *buffer, struct moor__range *range)
+void moor__owner_unpin(const struct moor__owner *owner)
 {
-    if (buffer)
-        moor__buffer_unpin(buffer);
-    if (range)
-        moor__range_unpin(range);
+    if (owner->buffer)
+        moor__buffer_unpin(owner->buffer);
+    if (owner->range)
+        moor__range_unpin(owner->range);
 }
 
-static struct moor_binding *binding_of(const struct moor__access *access)
+struct moor_binding *moor__owner_binding(const struct moor__owner *owner)
 {
-    return access->buffer ? access->buffer->object.binding : access->range->object.binding;
+    if (owner->buffer)
+        return owner->buffer->object.binding;
+    return owner->range ? owner->range->object.binding : NULL;
 }
 
-static pthread_mutex_t *lock_of(struct moor__access *access)
+static pthread_mutex_t *lock_of(const struct moor__owner *owner)
 {
-    return access->buffer ? &access->buffer->lock : &access->range->lock;
+    return owner->buffer ? &owner->buffer->lock : &owner->range->lock;
 }
 
-static struct moor__uses *uses_of(struct moor__access *access)
+static struct moor__uses *uses_of(const struct moor__owner *owner)
 {
-    return access->buffer ? &access->buffer->uses : &access->range->uses;
+    return owner->buffer ? &owner->buffer->uses : &owner->range->uses;
 }
 
 /* Where the view lies in its owner. */
-static moor_status locate(const struct moor_view *view, uint64_t base, uint64_t size_bytes, struct moor__access *access)
+static moor_status locate(const struct moor_view *view, struct moor__access *access)
 {
+    const struct moor__owner *owner = &access->owner;
+    uint64_t base = owner->buffer ? owner->buffer->address : owner->range->address;
+    uint64_t size_bytes = owner->buffer ? owner->buffer->size_bytes : owner->range->size_bytes;
     if (view->address < base || view->address + view->size_bytes > base + size_bytes)
         return moor__fail(MOOR_INVALID, "%llu bytes at %#llx lie outside their owner, %llu bytes at %#llx",
                           (unsigned long long)view->size_bytes, (unsigned long long)view->address,
@@ -67,16 +75,15 @@ static moor_status locate(const struct moor_view *view, uint64_t base, uint64_t 
 static moor_status check_backing(const struct moor__range *range, const struct moor__access *access, bool write)
 {
     uint64_t last = (access->high - 1) / range->granule_bytes;
-    for (uint64_t i = access->low / range->granule_bytes; i <= last; i++) {
-        uint64_t head = i;
-        while (moor__cell_state(range->cells[head]) == MOOR__CELL_TAIL)
-            head--;
-        enum moor__cell_state state = moor__cell_state(range->cells[head]);
-        if (state == MOOR__CELL_COMMITTED || state == MOOR__CELL_MAPPED_WRITE)
-            continue;
-        if (state == MOOR__CELL_MAPPED_READ && !write)
-            continue;
-        return moor__range_expect(range, head, 1, write ? MOOR__CELL_MAPPED_WRITE : MOOR__CELL_COMMITTED);
+    uint64_t i = access->low / range->granule_bytes;
+    while (i > 0 && moor__cell_state(range->cells[i]) == MOOR__CELL_TAIL)
+        i--;
+    while (i <= last) {
+        enum moor__cell_state state = moor__cell_state(range->cells[i]);
+        bool readable = state == MOOR__CELL_COMMITTED || moor__cell_is_mapped(range->cells[i]);
+        if (!readable || (write && state == MOOR__CELL_MAPPED_READ))
+            return moor__range_expect(range, i, 1, write ? MOOR__CELL_MAPPED_WRITE : MOOR__CELL_COMMITTED);
+        i += state == MOOR__CELL_COMMITTED ? 1 : moor__range_mapping_length(range, i);
     }
     return MOOR_OK;
 }
@@ -85,31 +92,43 @@ static moor_status check_backing(const struct moor__range *range, const struct m
 static void look_at_uses(struct moor__access *access)
 {
     struct moor__point points[MOOR_LIMIT_USES];
-    pthread_mutex_lock(lock_of(access));
-    uint32_t count = moor__uses_collect(uses_of(access), 0, UINT64_MAX, points);
-    pthread_mutex_unlock(lock_of(access));
+    struct moor_error before = *moor_last_error();
+    pthread_mutex_lock(lock_of(&access->owner));
+    uint32_t count = moor__uses_collect(uses_of(&access->owner), 0, UINT64_MAX, points);
+    pthread_mutex_unlock(lock_of(&access->owner));
     moor__points_look(points, count);
+    moor__error_restore(&before);
+}
+
+static moor_status try_to_announce(struct moor__access *access, enum moor__access_mode mode)
+{
+    const struct moor__owner *owner = &access->owner;
+    moor_status status = MOOR_OK;
+    pthread_mutex_lock(lock_of(owner));
+    if (owner->range && mode != MOOR__ACCESS_MARK)
+        status = check_backing(owner->range, access, mode == MOOR__ACCESS_WRITE);
+    if (!status)
+        status = moor__uses_begin(uses_of(owner), access->stream, access->low, access->high);
+    pthread_mutex_unlock(lock_of(owner));
+    return status;
 }
 
 /* The owner is pinned. */
-static moor_status announce(struct moor__access *access, const struct moor_view *view, enum moor__access_mode mode)
+static moor_status announce(struct moor__access *access, const struct moor_binding *binding,
+                            const struct moor_view *view, enum moor__access_mode mode)
 {
-    struct moor__range *range = access->range;
-    moor_status status = range ? locate(view, range->address, range->size_bytes, access)
-                               : locate(view, access->buffer->address, access->buffer->size_bytes, access);
-    if (!status && binding_of(access)->device->provider != access->stream->device->provider)
+    struct moor_error before = *moor_last_error();
+    moor_status status = locate(view, access);
+    if (!status && binding->device->provider != access->stream->device->provider)
         status = moor__fail(MOOR_FOREIGN, "the memory is of another provider than the stream");
-    if (status)
+    if (!status)
+        status = try_to_announce(access, mode);
+    if (status != MOOR_LIMIT)
         return status;
-    for (int tries = 0; tries == 0 || (tries == 1 && status == MOOR_LIMIT); tries++) {
-        if (tries)
-            look_at_uses(access);
-        pthread_mutex_lock(lock_of(access));
-        status = range && mode != MOOR__ACCESS_MARK ? check_backing(range, access, mode == MOOR__ACCESS_WRITE) : MOOR_OK;
-        if (!status)
-            status = moor__uses_begin(uses_of(access), access->stream, access->low, access->high);
-        pthread_mutex_unlock(lock_of(access));
-    }
+    look_at_uses(access);
+    status = try_to_announce(access, mode);
+    if (!status)
+        moor__error_restore(&before);
     return status;
 }
 
@@ -117,62 +136,43 @@ moor_status moor__access_begin(struct moor_stream *stream, const struct moor_vie
                                struct moor__access *ret_access)
 {
     struct moor__access access = {.stream = stream};
-    moor_status status = check_view(view);
-    if (!status && view->owner)
-        status = pin_owner(view, &access.buffer, &access.range);
+    moor_status status = moor__owner_pin(view, &access.owner);
     if (status)
         return status;
-    if (view->owner) {
-        status = announce(&access, view, mode);
-        if (status) {
-            unpin_owner(access.buffer, access.range);
-            return status;
-        }
-    }
-    *ret_access = access;
-    return MOOR_OK;
+    const struct moor_binding *binding = moor__owner_binding(&access.owner);
+    if (binding)
+        status = announce(&access, binding, view, mode);
+    if (status)
+        moor__owner_unpin(&access.owner);
+    else
+        *ret_access = access;
+    return status;
+}
+
+/* The work was submitted, or not. */
+static void finish(struct moor__access *access, bool submitted)
+{
+    const struct moor__owner *owner = &access->owner;
+    if (!moor__owner_binding(owner))
+        return;
+    uint64_t mark = submitted ? moor__stream_mark(access->stream) : 0;
+    pthread_mutex_lock(lock_of(owner));
+    if (submitted)
+        moor__uses_end(uses_of(owner), access->stream, access->low, access->high, mark);
+    else
+        moor__uses_cancel(uses_of(owner), access->stream, access->low, access->high);
+    pthread_mutex_unlock(lock_of(owner));
+    moor__owner_unpin(owner);
 }
 
 void moor__access_end(struct moor__access *access)
 {
-    if (!access->buffer && !access->range)
-        return;
-    uint64_t mark = moor__stream_mark(access->stream);
-    pthread_mutex_lock(lock_of(access));
-    moor__uses_end(uses_of(access), access->stream, access->low, access->high, mark);
-    pthread_mutex_unlock(lock_of(access));
-    unpin_owner(access->buffer, access->range);
+    finish(access, true);
 }
 
 void moor__access_cancel(struct moor__access *access)
 {
-    if (!access->buffer && !access->range)
-        return;
-    pthread_mutex_lock(lock_of(access));
-    moor__uses_cancel(uses_of(access), access->stream, access->low, access->high);
-    pthread_mutex_unlock(lock_of(access));
-    unpin_owner(access->buffer, access->range);
-}
-
-bool moor__access_is_device(const struct moor__access *access)
-{
-    if (!access->buffer && !access->range)
-        return false;
-    uint32_t kind = binding_of(access)->domain->info.kind;
-    return kind == MOOR_ABI_DOMAIN_DEVICE || kind == MOOR_ABI_DOMAIN_UNIFIED;
-}
-
-moor_status moor__view_provider(const struct moor_view *view, struct moor_provider **ret_provider)
-{
-    struct moor__access owner = {0};
-    moor_status status = check_view(view);
-    if (!status && view->owner)
-        status = pin_owner(view, &owner.buffer, &owner.range);
-    if (status)
-        return status;
-    *ret_provider = view->owner ? binding_of(&owner)->device->provider : NULL;
-    unpin_owner(owner.buffer, owner.range);
-    return MOOR_OK;
+    finish(access, false);
 }
 
 /* ---- public ---- */
@@ -199,22 +199,18 @@ moor_status moor_view_slice(const struct moor_view *view, uint64_t offset_bytes,
 
 moor_status moor_memory_wait(const struct moor_view *view, uint64_t deadline_ns)
 {
-    moor_status status = check_view(view);
-    if (status || view->owner == 0)
-        return status;
     struct moor__access access = {0};
-    status = pin_owner(view, &access.buffer, &access.range);
-    if (status)
+    moor_status status = moor__owner_pin(view, &access.owner);
+    if (status || !moor__owner_binding(&access.owner))
         return status;
-    status = access.range ? locate(view, access.range->address, access.range->size_bytes, &access)
-                          : locate(view, access.buffer->address, access.buffer->size_bytes, &access);
+    status = locate(view, &access);
     if (!status) {
         struct moor__point points[MOOR_LIMIT_USES];
-        pthread_mutex_lock(lock_of(&access));
-        uint32_t count = moor__uses_collect(uses_of(&access), access.low, access.high, points);
-        pthread_mutex_unlock(lock_of(&access));
+        pthread_mutex_lock(lock_of(&access.owner));
+        uint32_t count = moor__uses_collect(uses_of(&access.owner), access.low, access.high, points);
+        pthread_mutex_unlock(lock_of(&access.owner));
         status = moor__points_await(points, count, deadline_ns);
     }
-    unpin_owner(access.buffer, access.range);
+    moor__owner_unpin(&access.owner);
     return status;
 }

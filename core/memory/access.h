@@ -15,11 +15,22 @@ enum moor__access_mode {
     MOOR__ACCESS_WRITE
 };
 
+/* What a view is a view of: one of the two, pinned, or neither for plain host memory. */
+struct moor__owner {
+    struct moor__buffer *buffer;
+    struct moor__range *range;
+};
+
+/* STALE, FOREIGN, INVALID; OVERFLOW if the view wraps. */
+moor_status moor__owner_pin(const struct moor_view *view, struct moor__owner *ret_owner);
+void moor__owner_unpin(const struct moor__owner *owner);
+/* NULL for plain host memory. */
+struct moor_binding *moor__owner_binding(const struct moor__owner *owner);
+
 struct moor__access {
     struct moor_stream *stream;
-    struct moor__buffer *buffer; /* pinned; or */
-    struct moor__range *range;   /* pinned; or neither: plain host memory */
-    uint64_t low;                /* bytes of the owner */
+    struct moor__owner owner;
+    uint64_t low; /* bytes of the owner */
     uint64_t high;
 };
 
@@ -31,10 +42,5 @@ moor_status moor__access_begin(struct moor_stream *stream, const struct moor_vie
 void moor__access_end(struct moor__access *access);
 /* It was not. */
 void moor__access_cancel(struct moor__access *access);
-
-/* The provider of a view's owner; NULL: plain host memory. STALE and the like as above. */
-moor_status moor__view_provider(const struct moor_view *view, struct moor_provider **ret_provider);
-/* Device memory, as against host memory of any kind. */
-bool moor__access_is_device(const struct moor__access *access);
 
 #endif

@@ -107,10 +107,11 @@ moor_status moor_buffer_release(struct moor_runtime *runtime, moor_buffer handle
     status = moor__buffer_pin(runtime, handle, &buffer);
     if (status)
         return status;
-    struct moor_device *device = buffer->object.binding->device;
+    struct moor_device *device = moor__device_hold(buffer->object.binding->device);
     status = moor__handles_retire(&buffer->object.slot);
     moor__buffer_unpin(buffer);
     moor__device_reap_sometimes(device);
+    moor__device_let_go(device);
     return status;
 }
 
@@ -204,9 +205,7 @@ static void undo_allocation(struct moor__buffer *buffer, struct moor__claim *cla
 {
     struct moor_error first = *moor_last_error();
     struct moor_device *device = buffer->object.binding->device;
-    buffer->object.grant = moor__grant_expect(moor__runtime_of(buffer->object.binding), grant);
-    buffer->object.grant_bytes = claim->bytes;
-    moor__claim_charge_doomed(claim, buffer->object.bytes);
+    moor__object_doom(&buffer->object, claim, grant);
     send_off(buffer);
     moor__device_reap(device, MOOR_NO_WAIT);
     (void)moor__fail_again(&first, "");

@@ -1,23 +1,31 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Work that the core submits: copies, fills, host functions; and the mark for work that a host submits itself. Each is
- * announced on its memory before it is submitted and marked after, so releasing the memory meanwhile is safe.
+ * announced on its memory before it is submitted and marked after, so releasing the memory meanwhile is safe. Copies
+ * between providers go through host memory, in chunks.
  */
-#include "memory/copy.h"
-
 #include "memory/access.h"
 #include "util/error.h"
+
+#include <stdlib.h>
 
 static const struct moor__table *table_of(const struct moor_stream *stream)
 {
     return &stream->device->provider->table;
 }
 
-static moor_status needs_copy(const struct moor_stream *stream)
+/* The stream's device can copy, and so can the domains that are touched. */
+static moor_status needs_copy(const struct moor_stream *stream, const struct moor__access *sides, size_t count)
 {
-    if (stream->device->info.capabilities & MOOR_ABI_CAP_COPY)
-        return MOOR_OK;
-    return moor__fail(MOOR_UNSUPPORTED, "%s: %s has no COPY", table_of(stream)->name, stream->device->info.name);
+    if (!(stream->device->info.capabilities & MOOR_ABI_CAP_COPY))
+        return moor__fail(MOOR_UNSUPPORTED, "%s: %s has no COPY", table_of(stream)->name, stream->device->info.name);
+    moor_status status = MOOR_OK;
+    for (size_t i = 0; i < count && !status; i++) {
+        const struct moor_binding *binding = moor__owner_binding(&sides[i].owner);
+        if (binding)
+            status = moor__binding_needs(binding, MOOR_ABI_CAP_COPY, "COPY");
+    }
+    return status;
 }
 
 /* The work was submitted, or not: what was announced becomes a mark, or is taken back. */
@@ -30,40 +38,160 @@ static void settle(struct moor__access *accesses, size_t count, bool submitted)
             moor__access_cancel(&accesses[i]);
 }
 
-static uint32_t direction(const struct moor__access *destination, const struct moor__access *source)
+static bool is_device(const struct moor__access *side)
 {
-    if (moor__access_is_device(source))
-        return moor__access_is_device(destination) ? MOOR_ABI_COPY_D2D : MOOR_ABI_COPY_D2H;
-    return moor__access_is_device(destination) ? MOOR_ABI_COPY_H2D : MOOR_ABI_COPY_H2H;
+    const struct moor_binding *binding = moor__owner_binding(&side->owner);
+    return binding && moor__binding_is_device(binding);
+}
+
+static uint32_t direction(bool to_device, bool from_device)
+{
+    if (from_device)
+        return to_device ? MOOR_ABI_COPY_D2D : MOOR_ABI_COPY_D2H;
+    return to_device ? MOOR_ABI_COPY_H2D : MOOR_ABI_COPY_H2H;
+}
+
+static moor_status submit_copy(struct moor_stream *stream, uint32_t direction_of_copy, uint64_t destination,
+                               uint64_t source, uint64_t size_bytes)
+{
+    struct moor_abi_error error = MOOR__ERROR_INIT;
+    struct moor_abi_copy_args args = {
+        .struct_size = sizeof args,
+        .direction = direction_of_copy,
+        .destination = destination,
+        .source = source,
+        .size_bytes = size_bytes,
+    };
+    int32_t called = table_of(stream)->copy.copy(stream->stream, &args, &error);
+    return called ? moor__fail_provider(called, &error, table_of(stream)->name, "copy") : MOOR_OK;
+}
+
+/* Both sides checked and announced, each on the stream that will work on it. */
+static moor_status begin_sides(struct moor_stream *write, const struct moor_view *destination, struct moor_stream *read,
+                               const struct moor_view *source, struct moor__access *ret_sides)
+{
+    moor_status status = moor__access_begin(write, destination, MOOR__ACCESS_WRITE, &ret_sides[0]);
+    if (status)
+        return status;
+    status = moor__access_begin(read, source, MOOR__ACCESS_READ, &ret_sides[1]);
+    if (status) {
+        settle(ret_sides, 1, false);
+        return status;
+    }
+    status = needs_copy(write, &ret_sides[0], 1);
+    if (!status)
+        status = needs_copy(read, &ret_sides[1], 1);
+    if (status)
+        settle(ret_sides, 2, false);
+    return status;
 }
 
 static moor_status copy_direct(struct moor_stream *stream, const struct moor_view *destination,
                                const struct moor_view *source)
 {
     struct moor__access sides[2];
-    moor_status status = moor__access_begin(stream, destination, MOOR__ACCESS_WRITE, &sides[0]);
+    moor_status status = begin_sides(stream, destination, stream, source, sides);
     if (status)
         return status;
-    status = moor__access_begin(stream, source, MOOR__ACCESS_READ, &sides[1]);
-    if (status) {
-        settle(sides, 1, false);
-        return status;
-    }
-    struct moor_abi_error error = MOOR__ERROR_INIT;
-    struct moor_abi_copy_args args = {
-        .struct_size = sizeof args,
-        .direction = direction(&sides[0], &sides[1]),
-        .destination = destination->address,
-        .source = source->address,
-        .size_bytes = source->size_bytes,
-    };
-    int32_t called = table_of(stream)->copy.copy(stream->stream, &args, &error);
-    settle(sides, 2, called == MOOR_OK);
-    return called ? moor__fail_provider(called, &error, table_of(stream)->name, "copy") : MOOR_OK;
+    status = submit_copy(stream, direction(is_device(&sides[0]), is_device(&sides[1])), destination->address,
+                         source->address, source->size_bytes);
+    settle(sides, 2, !status);
+    return status;
 }
 
-static moor_status check_copy(const struct moor_stream *stream, const struct moor_view *destination,
-                              const struct moor_view *source)
+/* ---- between providers ---- */
+
+/* Two halves of host memory between two streams: one reads the source, one writes the destination. */
+struct relay {
+    struct moor_stream *read;
+    struct moor_stream *write;
+    uint32_t read_direction;
+    uint32_t write_direction;
+    char *halves;
+};
+
+static moor_status wait_for(struct moor_stream *stream)
+{
+    struct moor_fence fence;
+    moor_status status = moor_stream_record(stream, &fence);
+    return status ? status : moor_fence_wait(&fence, MOOR_FOREVER);
+}
+
+/* The next chunk is read while the last one is written: a half is free again when what was written from it is done. */
+static moor_status relay_chunks(const struct relay *relay, uint64_t destination, uint64_t source, uint64_t size_bytes)
+{
+    struct moor_fence written[2];
+    moor_status status = MOOR_OK;
+    for (uint64_t at = 0, turn = 0; at < size_bytes && !status; at += MOOR_STAGING_BYTES, turn++) {
+        uint64_t bytes = size_bytes - at < MOOR_STAGING_BYTES ? size_bytes - at : MOOR_STAGING_BYTES;
+        uint64_t half = (uintptr_t)relay->halves + (turn & 1) * MOOR_STAGING_BYTES;
+        if (turn >= 2)
+            status = moor_fence_wait(&written[turn & 1], MOOR_FOREVER);
+        if (!status)
+            status = submit_copy(relay->read, relay->read_direction, half, source + at, bytes);
+        if (!status)
+            status = wait_for(relay->read);
+        if (!status)
+            status = submit_copy(relay->write, relay->write_direction, destination + at, half, bytes);
+        if (!status)
+            status = moor_stream_record(relay->write, &written[turn & 1]);
+    }
+    return status;
+}
+
+/* Ends with no work left on either side, or with a lost device and the staging memory left to it. */
+static moor_status relay_all(struct moor_stream *write, const struct moor_view *destination, struct moor_stream *read,
+                             const struct moor_view *source)
+{
+    struct moor__access sides[2];
+    moor_status status = begin_sides(write, destination, read, source, sides);
+    if (status)
+        return status;
+    struct relay relay = {
+        .read = read,
+        .write = write,
+        .read_direction = direction(false, is_device(&sides[1])),
+        .write_direction = direction(is_device(&sides[0]), false),
+        .halves = malloc(2 * (size_t)MOOR_STAGING_BYTES),
+    };
+    if (!relay.halves) {
+        settle(sides, 2, false);
+        return moor__fail(MOOR_HOST_NOMEM, "no host memory to copy between providers");
+    }
+    status = relay_chunks(&relay, destination->address, source->address, source->size_bytes);
+    struct moor_error last = *moor_last_error();
+    moor_status settled = wait_for(write);
+    if (!settled)
+        settled = wait_for(read);
+    settle(sides, 2, true);
+    if (settled)
+        return status ? moor__fail_again(&last, "") : settled; /* it may still be written: better leaked */
+    free(relay.halves);
+    moor__error_restore(&last);
+    return status;
+}
+
+/* One side is of another provider than the stream: it works on a stream of its own, after all work that is known to use
+ * its memory. No fence reaches from one provider to another, so the host waits. */
+static moor_status copy_between(struct moor_stream *stream, const struct moor_view *destination,
+                                const struct moor_view *source, struct moor_device *far, bool far_is_source)
+{
+    struct moor_stream *own = NULL;
+    moor_status status = moor_memory_wait(far_is_source ? source : destination, MOOR_FOREVER);
+    if (!status)
+        status = moor_stream_create(far, NULL, &own);
+    if (status)
+        return status;
+    status = far_is_source ? relay_all(stream, destination, own, source) : relay_all(own, destination, stream, source);
+    struct moor_error last = *moor_last_error();
+    (void)moor_stream_destroy(own); /* ends by itself */
+    moor__error_restore(&last);
+    return status;
+}
+
+/* ---- all copies ---- */
+
+static moor_status check_copy(const struct moor_view *destination, const struct moor_view *source)
 {
     if (!destination || !source || source->size_bytes == 0)
         return moor__fail(MOOR_INVALID, "a view is NULL or the source is empty");
@@ -72,32 +200,53 @@ static moor_status check_copy(const struct moor_stream *stream, const struct moo
                           (unsigned long long)destination->size_bytes);
     if (source->address > UINT64_MAX - source->size_bytes || destination->address > UINT64_MAX - source->size_bytes)
         return moor__fail(MOOR_OVERFLOW, "an address and size wrap");
+    return MOOR_OK;
+}
+
+/* Of the same size, by addresses that mean the same on both sides. */
+static moor_status check_apart(const struct moor_view *destination, const struct moor_view *source)
+{
     if (destination->address < source->address + source->size_bytes &&
         source->address < destination->address + source->size_bytes)
         return moor__fail(MOOR_INVALID, "source and destination overlap");
-    return needs_copy(stream);
+    return MOOR_OK;
+}
+
+/* The owners are pinned. */
+static moor_status route(struct moor_stream *stream, const struct moor_view *destination, const struct moor_binding *to,
+                         const struct moor_view *source, const struct moor_binding *from)
+{
+    const struct moor_provider *own = stream->device->provider;
+    bool to_is_near = !to || to->device->provider == own;
+    bool from_is_near = !from || from->device->provider == own;
+    if (to_is_near && from_is_near) {
+        moor_status status = check_apart(destination, source);
+        return status ? status : copy_direct(stream, destination, source);
+    }
+    if (to && from && !to_is_near && !from_is_near)
+        return moor__fail(MOOR_FOREIGN, "neither side of the copy is of the stream's provider");
+    return copy_between(stream, destination, source, to_is_near ? from->device : to->device, !from_is_near);
 }
 
 moor_status moor_copy(struct moor_stream *stream, const struct moor_view *destination, const struct moor_view *source)
 {
+    struct moor__owner to = {0}, from = {0};
     moor_status status = moor__stream_enter(stream);
     if (!status)
-        status = check_copy(stream, destination, source);
-    struct moor_provider *to = NULL, *from = NULL;
+        status = check_copy(destination, source);
     if (!status)
-        status = moor__view_provider(destination, &to);
+        status = moor__owner_pin(destination, &to);
     if (!status)
-        status = moor__view_provider(source, &from);
-    if (status)
-        return status;
-    struct moor_view target = *destination;
-    target.size_bytes = source->size_bytes;
-    struct moor_provider *own = stream->device->provider;
-    if ((!to || to == own) && (!from || from == own))
-        return copy_direct(stream, &target, source);
-    if (to != own && from != own)
-        return moor__fail(MOOR_FOREIGN, "neither side of the copy is of the stream's provider");
-    return moor__copy_staged(stream, &target, source);
+        status = moor__owner_pin(source, &from);
+    if (!status) {
+        struct moor_view target = *destination;
+        target.size_bytes = source->size_bytes;
+        status = route(stream, &target, moor__owner_binding(&to), source, moor__owner_binding(&from));
+    }
+    /* Kept to here, so that a copy in several parts finds both sides to its end. */
+    moor__owner_unpin(&from);
+    moor__owner_unpin(&to);
+    return status;
 }
 
 moor_status moor_fill(struct moor_stream *stream, const struct moor_view *destination, uint64_t pattern,
@@ -105,8 +254,6 @@ moor_status moor_fill(struct moor_stream *stream, const struct moor_view *destin
 {
     struct moor__access access;
     moor_status status = moor__stream_enter(stream);
-    if (!status)
-        status = needs_copy(stream);
     if (!status && pattern_bytes != 1 && pattern_bytes != 2 && pattern_bytes != 4)
         status = moor__fail(MOOR_INVALID, "a pattern of %u bytes", pattern_bytes);
     if (!status && destination && (destination->address % pattern_bytes || destination->size_bytes % pattern_bytes))
@@ -115,6 +262,11 @@ moor_status moor_fill(struct moor_stream *stream, const struct moor_view *destin
         status = moor__access_begin(stream, destination, MOOR__ACCESS_WRITE, &access);
     if (status)
         return status;
+    status = needs_copy(stream, &access, 1);
+    if (status) {
+        settle(&access, 1, false);
+        return status;
+    }
     struct moor_abi_error error = MOOR__ERROR_INIT;
     struct moor_abi_fill_args args = {
         .struct_size = sizeof args,
@@ -131,17 +283,17 @@ moor_status moor_fill(struct moor_stream *stream, const struct moor_view *destin
 moor_status moor_stream_host_function(struct moor_stream *stream, void (*function)(void *user), void *user,
                                       const struct moor_view *views, size_t view_count)
 {
-    struct moor__access accesses[MOOR_LIMIT_USES];
+    struct moor__access accesses[MOOR_LIMIT_VIEWS];
     moor_status status = moor__stream_enter(stream);
     if (status)
         return status;
     if (!function || (view_count && !views))
         return moor__fail(MOOR_INVALID, "function is NULL, or views is NULL with a count");
-    if (view_count > MOOR_LIMIT_USES)
-        return moor__fail(MOOR_LIMIT, "%zu views; at most %d", view_count, MOOR_LIMIT_USES);
+    if (view_count > MOOR_LIMIT_VIEWS)
+        return moor__fail(MOOR_LIMIT, "%zu views; at most %d", view_count, MOOR_LIMIT_VIEWS);
     size_t begun = 0;
     while (begun < view_count && !status) {
-        status = moor__access_begin(stream, &views[begun], MOOR__ACCESS_MARK, &accesses[begun]);
+        status = moor__access_begin(stream, &views[begun], MOOR__ACCESS_READ, &accesses[begun]);
         begun += !status;
     }
     if (status) {

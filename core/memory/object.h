@@ -54,6 +54,16 @@ static inline const struct moor__table *moor__table_of(const struct moor_binding
 /* One more or one fewer object of a kind, of the binding and its device. */
 void moor__binding_count(struct moor_binding *binding, enum moor__object_count kind, int change);
 
+/* Device memory, as against host memory of any kind. */
+static inline bool moor__binding_is_device(const struct moor_binding *binding)
+{
+    return binding->domain->info.kind == MOOR_ABI_DOMAIN_DEVICE || binding->domain->info.kind == MOOR_ABI_DOMAIN_UNIFIED;
+}
+
+/* Memory that exists although the call that made it fails: charged until it has gone, and then what the claim had comes
+ * back to its grant. The claim is used up. */
+void moor__object_doom(struct moor__object *object, struct moor__claim *claim, moor_grant grant);
+
 /* First in public calls that take a binding. */
 moor_status moor__binding_enter(const struct moor_binding *binding);
 /* UNSUPPORTED unless the binding's domain has the capability. */

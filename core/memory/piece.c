@@ -59,14 +59,33 @@ static uint64_t name_of(struct moor__piece *piece)
     return moor__handles_name(&runtime_of(piece)->pieces, &piece->object.slot);
 }
 
-void moor__piece_send_off(struct moor__piece *piece, bool quiet)
+moor_status moor__piece_submit(struct moor__piece *piece, bool quiet)
 {
-    if (piece->segment && !piece->object.retried)
-        moor__segment_count_leaving(piece->segment, 1);
     struct moor__point points[MOOR_LIMIT_USES];
     struct moor__release release;
     uint32_t count = describe(piece, quiet, points, &release);
-    moor__release_or_quarantine(&piece->object, name_of(piece), &release, points, count);
+    if (piece->segment)
+        moor__segment_count_leaving(piece->segment, 1);
+    moor_status status = moor__release_submit(&piece->object, name_of(piece), &release, points, count);
+    if (status && piece->segment)
+        moor__segment_count_leaving(piece->segment, -1);
+    return status;
+}
+
+void moor__piece_send_off(struct moor__piece *piece, bool quiet)
+{
+    if (moor__piece_submit(piece, quiet) == MOOR_OK)
+        return;
+    if (piece->segment)
+        moor__segment_count_leaving(piece->segment, 1); /* until the quarantine says otherwise */
+    moor__object_refused(&piece->object);
+}
+
+void moor__piece_stuck(struct moor__object *object)
+{
+    struct moor__segment *segment = ((struct moor__piece *)object)->segment;
+    if (segment)
+        moor__segment_count_leaving(segment, -1);
 }
 
 void moor__piece_gone(struct moor__object *object)
@@ -120,8 +139,6 @@ static moor_status claim_cells(struct moor__piece *piece, bool mapping)
 static void put_back(struct moor__piece *piece, moor__cell head)
 {
     struct moor__range *range = piece->range;
-    if (piece->segment)
-        moor__segment_count_leaving(piece->segment, -1);
     pthread_mutex_lock(&range->lock);
     if (piece->segment)
         moor__range_set_mapped(range, piece->first, piece->count, piece->segment,
@@ -153,12 +170,7 @@ static moor_status take_away(struct moor__range *range, uint64_t first, uint64_t
         return status;
     }
     piece->object.bytes = mapping ? 0 : count * range->granule_bytes;
-    if (mapping)
-        moor__segment_count_leaving(piece->segment, 1);
-    struct moor__point points[MOOR_LIMIT_USES];
-    struct moor__release release;
-    uint32_t point_count = describe(piece, false, points, &release);
-    status = moor__release_submit(&piece->object, name_of(piece), &release, points, point_count);
+    status = moor__piece_submit(piece, false);
     if (status) {
         put_back(piece, head);
         moor__piece_free(piece);
@@ -180,9 +192,10 @@ static moor_status take_away_bytes(struct moor_runtime *runtime, moor_range hand
     status = moor__range_cells(range, offset_bytes, length_bytes, &first, &count);
     if (!status)
         status = take_away(range, first, count, mapping);
-    struct moor_device *device = range->object.binding->device;
+    struct moor_device *device = moor__device_hold(range->object.binding->device);
     moor__range_unpin(range);
     moor__device_reap_sometimes(device);
+    moor__device_let_go(device);
     return status;
 }
 

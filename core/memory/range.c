@@ -344,10 +344,11 @@ moor_status moor_range_release(struct moor_runtime *runtime, moor_range handle)
     status = moor__range_pin(runtime, handle, &range);
     if (status)
         return status;
-    struct moor_device *device = range->object.binding->device;
+    struct moor_device *device = moor__device_hold(range->object.binding->device);
     status = moor__handles_retire(&range->object.slot);
     moor__range_unpin(range);
     moor__device_reap_sometimes(device);
+    moor__device_let_go(device);
     return status;
 }
 

@@ -104,8 +104,10 @@ moor_status moor__range_await_uses(struct moor__range *range, uint64_t offset_by
 /* A record for something in this range that may have to leave; take it before there is something to undo. */
 moor_status moor__piece_take(struct moor__range *range, struct moor__piece **ret_piece);
 void moor__piece_free(struct moor__piece *piece);
-/* The cells are LEAVING already. Behind the last uses of them (quiet: there are none, nobody saw the memory). What is
- * refused goes to quarantine. */
+/* Releases the piece behind the last uses of its cells (quiet: there are none, nobody saw the memory). Its cells are
+ * nobody else's. On failure nothing was queued. */
+moor_status moor__piece_submit(struct moor__piece *piece, bool quiet);
+/* Likewise for one whose cells are LEAVING for good: what is refused goes to quarantine. */
 void moor__piece_send_off(struct moor__piece *piece, bool quiet);
 
 #endif

@@ -16,35 +16,29 @@
 
 /* ---- submission ---- */
 
-/* Covers the marks, then names the streams that may still be named. Returns the epoch's parity in the object. */
+/* Names the points that are still to be reached, and has them recorded. The epoch's parity is in the object then. */
 static moor_status resolve_points(struct moor__object *object, const struct moor__point *points, uint32_t count,
                                   struct moor_abi_fence_point *ret_points, uint32_t *ret_count)
 {
     struct moor_provider *provider = object->binding->device->provider;
+    bool named[MOOR_LIMIT_USES];
     moor_status status = MOOR_OK;
-    for (uint32_t i = 0; i < count && !status; i++)
-        if (!moor__stream_passed(points[i].stream, points[i].value))
-            status = moor__stream_cover(points[i].stream, points[i].value);
-    if (status && !(status == MOOR_DEVICE_LOST && object->retried))
-        return status;
-    status = MOOR_OK;
-    uint32_t named = 0;
-    pthread_mutex_lock(&provider->stream_lock);
+    uint32_t still = 0;
+    object->parity = moor__points_hold(provider, points, count, named);
     for (uint32_t i = 0; i < count && !status; i++) {
         struct moor_stream *stream = points[i].stream;
         if (moor__stream_passed(stream, points[i].value))
             continue;
-        if (object->retried && stream->lost)
-            continue; /* nothing runs there any more, and this is the last chance to free it */
-        if (moor__stream_may_be_named(stream))
-            ret_points[named++] = (struct moor_abi_fence_point){stream->stream, points[i].value};
-        else
-            status = moor__fail(MOOR_DEVICE_LOST, "the stream that last used this memory is lost");
+        status = named[i] ? moor__stream_cover(stream, points[i].value)
+                          : moor__fail(MOOR_DEVICE_LOST, "the stream that last used this memory is lost");
+        if (status == MOOR_DEVICE_LOST && object->retried)
+            status = MOOR_OK; /* nothing runs there any more, and this is the last chance to free it */
+        else if (!status)
+            ret_points[still++] = (struct moor_abi_fence_point){stream->stream, points[i].value};
     }
-    if (!status)
-        object->parity = moor__epoch_enter(provider);
-    pthread_mutex_unlock(&provider->stream_lock);
-    *ret_count = named;
+    if (status)
+        moor__epoch_leave(provider, object->parity);
+    *ret_count = still;
     return status;
 }
 
@@ -77,6 +71,7 @@ moor_status moor__release_submit(struct moor__object *object, uint64_t cookie, c
         .point_stride = sizeof named[0],
     };
     struct moor_device *device = binding->device;
+    atomic_fetch_add_explicit(&device->submitted, 1, memory_order_relaxed);
     int32_t called = table->release.release(device->context, &args, &error);
     if (called) {
         atomic_store_explicit(&object->state, MOOR__LIVE, memory_order_release);
@@ -110,6 +105,8 @@ void moor__quarantine_enter(struct moor__object *object, const char *why)
               (unsigned long long)object->bytes, object->binding->holder->name, why);
     atomic_store_explicit(&object->state, MOOR__QUARANTINED, memory_order_release);
     count_quarantined(object->binding, 1);
+    if (object->kind == MOOR__KIND_PIECE)
+        moor__piece_stuck(object);
     pthread_mutex_lock(&device->lock);
     object->next = device->quarantine;
     device->quarantine = object;
@@ -119,8 +116,12 @@ void moor__quarantine_enter(struct moor__object *object, const char *why)
 void moor__release_or_quarantine(struct moor__object *object, uint64_t cookie, const struct moor__release *release,
                                  const struct moor__point *points, uint32_t point_count)
 {
-    if (moor__release_submit(object, cookie, release, points, point_count) == MOOR_OK)
-        return;
+    if (moor__release_submit(object, cookie, release, points, point_count))
+        moor__object_refused(object);
+}
+
+void moor__object_refused(struct moor__object *object)
+{
     moor__pending(object->binding->holder, object->bytes);
     moor__quarantine_enter(object, moor_last_error()->text);
 }
@@ -146,6 +147,13 @@ void moor__quarantine_retry(struct moor_device *device)
         object->retried = true;
         retry[object->kind](object);
     }
+}
+
+void moor__object_doom(struct moor__object *object, struct moor__claim *claim, moor_grant grant)
+{
+    object->grant = moor__grant_expect(moor__runtime_of(object->binding), grant);
+    object->grant_bytes = claim->bytes;
+    moor__claim_charge_doomed(claim, object->bytes);
 }
 
 /* ---- completion ---- */
@@ -204,6 +212,8 @@ static void refund(struct moor__object *object, uint64_t actual_bytes)
         object->grant = NULL;
     }
     moor__refund(binding->holder, returned - to_grant);
+    if (returned == object->bytes)
+        return;
     moor__quarantine(binding->holder, object->bytes - returned);
     atomic_fetch_add_explicit(&binding->lost_bytes, object->bytes - returned, memory_order_relaxed);
 }
@@ -232,13 +242,21 @@ uint64_t moor__device_pending(struct moor_device *device)
     return atomic_load_explicit(&device->counts[MOOR__COUNT_RELEASE], memory_order_acquire);
 }
 
+/* Completions release more (a segment after its last mapping); that must not reap in turn, to whatever depth. */
+static _Thread_local bool is_reaping;
+
 void moor__device_reap(struct moor_device *device, uint64_t deadline_ns)
 {
+    if (is_reaping)
+        return;
+    is_reaping = true;
     const struct moor__table *table = &device->provider->table;
+    struct moor_error before = *moor_last_error(); /* what goes wrong here is not the caller's failure */
     struct moor_abi_completion completions[MOOR_REAP_BATCH];
     uint32_t count;
     /* What has gone may let more go at once: after a mapping its segment, after a piece its range. So look until nothing
      * comes; but no longer than what was pending explains, for others may go on releasing. */
+    atomic_store_explicit(&device->submitted, 0, memory_order_relaxed);
     uint64_t most = 3 * moor__device_pending(device) + MOOR_REAP_BATCH;
     do {
         struct moor_abi_error error = MOOR__ERROR_INIT;
@@ -256,12 +274,13 @@ void moor__device_reap(struct moor_device *device, uint64_t deadline_ns)
         most -= count < most ? count : most;
     } while (count && most);
     moor__streams_retire(device->provider);
+    moor__error_restore(&before);
+    is_reaping = false;
 }
 
 void moor__device_reap_sometimes(struct moor_device *device)
 {
-    uint64_t pending = moor__device_pending(device);
-    if (pending && pending % MOOR_REAP_EVERY == 0)
+    if (atomic_load_explicit(&device->submitted, memory_order_relaxed) >= MOOR_REAP_EVERY)
         moor__device_reap(device, MOOR_NO_WAIT);
 }
 

@@ -26,12 +26,14 @@ moor_status moor__release_submit(struct moor__object *object, uint64_t cookie, c
 void moor__release_or_quarantine(struct moor__object *object, uint64_t cookie, const struct moor__release *release,
                                  const struct moor__point *points, uint32_t point_count);
 
+/* Its release was not accepted, as the last error says, and nobody names it any more: into quarantine. */
+void moor__object_refused(struct moor__object *object);
 /* Puts an object there whose bytes are pending. */
 void moor__quarantine_enter(struct moor__object *object, const char *why);
 
 /* Takes completions of one device until none is due. deadline_ns: how long to wait for the first. */
 void moor__device_reap(struct moor_device *device, uint64_t deadline_ns);
-/* Once in a while, so that a host that only releases gets its memory back too. Not from within a completion. */
+/* Once in a while, so that a host that only releases gets its memory back too. */
 void moor__device_reap_sometimes(struct moor_device *device);
 /* Releases of which nobody has heard yet. */
 uint64_t moor__device_pending(struct moor_device *device);
@@ -46,6 +48,8 @@ void moor__buffer_gone(struct moor__object *object);
 void moor__range_gone(struct moor__object *object);
 void moor__segment_gone(struct moor__object *object);
 void moor__piece_gone(struct moor__object *object);
+/* A piece has come into quarantine. */
+void moor__piece_stuck(struct moor__object *object);
 
 /* Submits once more what is in quarantine. */
 void moor__buffer_retry(struct moor__object *object);

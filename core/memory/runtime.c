@@ -126,8 +126,8 @@ moor_status moor_runtime_destroy(struct moor_runtime *runtime)
     moor_status status = moor__enter(runtime);
     if (!status)
         status = check_holders(runtime);
-    while (!status && runtime->providers)
-        status = moor_provider_unload(runtime->providers);
+    if (!status)
+        status = moor__providers_unload(runtime);
     if (status)
         return status;
     moor__authorities_destroy(runtime);

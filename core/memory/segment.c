@@ -121,17 +121,27 @@ void moor__segment_set_writable(struct moor__segment *segment, const struct moor
     segment->writable_first = first;
 }
 
-void moor__segment_unmapped(struct moor__segment *segment, const struct moor__range *range)
+static void drop_mapping(struct moor__segment *segment, const struct moor__range *range, uint64_t leaving)
 {
     pthread_mutex_lock(&segment->lock);
     if (segment->writable_range == moor__range_name(range))
         moor__segment_set_writable(segment, NULL, 0);
-    segment->leaving--;
+    segment->leaving -= leaving;
     bool last = --segment->owners == 0;
     update_pending(segment);
     pthread_mutex_unlock(&segment->lock);
     if (last)
         send_off(segment);
+}
+
+void moor__segment_unmapped(struct moor__segment *segment, const struct moor__range *range)
+{
+    drop_mapping(segment, range, 1);
+}
+
+void moor__segment_never_mapped(struct moor__segment *segment, const struct moor__range *range)
+{
+    drop_mapping(segment, range, 0);
 }
 
 void moor__segment_gone(struct moor__object *object)
@@ -168,10 +178,11 @@ moor_status moor_segment_release(struct moor_runtime *runtime, moor_segment hand
     status = moor__segment_pin(runtime, handle, &segment);
     if (status)
         return status;
-    struct moor_device *device = segment->object.binding->device;
+    struct moor_device *device = moor__device_hold(segment->object.binding->device);
     status = moor__handles_retire(&segment->object.slot);
     moor__segment_unpin(segment);
     moor__device_reap_sometimes(device);
+    moor__device_let_go(device);
     return status;
 }
 

@@ -43,6 +43,8 @@ void moor__segment_disown(struct moor__segment *segment);
 void moor__segment_count_leaving(struct moor__segment *segment, int change);
 /* A mapping in this range that was leaving is no more: it owns no longer, and is not the writable one any more. */
 void moor__segment_unmapped(struct moor__segment *segment, const struct moor__range *range);
+/* Likewise for one that did not come about. */
+void moor__segment_never_mapped(struct moor__segment *segment, const struct moor__range *range);
 
 /* lock held, or the segment is not visible yet: where its one writable mapping is. range NULL: nowhere. */
 void moor__segment_set_writable(struct moor__segment *segment, const struct moor__range *range, uint64_t first);

@@ -15,6 +15,8 @@
 #include "util/error.h"
 #include "util/limits.h"
 
+#define ASK_MAX 64u /* streams asked about in one pass */
+
 #include <assert.h>
 #include <stdlib.h>
 
@@ -40,13 +42,6 @@ static const struct moor__table *table_of(const struct moor_stream *stream)
     return &stream->device->provider->table;
 }
 
-uint64_t moor__stream_mark(const struct moor_stream *stream)
-{
-    /* A record that comes after the work in the provider's order may be counted too: then the mark is later than it need
-     * be. One that comes before it was counted before the provider's call, which is before the work's. */
-    return atomic_load_explicit(&stream->started, memory_order_seq_cst) + 1;
-}
-
 bool moor__stream_passed(const struct moor_stream *stream, uint64_t value)
 {
     return atomic_load_explicit(&stream->reached, memory_order_acquire) >= value;
@@ -59,6 +54,15 @@ static void raise(_Atomic uint64_t *known, uint64_t value)
     while (seen < value && !atomic_compare_exchange_weak_explicit(known, &seen, value, memory_order_release,
                                                                   memory_order_relaxed))
         ;
+}
+
+uint64_t moor__stream_mark(struct moor_stream *stream)
+{
+    /* A record that comes after the work in the provider's order may be counted too: then the mark is later than it need
+     * be. One that comes before it was counted before the provider's call, which is before the work's. */
+    uint64_t mark = atomic_load_explicit(&stream->started, memory_order_seq_cst) + 1;
+    raise(&stream->marked, mark);
+    return mark;
 }
 
 /* The provider said no. A lost stream is remembered: it is not waited for when things end. */
@@ -108,14 +112,15 @@ moor_status moor__stream_check(struct moor_stream *stream, uint64_t value)
     if (called)
         return fail(stream, called, &error, "watermark");
     raise(&stream->reached, reached);
-    return reached >= value ? MOOR_OK : moor__fail(MOOR_PENDING, "fence %llu is not reached; the stream is at %llu",
-                                                   (unsigned long long)value, (unsigned long long)reached);
+    return reached >= value ? MOOR_OK : MOOR_PENDING;
 }
 
 moor_status moor__stream_await(struct moor_stream *stream, uint64_t value, uint64_t deadline_ns)
 {
-    if (deadline_ns == MOOR_NO_WAIT || moor__stream_passed(stream, value))
-        return moor__stream_check(stream, value);
+    if (deadline_ns == MOOR_NO_WAIT || moor__stream_passed(stream, value)) {
+        moor_status status = moor__stream_check(stream, value);
+        return status == MOOR_PENDING ? moor__fail(status, "fence %llu is not reached", (unsigned long long)value) : status;
+    }
     struct moor_abi_error error = MOOR__ERROR_INIT;
     int32_t called = table_of(stream)->stream.wait(stream->stream, value, deadline_ns, &error);
     if (called == MOOR_TIMEOUT)
@@ -128,18 +133,6 @@ moor_status moor__stream_await(struct moor_stream *stream, uint64_t value, uint6
 
 /* ---- the end of streams ---- */
 
-bool moor__stream_may_be_named(const struct moor_stream *stream)
-{
-    return stream->state == MOOR__STREAM_OPEN || stream->state == MOOR__STREAM_CLOSED;
-}
-
-uint32_t moor__epoch_enter(struct moor_provider *provider)
-{
-    uint32_t parity = provider->epoch & 1;
-    provider->in_flight[parity]++;
-    return parity;
-}
-
 void moor__epoch_leave(struct moor_provider *provider, uint32_t parity)
 {
     pthread_mutex_lock(&provider->stream_lock);
@@ -148,13 +141,21 @@ void moor__epoch_leave(struct moor_provider *provider, uint32_t parity)
     pthread_mutex_unlock(&provider->stream_lock);
 }
 
-/* Keeps the streams of the points from being destroyed; says which of them the provider still has. */
-static uint32_t hold(struct moor_provider *provider, const struct moor__point *points, uint32_t count, bool *ret_named)
+/* stream_lock held. */
+static uint32_t epoch_enter(struct moor_provider *provider)
+{
+    uint32_t parity = provider->epoch & 1;
+    provider->in_flight[parity]++;
+    return parity;
+}
+
+uint32_t moor__points_hold(struct moor_provider *provider, const struct moor__point *points, uint32_t count,
+                           bool *ret_named)
 {
     pthread_mutex_lock(&provider->stream_lock);
-    uint32_t parity = moor__epoch_enter(provider);
+    uint32_t parity = epoch_enter(provider);
     for (uint32_t i = 0; i < count; i++)
-        ret_named[i] = moor__stream_may_be_named(points[i].stream);
+        ret_named[i] = points[i].stream->state <= MOOR__STREAM_CLOSED;
     pthread_mutex_unlock(&provider->stream_lock);
     return parity;
 }
@@ -165,7 +166,7 @@ void moor__points_look(const struct moor__point *points, uint32_t count)
         return;
     struct moor_provider *provider = points[0].stream->device->provider;
     bool named[MOOR_LIMIT_USES];
-    uint32_t parity = hold(provider, points, count, named);
+    uint32_t parity = moor__points_hold(provider, points, count, named);
     for (uint32_t i = 0; i < count; i++)
         if (named[i] && moor__stream_cover(points[i].stream, points[i].value) == MOOR_OK)
             (void)moor__stream_check(points[i].stream, points[i].value); /* what it says is kept in the stream */
@@ -179,7 +180,7 @@ moor_status moor__points_await(const struct moor__point *points, uint32_t count,
         return MOOR_OK;
     struct moor_provider *provider = points[0].stream->device->provider;
     bool named[MOOR_LIMIT_USES];
-    uint32_t parity = hold(provider, points, count, named);
+    uint32_t parity = moor__points_hold(provider, points, count, named);
     moor_status status = MOOR_OK;
     for (uint32_t i = 0; i < count && !status; i++) {
         struct moor_stream *stream = points[i].stream;
@@ -195,24 +196,22 @@ moor_status moor__points_await(const struct moor__point *points, uint32_t count,
     return status;
 }
 
-/* stream_lock held. */
-static struct moor_stream *find_closed(struct moor_provider *provider)
+/* stream_lock held. Its work is done, or will never be. */
+static bool is_finished(const struct moor_stream *stream)
 {
-    for (struct moor_stream *stream = provider->streams; stream; stream = stream->next)
-        if (stream->state == MOOR__STREAM_CLOSED &&
-            (atomic_load_explicit(&stream->lost, memory_order_acquire) ||
-             moor__stream_passed(stream, atomic_load_explicit(&stream->recorded, memory_order_acquire))))
-            return stream;
-    return NULL;
+    return atomic_load_explicit(&stream->lost, memory_order_acquire) ||
+           moor__stream_passed(stream, atomic_load_explicit(&stream->recorded, memory_order_acquire));
 }
 
 /* stream_lock held. Unlinks one stream that can be destroyed now. */
 static struct moor_stream *take_destroyable(struct moor_provider *provider)
 {
-    for (struct moor_stream **link = &provider->streams; *link; link = &(*link)->next) {
-        struct moor_stream *stream = *link;
+    struct moor_stream *stream;
+    TAILQ_FOREACH(stream, &provider->ending, entry) {
         if (stream->state == MOOR__STREAM_DRAINED && provider->epoch >= stream->drained_epoch + 2) {
-            *link = stream->next;
+            TAILQ_REMOVE(&provider->ending, stream, entry);
+            provider->ending_count--;
+            provider->stream_count--;
             stream->state = MOOR__STREAM_GONE;
             return stream;
         }
@@ -220,70 +219,78 @@ static struct moor_stream *take_destroyable(struct moor_provider *provider)
     return NULL;
 }
 
-/* stream_lock held. A given-up stream that this pass has not asked about. */
-static struct moor_stream *find_unasked(struct moor_provider *provider, uint64_t pass)
-{
-    for (struct moor_stream *stream = provider->streams; stream; stream = stream->next)
-        if (stream->state == MOOR__STREAM_CLOSED && stream->asked < pass) {
-            stream->asked = pass;
-            moor__stream_ref(stream);
-            return stream;
-        }
-    return NULL;
-}
-
-/* Asks about each given-up stream once, without the lock; the epoch keeps the provider's stream. */
+/* Asks about some given-up streams, without the lock; the epoch keeps the provider's streams. Who was asked goes to the
+ * end of the list, so that all get their turn. */
 static void check_closed(struct moor_provider *provider)
 {
+    struct moor_stream *asked[ASK_MAX];
+    uint32_t count = 0;
     pthread_mutex_lock(&provider->stream_lock);
-    uint64_t pass = ++provider->retire_pass;
-    uint32_t parity = moor__epoch_enter(provider);
-    for (struct moor_stream *stream = find_unasked(provider, pass); stream; stream = find_unasked(provider, pass)) {
-        pthread_mutex_unlock(&provider->stream_lock);
-        uint64_t last = atomic_load_explicit(&stream->recorded, memory_order_acquire);
-        (void)moor__stream_check(stream, last); /* what it says is kept in the stream */
-        moor__stream_unref(stream);
-        pthread_mutex_lock(&provider->stream_lock);
+    uint32_t parity = epoch_enter(provider);
+    for (uint32_t turns = provider->ending_count < ASK_MAX ? provider->ending_count : ASK_MAX; turns > 0; turns--) {
+        struct moor_stream *stream = TAILQ_FIRST(&provider->ending);
+        TAILQ_REMOVE(&provider->ending, stream, entry);
+        TAILQ_INSERT_TAIL(&provider->ending, stream, entry);
+        if (stream->state != MOOR__STREAM_CLOSED)
+            continue;
+        moor__stream_ref(stream);
+        asked[count++] = stream;
     }
     pthread_mutex_unlock(&provider->stream_lock);
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t last = atomic_load_explicit(&asked[i]->recorded, memory_order_acquire);
+        (void)moor__stream_check(asked[i], last); /* what it says is kept in the stream */
+        moor__stream_unref(asked[i]);
+    }
     moor__epoch_leave(provider, parity);
 }
 
-void moor__streams_retire(struct moor_provider *provider)
+/* stream_lock held. */
+static void drain_finished(struct moor_provider *provider)
 {
-    check_closed(provider);
-    pthread_mutex_lock(&provider->stream_lock);
-    for (struct moor_stream *stream = find_closed(provider); stream; stream = find_closed(provider)) {
-        stream->state = MOOR__STREAM_DRAINED;
-        stream->drained_epoch = provider->epoch;
+    struct moor_stream *stream;
+    TAILQ_FOREACH(stream, &provider->ending, entry) {
+        if (stream->state == MOOR__STREAM_CLOSED && is_finished(stream)) {
+            stream->state = MOOR__STREAM_DRAINED;
+            stream->drained_epoch = provider->epoch;
+        }
     }
     /* At most two steps are ever of use. */
     for (int step = 0; step < 2 && provider->in_flight[(provider->epoch + 1) & 1] == 0; step++)
         provider->epoch++;
-    struct moor_stream *stream = take_destroyable(provider);
-    while (stream) {
+}
+
+static void destroy(struct moor_stream *stream)
+{
+    struct moor_abi_error error = MOOR__ERROR_INIT;
+    int32_t called = table_of(stream)->stream.destroy(stream->stream, &error);
+    if (called) {
+        (void)moor__fail_provider(called, &error, table_of(stream)->name, "destroy of a stream");
+        moor__log(stream->device->provider->runtime, MOOR_ABI_LOG_ERROR, "%s", moor_last_error()->text);
+    }
+    moor__count(stream->device, MOOR__COUNT_STREAM, -1);
+    moor__stream_unref(stream);
+}
+
+void moor__streams_retire(struct moor_provider *provider)
+{
+    struct moor_error before = *moor_last_error();
+    check_closed(provider);
+    pthread_mutex_lock(&provider->stream_lock);
+    drain_finished(provider);
+    for (struct moor_stream *stream = take_destroyable(provider); stream; stream = take_destroyable(provider)) {
         pthread_mutex_unlock(&provider->stream_lock);
-        struct moor_abi_error error = MOOR__ERROR_INIT;
-        int32_t called = table_of(stream)->stream.destroy(stream->stream, &error);
-        if (called) {
-            (void)moor__fail_provider(called, &error, table_of(stream)->name, "destroy of a stream");
-            moor__log(provider->runtime, MOOR_ABI_LOG_ERROR, "%s", moor_last_error()->text);
-        }
-        moor__count(stream->device, MOOR__COUNT_STREAM, -1);
-        moor__stream_unref(stream);
+        destroy(stream);
         pthread_mutex_lock(&provider->stream_lock);
-        provider->stream_count--;
-        stream = take_destroyable(provider);
     }
     pthread_mutex_unlock(&provider->stream_lock);
+    moor__error_restore(&before);
 }
 
 uint64_t moor__streams_ending(struct moor_provider *provider)
 {
-    uint64_t count = 0;
     pthread_mutex_lock(&provider->stream_lock);
-    for (const struct moor_stream *stream = provider->streams; stream; stream = stream->next)
-        count += stream->state != MOOR__STREAM_OPEN;
+    uint64_t count = provider->ending_count;
     pthread_mutex_unlock(&provider->stream_lock);
     return count;
 }
@@ -345,20 +352,15 @@ moor_status moor_stream_create(struct moor_device *device, const struct moor_str
     status = stream ? make_stream(device, options, &stream->stream)
                     : moor__fail(MOOR_HOST_NOMEM, "no memory for a stream");
     struct moor_provider *provider = device->provider;
-    pthread_mutex_lock(&provider->stream_lock);
     if (status) {
+        pthread_mutex_lock(&provider->stream_lock);
         provider->stream_count--;
-    } else {
-        stream->device = device;
-        atomic_init(&stream->references, 1);
-        stream->next = provider->streams;
-        provider->streams = stream;
-    }
-    pthread_mutex_unlock(&provider->stream_lock);
-    if (status) {
+        pthread_mutex_unlock(&provider->stream_lock);
         free(stream);
         return status;
     }
+    stream->device = device;
+    atomic_init(&stream->references, 1);
     moor__count(device, MOOR__COUNT_STREAM, 1);
     *ret_stream = stream;
     return MOOR_OK;
@@ -369,17 +371,24 @@ moor_status moor_stream_destroy(struct moor_stream *stream)
     if (!stream)
         return MOOR_OK;
     moor_status status = moor__stream_enter(stream);
+    if (status)
+        return status;
+    struct moor_error before = *moor_last_error();
     uint64_t value;
-    /* The last record: after it nothing touches a native stream. */
+    /* The last records, beyond every mark: after them nothing touches a native stream. */
+    status = record(stream, &value);
     if (!status)
-        status = record(stream, &value);
+        status = moor__stream_cover(stream, atomic_load_explicit(&stream->marked, memory_order_acquire));
     if (status && status != MOOR_DEVICE_LOST)
         return status;
     struct moor_provider *provider = stream->device->provider;
     pthread_mutex_lock(&provider->stream_lock);
     stream->state = MOOR__STREAM_CLOSED;
+    TAILQ_INSERT_TAIL(&provider->ending, stream, entry);
+    provider->ending_count++;
     pthread_mutex_unlock(&provider->stream_lock);
     moor__streams_retire(provider);
+    moor__error_restore(&before);
     return MOOR_OK;
 }
 

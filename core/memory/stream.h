@@ -22,13 +22,13 @@ struct moor_stream {
     struct moor_abi_stream *stream; /* the provider's */
     _Atomic uint32_t references;
     _Atomic uint64_t started;  /* calls of record that have been begun and have not failed */
+    _Atomic uint64_t marked;   /* highest mark made */
     _Atomic uint64_t recorded; /* highest value that record returned */
     _Atomic uint64_t reached;  /* a lower bound of the watermark */
     _Atomic bool lost;         /* it will reach nothing more */
-    struct moor_stream *next;  /* the provider's stream_lock, as all below */
-    enum moor__stream_state state;
+    enum moor__stream_state state; /* the provider's stream_lock, as all below */
+    TAILQ_ENTRY(moor_stream) entry;
     uint64_t drained_epoch;
-    uint64_t asked; /* the last pass of moor__streams_retire that asked about it */
 };
 
 /* A place on a timeline that may not be recorded yet. */
@@ -42,12 +42,12 @@ void moor__stream_unref(struct moor_stream *stream);
 void moor__points_unref(const struct moor__point *points, uint32_t count);
 
 /* The mark for work that has just been submitted. */
-uint64_t moor__stream_mark(const struct moor_stream *stream);
+uint64_t moor__stream_mark(struct moor_stream *stream);
 /* Known to be reached; asks nobody. */
 bool moor__stream_passed(const struct moor_stream *stream, uint64_t value);
 /* Makes sure that the value has been recorded. */
 moor_status moor__stream_cover(struct moor_stream *stream, uint64_t value);
-/* Reads the provider's watermark: OK if the value is reached, PENDING if not. */
+/* Reads the provider's watermark: OK if the value is reached, a bare PENDING (no error record) if not. */
 moor_status moor__stream_check(struct moor_stream *stream, uint64_t value);
 /* Waits for a covered value: OK, PENDING with no deadline, TIMEOUT. */
 moor_status moor__stream_await(struct moor_stream *stream, uint64_t value, uint64_t deadline_ns);
@@ -57,17 +57,17 @@ void moor__points_look(const struct moor__point *points, uint32_t count);
 /* Covers and awaits all of them (of one provider), and drops their references. */
 moor_status moor__points_await(const struct moor__point *points, uint32_t count, uint64_t deadline_ns);
 
-/* stream_lock held: may a release or a wait name this stream? If not, its work is done, or it is lost. */
-bool moor__stream_may_be_named(const struct moor_stream *stream);
+/* Begins something that names streams (a release, a wait): keeps those that the provider still has from being destroyed,
+ * and says which they are; the others have done their work, or are lost. Returns what moor__epoch_leave is to be given. */
+uint32_t moor__points_hold(struct moor_provider *provider, const struct moor__point *points, uint32_t count,
+                           bool *ret_named);
+/* It is over: the streams are not named any more. */
+void moor__epoch_leave(struct moor_provider *provider, uint32_t parity);
+
 /* Moves given-up streams on: destroys those that are done and that no release in flight names. */
 void moor__streams_retire(struct moor_provider *provider);
 /* Streams that were given up and are not destroyed yet. */
 uint64_t moor__streams_ending(struct moor_provider *provider);
-/* stream_lock held: something that names streams begins. Returns what moor__epoch_leave is to be given. */
-uint32_t moor__epoch_enter(struct moor_provider *provider);
-/* It is over: the streams are not named any more. Takes stream_lock. */
-void moor__epoch_leave(struct moor_provider *provider, uint32_t parity);
-
 /* First in public calls that take a stream. */
 moor_status moor__stream_enter(const struct moor_stream *stream);
 

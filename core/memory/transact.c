@@ -67,12 +67,13 @@ static moor_status prepare_range(struct moor_runtime *runtime, struct work *work
         status = claim_cells(work);
     if (!status)
         return MOOR_OK;
+    struct moor_error first = *moor_last_error();
     if (work->piece)
         moor__piece_free(work->piece);
     moor__range_unpin(work->range);
     work->piece = NULL;
     work->range = NULL;
-    return status;
+    return moor__fail_again(&first, "");
 }
 
 static void unprepare_range(struct work *work)
@@ -115,8 +116,10 @@ static moor_status prepare_create(struct moor_runtime *runtime, struct work *wor
     if (!status)
         status = moor__segment_take(step->binding, step->length_bytes, granule, &work->segment);
     if (status && work->range) {
+        struct moor_error first = *moor_last_error();
         free_cells(work);
         unprepare_range(work);
+        return moor__fail_again(&first, "");
     }
     return status;
 }
@@ -128,7 +131,9 @@ static moor_status own_mapping(struct work *work)
     bool writable = work->step->access == MOOR_ACCESS_READ_WRITE;
     moor_status status = MOOR_OK;
     pthread_mutex_lock(&segment->lock);
-    if (segment->sealing || segment->sealed == writable || (writable && segment->owners > 1)) {
+    if (writable && !segment->sealed && segment->owners > 1 && segment->owners - 1 == segment->leaving) {
+        status = moor__fail(MOOR_PENDING, "the segment's last mapping is still behind fences");
+    } else if (segment->sealing || segment->sealed == writable || (writable && segment->owners > 1)) {
         status = moor__fail(MOOR_BUSY, writable ? "the segment is sealed, or mapped already"
                                                 : "the segment is not sealed");
     } else {
@@ -146,8 +151,9 @@ static moor_status prepare_map(struct moor_runtime *runtime, struct work *work)
         return status;
     status = prepare_range(runtime, work, work->segment->size_bytes);
     if (status) {
+        struct moor_error first = *moor_last_error();
         moor__segment_unpin(work->segment);
-        return status;
+        return moor__fail_again(&first, "");
     }
     status = check_same_device(work, work->segment->object.binding);
     if (!status && work->segment->granule_bytes != work->range->granule_bytes)
@@ -157,11 +163,13 @@ static moor_status prepare_map(struct moor_runtime *runtime, struct work *work)
     if (!status)
         status = own_mapping(work);
     if (status) {
+        struct moor_error first = *moor_last_error();
         free_cells(work);
         unprepare_range(work);
         moor__segment_unpin(work->segment);
+        return moor__fail_again(&first, "");
     }
-    return status;
+    return MOOR_OK;
 }
 
 static moor_status prepare(struct work *work)
@@ -347,8 +355,7 @@ static void undo(struct work *work)
             undo_cells(work, work->segment);
         } else {
             free_cells(work);
-            moor__segment_count_leaving(work->segment, 1);
-            moor__segment_unmapped(work->segment, work->range);
+            moor__segment_never_mapped(work->segment, work->range);
         }
         moor__segment_unpin(work->segment);
         break;
@@ -365,10 +372,11 @@ static void undo_all(struct work *works, size_t count)
             continue;
         bool made = work->stage >= STAGE_BACKED;
         struct moor_binding *binding = work->range ? work->range->object.binding : work->segment->object.binding;
-        struct moor_device *device = binding->device;
+        struct moor_device *device = moor__device_hold(binding->device);
         undo(work);
         if (made)
             moor__device_reap(device, MOOR_NO_WAIT);
+        moor__device_let_go(device);
     }
 }
 
@@ -423,13 +431,17 @@ static moor_status run_once(struct work *works, size_t count, moor_segment *ret_
 /* Granules that are leaving may have left: before it says PENDING, it takes back what has completed and tries again. */
 static moor_status run(struct work *works, size_t count, moor_segment *ret_segments, size_t *ret_failed)
 {
+    struct moor_error before = *moor_last_error();
     moor_status status = run_once(works, count, ret_segments, ret_failed);
     if (status != MOOR_PENDING)
         return status;
     moor__poll(works[0].runtime);
     for (size_t i = 0; i < count; i++)
         works[i] = (struct work){.runtime = works[i].runtime, .step = works[i].step};
-    return run_once(works, count, ret_segments, ret_failed);
+    status = run_once(works, count, ret_segments, ret_failed);
+    if (!status)
+        moor__error_restore(&before);
+    return status;
 }
 
 moor_status moor__transact_one(struct moor_runtime *runtime, const struct moor__step *step, moor_segment *ret_segment)

@@ -44,11 +44,27 @@ static void prune(struct moor__uses *uses)
     }
 }
 
+/* The last resort: one entry per stream, that covers all its parts. */
+static void compact(struct moor__uses *uses)
+{
+    struct moor__use *all = entries(uses);
+    for (uint32_t i = 0; i < uses->count; i++)
+        for (uint32_t j = uses->count; j-- > i + 1;) {
+            if (all[j].stream != all[i].stream || all[i].value == MOOR__USE_SUBMITTING ||
+                all[j].value == MOOR__USE_SUBMITTING)
+                continue;
+            all[i].low = all[j].low < all[i].low ? all[j].low : all[i].low;
+            all[i].high = all[j].high > all[i].high ? all[j].high : all[i].high;
+            all[i].value = all[j].value > all[i].value ? all[j].value : all[i].value;
+            drop(uses, j);
+        }
+}
+
 static moor_status grow(struct moor__uses *uses)
 {
     uint32_t capacity = uses->capacity ? uses->capacity * 2 : MOOR__USES_INLINE * 4;
     if (uses->count == MOOR_LIMIT_USES)
-        return moor__fail(MOOR_LIMIT, "%d streams are using one object", MOOR_LIMIT_USES);
+        return moor__fail(MOOR_LIMIT, "too many streams are using one object");
     struct moor__use *spill = realloc(uses->spill, capacity * sizeof *spill);
     if (!spill)
         return moor__fail(MOOR_HOST_NOMEM, "no memory to remember a use");
@@ -59,15 +75,28 @@ static moor_status grow(struct moor__uses *uses)
     return MOOR_OK;
 }
 
+static bool is_full(const struct moor__uses *uses)
+{
+    return uses->count == (uses->capacity ? uses->capacity : MOOR__USES_INLINE);
+}
+
+/* Room for one more, by forgetting what is past, by more memory, or by remembering less exactly. */
+static moor_status make_room(struct moor__uses *uses)
+{
+    prune(uses);
+    if (!is_full(uses))
+        return MOOR_OK;
+    moor_status status = grow(uses);
+    if (status)
+        compact(uses);
+    return is_full(uses) ? status : MOOR_OK;
+}
+
 moor_status moor__uses_begin(struct moor__uses *uses, struct moor_stream *stream, uint64_t low, uint64_t high)
 {
-    uint32_t capacity = uses->capacity ? uses->capacity : MOOR__USES_INLINE;
-    if (uses->count == capacity) {
-        prune(uses);
-        moor_status status = uses->count == capacity ? grow(uses) : MOOR_OK;
-        if (status)
-            return status;
-    }
+    moor_status status = is_full(uses) ? make_room(uses) : MOOR_OK;
+    if (status)
+        return status;
     moor__stream_ref(stream);
     entries(uses)[uses->count++] = (struct moor__use){stream, MOOR__USE_SUBMITTING, low, high};
     return MOOR_OK;

@@ -13,6 +13,8 @@
 #include "memory/segment.h"
 #include "util/error.h"
 
+#include <sched.h>
+
 /* A release without fence points is due at once; a provider that takes longer than this has lost it. */
 #define UNMAP_PATIENCE_NS UINT64_C(10000000000)
 
@@ -107,13 +109,13 @@ static moor_status make_segment(struct exchange *exchange, moor_grant grant)
     if (!status)
         status = moor__claim_charge(&claim, exchange->new->object.bytes);
     if (status) {
-        exchange->new->object.grant = moor__grant_expect(moor__runtime_of(exchange->binding), grant);
-        exchange->new->object.grant_bytes = claim.bytes;
-        moor__claim_charge_doomed(&claim, exchange->new->object.bytes);
+        struct moor_error first = *moor_last_error();
+        moor__object_doom(&exchange->new->object, &claim, grant);
         moor__segment_disown(exchange->new);
         exchange->new = NULL;
+        return moor__fail_again(&first, "");
     }
-    return status;
+    return MOOR_OK;
 no_memory:
     moor__segment_free(exchange->new);
     exchange->new = NULL;
@@ -172,7 +174,7 @@ static moor_status copy_contents(struct exchange *exchange)
     struct moor_abi_error error = MOOR__ERROR_INIT;
     struct moor_abi_copy_args args = {
         .struct_size = sizeof args,
-        .direction = MOOR_ABI_COPY_D2D,
+        .direction = moor__binding_is_device(exchange->binding) ? MOOR_ABI_COPY_D2D : MOOR_ABI_COPY_H2H,
         .destination = exchange->window->address,
         .source = exchange->range->address + low,
         .size_bytes = size,
@@ -215,6 +217,8 @@ static moor_status await_piece(struct exchange *exchange)
             return moor__fail(MOOR_PROVIDER, "%s: an unmap without fences %s", moor__table_of(exchange->binding)->name,
                               refused ? "failed" : "did not complete");
         moor__device_reap(exchange->binding->device, now + slice_ns);
+        /* Where nothing is queued the provider does not wait: its completion is lost, or another thread is about to see it. */
+        (void)sched_yield();
     }
 }
 
@@ -222,7 +226,6 @@ static moor_status take_old_away(struct exchange *exchange)
 {
     struct moor__piece *piece = exchange->piece;
     struct moor__range *range = exchange->range;
-    struct moor_runtime *runtime = moor__runtime_of(exchange->binding);
     piece->first = exchange->first;
     piece->count = exchange->count;
     piece->segment = exchange->old;
@@ -230,22 +233,11 @@ static moor_status take_old_away(struct exchange *exchange)
     pthread_mutex_lock(&range->lock);
     range->pieces_out++;
     pthread_mutex_unlock(&range->lock);
-    struct moor__release release = {
-        .kind = MOOR_ABI_RELEASE_UNMAP,
-        .handle = range->handle,
-        .offset_bytes = offset_of(exchange),
-        .length_bytes = exchange->count * range->granule_bytes,
-    };
-    moor__segment_count_leaving(exchange->old, 1);
-    moor_status status = moor__release_submit(&piece->object, moor__handles_name(&runtime->pieces, &piece->object.slot),
-                                              &release, NULL, 0);
-    if (status) {
-        moor__segment_count_leaving(exchange->old, -1);
-        moor__range_piece_done(range);
-        return status;
-    }
-    status = await_piece(exchange);
-    if (!status)
+    moor_status status = moor__piece_submit(piece, false);
+    bool accepted = !status;
+    if (accepted)
+        status = await_piece(exchange);
+    if (!accepted || !status)
         moor__range_piece_done(range);
     return status;
 }
@@ -284,10 +276,7 @@ static moor_status put_new_in_place(struct exchange *exchange, moor_segment *ret
 /* Up to the exchange; the cells are BUSY and the old mapping is in place. */
 static moor_status prepare_copy(struct exchange *exchange, moor_grant grant)
 {
-    moor_status status = moor__range_await_uses(exchange->range, offset_of(exchange), exchange->old->size_bytes,
-                                                exchange->deadline_ns);
-    if (!status)
-        status = moor__piece_take(exchange->range, &exchange->piece);
+    moor_status status = moor__piece_take(exchange->range, &exchange->piece);
     if (!status)
         status = make_segment(exchange, grant);
     if (!status)
@@ -311,7 +300,7 @@ static moor_status write_a_copy(struct exchange *exchange, moor_grant grant, moo
         status = put_new_in_place(exchange, ret_segment);
     else if (exchange->old)
         show(exchange, exchange->old, false);
-    struct moor_error first = *moor_last_error();
+    struct moor_error last = *moor_last_error();
     struct moor_device *device = exchange->binding->device;
     if (exchange->new) {
         exchange->new->object.grant = moor__grant_expect(moor__runtime_of(exchange->binding), grant);
@@ -324,7 +313,8 @@ static moor_status write_a_copy(struct exchange *exchange, moor_grant grant, moo
     if (exchange->piece)
         moor__piece_free(exchange->piece);
     moor__device_reap(device, MOOR_NO_WAIT);
-    return status ? moor__fail_again(&first, "") : MOOR_OK;
+    moor__error_restore(&last);
+    return status;
 }
 
 /* ---- public ---- */
@@ -375,6 +365,14 @@ moor_status moor_range_make_writable(struct moor_runtime *runtime, moor_range ha
         status = begin(&exchange, offset_bytes, &done);
     if (!status && done && ret_segment)
         *ret_segment = 0;
+    if (!status && !done) {
+        status = moor__range_await_uses(range, offset_of(&exchange), exchange.old->size_bytes, deadline_ns);
+        if (status)
+            show(&exchange, exchange.old, false);
+    }
+    /* A mapping elsewhere that has just gone is no owner any more. */
+    if (!status && !done)
+        moor__device_reap(exchange.binding->device, MOOR_NO_WAIT);
     if (!status && !done)
         status = take_alone(&exchange) ? write_in_place(&exchange, ret_segment)
                                        : write_a_copy(&exchange, grant, ret_segment);

@@ -7,6 +7,9 @@
 #include <moorage/stats.h>
 #include <string.h>
 
+#define KNOWN_FIGURES                                                                                                \
+    (MOOR_ABI_STAT_TOTAL | MOOR_ABI_STAT_FREE | MOOR_ABI_STAT_HELD | MOOR_ABI_STAT_SYSTEM_HELD | MOOR_ABI_STAT_HUGE)
+
 /* lock held. */
 static void describe_holder(const struct moor_holder *holder, struct moor_holder_stats *ret_stats)
 {
@@ -85,6 +88,11 @@ static void make_sane(struct moor_device_stats *stats)
                  stats->valid);
     odd |= clamp(&stats->huge_bytes, MOOR_ABI_STAT_HUGE, stats->system_held_bytes, MOOR_ABI_STAT_SYSTEM_HELD,
                  stats->valid);
+    const uint64_t all = MOOR_ABI_STAT_TOTAL | MOOR_ABI_STAT_FREE | MOOR_ABI_STAT_HELD;
+    if ((stats->valid & all) == all && stats->held_bytes > stats->total_bytes - stats->free_bytes) {
+        stats->free_bytes = stats->total_bytes - stats->held_bytes;
+        odd = true;
+    }
     stats->inconsistent = odd;
 }
 
@@ -109,7 +117,7 @@ moor_status moor_device_get_stats(struct moor_device *device, uint32_t domain, s
     if (called)
         return moor__fail_provider(called, &error, table->name, "stats");
     struct moor_device_stats stats = {
-        .valid = raw.valid,
+        .valid = raw.valid & KNOWN_FIGURES,
         .total_bytes = raw.valid & MOOR_ABI_STAT_TOTAL ? raw.total_bytes : 0,
         .free_bytes = raw.valid & MOOR_ABI_STAT_FREE ? raw.free_bytes : 0,
         .held_bytes = raw.valid & MOOR_ABI_STAT_HELD ? raw.held_bytes : 0,

@@ -48,6 +48,11 @@ moor_status moor__fail_again(const struct moor_error *first, const char *before)
     return first->status;
 }
 
+void moor__error_restore(const struct moor_error *before)
+{
+    last_error = *before;
+}
+
 static int is_known(int32_t status)
 {
     return status >= MOOR_CORRUPT && status <= MOOR_NOT_RESIDENT;

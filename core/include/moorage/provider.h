@@ -34,8 +34,8 @@ MOOR_API moor_status moor_provider_load(struct moor_runtime *runtime, const char
                                         struct moor_provider **ret_provider) MOOR_MUST_USE;
 
 /* Drains, shuts down and forgets the provider. BUSY with counts per kind while anything of it is alive: nothing has
- * changed then. Quarantined memory is tried again first. A provider that fails to shut down is forgotten all the same,
- * with a line in the log. */
+ * changed then. Quarantined memory is tried again first. A provider that fails to close a device or to shut down is
+ * forgotten all the same, with a line in the log. */
 MOOR_API moor_status moor_provider_unload(struct moor_provider *provider);
 
 struct moor_provider_info {

@@ -45,15 +45,15 @@ MOOR_API moor_status moor_stream_wait(struct moor_stream *stream, const struct m
 MOOR_API moor_status moor_stream_host_function(struct moor_stream *stream, void (*function)(void *user), void *user,
                                                const struct moor_view *views, size_t view_count);
 
-/* Tells that work submitted to the stream before this call uses the view's memory. Owner 0 is a no-op. LIMIT if more
- * than 64 streams use one object, HOST_NOMEM: the mark was not made; wait for the stream before releasing. */
+/* Tells that work submitted to the stream before this call uses the view's memory. Owner 0 is a no-op. LIMIT if too many streams
+ * use one object at once (64 always can), HOST_NOMEM: the mark was not made; wait for the stream before releasing. */
 MOOR_API moor_status moor_stream_used(struct moor_stream *stream, const struct moor_view *view);
 
 /* Copies all of source to the start of destination, in stream order, asynchronously. The direction follows from the
  * views. Releasing either meanwhile is safe. Parts of a range that are touched must be backed; read-only mappings are
  * no destination. BUSY, PENDING: another thread is sealing, exchanging or releasing them. LIMIT, HOST_NOMEM: as
- * moor_stream_used, and nothing was submitted. At least one side is of the stream's device or both are host memory; from another provider's device
- * the data goes through host memory, and the call waits for that part. UNSUPPORTED: no COPY. */
+ * moor_stream_used, and nothing was submitted. One side may be of another provider than the stream: the data then goes through host
+ * memory, and the call waits for it. FOREIGN: both are. UNSUPPORTED: no COPY. */
 MOOR_API moor_status moor_copy(struct moor_stream *stream, const struct moor_view *destination,
                                const struct moor_view *source);
 

@@ -125,7 +125,8 @@ struct moor_abi_release_table {
                     uint32_t capacity, uint64_t deadline_ns, uint32_t *ret_count, struct moor_abi_error *error);
 };
 
-/* COPY: in stream order, asynchronous; the memory must stay until the stream is past it. */
+/* COPY: in stream order, asynchronous; the memory must stay until the stream is past it. Device addresses are of any
+ * device of the instance. */
 struct moor_abi_copy_table {
     uint32_t struct_size;
     uint32_t reserved;

@@ -129,6 +129,7 @@ int32_t scripted_enter(struct scripted *script, enum scripted_name name, const u
 
     struct scripted_fault fault;
     (void)pthread_mutex_lock(&script->lock);
+    scripted_require(script, !script->ended || name == SCRIPTED_INIT, "no call is under way at shutdown");
     bool hit = take_fault(script, name, &fault);
     (void)pthread_mutex_unlock(&script->lock);
     if (!hit)
@@ -136,6 +137,22 @@ int32_t scripted_enter(struct scripted *script, enum scripted_name name, const u
     char text[128];
     (void)snprintf(text, sizeof text, "scripted fault in %s", scripted_name_text(name));
     return scripted_answer(error, fault.status, fault.native_code, fault.text ? fault.text : text);
+}
+
+int32_t scripted_leave(struct scripted *script, enum scripted_name name, const uint64_t arguments[4])
+{
+    struct scripted_call call = {.name = name};
+    memcpy(call.arguments, arguments, sizeof call.arguments);
+    (void)pthread_mutex_lock(&script->lock);
+    scripted_hook hook = script->after_hook;
+    void *user = script->after_hook_user;
+    (void)pthread_mutex_unlock(&script->lock);
+    if (hook)
+        hook(user, &call);
+    (void)pthread_mutex_lock(&script->lock);
+    scripted_require(script, !script->ended, "no call is under way at shutdown");
+    (void)pthread_mutex_unlock(&script->lock);
+    return MOOR_OK;
 }
 
 struct scripted *scripted_of(const struct moor_abi_context *context)
@@ -262,6 +279,8 @@ static int32_t base_domain_info(struct moor_abi_instance *instance, uint32_t dev
                      "out-structs arrive with their size");
     uint64_t capabilities = script->provider.prefix.capabilities;
     bool on_host = domain == SCRIPTED_DOMAIN_HOST;
+    if (!on_host)
+        capabilities &= ~script->options.device_domain_lacks;
     *ret_info = (struct moor_abi_domain_info){
         .struct_size = MOOR_ABI_DOMAIN_INFO_SIZE,
         .kind = on_host ? MOOR_ABI_DOMAIN_PINNED : MOOR_ABI_DOMAIN_DEVICE,

@@ -69,6 +69,7 @@ struct scripted_options {
     uint32_t total_unknown; /* 1: the domains do not say how large their pools are */
     uint64_t total_bytes;   /* of the device pools; 0: 64 MiB. The host pool is twice as large */
     const char *pool_key;   /* of device 0's own memory; NULL: one of its own */
+    uint64_t device_domain_lacks; /* capabilities that the device has and its DEVICE domain has not */
 };
 
 /* options: may be NULL. Never NULL: without memory the process ends. */
@@ -100,6 +101,9 @@ int scripted_last_call(struct scripted *script, enum scripted_name name, struct 
 /* Runs at the start of every call, on the calling thread, with no lock of the script held. */
 typedef void (*scripted_hook)(void *user, const struct scripted_call *call);
 void scripted_set_hook(struct scripted *script, scripted_hook hook, void *user);
+/* Likewise at the end of every call of STREAM, COPY and RELEASE that succeeds: the effect is there, and the caller has
+ * not heard of it yet. */
+void scripted_set_after_hook(struct scripted *script, scripted_hook hook, void *user);
 
 /* Bytes held physically on a pool, quarantined ones included, over all contexts. */
 uint64_t scripted_held(struct scripted *script, uint32_t device, uint32_t domain);
@@ -165,5 +169,8 @@ uint64_t scripted_recorded(struct scripted *script, struct moor_abi_stream *stre
 
 /* Memory that the test wraps and uses as if the device had made it. Up to 8. */
 void scripted_declare(struct scripted *script, const void *address, size_t size_bytes);
+
+/* Logs a line through the host that the provider was started with. */
+void scripted_say(struct scripted *script, uint32_t level, const char *message);
 
 #endif

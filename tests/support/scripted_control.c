@@ -64,6 +64,19 @@ void scripted_set_hook(struct scripted *script, scripted_hook hook, void *user)
     (void)pthread_mutex_unlock(&script->lock);
 }
 
+void scripted_set_after_hook(struct scripted *script, scripted_hook hook, void *user)
+{
+    (void)pthread_mutex_lock(&script->lock);
+    script->after_hook = hook;
+    script->after_hook_user = user;
+    (void)pthread_mutex_unlock(&script->lock);
+}
+
+void scripted_say(struct scripted *script, uint32_t level, const char *message)
+{
+    script->host->log(script->host->user, level, message);
+}
+
 static uint64_t held_by_context(const struct moor_abi_context *context, uint32_t domain)
 {
     uint64_t held = 0;

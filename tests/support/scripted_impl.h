@@ -117,6 +117,7 @@ struct moor_abi_stream {
     bool lost;
     bool running;           /* somebody runs its host function without the lock */
     uint32_t release_count; /* queued releases that name it */
+    uint32_t call_count;    /* calls that are using it this moment */
     uint64_t allowed;       /* while held: run what is covered by values up to this */
     uint64_t recorded;
     uint64_t reached;
@@ -171,6 +172,8 @@ struct scripted {
     uint32_t fired;
     scripted_hook hook;
     void *hook_user;
+    scripted_hook after_hook;
+    void *after_hook_user;
     uint64_t counts[SCRIPTED_NAME_COUNT];
     struct scripted_call log[LOG_MAX]; /* ring */
     uint64_t logged;
@@ -205,6 +208,8 @@ static inline void scripted_require(const struct scripted *script, bool conditio
 /* Counts, logs, calls the hook and applies faults: what every function of the table does first. */
 int32_t scripted_enter(struct scripted *script, enum scripted_name name, const uint64_t arguments[4],
                        struct moor_abi_error *error);
+/* Calls the other hook: what a function does last when it succeeds. Returns MOOR_OK. */
+int32_t scripted_leave(struct scripted *script, enum scripted_name name, const uint64_t arguments[4]);
 /* The script of a context that must be open. */
 struct scripted *scripted_of(const struct moor_abi_context *context);
 int32_t scripted_answer(struct moor_abi_error *error, int32_t status, int64_t native_code, const char *text);

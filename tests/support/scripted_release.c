@@ -135,9 +135,8 @@ static int32_t release(struct moor_abi_context *context, const struct moor_abi_r
                        struct moor_abi_error *error)
 {
     struct scripted *script = scripted_of(context);
-    int32_t status = scripted_enter(
-        script, SCRIPTED_RELEASE,
-        (uint64_t[4]){args->kind, args->handle, args->offset_bytes, args->length_bytes}, error);
+    const uint64_t arguments[4] = {args->kind, args->handle, args->offset_bytes, args->length_bytes};
+    int32_t status = scripted_enter(script, SCRIPTED_RELEASE, arguments, error);
     if (status)
         return status;
     scripted_require(script, args->struct_size == MOOR_ABI_RELEASE_SIZE, "in-structs carry their size");
@@ -156,7 +155,7 @@ static int32_t release(struct moor_abi_context *context, const struct moor_abi_r
     *last = made;
     (void)pthread_cond_broadcast(&script->changed);
     (void)pthread_mutex_unlock(&script->lock);
-    return MOOR_OK;
+    return scripted_leave(script, SCRIPTED_RELEASE, arguments);
 }
 
 /* ---- completion ---- */
@@ -378,7 +377,8 @@ static int32_t reap(struct moor_abi_context *context, struct moor_abi_completion
                     struct moor_abi_error *error)
 {
     struct scripted *script = scripted_of(context);
-    int32_t status = scripted_enter(script, SCRIPTED_REAP, (uint64_t[4]){capacity, deadline_ns}, error);
+    const uint64_t arguments[4] = {capacity, deadline_ns};
+    int32_t status = scripted_enter(script, SCRIPTED_REAP, arguments, error);
     if (status)
         return status;
     scripted_require(script, completions && capacity, "reap has room for completions");
@@ -389,7 +389,7 @@ static int32_t reap(struct moor_abi_context *context, struct moor_abi_completion
         count = reap_due(context, completions, stride, capacity);
     (void)pthread_mutex_unlock(&script->lock);
     *ret_count = count;
-    return MOOR_OK;
+    return scripted_leave(script, SCRIPTED_REAP, arguments);
 }
 
 const struct moor_abi_release_table scripted_release_table = {

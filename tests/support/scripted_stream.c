@@ -199,6 +199,34 @@ static struct scripted *require_stream(const struct moor_abi_stream *stream)
     return script;
 }
 
+/* First and last in every call on a stream: what scripted_enter and scripted_leave do, and the stream is in use between. */
+static int32_t begin(struct moor_abi_stream *stream, enum scripted_name name, const uint64_t arguments[4],
+                     struct moor_abi_error *error)
+{
+    struct scripted *script = require_stream(stream);
+    (void)pthread_mutex_lock(&script->lock);
+    stream->call_count++;
+    (void)pthread_mutex_unlock(&script->lock);
+    int32_t status = scripted_enter(script, name, arguments, error);
+    if (status) {
+        (void)pthread_mutex_lock(&script->lock);
+        stream->call_count--;
+        (void)pthread_mutex_unlock(&script->lock);
+    }
+    return status;
+}
+
+static int32_t end(struct moor_abi_stream *stream, enum scripted_name name, const uint64_t arguments[4], int32_t status)
+{
+    struct scripted *script = stream->context->script;
+    if (!status)
+        status = scripted_leave(script, name, arguments);
+    (void)pthread_mutex_lock(&script->lock);
+    stream->call_count--;
+    (void)pthread_mutex_unlock(&script->lock);
+    return status;
+}
+
 static void submit(struct scripted *script, struct moor_abi_stream *stream, const struct op *op)
 {
     struct op *made = scripted_calloc(sizeof *made);
@@ -254,6 +282,7 @@ static int32_t destroy(struct moor_abi_stream *stream, struct moor_abi_error *er
         return status;
     (void)pthread_mutex_lock(&script->lock);
     scripted_require(script, !stream->release_count, "no release refers to a stream that is destroyed");
+    scripted_require(script, !stream->call_count, "no call uses a stream that is destroyed");
     scripted_require(script, stream->lost || stream->reached == stream->recorded,
                      "every recorded value of a stream is reached before it is destroyed");
     for (const struct op *op = stream->first; op; op = op->next)
@@ -278,20 +307,22 @@ static int32_t destroy(struct moor_abi_stream *stream, struct moor_abi_error *er
 static int32_t record(struct moor_abi_stream *stream, uint64_t *ret_value, struct moor_abi_error *error)
 {
     struct scripted *script = require_stream(stream);
-    int32_t status = scripted_enter(script, SCRIPTED_RECORD, (uint64_t[4]){(uintptr_t)stream}, error);
+    const uint64_t arguments[4] = {(uintptr_t)stream};
+    int32_t status = begin(stream, SCRIPTED_RECORD, arguments, error);
     if (status)
         return status;
     (void)pthread_mutex_lock(&script->lock);
     *ret_value = stream->recorded + 1;
     submit(script, stream, &(struct op){.kind = OP_RECORD});
     (void)pthread_mutex_unlock(&script->lock);
-    return MOOR_OK;
+    return end(stream, SCRIPTED_RECORD, arguments, MOOR_OK);
 }
 
 static int32_t watermark(struct moor_abi_stream *stream, uint64_t *ret_value, struct moor_abi_error *error)
 {
     struct scripted *script = require_stream(stream);
-    int32_t status = scripted_enter(script, SCRIPTED_WATERMARK, (uint64_t[4]){(uintptr_t)stream}, error);
+    const uint64_t arguments[4] = {(uintptr_t)stream};
+    int32_t status = begin(stream, SCRIPTED_WATERMARK, arguments, error);
     if (status)
         return status;
     (void)pthread_mutex_lock(&script->lock);
@@ -300,15 +331,15 @@ static int32_t watermark(struct moor_abi_stream *stream, uint64_t *ret_value, st
     else
         *ret_value = stream->reached;
     (void)pthread_mutex_unlock(&script->lock);
-    return status;
+    return end(stream, SCRIPTED_WATERMARK, arguments, status);
 }
 
 static int32_t wait_host(struct moor_abi_stream *stream, uint64_t value, uint64_t deadline_ns,
                          struct moor_abi_error *error)
 {
     struct scripted *script = require_stream(stream);
-    int32_t status =
-        scripted_enter(script, SCRIPTED_WAIT, (uint64_t[4]){(uintptr_t)stream, value, deadline_ns}, error);
+    const uint64_t arguments[4] = {(uintptr_t)stream, value, deadline_ns};
+    int32_t status = begin(stream, SCRIPTED_WAIT, arguments, error);
     if (status)
         return status;
     (void)pthread_mutex_lock(&script->lock);
@@ -320,15 +351,15 @@ static int32_t wait_host(struct moor_abi_stream *stream, uint64_t value, uint64_
         status = stream->lost ? scripted_answer(error, MOOR_DEVICE_LOST, 999, "the scripted device is lost")
                               : MOOR_TIMEOUT;
     (void)pthread_mutex_unlock(&script->lock);
-    return status;
+    return end(stream, SCRIPTED_WAIT, arguments, status);
 }
 
 static int32_t wait_stream(struct moor_abi_stream *stream, struct moor_abi_stream *other, uint64_t value,
                            struct moor_abi_error *error)
 {
     struct scripted *script = require_stream(stream);
-    int32_t status = scripted_enter(script, SCRIPTED_WAIT_STREAM,
-                                    (uint64_t[4]){(uintptr_t)stream, (uintptr_t)other, value}, error);
+    const uint64_t arguments[4] = {(uintptr_t)stream, (uintptr_t)other, value};
+    int32_t status = begin(stream, SCRIPTED_WAIT_STREAM, arguments, error);
     if (status)
         return status;
     scripted_require(script, require_stream(other) == script, "streams wait for streams of their own instance");
@@ -336,21 +367,22 @@ static int32_t wait_stream(struct moor_abi_stream *stream, struct moor_abi_strea
     scripted_require(script, value <= other->recorded, "only recorded values are waited for");
     submit(script, stream, &(struct op){.kind = OP_WAIT, .wait = {other, value}});
     (void)pthread_mutex_unlock(&script->lock);
-    return MOOR_OK;
+    return end(stream, SCRIPTED_WAIT_STREAM, arguments, MOOR_OK);
 }
 
 static int32_t host_function(struct moor_abi_stream *stream, moor_abi_host_function function, void *user,
                              struct moor_abi_error *error)
 {
     struct scripted *script = require_stream(stream);
-    int32_t status = scripted_enter(script, SCRIPTED_HOST_FUNCTION, (uint64_t[4]){(uintptr_t)stream}, error);
+    const uint64_t arguments[4] = {(uintptr_t)stream};
+    int32_t status = begin(stream, SCRIPTED_HOST_FUNCTION, arguments, error);
     if (status)
         return status;
     scripted_require(script, function != NULL, "a host function is there");
     (void)pthread_mutex_lock(&script->lock);
     submit(script, stream, &(struct op){.kind = OP_HOST, .host = {function, user}});
     (void)pthread_mutex_unlock(&script->lock);
-    return MOOR_OK;
+    return end(stream, SCRIPTED_HOST_FUNCTION, arguments, MOOR_OK);
 }
 
 /* ---- COPY ---- */
@@ -359,9 +391,8 @@ static int32_t copy(struct moor_abi_stream *stream, const struct moor_abi_copy_a
                     struct moor_abi_error *error)
 {
     struct scripted *script = require_stream(stream);
-    int32_t status = scripted_enter(
-        script, SCRIPTED_COPY,
-        (uint64_t[4]){args->direction, args->destination, args->source, args->size_bytes}, error);
+    const uint64_t arguments[4] = {args->direction, args->destination, args->source, args->size_bytes};
+    int32_t status = begin(stream, SCRIPTED_COPY, arguments, error);
     if (status)
         return status;
     scripted_require(script, args->struct_size == MOOR_ABI_COPY_ARGS_SIZE && !args->flags,
@@ -379,16 +410,15 @@ static int32_t copy(struct moor_abi_stream *stream, const struct moor_abi_copy_a
     require_copy(script, args);
     submit(script, stream, &(struct op){.kind = OP_COPY, .copy = *args});
     (void)pthread_mutex_unlock(&script->lock);
-    return MOOR_OK;
+    return end(stream, SCRIPTED_COPY, arguments, MOOR_OK);
 }
 
 static int32_t fill(struct moor_abi_stream *stream, const struct moor_abi_fill_args *args,
                     struct moor_abi_error *error)
 {
     struct scripted *script = require_stream(stream);
-    int32_t status = scripted_enter(
-        script, SCRIPTED_FILL,
-        (uint64_t[4]){args->destination, args->size_bytes, args->pattern, args->pattern_bytes}, error);
+    const uint64_t arguments[4] = {args->destination, args->size_bytes, args->pattern, args->pattern_bytes};
+    int32_t status = begin(stream, SCRIPTED_FILL, arguments, error);
     if (status)
         return status;
     scripted_require(script, args->struct_size == MOOR_ABI_FILL_ARGS_SIZE && !args->flags,
@@ -403,7 +433,7 @@ static int32_t fill(struct moor_abi_stream *stream, const struct moor_abi_fill_a
     scripted_require_memory(script, args->destination, args->size_bytes, true);
     submit(script, stream, &(struct op){.kind = OP_FILL, .fill = *args});
     (void)pthread_mutex_unlock(&script->lock);
-    return MOOR_OK;
+    return end(stream, SCRIPTED_FILL, arguments, MOOR_OK);
 }
 
 const struct moor_abi_stream_table scripted_stream_table = {

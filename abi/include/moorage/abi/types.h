@@ -119,7 +119,8 @@ struct moor_abi_stream_args {
     uint64_t native; /* with IMPORT: the device API's stream handle */
 };
 
-/* Runs on a provider thread, in stream order. Must not call the provider or the core; may block. */
+/* Runs on a provider thread, or within the submitting call where the device is synchronous; in stream order. Must not
+ * call the provider or the core; may block. */
 typedef void (*moor_abi_host_function)(void *user);
 
 /* COPY. Host addresses are plain pointers; device addresses are what ALLOC and VIRTUAL gave. */

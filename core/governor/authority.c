@@ -5,8 +5,8 @@
  * Invariant, at every instant under the lock, for the authority and for each holder:
  *     charged = live + pending + quarantined, external within live;
  *     the authority's counters are the sums of its holders'.
- * reserved + charged never exceeds the capacity because of anything granted here; only shrinking the capacity can
- * leave it lower than what is held, and then nothing is granted until enough has come back.
+ * reserved + charged never exceeds the capacity because of anything granted here; only shrinking the capacity
+ * can leave it lower than what is held, and then nothing is granted until enough has come back.
  */
 #include "governor/governor.h"
 
@@ -34,8 +34,8 @@ static struct moor_authority *find_or_make(struct moor_runtime *runtime, const c
     return authority;
 }
 
-moor_status moor__authority_for_pool(struct moor_runtime *runtime, const char *pool_key, const uint64_t *total_bytes,
-                                     struct moor_authority **ret_authority)
+moor_status moor__authority_for_pool(struct moor_runtime *runtime, const char *pool_key,
+                                     const uint64_t *total_bytes, struct moor_authority **ret_authority)
 {
     pthread_mutex_lock(&runtime->lock);
     struct moor_authority *authority = find_or_make(runtime, pool_key);
@@ -94,21 +94,23 @@ static moor_status refuse(const struct moor_holder *holder, uint64_t bytes)
     const struct moor_authority *authority = holder->authority;
     unsigned long long wanted = bytes, capacity = authority->capacity, limit = holder->limit;
     if (bytes > authority->capacity)
-        return moor__fail(MOOR_NEVER_FITS, "%s asks for %llu bytes; the whole capacity is %llu", holder->name, wanted,
-                          capacity);
+        return moor__fail(MOOR_NEVER_FITS, "%s asks for %llu bytes; the whole capacity is %llu", holder->name,
+                          wanted, capacity);
     if (bytes > holder->limit)
-        return moor__fail(MOOR_NEVER_FITS, "%s asks for %llu bytes; its limit is %llu", holder->name, wanted, limit);
+        return moor__fail(MOOR_NEVER_FITS, "%s asks for %llu bytes; its limit is %llu", holder->name, wanted,
+                          limit);
     unsigned long long pool_room = room(authority->capacity, &authority->total);
     unsigned long long own_room = room(holder->limit, &holder->account);
     unsigned long long pool_pending = authority->total.pending;
-    if (would_fit(authority->capacity, &authority->total, bytes) && would_fit(holder->limit, &holder->account, bytes))
-        return moor__fail(MOOR_PENDING, "%s asks for %llu bytes; %llu are free and %llu behind fences", holder->name,
-                          wanted, pool_room, pool_pending);
+    if (would_fit(authority->capacity, &authority->total, bytes) &&
+        would_fit(holder->limit, &holder->account, bytes))
+        return moor__fail(MOOR_PENDING, "%s asks for %llu bytes; %llu are free and %llu behind fences",
+                          holder->name, wanted, pool_room, pool_pending);
     if (bytes > own_room)
-        return moor__fail(MOOR_OVER_BUDGET, "%s asks for %llu bytes; its limit of %llu leaves %llu", holder->name, wanted,
-                          limit, own_room);
-    return moor__fail(MOOR_OVER_BUDGET, "%s asks for %llu bytes; %llu of %llu are free", holder->name, wanted, pool_room,
-                      capacity);
+        return moor__fail(MOOR_OVER_BUDGET, "%s asks for %llu bytes; its limit of %llu leaves %llu",
+                          holder->name, wanted, limit, own_room);
+    return moor__fail(MOOR_OVER_BUDGET, "%s asks for %llu bytes; %llu of %llu are free", holder->name, wanted,
+                      pool_room, capacity);
 }
 
 moor_status moor__reserve(struct moor_holder *holder, uint64_t bytes)
@@ -116,7 +118,8 @@ moor_status moor__reserve(struct moor_holder *holder, uint64_t bytes)
     struct moor_authority *authority = holder->authority;
     moor_status status = MOOR_OK;
     pthread_mutex_lock(&authority->lock);
-    if (bytes <= room(authority->capacity, &authority->total) && bytes <= room(holder->limit, &holder->account)) {
+    if (bytes <= room(authority->capacity, &authority->total) &&
+        bytes <= room(holder->limit, &holder->account)) {
         authority->total.reserved += bytes;
         holder->account.reserved += bytes;
     } else {

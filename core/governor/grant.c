@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Grants, claims and leases. A grant's bytes are counted as reserved in its holder's account from the moment it is
- * made, so drawing from it needs no room and no lock: it only moves the right to charge them (promise I2). A claim keeps
- * its grant pinned; what comes back to a grant that was released meanwhile returns to the budget with the last pin.
+ * Grants, claims and leases. A grant's bytes are counted as reserved in its holder's account from the moment
+ * it is made, so drawing from it needs no room and no lock: it only moves the right to charge them (promise
+ * I2). A claim keeps its grant pinned; what comes back to a grant that was released meanwhile returns to the
+ * budget with the last pin.
  */
 #include "governor/governor.h"
 
@@ -56,7 +57,9 @@ static void unpin_grant(struct moor__grant *grant)
 static moor_status pin_grant(struct moor_runtime *runtime, moor_grant handle, struct moor__grant **ret_grant)
 {
     struct moor__slot *slot;
-    moor_status status = moor__handles_pin(&runtime->grants, handle, &slot);
+    moor_status status = moor__enter(runtime);
+    if (!status)
+        status = moor__handles_pin(&runtime->grants, handle, &slot);
     if (!status)
         *ret_grant = (struct moor__grant *)slot;
     return status;
@@ -91,13 +94,10 @@ moor_status moor_grant_reserve(struct moor_holder *holder, uint64_t bytes, moor_
 
 moor_status moor_grant_get_remaining(struct moor_runtime *runtime, moor_grant handle, uint64_t *ret_bytes)
 {
-    moor_status status = moor__enter(runtime);
-    if (status)
-        return status;
     if (!ret_bytes)
         return moor__fail(MOOR_INVALID, "ret_bytes is NULL");
-    struct moor__grant *grant;
-    status = pin_grant(runtime, handle, &grant);
+    struct moor__grant *grant = NULL;
+    moor_status status = pin_grant(runtime, handle, &grant);
     if (status)
         return status;
     *ret_bytes = atomic_load_explicit(&grant->remaining, memory_order_relaxed);
@@ -107,11 +107,10 @@ moor_status moor_grant_get_remaining(struct moor_runtime *runtime, moor_grant ha
 
 moor_status moor_grant_release(struct moor_runtime *runtime, moor_grant handle)
 {
-    moor_status status = moor__enter(runtime);
-    if (status || handle == 0)
-        return status;
-    struct moor__grant *grant;
-    status = pin_grant(runtime, handle, &grant);
+    if (handle == 0)
+        return moor__enter(runtime);
+    struct moor__grant *grant = NULL;
+    moor_status status = pin_grant(runtime, handle, &grant);
     if (status)
         return status;
     status = moor__handles_retire(&grant->slot);
@@ -147,9 +146,9 @@ moor_status moor__claim_take(struct moor_holder *holder, moor_grant handle, uint
         status = pin_grant(holder->authority->runtime, handle, &grant);
         if (status)
             return status;
-        status = grant->holder == holder
-                     ? draw(grant, bytes)
-                     : moor__fail(MOOR_FOREIGN, "the grant is of %s, not of %s", grant->holder->name, holder->name);
+        status = grant->holder == holder ? draw(grant, bytes)
+                                         : moor__fail(MOOR_FOREIGN, "the grant is of %s, not of %s",
+                                                      grant->holder->name, holder->name);
         if (status)
             unpin_grant(grant);
     }
@@ -184,7 +183,8 @@ void moor__grant_restore(struct moor__grant *grant, uint64_t bytes)
     unpin_grant(grant);
 }
 
-moor_status moor_lease_commit(struct moor_runtime *runtime, moor_grant handle, uint64_t bytes, moor_lease *ret_lease)
+moor_status moor_lease_commit(struct moor_runtime *runtime, moor_grant handle, uint64_t bytes,
+                              moor_lease *ret_lease)
 {
     moor_status status = moor__enter(runtime);
     if (status)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Holders: who holds memory of an authority. Their accounts are kept by authority.c, under the authority's lock. */
+/* Holders: who holds memory of an authority. Their accounts are kept by authority.c, under the authority's
+ * lock. */
 #include "governor/governor.h"
 
 #include "util/error.h"
@@ -48,8 +49,9 @@ moor_status moor_holder_destroy(struct moor_holder *holder)
     const struct moor__account *account = &holder->account;
     uint32_t users = atomic_load_explicit(&holder->users, memory_order_acquire);
     if (account->reserved || account->charged || users) {
-        status = moor__fail(MOOR_BUSY, "%s holds %llu bytes, %llu reserved, and has %u bindings and grants", holder->name,
-                            (unsigned long long)account->charged, (unsigned long long)account->reserved, users);
+        status = moor__fail(MOOR_BUSY, "%s holds %llu bytes, %llu reserved, and has %u bindings and grants",
+                            holder->name, (unsigned long long)account->charged,
+                            (unsigned long long)account->reserved, users);
     } else {
         struct moor_holder **link = &authority->holders;
         while (*link != holder)

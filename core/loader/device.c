@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Devices and domains of a provider: read once after init, checked, and kept as our own copies. A device that fails is left
- * out; one that breaks the contract refuses the provider. A device's context is
- * opened by the first who needs it; the provider's call runs without a lock, and others wait for its outcome.
+ * Devices and domains of a provider: read once after init, checked, and kept as our own copies. A device that
+ * fails is left out; one that breaks the contract refuses the provider. A device's context is opened by the
+ * first who needs it; the provider's call runs without a lock, and others wait for its outcome.
  */
 #include "loader/provider.h"
 
@@ -23,7 +23,8 @@ static bool is_text(const char *text, size_t capacity)
 }
 
 /* NULL, or the rule that a domain breaks. */
-static const char *domain_fault(const struct moor_device *device, uint32_t count, const struct moor_abi_domain_info *info)
+static const char *domain_fault(const struct moor_device *device, uint32_t count,
+                                const struct moor_abi_domain_info *info)
 {
     if (info->kind < MOOR_ABI_DOMAIN_DEVICE || info->kind > MOOR_ABI_DOMAIN_HOST)
         return "its kind is unknown";
@@ -56,15 +57,18 @@ static moor_status read_domain(struct moor_device *device, uint32_t index)
     struct moor_provider *provider = device->provider;
     struct moor_abi_error error = MOOR__ERROR_INIT;
     struct moor_abi_domain_info info = {.struct_size = sizeof info};
-    int32_t status = provider->table.base.domain_info(provider->instance, device->index, index, &info, &error);
+    int32_t status =
+        provider->table.base.domain_info(provider->instance, device->index, index, &info, &error);
     if (status)
         return moor__fail_provider(status, &error, provider->table.name, "domain_info");
     const char *fault = domain_fault(device, index, &info);
     if (fault)
-        return moor__fail(MOOR_REFUSED, "%s: device %u, domain %u: %s", provider->table.name, device->index, index, fault);
+        return moor__fail(MOOR_REFUSED, "%s: device %u, domain %u: %s", provider->table.name, device->index,
+                          index, fault);
     device->domains[index].info = info;
     const uint64_t *total = info.flags & MOOR_ABI_DOMAIN_TOTAL_KNOWN ? &info.total_bytes : NULL;
-    return moor__authority_for_pool(provider->runtime, info.pool_key, total, &device->domains[index].authority);
+    return moor__authority_for_pool(provider->runtime, info.pool_key, total,
+                                    &device->domains[index].authority);
 }
 
 static const char *device_fault(const struct moor_provider *provider, const struct moor_abi_device_info *info)
@@ -98,8 +102,11 @@ static moor_status read_device(struct moor_provider *provider, uint32_t index)
     int32_t called = provider->table.base.device_info(provider->instance, index, &info, &error);
     if (called) {
         /* One broken device does not take the others away. */
+        struct moor_error before = *moor_last_error();
         (void)moor__fail_provider(called, &error, provider->table.name, "device_info");
-        moor__log(provider->runtime, MOOR_ABI_LOG_WARNING, "device %u is left out: %s", index, moor_last_error()->text);
+        moor__log(provider->runtime, MOOR_ABI_LOG_WARNING, "device %u is left out: %s", index,
+                  moor_last_error()->text);
+        moor__error_restore(&before);
         return MOOR_OK;
     }
     const char *fault = device_fault(provider, &info);
@@ -130,7 +137,8 @@ moor_status moor__devices_read(struct moor_provider *provider)
     if (called)
         return moor__fail_provider(called, &error, provider->table.name, "device_count");
     if (count > MOOR_LIMIT_DEVICES)
-        return moor__fail(MOOR_REFUSED, "%s: %u devices; at most %d", provider->table.name, count, MOOR_LIMIT_DEVICES);
+        return moor__fail(MOOR_REFUSED, "%s: %u devices; at most %d", provider->table.name, count,
+                          MOOR_LIMIT_DEVICES);
     provider->devices = calloc(count ? count : 1, sizeof *provider->devices);
     if (!provider->devices)
         return moor__fail(MOOR_HOST_NOMEM, "no memory for %u devices", count);
@@ -171,7 +179,8 @@ moor_status moor__device_open(struct moor_device *device)
     if (called)
         status = moor__fail_provider(called, &error, provider->table.name, "context_open");
     else if (!context)
-        status = moor__fail(MOOR_PROVIDER, "%s: context_open succeeded with a NULL context", provider->table.name);
+        status =
+            moor__fail(MOOR_PROVIDER, "%s: context_open succeeded with a NULL context", provider->table.name);
     pthread_mutex_lock(&device->lock);
     if (!status)
         device->context = context;
@@ -181,8 +190,9 @@ moor_status moor__device_open(struct moor_device *device)
     return status;
 }
 
-void moor__devices_close(struct moor_provider *provider)
+bool moor__devices_close(struct moor_provider *provider)
 {
+    bool all = true;
     for (uint32_t i = 0; i < provider->device_count; i++) {
         struct moor_device *device = &provider->devices[i];
         if (device->state != MOOR__DEVICE_OPEN)
@@ -192,10 +202,12 @@ void moor__devices_close(struct moor_provider *provider)
         if (called) {
             (void)moor__fail_provider(called, &error, provider->table.name, "context_close");
             moor__log(provider->runtime, MOOR_ABI_LOG_ERROR, "%s", moor_last_error()->text);
+            all = false;
         }
         device->state = MOOR__DEVICE_CLOSED;
         device->context = NULL;
     }
+    return all;
 }
 
 struct moor_device *moor__device_hold(struct moor_device *device)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Loading and unloading: the order of checks, and who may still be inside. A provider is registered once it is whole, and
- * leaves the registry only when nothing of it is alive. Threads that visit providers without holding an object of theirs
- * (a runtime-wide reap) count as visitors; unloading waits for them, which is short.
+ * Loading and unloading: the order of checks, and who may still be inside. A provider is registered once it
+ * is whole, and leaves the registry only when nothing of it is alive. Threads that visit providers without
+ * holding an object of theirs (a runtime-wide reap) count as visitors; unloading waits for them, which is
+ * short.
  *
  * The code of a provider stays in the process: unloading drains, shuts down and forgets.
  */
@@ -84,7 +85,7 @@ static struct moor_provider *provider_make(struct moor_runtime *runtime)
 
 static void provider_free(struct moor_provider *provider)
 {
-    if (!provider)
+    if (!provider || provider->poisoned)
         return;
     moor__devices_free(provider);
     settings_free(provider);
@@ -94,7 +95,7 @@ static void provider_free(struct moor_provider *provider)
     free(provider);
 }
 
-/* A provider that fails to shut down is forgotten all the same: nothing of it is alive, and its code stays mapped. */
+/* A failure is logged. Nothing of it is alive then, but it may go on using what the host gave it. */
 static void shut_down(struct moor_provider *provider)
 {
     struct moor_abi_error error = MOOR__ERROR_INIT;
@@ -102,12 +103,14 @@ static void shut_down(struct moor_provider *provider)
     if (called) {
         (void)moor__fail_provider(called, &error, provider->table.name, "shutdown");
         moor__log(provider->runtime, MOOR_ABI_LOG_ERROR, "%s", moor_last_error()->text);
+        provider->poisoned = true;
     }
 }
 
 static bool is_same_file(const struct moor_provider *provider, const struct moor_provider *other)
 {
-    return other->module && other->file.device == provider->file.device && other->file.inode == provider->file.inode;
+    return other->module && other->file.device == provider->file.device &&
+           other->file.inode == provider->file.inode;
 }
 
 /* runtime->lock held. What a provider must not share with another. */
@@ -154,8 +157,9 @@ static moor_status initialise(struct moor_provider *provider)
         .clock_ns = host_clock_ns,
     };
     struct moor_abi_error error = MOOR__ERROR_INIT;
-    int32_t called = provider->table.base.init(&provider->host, negotiate(provider->table.prefix.minor, MOOR_ABI_MINOR),
-                                               &provider->instance, &error);
+    int32_t called =
+        provider->table.base.init(&provider->host, negotiate(provider->table.prefix.minor, MOOR_ABI_MINOR),
+                                  &provider->instance, &error);
     if (called)
         return moor__fail_provider(called, &error, provider->table.name, "init");
     if (!provider->instance)
@@ -186,8 +190,9 @@ static moor_status attach(struct moor_provider *provider, const struct moor_abi_
     return status ? status : initialise(provider);
 }
 
-moor_status moor__provider_attach(struct moor_runtime *runtime, const struct moor_abi_provider *table, const char *path,
-                                  const struct moor_load_options *options, struct moor_provider **ret_provider)
+moor_status moor__provider_attach(struct moor_runtime *runtime, const struct moor_abi_provider *table,
+                                  const char *path, const struct moor_load_options *options,
+                                  struct moor_provider **ret_provider)
 {
     struct moor_provider *provider = provider_make(runtime);
     if (!provider || !(provider->path = strdup(path))) {
@@ -215,7 +220,8 @@ static moor_status check_not_loaded(struct moor_provider *provider)
     return status;
 }
 
-static moor_status load(struct moor_provider *provider, const char *path, const struct moor_load_options *options)
+static moor_status load(struct moor_provider *provider, const char *path,
+                        const struct moor_load_options *options)
 {
     moor_abi_entry entry;
     moor_status status = moor__file_check(path, &provider->path, &provider->file);
@@ -228,8 +234,8 @@ static moor_status load(struct moor_provider *provider, const char *path, const 
     return status ? status : attach(provider, entry(), options);
 }
 
-moor_status moor_provider_load(struct moor_runtime *runtime, const char *path, const struct moor_load_options *options,
-                               struct moor_provider **ret_provider)
+moor_status moor_provider_load(struct moor_runtime *runtime, const char *path,
+                               const struct moor_load_options *options, struct moor_provider **ret_provider)
 {
     moor_status status = moor__enter(runtime);
     if (status)
@@ -262,13 +268,14 @@ static moor_status check_idle(struct moor_provider *provider)
         }
     if (alive == 0)
         return MOOR_OK;
-    return moor__fail(MOOR_BUSY,
-                      "%s: alive: %llu buffers, %llu ranges, %llu segments, %llu streams, %llu bindings, %llu releases "
-                      "pending, %llu quarantined",
-                      provider->table.name, (unsigned long long)sum[MOOR__COUNT_BUFFER],
-                      (unsigned long long)sum[MOOR__COUNT_RANGE], (unsigned long long)sum[MOOR__COUNT_SEGMENT],
-                      (unsigned long long)sum[MOOR__COUNT_STREAM], (unsigned long long)sum[MOOR__COUNT_BINDING],
-                      (unsigned long long)sum[MOOR__COUNT_RELEASE], (unsigned long long)sum[MOOR__COUNT_QUARANTINE]);
+    return moor__fail(
+        MOOR_BUSY,
+        "%s: alive: %llu buffers, %llu ranges, %llu segments, %llu streams, %llu bindings, %llu releases "
+        "pending, %llu quarantined",
+        provider->table.name, (unsigned long long)sum[MOOR__COUNT_BUFFER],
+        (unsigned long long)sum[MOOR__COUNT_RANGE], (unsigned long long)sum[MOOR__COUNT_SEGMENT],
+        (unsigned long long)sum[MOOR__COUNT_STREAM], (unsigned long long)sum[MOOR__COUNT_BINDING],
+        (unsigned long long)sum[MOOR__COUNT_RELEASE], (unsigned long long)sum[MOOR__COUNT_QUARANTINE]);
 }
 
 /* Keeps visitors out and waits for those inside. */
@@ -310,6 +317,7 @@ static moor_status settle(struct moor_provider *provider)
         moor__quarantine_retry(&provider->devices[i]);
         moor__device_reap(&provider->devices[i], MOOR_NO_WAIT);
     }
+    moor__streams_retire(provider, true);
     moor_status status = check_idle(provider);
     if (status)
         open_to_visitors(provider);
@@ -323,10 +331,14 @@ static void end(struct moor_provider *provider)
     for (uint32_t i = 0; i < provider->device_count; i++)
         while (atomic_load_explicit(&provider->devices[i].calls, memory_order_acquire))
             (void)sched_yield();
+    struct moor_error before = *moor_last_error();
     unregister(provider);
-    moor__devices_close(provider);
-    shut_down(provider);
+    if (moor__devices_close(provider))
+        shut_down(provider);
+    else
+        provider->poisoned = true;
     provider_free(provider);
+    moor__error_restore(&before);
 }
 
 moor_status moor_provider_unload(struct moor_provider *provider)
@@ -347,7 +359,8 @@ moor_status moor__providers_unload(struct moor_runtime *runtime)
     struct moor_provider *provider = runtime->providers;
     for (; provider && !status; provider = provider->next)
         status = settle(provider);
-    for (struct moor_provider *settled = runtime->providers; status && settled != provider; settled = settled->next)
+    for (struct moor_provider *settled = runtime->providers; status && settled != provider;
+         settled = settled->next)
         open_to_visitors(settled);
     while (!status && runtime->providers)
         end(runtime->providers);
@@ -378,7 +391,8 @@ moor_status moor_provider_get_info(struct moor_provider *provider, struct moor_p
     return MOOR_OK;
 }
 
-moor_status moor_provider_get_device(struct moor_provider *provider, uint32_t index, struct moor_device **ret_device)
+moor_status moor_provider_get_device(struct moor_provider *provider, uint32_t index,
+                                     struct moor_device **ret_device)
 {
     if (!provider || !ret_device)
         return moor__fail(MOOR_INVALID, "provider and ret_device must not be NULL");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Views in use. Buffers and ranges differ in what is behind an address; everything that works on memory by view goes
- * through here, so bounds, backing and last uses are looked after in one place.
+ * Views in use. Buffers and ranges differ in what is behind an address; everything that works on memory by
+ * view goes through here, so bounds, backing and last uses are looked after in one place.
  */
 #include "memory/access.h"
 
@@ -13,8 +13,8 @@ static moor_status check_view(const struct moor_view *view)
     if (!view || view->address == 0 || view->size_bytes == 0)
         return moor__fail(MOOR_INVALID, "a view is NULL, or has no address or size");
     if (view->address > UINT64_MAX - view->size_bytes)
-        return moor__fail(MOOR_OVERFLOW, "address %#llx and size %llu wrap", (unsigned long long)view->address,
-                          (unsigned long long)view->size_bytes);
+        return moor__fail(MOOR_OVERFLOW, "address %#llx and size %llu wrap",
+                          (unsigned long long)view->address, (unsigned long long)view->size_bytes);
     return view->owner ? moor__enter(view->runtime) : MOOR_OK;
 }
 
@@ -72,7 +72,8 @@ static moor_status locate(const struct moor_view *view, struct moor__access *acc
 }
 
 /* lock held. Every granule touched is backed, and may be written if that is wanted. */
-static moor_status check_backing(const struct moor__range *range, const struct moor__access *access, bool write)
+static moor_status check_backing(const struct moor__range *range, const struct moor__access *access,
+                                 bool write)
 {
     uint64_t last = (access->high - 1) / range->granule_bytes;
     uint64_t i = access->low / range->granule_bytes;
@@ -132,8 +133,8 @@ static moor_status announce(struct moor__access *access, const struct moor_bindi
     return status;
 }
 
-moor_status moor__access_begin(struct moor_stream *stream, const struct moor_view *view, enum moor__access_mode mode,
-                               struct moor__access *ret_access)
+moor_status moor__access_begin(struct moor_stream *stream, const struct moor_view *view,
+                               enum moor__access_mode mode, struct moor__access *ret_access)
 {
     struct moor__access access = {.stream = stream};
     moor_status status = moor__owner_pin(view, &access.owner);
@@ -191,8 +192,9 @@ moor_status moor_view_slice(const struct moor_view *view, uint64_t offset_bytes,
         return moor__fail(MOOR_OVERFLOW, "offset %llu and size %llu wrap", (unsigned long long)offset_bytes,
                           (unsigned long long)size_bytes);
     if (size_bytes == 0 || offset_bytes + size_bytes > view->size_bytes)
-        return moor__fail(MOOR_INVALID, "%llu bytes at %llu are not a part of %llu", (unsigned long long)size_bytes,
-                          (unsigned long long)offset_bytes, (unsigned long long)view->size_bytes);
+        return moor__fail(MOOR_INVALID, "%llu bytes at %llu are not a part of %llu",
+                          (unsigned long long)size_bytes, (unsigned long long)offset_bytes,
+                          (unsigned long long)view->size_bytes);
     *ret_view = (struct moor_view){view->address + offset_bytes, size_bytes, view->owner, view->runtime};
     return MOOR_OK;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One side of work that is about to be submitted: the view resolved to its owner, checked, pinned, and announced in the
- * owner's last uses, so that the memory cannot leave between the check and the submission.
+ * One side of work that is about to be submitted: the view resolved to its owner, checked, pinned, and
+ * announced in the owner's last uses, so that the memory cannot leave between the check and the submission.
  */
 #ifndef MOOR_MEMORY_ACCESS_H
 #define MOOR_MEMORY_ACCESS_H
@@ -10,7 +10,7 @@
 #include "memory/range.h"
 
 enum moor__access_mode {
-    MOOR__ACCESS_MARK,  /* the host's own work: bounds are checked, not what is behind them */
+    MOOR__ACCESS_MARK, /* the host's own work: bounds are checked, not what is behind them */
     MOOR__ACCESS_READ,
     MOOR__ACCESS_WRITE
 };
@@ -34,10 +34,10 @@ struct moor__access {
     uint64_t high;
 };
 
-/* INVALID: outside its owner, not backed, read-only; BUSY, PENDING: being worked on or leaving; FOREIGN: the owner is of
- * another provider than the stream; STALE. */
-moor_status moor__access_begin(struct moor_stream *stream, const struct moor_view *view, enum moor__access_mode mode,
-                               struct moor__access *ret_access);
+/* INVALID: outside its owner, not backed, read-only; BUSY, PENDING: being worked on or leaving; FOREIGN: the
+ * owner is of another provider than the stream; STALE. */
+moor_status moor__access_begin(struct moor_stream *stream, const struct moor_view *view,
+                               enum moor__access_mode mode, struct moor__access *ret_access);
 /* The work was submitted. */
 void moor__access_end(struct moor__access *access);
 /* It was not. */

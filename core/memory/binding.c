@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Bindings: a holder's account joined to a domain. All memory is made through one, and keeps it until it has gone. */
+/* Bindings: a holder's account joined to a domain. All memory is made through one, and keeps it until it has
+ * gone. */
 #include "memory/object.h"
 
 #include "memory/release.h"
@@ -27,6 +28,20 @@ void moor__binding_count(struct moor_binding *binding, enum moor__object_count k
     moor__count(binding->device, kind, change);
     /* Last: when it drops to 0 the binding may be closed. */
     atomic_fetch_add_explicit(&binding->object_count, (uint64_t)(int64_t)change, memory_order_acq_rel);
+}
+
+moor_status moor__object_retire(struct moor__object *object)
+{
+    moor_status status = moor__handles_retire(&object->slot);
+    if (!status)
+        atomic_fetch_sub_explicit(&object->binding->live_count, 1, memory_order_relaxed);
+    return status;
+}
+
+void moor__object_publish(struct moor__object *object)
+{
+    atomic_fetch_add_explicit(&object->binding->live_count, 1, memory_order_relaxed);
+    moor__handles_publish(&object->slot);
 }
 
 moor_status moor_binding_open(struct moor_device *device, uint32_t domain, struct moor_holder *holder,
@@ -58,7 +73,8 @@ moor_status moor_binding_open(struct moor_device *device, uint32_t domain, struc
     return MOOR_OK;
 }
 
-/* Bytes that a provider never gave back are written off with the binding: nothing is left that could return them. */
+/* Bytes that a provider never gave back are written off with the binding: nothing is left that could return
+ * them. */
 static void write_off_lost(struct moor_binding *binding)
 {
     uint64_t lost = atomic_load_explicit(&binding->lost_bytes, memory_order_relaxed);
@@ -73,16 +89,21 @@ moor_status moor_binding_close(struct moor_binding *binding)
     moor_status status = moor__binding_enter(binding);
     if (status)
         return status;
-    if (atomic_load_explicit(&binding->quarantined_count, memory_order_acquire)) {
+    if (atomic_load_explicit(&binding->object_count, memory_order_acquire)) {
         moor__quarantine_retry(binding->device);
         moor__device_reap(binding->device, MOOR_NO_WAIT);
     }
+    uint64_t live = atomic_load_explicit(&binding->live_count, memory_order_acquire);
+    uint64_t leaving = atomic_load_explicit(&binding->leaving_count, memory_order_acquire);
     uint64_t stuck = atomic_load_explicit(&binding->quarantined_count, memory_order_acquire);
     uint64_t count = atomic_load_explicit(&binding->object_count, memory_order_acquire);
     if (count)
-        return moor__fail(count <= stuck ? MOOR_PROVIDER : MOOR_BUSY,
-                          "%llu objects of this binding have not gone, %llu of them in quarantine",
-                          (unsigned long long)count, (unsigned long long)stuck);
+        return moor__fail(
+            stuck && !live && !leaving ? MOOR_PROVIDER : MOOR_BUSY,
+            "%llu objects of this binding have not gone: %llu handles, %llu releases pending, %llu in "
+            "quarantine",
+            (unsigned long long)count, (unsigned long long)live, (unsigned long long)leaving,
+            (unsigned long long)stuck);
     write_off_lost(binding);
     moor__count(binding->device, MOOR__COUNT_BINDING, -1);
     atomic_fetch_sub_explicit(&binding->holder->users, 1, memory_order_release);

@@ -2,10 +2,11 @@
 /*
  * Buffers: one allocation each, by the order that keeps the promises:
  *
- *     allocate: footprint -> claim (charged nowhere yet, but nobody else can have it) -> provider -> charge -> handle
- *     release:  handle stale -> last pin -> pending, in the provider's queue behind the last uses -> refund -> slot free
+ *     allocate: footprint -> claim (nobody else can have the bytes) -> provider -> charge -> handle
+ *     release:  handle stale -> last pin -> pending, queued behind the last uses -> refund -> slot free
  *
- * Each failure goes back through the steps before it. What the provider then fails to take back is in quarantine.
+ * Each failure goes back through the steps before it. What the provider then fails to take back is in
+ * quarantine.
  */
 #include "memory/buffer.h"
 
@@ -48,7 +49,7 @@ static uint64_t name_of(struct moor__buffer *buffer)
 static uint64_t publish(struct moor__buffer *buffer)
 {
     uint64_t handle = name_of(buffer);
-    moor__handles_publish(&buffer->object.slot);
+    moor__object_publish(&buffer->object);
     return handle;
 }
 
@@ -80,10 +81,13 @@ void moor__buffer_retry(struct moor__object *object)
     send_off((struct moor__buffer *)object);
 }
 
-moor_status moor__buffer_pin(struct moor_runtime *runtime, moor_buffer handle, struct moor__buffer **ret_buffer)
+moor_status moor__buffer_pin(struct moor_runtime *runtime, moor_buffer handle,
+                             struct moor__buffer **ret_buffer)
 {
     struct moor__slot *slot;
-    moor_status status = moor__handles_pin(&runtime->buffers, handle, &slot);
+    moor_status status = moor__enter(runtime);
+    if (!status)
+        status = moor__handles_pin(&runtime->buffers, handle, &slot);
     if (!status)
         *ret_buffer = (struct moor__buffer *)slot;
     return status;
@@ -100,15 +104,14 @@ void moor__buffer_unpin(struct moor__buffer *buffer)
 
 moor_status moor_buffer_release(struct moor_runtime *runtime, moor_buffer handle)
 {
-    moor_status status = moor__enter(runtime);
-    if (status || handle == 0)
-        return status;
-    struct moor__buffer *buffer;
-    status = moor__buffer_pin(runtime, handle, &buffer);
+    if (handle == 0)
+        return moor__enter(runtime);
+    struct moor__buffer *buffer = NULL;
+    moor_status status = moor__buffer_pin(runtime, handle, &buffer);
     if (status)
         return status;
     struct moor_device *device = moor__device_hold(buffer->object.binding->device);
-    status = moor__handles_retire(&buffer->object.slot);
+    status = moor__object_retire(&buffer->object);
     moor__buffer_unpin(buffer);
     moor__device_reap_sometimes(device);
     moor__device_let_go(device);
@@ -132,7 +135,8 @@ static moor_status make_args(const struct moor_binding *binding, uint64_t size_b
     if (alignment < least)
         alignment = least;
     if (size_bytes > UINT64_MAX - alignment)
-        return moor__fail(MOOR_OVERFLOW, "%llu bytes and their alignment do not fit", (unsigned long long)size_bytes);
+        return moor__fail(MOOR_OVERFLOW, "%llu bytes and their alignment do not fit",
+                          (unsigned long long)size_bytes);
     *ret_args = (struct moor_abi_alloc_args){
         .struct_size = sizeof *ret_args,
         .domain = binding->domain_index,
@@ -171,7 +175,8 @@ moor_status moor_binding_get_footprint(struct moor_binding *binding, uint64_t si
     return status ? status : ask_footprint(binding, &args, ret_bytes);
 }
 
-static const char *allocation_fault(const struct moor_abi_alloc_args *args, const struct moor_abi_allocation *made)
+static const char *allocation_fault(const struct moor_abi_alloc_args *args,
+                                    const struct moor_abi_allocation *made)
 {
     if (made->handle == 0)
         return "a zero handle";
@@ -179,7 +184,7 @@ static const char *allocation_fault(const struct moor_abi_alloc_args *args, cons
         return "a misaligned address";
     if (made->actual_bytes < args->size_bytes)
         return "fewer bytes than asked";
-    if (made->address > UINT64_MAX - made->actual_bytes)
+    if (made->actual_bytes > INT64_MAX || made->address > UINT64_MAX - made->actual_bytes)
         return "an address that wraps";
     return NULL;
 }
@@ -195,8 +200,8 @@ static moor_status call_allocate(struct moor__buffer *buffer, const struct moor_
     buffer->handle = made.handle;
     buffer->address = made.address;
     buffer->size_bytes = args->size_bytes;
-    buffer->object.bytes = made.actual_bytes;
     const char *fault = allocation_fault(args, &made);
+    buffer->object.bytes = made.actual_bytes <= INT64_MAX ? made.actual_bytes : args->size_bytes;
     return fault ? moor__fail(MOOR_PROVIDER, "%s: allocate gave %s", table->name, fault) : MOOR_OK;
 }
 
@@ -268,7 +273,8 @@ static moor_status pin_memory(struct moor__buffer *buffer)
     return MOOR_OK;
 }
 
-static moor_status check_wrap(const struct moor_binding *binding, const void *address, uint64_t size_bytes, uint64_t flags)
+static moor_status check_wrap(const struct moor_binding *binding, const void *address, uint64_t size_bytes,
+                              uint64_t flags)
 {
     if (!address || size_bytes == 0)
         return moor__fail(MOOR_INVALID, "the address is NULL or the size 0");
@@ -324,13 +330,10 @@ fail:
 
 moor_status moor_buffer_get_view(struct moor_runtime *runtime, moor_buffer handle, struct moor_view *ret_view)
 {
-    moor_status status = moor__enter(runtime);
-    if (status)
-        return status;
     if (!ret_view)
         return moor__fail(MOOR_INVALID, "ret_view is NULL");
-    struct moor__buffer *buffer;
-    status = moor__buffer_pin(runtime, handle, &buffer);
+    struct moor__buffer *buffer = NULL;
+    moor_status status = moor__buffer_pin(runtime, handle, &buffer);
     if (status)
         return status;
     *ret_view = (struct moor_view){buffer->address, buffer->size_bytes, handle, runtime};

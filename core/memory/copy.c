@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Work that the core submits: copies, fills, host functions; and the mark for work that a host submits itself. Each is
- * announced on its memory before it is submitted and marked after, so releasing the memory meanwhile is safe. Copies
- * between providers go through host memory, in chunks.
+ * Work that the core submits: copies, fills, host functions; and the mark for work that a host submits
+ * itself. Each is announced on its memory before it is submitted and marked after, so releasing the memory
+ * meanwhile is safe. Copies between providers go through host memory, in chunks.
  */
 #include "memory/access.h"
 #include "util/error.h"
@@ -15,10 +15,12 @@ static const struct moor__table *table_of(const struct moor_stream *stream)
 }
 
 /* The stream's device can copy, and so can the domains that are touched. */
-static moor_status needs_copy(const struct moor_stream *stream, const struct moor__access *sides, size_t count)
+static moor_status needs_copy(const struct moor_stream *stream, const struct moor__access *sides,
+                              size_t count)
 {
     if (!(stream->device->info.capabilities & MOOR_ABI_CAP_COPY))
-        return moor__fail(MOOR_UNSUPPORTED, "%s: %s has no COPY", table_of(stream)->name, stream->device->info.name);
+        return moor__fail(MOOR_UNSUPPORTED, "%s: %s has no COPY", table_of(stream)->name,
+                          stream->device->info.name);
     moor_status status = MOOR_OK;
     for (size_t i = 0; i < count && !status; i++) {
         const struct moor_binding *binding = moor__owner_binding(&sides[i].owner);
@@ -67,8 +69,9 @@ static moor_status submit_copy(struct moor_stream *stream, uint32_t direction_of
 }
 
 /* Both sides checked and announced, each on the stream that will work on it. */
-static moor_status begin_sides(struct moor_stream *write, const struct moor_view *destination, struct moor_stream *read,
-                               const struct moor_view *source, struct moor__access *ret_sides)
+static moor_status begin_sides(struct moor_stream *write, const struct moor_view *destination,
+                               struct moor_stream *read, const struct moor_view *source,
+                               struct moor__access *ret_sides)
 {
     moor_status status = moor__access_begin(write, destination, MOOR__ACCESS_WRITE, &ret_sides[0]);
     if (status)
@@ -117,8 +120,10 @@ static moor_status wait_for(struct moor_stream *stream)
     return status ? status : moor_fence_wait(&fence, MOOR_FOREVER);
 }
 
-/* The next chunk is read while the last one is written: a half is free again when what was written from it is done. */
-static moor_status relay_chunks(const struct relay *relay, uint64_t destination, uint64_t source, uint64_t size_bytes)
+/* The next chunk is read while the last one is written: a half is free again when what was written from it is
+ * done. */
+static moor_status relay_chunks(const struct relay *relay, uint64_t destination, uint64_t source,
+                                uint64_t size_bytes)
 {
     struct moor_fence written[2];
     moor_status status = MOOR_OK;
@@ -140,8 +145,8 @@ static moor_status relay_chunks(const struct relay *relay, uint64_t destination,
 }
 
 /* Ends with no work left on either side, or with a lost device and the staging memory left to it. */
-static moor_status relay_all(struct moor_stream *write, const struct moor_view *destination, struct moor_stream *read,
-                             const struct moor_view *source)
+static moor_status relay_all(struct moor_stream *write, const struct moor_view *destination,
+                             struct moor_stream *read, const struct moor_view *source)
 {
     struct moor__access sides[2];
     moor_status status = begin_sides(write, destination, read, source, sides);
@@ -163,7 +168,7 @@ static moor_status relay_all(struct moor_stream *write, const struct moor_view *
     moor_status settled = wait_for(write);
     if (!settled)
         settled = wait_for(read);
-    settle(sides, 2, true);
+    settle(sides, 2, settled != MOOR_OK); /* what is known to be done needs no mark */
     if (settled)
         return status ? moor__fail_again(&last, "") : settled; /* it may still be written: better leaked */
     free(relay.halves);
@@ -171,8 +176,8 @@ static moor_status relay_all(struct moor_stream *write, const struct moor_view *
     return status;
 }
 
-/* One side is of another provider than the stream: it works on a stream of its own, after all work that is known to use
- * its memory. No fence reaches from one provider to another, so the host waits. */
+/* One side is of another provider than the stream: it works on a stream of its own, after all work that is
+ * known to use its memory. No fence reaches from one provider to another, so the host waits. */
 static moor_status copy_between(struct moor_stream *stream, const struct moor_view *destination,
                                 const struct moor_view *source, struct moor_device *far, bool far_is_source)
 {
@@ -182,9 +187,11 @@ static moor_status copy_between(struct moor_stream *stream, const struct moor_vi
         status = moor_stream_create(far, NULL, &own);
     if (status)
         return status;
-    status = far_is_source ? relay_all(stream, destination, own, source) : relay_all(own, destination, stream, source);
+    status = far_is_source ? relay_all(stream, destination, own, source)
+                           : relay_all(own, destination, stream, source);
     struct moor_error last = *moor_last_error();
-    (void)moor_stream_destroy(own); /* ends by itself */
+    if (moor_stream_destroy(own)) /* ends by itself; where not even that can be said, nothing runs on it */
+        moor__stream_abandon(own);
     moor__error_restore(&last);
     return status;
 }
@@ -196,9 +203,11 @@ static moor_status check_copy(const struct moor_view *destination, const struct 
     if (!destination || !source || source->size_bytes == 0)
         return moor__fail(MOOR_INVALID, "a view is NULL or the source is empty");
     if (destination->size_bytes < source->size_bytes)
-        return moor__fail(MOOR_INVALID, "%llu bytes do not fit into %llu", (unsigned long long)source->size_bytes,
+        return moor__fail(MOOR_INVALID, "%llu bytes do not fit into %llu",
+                          (unsigned long long)source->size_bytes,
                           (unsigned long long)destination->size_bytes);
-    if (source->address > UINT64_MAX - source->size_bytes || destination->address > UINT64_MAX - source->size_bytes)
+    if (source->address > UINT64_MAX - source->size_bytes ||
+        destination->address > UINT64_MAX - source->size_bytes)
         return moor__fail(MOOR_OVERFLOW, "an address and size wrap");
     return MOOR_OK;
 }
@@ -213,8 +222,9 @@ static moor_status check_apart(const struct moor_view *destination, const struct
 }
 
 /* The owners are pinned. */
-static moor_status route(struct moor_stream *stream, const struct moor_view *destination, const struct moor_binding *to,
-                         const struct moor_view *source, const struct moor_binding *from)
+static moor_status route(struct moor_stream *stream, const struct moor_view *destination,
+                         const struct moor_binding *to, const struct moor_view *source,
+                         const struct moor_binding *from)
 {
     const struct moor_provider *own = stream->device->provider;
     bool to_is_near = !to || to->device->provider == own;
@@ -228,7 +238,8 @@ static moor_status route(struct moor_stream *stream, const struct moor_view *des
     return copy_between(stream, destination, source, to_is_near ? from->device : to->device, !from_is_near);
 }
 
-moor_status moor_copy(struct moor_stream *stream, const struct moor_view *destination, const struct moor_view *source)
+moor_status moor_copy(struct moor_stream *stream, const struct moor_view *destination,
+                      const struct moor_view *source)
 {
     struct moor__owner to = {0}, from = {0};
     moor_status status = moor__stream_enter(stream);
@@ -256,7 +267,8 @@ moor_status moor_fill(struct moor_stream *stream, const struct moor_view *destin
     moor_status status = moor__stream_enter(stream);
     if (!status && pattern_bytes != 1 && pattern_bytes != 2 && pattern_bytes != 4)
         status = moor__fail(MOOR_INVALID, "a pattern of %u bytes", pattern_bytes);
-    if (!status && destination && (destination->address % pattern_bytes || destination->size_bytes % pattern_bytes))
+    if (!status && destination &&
+        (destination->address % pattern_bytes || destination->size_bytes % pattern_bytes))
         status = moor__fail(MOOR_INVALID, "address or size is no multiple of the pattern");
     if (!status)
         status = moor__access_begin(stream, destination, MOOR__ACCESS_WRITE, &access);

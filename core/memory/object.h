@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What buffers, ranges, segments and pieces have in common: a slot, the binding that pays for them, and their way out.
+ * What buffers, ranges, segments and pieces have in common: a slot, the binding that pays for them, and their
+ * way out.
  *
  *     LIVE -> LEAVING -> (slot freed)
  *                 \-> QUARANTINED -> LEAVING (tried again)
  *
- * LEAVING: the provider has accepted the release. The cookie of a release is the object's handle; generation and state
- * tell a completion that is late, doubled or invented.
+ * LEAVING: the provider has accepted the release. The cookie of a release is the object's handle; generation
+ * and state tell a completion that is late, doubled or invented.
  */
 #ifndef MOOR_MEMORY_OBJECT_H
 #define MOOR_MEMORY_OBJECT_H
@@ -24,11 +25,12 @@ struct moor__object {
     struct moor_binding *binding;
     struct moor__object *next; /* in the device's quarantine; device->lock */
     uint64_t bytes;            /* charged for it */
-    struct moor__grant *grant; /* pinned: a failed call drew from it, and it gets up to grant_bytes back; or NULL */
+    struct moor__grant
+        *grant; /* pinned: a failed call drew from it, and it gets up to grant_bytes back; or NULL */
     uint64_t grant_bytes;
     _Atomic uint32_t state;
-    uint32_t parity;           /* of the epoch it was released in */
-    bool retried;              /* has been in quarantine */
+    uint32_t parity; /* of the epoch it was released in */
+    bool retried;    /* has been in quarantine */
 };
 
 struct moor_binding {
@@ -36,9 +38,11 @@ struct moor_binding {
     struct moor_holder *holder;
     struct moor__domain *domain;
     uint32_t domain_index;
-    _Atomic uint64_t object_count; /* made through it and not yet gone */
-    _Atomic uint64_t quarantined_count; /* of them */
-    _Atomic uint64_t lost_bytes;   /* in quarantine: taken, and not given back by a release that succeeded */
+    _Atomic uint64_t object_count;      /* made through it and not yet gone */
+    _Atomic uint64_t live_count;        /* handles of them that the host has */
+    _Atomic uint64_t quarantined_count; /* of them, and of pieces of ranges */
+    _Atomic uint64_t leaving_count;     /* releases that the provider has accepted and not completed */
+    _Atomic uint64_t lost_bytes; /* in quarantine: taken, and not given back by a release that succeeded */
 };
 
 static inline struct moor_runtime *moor__runtime_of(const struct moor_binding *binding)
@@ -57,12 +61,17 @@ void moor__binding_count(struct moor_binding *binding, enum moor__object_count k
 /* Device memory, as against host memory of any kind. */
 static inline bool moor__binding_is_device(const struct moor_binding *binding)
 {
-    return binding->domain->info.kind == MOOR_ABI_DOMAIN_DEVICE || binding->domain->info.kind == MOOR_ABI_DOMAIN_UNIFIED;
+    return binding->domain->info.kind == MOOR_ABI_DOMAIN_DEVICE ||
+           binding->domain->info.kind == MOOR_ABI_DOMAIN_UNIFIED;
 }
 
-/* Memory that exists although the call that made it fails: charged until it has gone, and then what the claim had comes
- * back to its grant. The claim is used up. */
+/* Memory that exists although the call that made it fails: charged until it has gone, and then what the claim
+ * had comes back to its grant. The claim is used up. */
 void moor__object_doom(struct moor__object *object, struct moor__claim *claim, moor_grant grant);
+
+/* The host gets the object's handle; and gives it up: STALE if another thread was first. */
+void moor__object_publish(struct moor__object *object);
+moor_status moor__object_retire(struct moor__object *object);
 
 /* First in public calls that take a binding. */
 moor_status moor__binding_enter(const struct moor_binding *binding);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Pieces: parts of a range on their way out, each a release of its own behind the last uses of just that part. Decommit
- * and unmap make one; so does undoing a step of a transaction, and the end of a range makes as many as it needs.
+ * Pieces: parts of a range on their way out, each a release of its own behind the last uses of just that
+ * part. Decommit and unmap make one; so does undoing a step of a transaction, and the end of a range makes as
+ * many as it needs.
  */
 #include "memory/range.h"
 
@@ -74,11 +75,13 @@ moor_status moor__piece_submit(struct moor__piece *piece, bool quiet)
 
 void moor__piece_send_off(struct moor__piece *piece, bool quiet)
 {
+    struct moor_error before = *moor_last_error();
     if (moor__piece_submit(piece, quiet) == MOOR_OK)
         return;
     if (piece->segment)
         moor__segment_count_leaving(piece->segment, 1); /* until the quarantine says otherwise */
     moor__object_refused(&piece->object);
+    moor__error_restore(&before); /* to the caller it is released */
 }
 
 void moor__piece_stuck(struct moor__object *object)
@@ -181,11 +184,8 @@ static moor_status take_away(struct moor__range *range, uint64_t first, uint64_t
 static moor_status take_away_bytes(struct moor_runtime *runtime, moor_range handle, uint64_t offset_bytes,
                                    uint64_t length_bytes, bool mapping)
 {
-    moor_status status = moor__enter(runtime);
-    if (status)
-        return status;
     struct moor__range *range;
-    status = moor__range_pin(runtime, handle, &range);
+    moor_status status = moor__range_pin(runtime, handle, &range);
     if (status)
         return status;
     uint64_t first, count;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Ranges: reserved addresses with a state per granule, kept outside the device's memory. No provider call is made under
- * the range's lock; cells that a call is at work on are BUSY meanwhile, so two calls on one granule never meet.
+ * Ranges: reserved addresses with a state per granule, kept outside the device's memory. No provider call is
+ * made under the range's lock; cells that a call is at work on are BUSY meanwhile, so two calls on one
+ * granule never meet.
  *
- * A range leaves in two steps: every piece in it is released behind its own last uses, and when the last of them has
- * completed the addresses follow.
+ * A range leaves in two steps: every piece in it is released behind its own last uses, and when the last of
+ * them has completed the addresses follow.
  */
 #include "memory/range.h"
 
@@ -33,11 +34,11 @@ moor_status moor__range_cells(const struct moor__range *range, uint64_t offset_b
     if (length_bytes > UINT64_MAX - offset_bytes)
         return moor__fail(MOOR_OVERFLOW, "offset %llu and length %llu wrap", offset, length);
     if (length_bytes == 0 || offset_bytes % range->granule_bytes || length_bytes % range->granule_bytes)
-        return moor__fail(MOOR_INVALID, "offset %llu and length %llu are not whole granules of %llu", offset, length,
-                          granule);
+        return moor__fail(MOOR_INVALID, "offset %llu and length %llu are not whole granules of %llu", offset,
+                          length, granule);
     if (offset_bytes + length_bytes > range->size_bytes)
-        return moor__fail(MOOR_INVALID, "offset %llu and length %llu are outside the range of %llu", offset, length,
-                          (unsigned long long)range->size_bytes);
+        return moor__fail(MOOR_INVALID, "offset %llu and length %llu are outside the range of %llu", offset,
+                          length, (unsigned long long)range->size_bytes);
     *ret_first = offset_bytes / range->granule_bytes;
     *ret_count = length_bytes / range->granule_bytes;
     return MOOR_OK;
@@ -46,8 +47,13 @@ moor_status moor__range_cells(const struct moor__range *range, uint64_t offset_b
 moor_status moor__range_expect(const struct moor__range *range, uint64_t first, uint64_t count,
                                enum moor__cell_state state)
 {
-    static const char *const names[] = {"free",               "being worked on",  "committed", "mapped read-only",
-                                        "mapped for writing", "inside a mapping", "leaving"};
+    static const char *const names[] = {"free",
+                                        "being worked on",
+                                        "committed",
+                                        "mapped read-only",
+                                        "mapped for writing",
+                                        "inside a mapping",
+                                        "leaving"};
     for (uint64_t i = first; i < first + count; i++) {
         enum moor__cell_state found = moor__cell_state(range->cells[i]);
         if (found == state)
@@ -55,7 +61,8 @@ moor_status moor__range_expect(const struct moor__range *range, uint64_t first, 
         moor_status status = found == MOOR__CELL_LEAVING ? MOOR_PENDING
                              : found == MOOR__CELL_BUSY  ? MOOR_BUSY
                                                          : MOOR_INVALID;
-        return moor__fail(status, "granule %llu is %s, not %s", (unsigned long long)i, names[found], names[state]);
+        return moor__fail(status, "granule %llu is %s, not %s", (unsigned long long)i, names[found],
+                          names[state]);
     }
     return MOOR_OK;
 }
@@ -76,12 +83,12 @@ void moor__range_set(struct moor__range *range, uint64_t first, uint64_t count, 
         range->cells[i] = (moor__cell)state;
 }
 
-void moor__range_set_mapped(struct moor__range *range, uint64_t first, uint64_t count, struct moor__segment *segment,
-                            bool writable)
+void moor__range_set_mapped(struct moor__range *range, uint64_t first, uint64_t count,
+                            struct moor__segment *segment, bool writable)
 {
     moor__range_set(range, first, count, MOOR__CELL_TAIL);
-    range->cells[first] =
-        (moor__cell)(uintptr_t)segment | (moor__cell)(writable ? MOOR__CELL_MAPPED_WRITE : MOOR__CELL_MAPPED_READ);
+    range->cells[first] = (moor__cell)(uintptr_t)segment |
+                          (moor__cell)(writable ? MOOR__CELL_MAPPED_WRITE : MOOR__CELL_MAPPED_READ);
 }
 
 uint64_t moor__range_mapping_length(const struct moor__range *range, uint64_t first)
@@ -102,7 +109,8 @@ moor_status moor__range_await_uses(struct moor__range *range, uint64_t offset_by
 /* ---- making ---- */
 
 /* NULL: *ret_status says why. */
-static struct moor__range *take_slot(struct moor_binding *binding, uint64_t cell_count, moor_status *ret_status)
+static struct moor__range *take_slot(struct moor_binding *binding, uint64_t cell_count,
+                                     moor_status *ret_status)
 {
     struct moor__slot *slot;
     *ret_status = moor__handles_take(&moor__runtime_of(binding)->ranges, &slot);
@@ -146,8 +154,10 @@ static moor_status call_reserve(struct moor__range *range, const struct moor_abi
     range->address = made.address;
     range->size_bytes = args->size_bytes;
     range->granule_bytes = args->granule_bytes;
-    if (made.handle == 0 || made.address % args->alignment_bytes || made.address > UINT64_MAX - args->size_bytes)
-        return moor__fail(MOOR_PROVIDER, "%s: reserve gave a zero handle or a misaligned address", table->name);
+    if (made.handle == 0 || made.address % args->alignment_bytes ||
+        made.address > UINT64_MAX - args->size_bytes)
+        return moor__fail(MOOR_PROVIDER, "%s: reserve gave a zero handle or a misaligned address",
+                          table->name);
     return MOOR_OK;
 }
 
@@ -180,18 +190,20 @@ moor_status moor__range_make(struct moor_binding *binding, uint64_t size_bytes, 
     return moor__fail_again(&first, "");
 }
 
-static moor_status choose_granule(const struct moor_binding *binding, const struct moor_range_options *options,
-                                  uint64_t *ret_granule, uint64_t *ret_alignment)
+static moor_status choose_granule(const struct moor_binding *binding,
+                                  const struct moor_range_options *options, uint64_t *ret_granule,
+                                  uint64_t *ret_alignment)
 {
     const struct moor_abi_domain_info *domain = &binding->domain->info;
-    uint64_t granule = options && options->granule_bytes ? options->granule_bytes : domain->granule_recommended_bytes;
+    uint64_t granule =
+        options && options->granule_bytes ? options->granule_bytes : domain->granule_recommended_bytes;
     uint64_t alignment = options && options->alignment_bytes ? options->alignment_bytes : granule;
     if (granule & (granule - 1) || alignment & (alignment - 1))
         return moor__fail(MOOR_INVALID, "granule %llu or alignment %llu is no power of two",
                           (unsigned long long)granule, (unsigned long long)alignment);
     if (granule < domain->granule_min_bytes)
-        return moor__fail(MOOR_INVALID, "granule %llu is below the domain's %llu", (unsigned long long)granule,
-                          (unsigned long long)domain->granule_min_bytes);
+        return moor__fail(MOOR_INVALID, "granule %llu is below the domain's %llu",
+                          (unsigned long long)granule, (unsigned long long)domain->granule_min_bytes);
     *ret_granule = granule;
     *ret_alignment = alignment < granule ? granule : alignment;
     return MOOR_OK;
@@ -212,20 +224,31 @@ moor_status moor_range_reserve(struct moor_binding *binding, uint64_t size_bytes
     if (status)
         return status;
     if (size_bytes > UINT64_MAX - alignment)
-        return moor__fail(MOOR_OVERFLOW, "%llu bytes and their alignment do not fit", (unsigned long long)size_bytes);
+        return moor__fail(MOOR_OVERFLOW, "%llu bytes and their alignment do not fit",
+                          (unsigned long long)size_bytes);
     size_bytes = (size_bytes + granule - 1) & ~(granule - 1);
+    struct moor_error before = *moor_last_error();
     status = moor__range_make(binding, size_bytes, granule, alignment, &range);
+    if (status == MOOR_NO_VA) {
+        /* Ranges that are leaving may have left. */
+        moor__poll(moor__runtime_of(binding));
+        status = moor__range_make(binding, size_bytes, granule, alignment, &range);
+        if (!status)
+            moor__error_restore(&before);
+    }
     if (status)
         return status;
     *ret_range = moor__range_name(range);
-    moor__handles_publish(&range->object.slot);
+    moor__object_publish(&range->object);
     return MOOR_OK;
 }
 
 /* ---- leaving ---- */
 
-/* lock held. The next thing to release from cell `from` on: its first cell and length; false if there is none. */
-static bool next_piece(const struct moor__range *range, uint64_t from, uint64_t *ret_first, uint64_t *ret_count)
+/* lock held. The next thing to release from cell `from` on: its first cell and length; false if there is
+ * none. */
+static bool next_piece(const struct moor__range *range, uint64_t from, uint64_t *ret_first,
+                       uint64_t *ret_count)
 {
     uint64_t first = from;
     while (first < range->cell_count && moor__cell_state(range->cells[first]) != MOOR__CELL_COMMITTED &&
@@ -285,6 +308,7 @@ void moor__range_send_off(struct moor__range *range)
 {
     uint64_t from = 0;
     moor_status status = MOOR_OK;
+    struct moor_error before = *moor_last_error();
     pthread_mutex_lock(&range->lock);
     range->leaving = true;
     range->pieces_out++; /* ours, so that the range does not go while we are at it */
@@ -292,11 +316,13 @@ void moor__range_send_off(struct moor__range *range)
     while (send_off_next(range, &from, &status))
         ;
     if (status) {
-        /* Short of memory for records: what is left waits in quarantine with the range, and so do the addresses. */
+        /* Short of memory for records: what is left waits in quarantine with the range, and so do the
+         * addresses. */
         pthread_mutex_lock(&range->lock);
         range->leaving = false;
         pthread_mutex_unlock(&range->lock);
         moor__quarantine_enter(&range->object, moor_last_error()->text);
+        moor__error_restore(&before);
     }
     moor__range_piece_done(range);
 }
@@ -323,7 +349,9 @@ void moor__range_retry(struct moor__object *object)
 moor_status moor__range_pin(struct moor_runtime *runtime, moor_range handle, struct moor__range **ret_range)
 {
     struct moor__slot *slot;
-    moor_status status = moor__handles_pin(&runtime->ranges, handle, &slot);
+    moor_status status = moor__enter(runtime);
+    if (!status)
+        status = moor__handles_pin(&runtime->ranges, handle, &slot);
     if (!status)
         *ret_range = (struct moor__range *)slot;
     return status;
@@ -337,15 +365,14 @@ void moor__range_unpin(struct moor__range *range)
 
 moor_status moor_range_release(struct moor_runtime *runtime, moor_range handle)
 {
-    moor_status status = moor__enter(runtime);
-    if (status || handle == 0)
-        return status;
+    if (handle == 0)
+        return moor__enter(runtime);
     struct moor__range *range = NULL;
-    status = moor__range_pin(runtime, handle, &range);
+    moor_status status = moor__range_pin(runtime, handle, &range);
     if (status)
         return status;
     struct moor_device *device = moor__device_hold(range->object.binding->device);
-    status = moor__handles_retire(&range->object.slot);
+    status = moor__object_retire(&range->object);
     moor__range_unpin(range);
     moor__device_reap_sometimes(device);
     moor__device_let_go(device);
@@ -356,13 +383,10 @@ moor_status moor_range_release(struct moor_runtime *runtime, moor_range handle)
 
 moor_status moor_range_get_view(struct moor_runtime *runtime, moor_range handle, struct moor_view *ret_view)
 {
-    moor_status status = moor__enter(runtime);
-    if (status)
-        return status;
     if (!ret_view)
         return moor__fail(MOOR_INVALID, "ret_view is NULL");
     struct moor__range *range = NULL;
-    status = moor__range_pin(runtime, handle, &range);
+    moor_status status = moor__range_pin(runtime, handle, &range);
     if (status)
         return status;
     *ret_view = (struct moor_view){range->address, range->size_bytes, handle, runtime};
@@ -372,13 +396,10 @@ moor_status moor_range_get_view(struct moor_runtime *runtime, moor_range handle,
 
 moor_status moor_range_get_granule(struct moor_runtime *runtime, moor_range handle, uint64_t *ret_bytes)
 {
-    moor_status status = moor__enter(runtime);
-    if (status)
-        return status;
     if (!ret_bytes)
         return moor__fail(MOOR_INVALID, "ret_bytes is NULL");
     struct moor__range *range = NULL;
-    status = moor__range_pin(runtime, handle, &range);
+    moor_status status = moor__range_pin(runtime, handle, &range);
     if (status)
         return status;
     *ret_bytes = range->granule_bytes;
@@ -389,13 +410,10 @@ moor_status moor_range_get_granule(struct moor_runtime *runtime, moor_range hand
 moor_status moor_range_get_committed(struct moor_runtime *runtime, moor_range handle, uint64_t offset_bytes,
                                      uint64_t length_bytes, uint64_t *ret_bytes)
 {
-    moor_status status = moor__enter(runtime);
-    if (status)
-        return status;
     if (!ret_bytes)
         return moor__fail(MOOR_INVALID, "ret_bytes is NULL");
     struct moor__range *range = NULL;
-    status = moor__range_pin(runtime, handle, &range);
+    moor_status status = moor__range_pin(runtime, handle, &range);
     if (status)
         return status;
     uint64_t first, count, backed = 0;
@@ -404,7 +422,8 @@ moor_status moor_range_get_committed(struct moor_runtime *runtime, moor_range ha
         pthread_mutex_lock(&range->lock);
         for (uint64_t i = first; i < first + count; i++) {
             enum moor__cell_state state = moor__cell_state(range->cells[i]);
-            backed += state == MOOR__CELL_COMMITTED || state == MOOR__CELL_TAIL || moor__cell_is_mapped(range->cells[i]);
+            backed += state == MOOR__CELL_COMMITTED || state == MOOR__CELL_TAIL ||
+                      moor__cell_is_mapped(range->cells[i]);
         }
         pthread_mutex_unlock(&range->lock);
         *ret_bytes = backed * range->granule_bytes;

@@ -8,8 +8,8 @@
 
 struct moor__segment;
 
-/* What stands behind a granule. A mapping starts with a MAPPED cell and goes on with TAIL cells. BUSY: a call is at work
- * on it. LEAVING: in the provider's queue, or in quarantine. */
+/* What stands behind a granule. A mapping starts with a MAPPED cell and goes on with TAIL cells. BUSY: a call
+ * is at work on it. LEAVING: in the provider's queue, or in quarantine. */
 enum moor__cell_state {
     MOOR__CELL_FREE,
     MOOR__CELL_BUSY,
@@ -30,11 +30,11 @@ struct moor__range {
     uint64_t size_bytes;
     uint64_t granule_bytes;
     uint64_t cell_count;
-    pthread_mutex_t lock;       /* everything below */
+    pthread_mutex_t lock; /* everything below */
     moor__cell *cells;
     struct moor__uses uses;
-    uint64_t pieces_out;        /* pieces whose completion has not come */
-    bool leaving;               /* given up; it goes when the last piece has gone */
+    uint64_t pieces_out; /* pieces whose completion has not come */
+    bool leaving;        /* given up; it goes when the last piece has gone */
 };
 
 /* A part of a range on its way out: committed granules, or one mapping. */
@@ -60,7 +60,8 @@ static inline struct moor__segment *moor__cell_segment(moor__cell cell)
 
 static inline bool moor__cell_is_mapped(moor__cell cell)
 {
-    return moor__cell_state(cell) == MOOR__CELL_MAPPED_READ || moor__cell_state(cell) == MOOR__CELL_MAPPED_WRITE;
+    return moor__cell_state(cell) == MOOR__CELL_MAPPED_READ ||
+           moor__cell_state(cell) == MOOR__CELL_MAPPED_WRITE;
 }
 
 /* Its handle, whether it was ever given out or not. */
@@ -81,7 +82,8 @@ void moor__range_piece_done(struct moor__range *range);
 /* Bytes to cells: whole granules inside the range, at least one. INVALID, OVERFLOW. */
 moor_status moor__range_cells(const struct moor__range *range, uint64_t offset_bytes, uint64_t length_bytes,
                               uint64_t *ret_first, uint64_t *ret_count);
-/* lock held. OK if all cells are in `state`; PENDING if one is leaving, BUSY if one is at work, INVALID otherwise. */
+/* lock held. OK if all cells are in `state`; PENDING if one is leaving, BUSY if one is at work, INVALID
+ * otherwise. */
 moor_status moor__range_expect(const struct moor__range *range, uint64_t first, uint64_t count,
                                enum moor__cell_state state);
 /* lock held. OK if the segment is mapped there for writing. */
@@ -90,8 +92,8 @@ moor_status moor__range_expect_mapping(const struct moor__range *range, uint64_t
 /* lock held. */
 void moor__range_set(struct moor__range *range, uint64_t first, uint64_t count, enum moor__cell_state state);
 /* lock held. Shows a mapping of `count` cells. */
-void moor__range_set_mapped(struct moor__range *range, uint64_t first, uint64_t count, struct moor__segment *segment,
-                            bool writable);
+void moor__range_set_mapped(struct moor__range *range, uint64_t first, uint64_t count,
+                            struct moor__segment *segment, bool writable);
 /* lock held. The number of cells of the mapping that starts at `first`. */
 uint64_t moor__range_mapping_length(const struct moor__range *range, uint64_t first);
 
@@ -104,8 +106,8 @@ moor_status moor__range_await_uses(struct moor__range *range, uint64_t offset_by
 /* A record for something in this range that may have to leave; take it before there is something to undo. */
 moor_status moor__piece_take(struct moor__range *range, struct moor__piece **ret_piece);
 void moor__piece_free(struct moor__piece *piece);
-/* Releases the piece behind the last uses of its cells (quiet: there are none, nobody saw the memory). Its cells are
- * nobody else's. On failure nothing was queued. */
+/* Releases the piece behind the last uses of its cells (quiet: there are none, nobody saw the memory). Its
+ * cells are nobody else's. On failure nothing was queued. */
 moor_status moor__piece_submit(struct moor__piece *piece, bool quiet);
 /* Likewise for one whose cells are LEAVING for good: what is refused goes to quarantine. */
 void moor__piece_send_off(struct moor__piece *piece, bool quiet);

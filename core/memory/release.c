@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The one way out. An object is submitted once, with the fence points of its last uses, and comes back in exactly one
- * completion, which refunds its bytes. What the provider refuses or fails to free stays charged, in quarantine, and is
- * tried again when the provider is unloaded (promises I4, I7, I8).
+ * The one way out. An object is submitted once, with the fence points of its last uses, and comes back in
+ * exactly one completion, which refunds its bytes. What the provider refuses or fails to free stays charged,
+ * in quarantine, and is tried again when the provider is unloaded (promises I4, I7, I8).
  *
- * A completion is believed only if its cookie names an object that is leaving; late, doubled and invented ones are
- * logged and change nothing.
+ * A completion is believed only if its cookie names an object that is leaving; late, doubled and invented
+ * ones are logged and change nothing.
  */
 #include "memory/release.h"
 
@@ -16,9 +16,11 @@
 
 /* ---- submission ---- */
 
-/* Names the points that are still to be reached, and has them recorded. The epoch's parity is in the object then. */
-static moor_status resolve_points(struct moor__object *object, const struct moor__point *points, uint32_t count,
-                                  struct moor_abi_fence_point *ret_points, uint32_t *ret_count)
+/* Names the points that are still to be reached, and has them recorded. The epoch's parity is in the object
+ * then. */
+static moor_status resolve_points(struct moor__object *object, const struct moor__point *points,
+                                  uint32_t count, struct moor_abi_fence_point *ret_points,
+                                  uint32_t *ret_count)
 {
     struct moor_provider *provider = object->binding->device->provider;
     bool named[MOOR_LIMIT_USES];
@@ -42,8 +44,9 @@ static moor_status resolve_points(struct moor__object *object, const struct moor
     return status;
 }
 
-moor_status moor__release_submit(struct moor__object *object, uint64_t cookie, const struct moor__release *release,
-                                 const struct moor__point *points, uint32_t point_count)
+moor_status moor__release_submit(struct moor__object *object, uint64_t cookie,
+                                 const struct moor__release *release, const struct moor__point *points,
+                                 uint32_t point_count)
 {
     struct moor_binding *binding = object->binding;
     const struct moor__table *table = moor__table_of(binding);
@@ -56,7 +59,9 @@ moor_status moor__release_submit(struct moor__object *object, uint64_t cookie, c
 
     /* The completion may come before the provider's call returns, so all is in place before it. */
     moor__pending(binding->holder, object->bytes);
-    moor__count(binding->device, MOOR__COUNT_RELEASE, 1);
+    struct moor_device *device = moor__device_hold(binding->device);
+    moor__count(device, MOOR__COUNT_RELEASE, 1);
+    atomic_fetch_add_explicit(&binding->leaving_count, 1, memory_order_relaxed);
     atomic_store_explicit(&object->state, MOOR__LEAVING, memory_order_release);
     struct moor_abi_error error = MOOR__ERROR_INIT;
     struct moor_abi_release args = {
@@ -70,27 +75,21 @@ moor_status moor__release_submit(struct moor__object *object, uint64_t cookie, c
         .point_count = named_count,
         .point_stride = sizeof named[0],
     };
-    struct moor_device *device = binding->device;
     atomic_fetch_add_explicit(&device->submitted, 1, memory_order_relaxed);
     int32_t called = table->release.release(device->context, &args, &error);
     if (called) {
         atomic_store_explicit(&object->state, MOOR__LIVE, memory_order_release);
         moor__unpending(binding->holder, object->bytes);
         moor__count(device, MOOR__COUNT_RELEASE, -1);
+        atomic_fetch_sub_explicit(&binding->leaving_count, 1, memory_order_relaxed);
         moor__epoch_leave(device->provider, object->parity);
-        return moor__fail_provider(called, &error, table->name, "release");
+        status = moor__fail_provider(called, &error, table->name, "release");
     }
-    return MOOR_OK;
+    moor__device_let_go(device);
+    return status;
 }
 
 /* ---- quarantine ---- */
-
-/* Pieces are no objects of their own to their binding: their range is. */
-static void count_quarantined(struct moor_binding *binding, int change)
-{
-    moor__count(binding->device, MOOR__COUNT_QUARANTINE, change);
-    atomic_fetch_add_explicit(&binding->quarantined_count, (uint64_t)(int64_t)change, memory_order_acq_rel);
-}
 
 /* The object's bytes are pending. */
 void moor__quarantine_enter(struct moor__object *object, const char *why)
@@ -104,7 +103,8 @@ void moor__quarantine_enter(struct moor__object *object, const char *why)
     moor__log(device->provider->runtime, MOOR_ABI_LOG_ERROR, "%llu bytes of %s are in quarantine: %s",
               (unsigned long long)object->bytes, object->binding->holder->name, why);
     atomic_store_explicit(&object->state, MOOR__QUARANTINED, memory_order_release);
-    count_quarantined(object->binding, 1);
+    moor__count(device, MOOR__COUNT_QUARANTINE, 1);
+    atomic_fetch_add_explicit(&object->binding->quarantined_count, 1, memory_order_relaxed);
     if (object->kind == MOOR__KIND_PIECE)
         moor__piece_stuck(object);
     pthread_mutex_lock(&device->lock);
@@ -113,11 +113,14 @@ void moor__quarantine_enter(struct moor__object *object, const char *why)
     pthread_mutex_unlock(&device->lock);
 }
 
-void moor__release_or_quarantine(struct moor__object *object, uint64_t cookie, const struct moor__release *release,
-                                 const struct moor__point *points, uint32_t point_count)
+void moor__release_or_quarantine(struct moor__object *object, uint64_t cookie,
+                                 const struct moor__release *release, const struct moor__point *points,
+                                 uint32_t point_count)
 {
+    struct moor_error before = *moor_last_error();
     if (moor__release_submit(object, cookie, release, points, point_count))
         moor__object_refused(object);
+    moor__error_restore(&before); /* to the caller it is released */
 }
 
 void moor__object_refused(struct moor__object *object)
@@ -134,6 +137,7 @@ void moor__quarantine_retry(struct moor_device *device)
         [MOOR__KIND_SEGMENT] = moor__segment_retry,
         [MOOR__KIND_PIECE] = moor__piece_retry,
     };
+    struct moor_error before = *moor_last_error();
     pthread_mutex_lock(&device->lock);
     struct moor__object *list = device->quarantine;
     device->quarantine = NULL;
@@ -141,12 +145,14 @@ void moor__quarantine_retry(struct moor_device *device)
     while (list) {
         struct moor__object *object = list;
         list = object->next;
-        count_quarantined(object->binding, -1);
+        moor__count(device, MOOR__COUNT_QUARANTINE, -1);
+        atomic_fetch_sub_explicit(&object->binding->quarantined_count, 1, memory_order_relaxed);
         moor__unquarantine(object->binding->holder, object->bytes);
         moor__unpending(object->binding->holder, object->bytes);
         object->retried = true;
         retry[object->kind](object);
     }
+    moor__error_restore(&before);
 }
 
 void moor__object_doom(struct moor__object *object, struct moor__claim *claim, moor_grant grant)
@@ -180,8 +186,8 @@ static struct moor__object *find_leaving(struct moor_runtime *runtime, uint64_t 
     struct moor__object *object = (struct moor__object *)moor__handles_find_retired(handles, cookie);
     uint32_t leaving = MOOR__LEAVING;
     /* One completion wins, also against its own double on another thread. */
-    if (!object || !atomic_compare_exchange_strong_explicit(&object->state, &leaving, MOOR__LIVE, memory_order_acq_rel,
-                                                            memory_order_relaxed))
+    if (!object || !atomic_compare_exchange_strong_explicit(&object->state, &leaving, MOOR__LIVE,
+                                                            memory_order_acq_rel, memory_order_relaxed))
         return NULL;
     return object;
 }
@@ -204,7 +210,8 @@ static void refund(struct moor__object *object, uint64_t actual_bytes)
     uint64_t returned = actual_bytes < object->bytes ? actual_bytes : object->bytes;
     if (actual_bytes != object->bytes)
         moor__log(moor__runtime_of(binding), MOOR_ABI_LOG_ERROR, "%s: took %llu bytes and gave back %llu",
-                  moor__table_of(binding)->name, (unsigned long long)object->bytes, (unsigned long long)actual_bytes);
+                  moor__table_of(binding)->name, (unsigned long long)object->bytes,
+                  (unsigned long long)actual_bytes);
     uint64_t to_grant = 0;
     if (object->grant) {
         to_grant = object->grant_bytes < returned ? object->grant_bytes : returned;
@@ -228,12 +235,14 @@ static void complete(struct moor_device *device, const struct moor_abi_completio
         return;
     }
     moor__epoch_leave(device->provider, object->parity);
+    atomic_fetch_sub_explicit(&object->binding->leaving_count, 1, memory_order_relaxed);
     if (completion->status == MOOR_OK) {
         refund(object, completion->actual_bytes);
         object_gone(object);
     } else {
         moor__quarantine_enter(object, moor_status_name(completion->status));
     }
+    /* Last, so that who sees none pending sees all that follows from this one. */
     moor__count(device, MOOR__COUNT_RELEASE, -1);
 }
 
@@ -242,7 +251,8 @@ uint64_t moor__device_pending(struct moor_device *device)
     return atomic_load_explicit(&device->counts[MOOR__COUNT_RELEASE], memory_order_acquire);
 }
 
-/* Completions release more (a segment after its last mapping); that must not reap in turn, to whatever depth. */
+/* The host's log function is called from in here; if it calls back all the same, that does not reap in turn.
+ */
 static _Thread_local bool is_reaping;
 
 void moor__device_reap(struct moor_device *device, uint64_t deadline_ns)
@@ -254,15 +264,15 @@ void moor__device_reap(struct moor_device *device, uint64_t deadline_ns)
     struct moor_error before = *moor_last_error(); /* what goes wrong here is not the caller's failure */
     struct moor_abi_completion completions[MOOR_REAP_BATCH];
     uint32_t count;
-    /* What has gone may let more go at once: after a mapping its segment, after a piece its range. So look until nothing
-     * comes; but no longer than what was pending explains, for others may go on releasing. */
+    /* What has gone may let more go at once: after a mapping its segment, after a piece its range. So look
+     * until nothing comes; but no longer than what was pending explains, for others may go on releasing. */
     atomic_store_explicit(&device->submitted, 0, memory_order_relaxed);
     uint64_t most = 3 * moor__device_pending(device) + MOOR_REAP_BATCH;
     do {
         struct moor_abi_error error = MOOR__ERROR_INIT;
         count = 0;
-        int32_t called = table->release.reap(device->context, completions, sizeof completions[0], MOOR_REAP_BATCH,
-                                             deadline_ns, &count, &error);
+        int32_t called = table->release.reap(device->context, completions, sizeof completions[0],
+                                             MOOR_REAP_BATCH, deadline_ns, &count, &error);
         if (called || count > MOOR_REAP_BATCH) {
             (void)moor__fail_provider(called ? called : MOOR_PROVIDER, &error, table->name, "reap");
             moor__log(device->provider->runtime, MOOR_ABI_LOG_ERROR, "%s", moor_last_error()->text);
@@ -273,7 +283,7 @@ void moor__device_reap(struct moor_device *device, uint64_t deadline_ns)
         deadline_ns = MOOR_NO_WAIT;
         most -= count < most ? count : most;
     } while (count && most);
-    moor__streams_retire(device->provider);
+    moor__streams_retire(device->provider, false);
     moor__error_restore(&before);
     is_reaping = false;
 }
@@ -286,7 +296,8 @@ void moor__device_reap_sometimes(struct moor_device *device)
 
 /* ---- all devices of a runtime ---- */
 
-/* The next provider to visit after `after` (NULL: the first); it stays until the visit ends. Ends the visit of `after`. */
+/* The next provider to visit after `after` (NULL: the first); it stays until the visit ends. Ends the visit
+ * of `after`. */
 static struct moor_provider *next_visit(struct moor_runtime *runtime, struct moor_provider *after)
 {
     pthread_mutex_lock(&runtime->lock);
@@ -301,12 +312,13 @@ static struct moor_provider *next_visit(struct moor_runtime *runtime, struct moo
     return provider;
 }
 
-/* Looks at each device, and waits a little at each that has something pending, so that none is waited for while another
- * is due. Returns what is still pending: releases, and streams that were given up. */
+/* Looks at each device, and waits a little at each that has something pending, so that none is waited for
+ * while another is due. Returns what is still pending: releases, and streams that were given up. */
 static uint64_t visit_all(struct moor_runtime *runtime, uint64_t deadline_ns)
 {
     uint64_t pending = 0;
-    for (struct moor_provider *provider = next_visit(runtime, NULL); provider; provider = next_visit(runtime, provider)) {
+    for (struct moor_provider *provider = next_visit(runtime, NULL); provider;
+         provider = next_visit(runtime, provider)) {
         for (uint32_t i = 0; i < provider->device_count; i++) {
             struct moor_device *device = &provider->devices[i];
             if (!moor__device_pending(device))
@@ -315,7 +327,7 @@ static uint64_t visit_all(struct moor_runtime *runtime, uint64_t deadline_ns)
             pending += moor__device_pending(device);
         }
         if (moor__streams_ending(provider)) {
-            moor__streams_retire(provider);
+            moor__streams_retire(provider, true);
             pending += moor__streams_ending(provider);
         }
     }
@@ -340,7 +352,8 @@ moor_status moor_runtime_reap(struct moor_runtime *runtime, uint64_t deadline_ns
         pending = visit_all(runtime, slice_end);
         /* Providers do not wait for streams alone: where nothing came, the rest of the slice is slept. */
         if (pending == before && (now = moor_clock_ns()) < slice_end)
-            (void)nanosleep(&(struct timespec){.tv_nsec = (long)(slice_end - now)}, NULL); /* woken early is fine */
+            (void)nanosleep(&(struct timespec){.tv_nsec = (long)(slice_end - now)},
+                            NULL); /* woken early is fine */
     }
     return pending ? moor__fail(MOOR_PENDING, "%llu releases or streams are still behind fences",
                                 (unsigned long long)pending)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Release: submission to the provider's queue, completion, and quarantine. Every byte that leaves goes through here.
+ * Release: submission to the provider's queue, completion, and quarantine. Every byte that leaves goes
+ * through here.
  */
 #ifndef MOOR_MEMORY_RELEASE_H
 #define MOOR_MEMORY_RELEASE_H
@@ -16,15 +17,17 @@ struct moor__release {
     uint64_t length_bytes;
 };
 
-/* Hands the object's memory to the provider's queue, behind the points (which are covered as needed and whose references
- * are dropped in any case). cookie: the object's handle. The object's bytes become pending. On failure nothing was queued
- * and they are not. */
-moor_status moor__release_submit(struct moor__object *object, uint64_t cookie, const struct moor__release *release,
-                                 const struct moor__point *points, uint32_t point_count);
+/* Hands the object's memory to the provider's queue, behind the points (which are covered as needed and whose
+ * references are dropped in any case). cookie: the object's handle. The object's bytes become pending. On
+ * failure nothing was queued and they are not. */
+moor_status moor__release_submit(struct moor__object *object, uint64_t cookie,
+                                 const struct moor__release *release, const struct moor__point *points,
+                                 uint32_t point_count);
 
 /* For an object that nobody names any more: like submit, but what is refused goes to quarantine. */
-void moor__release_or_quarantine(struct moor__object *object, uint64_t cookie, const struct moor__release *release,
-                                 const struct moor__point *points, uint32_t point_count);
+void moor__release_or_quarantine(struct moor__object *object, uint64_t cookie,
+                                 const struct moor__release *release, const struct moor__point *points,
+                                 uint32_t point_count);
 
 /* Its release was not accepted, as the last error says, and nobody names it any more: into quarantine. */
 void moor__object_refused(struct moor__object *object);

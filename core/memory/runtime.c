@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The runtime: made empty, ended when nothing is alive in it. There are no exit handlers and no destructors: at exit()
- * nothing happens. A page that the kernel empties in forked children tells a child apart without a system call per call.
+ * The runtime: made empty, ended when nothing is alive in it. There are no exit handlers and no destructors:
+ * at exit() nothing happens. A page that the kernel empties in forked children tells a child apart without a
+ * system call per call.
  */
 #include "memory/runtime.h"
 
@@ -110,10 +111,12 @@ static moor_status check_holders(struct moor_runtime *runtime)
     if (grants || leases)
         return moor__fail(MOOR_BUSY, "alive: %llu grants, %llu leases", (unsigned long long)grants,
                           (unsigned long long)leases);
-    for (struct moor_authority *authority = runtime->authorities; authority && !status; authority = authority->next) {
+    for (struct moor_authority *authority = runtime->authorities; authority && !status;
+         authority = authority->next) {
         pthread_mutex_lock(&authority->lock);
         if (authority->holder_count)
-            status = moor__fail(MOOR_BUSY, "alive: %u holders of %s", authority->holder_count, authority->pool_key);
+            status = moor__fail(MOOR_BUSY, "alive: %u holders of %s", authority->holder_count,
+                                authority->pool_key);
         pthread_mutex_unlock(&authority->lock);
     }
     return status;

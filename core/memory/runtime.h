@@ -20,10 +20,10 @@ struct moor_runtime {
     _Atomic uint64_t grant_count;
     _Atomic uint64_t lease_count;
 
-    pthread_mutex_t lock;          /* the registry; lock order: see core/README.md */
-    pthread_cond_t visited;        /* a provider's visitors dropped to 0 */
-    struct moor_provider *providers;     /* lock */
-    struct moor_authority *authorities;  /* lock; entries stay until the end */
+    pthread_mutex_t lock;               /* the registry; lock order: see core/README.md */
+    pthread_cond_t visited;             /* a provider's visitors dropped to 0 */
+    struct moor_provider *providers;    /* lock */
+    struct moor_authority *authorities; /* lock; entries stay until the end */
 };
 
 /* First in every public call: INVALID for NULL, FORKED in a child. */

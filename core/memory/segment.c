@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Segments: physical memory that its handle and its mappings own together. Mappings own it until their release has
- * completed, so the memory is never freed under an address that still shows it.
+ * Segments: physical memory that its handle and its mappings own together. Mappings own it until their
+ * release has completed, so the memory is never freed under an address that still shows it.
  *
- * While a segment is written it has one mapping. Sealing turns that mapping read-only, after the work that uses it, and
- * from then on its contents are shared freely; writable.c is the way back.
+ * While a segment is written it has one mapping. Sealing turns that mapping read-only, after the work that
+ * uses it, and from then on its contents are shared freely; writable.c is the way back.
  */
 #include "memory/segment.h"
 
 #include "memory/release.h"
 #include "util/error.h"
+
+#include <time.h>
 
 static struct moor_runtime *runtime_of(const struct moor__segment *segment)
 {
@@ -61,9 +63,11 @@ moor_status moor__segment_back(struct moor__segment *segment)
     if (called)
         return moor__fail_provider(called, &error, table->name, "create of a segment");
     segment->handle = made.handle;
-    segment->object.bytes = made.actual_bytes;
-    if (made.handle == 0 || made.actual_bytes < args.size_bytes)
-        return moor__fail(MOOR_PROVIDER, "%s: create of a segment gave a zero handle or fewer bytes than asked",
+    bool sane = made.actual_bytes >= args.size_bytes && made.actual_bytes <= INT64_MAX;
+    segment->object.bytes = sane ? made.actual_bytes : args.size_bytes;
+    if (made.handle == 0 || !sane)
+        return moor__fail(MOOR_PROVIDER,
+                          "%s: create of a segment gave a zero handle or no sane number of bytes",
                           table->name);
     return MOOR_OK;
 }
@@ -115,7 +119,8 @@ void moor__segment_count_leaving(struct moor__segment *segment, int change)
     pthread_mutex_unlock(&segment->lock);
 }
 
-void moor__segment_set_writable(struct moor__segment *segment, const struct moor__range *range, uint64_t first)
+void moor__segment_set_writable(struct moor__segment *segment, const struct moor__range *range,
+                                uint64_t first)
 {
     segment->writable_range = range ? moor__range_name(range) : 0;
     segment->writable_first = first;
@@ -154,10 +159,13 @@ void moor__segment_retry(struct moor__object *object)
     send_off((struct moor__segment *)object);
 }
 
-moor_status moor__segment_pin(struct moor_runtime *runtime, moor_segment handle, struct moor__segment **ret_segment)
+moor_status moor__segment_pin(struct moor_runtime *runtime, moor_segment handle,
+                              struct moor__segment **ret_segment)
 {
     struct moor__slot *slot;
-    moor_status status = moor__handles_pin(&runtime->segments, handle, &slot);
+    moor_status status = moor__enter(runtime);
+    if (!status)
+        status = moor__handles_pin(&runtime->segments, handle, &slot);
     if (!status)
         *ret_segment = (struct moor__segment *)slot;
     return status;
@@ -171,15 +179,14 @@ void moor__segment_unpin(struct moor__segment *segment)
 
 moor_status moor_segment_release(struct moor_runtime *runtime, moor_segment handle)
 {
-    moor_status status = moor__enter(runtime);
-    if (status || handle == 0)
-        return status;
-    struct moor__segment *segment;
-    status = moor__segment_pin(runtime, handle, &segment);
+    if (handle == 0)
+        return moor__enter(runtime);
+    struct moor__segment *segment = NULL;
+    moor_status status = moor__segment_pin(runtime, handle, &segment);
     if (status)
         return status;
     struct moor_device *device = moor__device_hold(segment->object.binding->device);
-    status = moor__handles_retire(&segment->object.slot);
+    status = moor__object_retire(&segment->object);
     moor__segment_unpin(segment);
     moor__device_reap_sometimes(device);
     moor__device_let_go(device);
@@ -210,8 +217,8 @@ moor_status moor__segment_call_map(struct moor__segment *segment, struct moor__r
     return called ? moor__fail_provider(called, &error, table->name, "map") : MOOR_OK;
 }
 
-moor_status moor__segment_call_protect(struct moor__segment *segment, struct moor__range *range, uint64_t first,
-                                       uint32_t access)
+moor_status moor__segment_call_protect(struct moor__segment *segment, struct moor__range *range,
+                                       uint64_t first, uint32_t access)
 {
     const struct moor__table *table = moor__table_of(range->object.binding);
     struct moor_abi_error error = MOOR__ERROR_INIT;
@@ -223,7 +230,8 @@ moor_status moor__segment_call_protect(struct moor__segment *segment, struct moo
 /* ---- sealing ---- */
 
 /* Claims the right to seal, and tells where the writable mapping is. */
-static moor_status begin_seal(struct moor__segment *segment, bool *ret_done, moor_range *ret_range, uint64_t *ret_first)
+static moor_status begin_seal(struct moor__segment *segment, bool *ret_done, moor_range *ret_range,
+                              uint64_t *ret_first)
 {
     moor_status status = MOOR_OK;
     pthread_mutex_lock(&segment->lock);
@@ -248,14 +256,16 @@ static void end_seal(struct moor__segment *segment, bool sealed)
     pthread_mutex_unlock(&segment->lock);
 }
 
-/* Nobody can start to write through the core while the cells say read-only; then what was started is waited for. */
+/* Nobody can start to write through the core while the cells say read-only; then what was started is waited
+ * for. */
 static moor_status make_read_only(struct moor__segment *segment, struct moor__range *range, uint64_t first,
-                                  uint64_t deadline_ns)
+                                  uint64_t deadline_ns, bool *ret_leaving)
 {
     uint64_t count = segment->size_bytes / range->granule_bytes;
     uint64_t offset = first * range->granule_bytes;
     pthread_mutex_lock(&range->lock);
     moor_status status = moor__range_expect_mapping(range, first, segment);
+    *ret_leaving = status == MOOR_PENDING;
     if (!status && moor__uses_submitting(&range->uses, offset, offset + segment->size_bytes))
         status = moor__fail(MOOR_BUSY, "work on this memory is being submitted");
     if (!status)
@@ -272,33 +282,54 @@ static moor_status make_read_only(struct moor__segment *segment, struct moor__ra
     return status;
 }
 
-moor_status moor_segment_seal(struct moor_runtime *runtime, moor_segment handle, uint64_t deadline_ns)
+/* *ret_leaving: the writable mapping is on its way out; a reap may help. */
+static moor_status try_to_seal(struct moor_runtime *runtime, struct moor__segment *segment,
+                               uint64_t deadline_ns, bool *ret_leaving)
 {
-    moor_status status = moor__enter(runtime);
-    if (status)
-        return status;
-    struct moor__segment *segment;
-    status = moor__segment_pin(runtime, handle, &segment);
-    if (status)
-        return status;
     bool done = false;
-    moor_range range_handle = 0;
+    moor_range handle = 0;
     uint64_t first = 0;
-    status = begin_seal(segment, &done, &range_handle, &first);
+    *ret_leaving = false;
+    moor_status status = begin_seal(segment, &done, &handle, &first);
     if (status || done)
-        goto out;
-    if (range_handle) {
+        return status;
+    if (handle) {
         struct moor__range *range;
-        status = moor__range_pin(runtime, range_handle, &range);
-        if (status) {
-            status = moor__fail(MOOR_PENDING, "the writable mapping is on its way out, behind fences");
-        } else {
-            status = make_read_only(segment, range, first, deadline_ns);
+        status = moor__range_pin(runtime, handle, &range);
+        *ret_leaving = status != MOOR_OK;
+        if (!status) {
+            status = make_read_only(segment, range, first, deadline_ns, ret_leaving);
             moor__range_unpin(range);
         }
     }
     end_seal(segment, !status);
-out:
+    return status;
+}
+
+moor_status moor_segment_seal(struct moor_runtime *runtime, moor_segment handle, uint64_t deadline_ns)
+{
+    static const uint64_t slice_ns = 1000000;
+    struct moor__segment *segment;
+    struct moor_error before = *moor_last_error();
+    moor_status status = moor__segment_pin(runtime, handle, &segment);
+    if (status)
+        return status;
+    struct moor_device *device = segment->object.binding->device;
+    bool leaving;
+    status = try_to_seal(runtime, segment, deadline_ns, &leaving);
+    for (bool last = false; leaving && !last;) {
+        uint64_t now = moor_clock_ns();
+        last = now >= deadline_ns;
+        moor__device_reap(device, last ? MOOR_NO_WAIT : now + slice_ns);
+        status = try_to_seal(runtime, segment, deadline_ns, &leaving);
+        if (leaving && !last)
+            (void)nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL); /* the mapping is behind fences */
+    }
+    if (leaving)
+        status = moor__fail(deadline_ns ? MOOR_TIMEOUT : MOOR_PENDING,
+                            "the writable mapping is still behind fences");
+    else if (!status)
+        moor__error_restore(&before);
     moor__segment_unpin(segment);
     return status;
 }

@@ -7,22 +7,23 @@
 #include "memory/range.h"
 
 /*
- * A segment is owned by its handle and by each mapping, until the mapping's release has completed. Not sealed: it has at
- * most one mapping, and that one is writable. Sealed: all mappings are read-only, and their number is free.
+ * A segment is owned by its handle and by each mapping, until the mapping's release has completed. Not
+ * sealed: it has at most one mapping, and that one is writable. Sealed: all mappings are read-only, and their
+ * number is free.
  */
 struct moor__segment {
     struct moor__object object; /* bytes: what the provider took */
     uint64_t handle;            /* the provider's */
     uint64_t size_bytes;
     uint64_t granule_bytes;
-    pthread_mutex_t lock;       /* everything below */
+    pthread_mutex_t lock; /* everything below */
     uint64_t owners;
-    uint64_t leaving;           /* owners that are mappings on their way out */
-    bool pending;               /* all owners are: its bytes are counted as pending already */
+    uint64_t leaving; /* owners that are mappings on their way out */
+    bool pending;     /* all owners are: its bytes are counted as pending already */
     bool sealed;
-    bool sealing;               /* a call is at it */
-    moor_range writable_range;  /* where the writable mapping is; 0: there is none */
-    uint64_t writable_first;    /* cell */
+    bool sealing;              /* a call is at it */
+    moor_range writable_range; /* where the writable mapping is; 0: there is none */
+    uint64_t writable_first;   /* cell */
 };
 
 /* Makes a slot that is not published, without memory; owned once, by the caller. */
@@ -33,7 +34,8 @@ moor_status moor__segment_back(struct moor__segment *segment);
 /* Gives back a slot that has no memory. */
 void moor__segment_free(struct moor__segment *segment);
 
-moor_status moor__segment_pin(struct moor_runtime *runtime, moor_segment handle, struct moor__segment **ret_segment);
+moor_status moor__segment_pin(struct moor_runtime *runtime, moor_segment handle,
+                              struct moor__segment **ret_segment);
 void moor__segment_unpin(struct moor__segment *segment);
 
 void moor__segment_own(struct moor__segment *segment);
@@ -41,18 +43,20 @@ void moor__segment_own(struct moor__segment *segment);
 void moor__segment_disown(struct moor__segment *segment);
 /* A mapping is on its way out, or was put back. */
 void moor__segment_count_leaving(struct moor__segment *segment, int change);
-/* A mapping in this range that was leaving is no more: it owns no longer, and is not the writable one any more. */
+/* A mapping in this range that was leaving is no more: it owns no longer, and is not the writable one any
+ * more. */
 void moor__segment_unmapped(struct moor__segment *segment, const struct moor__range *range);
 /* Likewise for one that did not come about. */
 void moor__segment_never_mapped(struct moor__segment *segment, const struct moor__range *range);
 
 /* lock held, or the segment is not visible yet: where its one writable mapping is. range NULL: nowhere. */
-void moor__segment_set_writable(struct moor__segment *segment, const struct moor__range *range, uint64_t first);
+void moor__segment_set_writable(struct moor__segment *segment, const struct moor__range *range,
+                                uint64_t first);
 
 /* The provider's map and protect calls, for cells that are BUSY or exclusively ours. */
 moor_status moor__segment_call_map(struct moor__segment *segment, struct moor__range *range, uint64_t first,
                                    uint32_t access);
-moor_status moor__segment_call_protect(struct moor__segment *segment, struct moor__range *range, uint64_t first,
-                                       uint32_t access);
+moor_status moor__segment_call_protect(struct moor__segment *segment, struct moor__range *range,
+                                       uint64_t first, uint32_t access);
 
 #endif

@@ -2,11 +2,12 @@
 /*
  * Streams: their timelines, and their end.
  *
- * A host gives a stream up without waiting, while frees behind it are still queued in the provider. The provider's
- * stream may be destroyed only when its work is done and no queued release names it. Releases do not hold references to
- * the streams they name; instead each is counted in the provider's epoch of its submission, and so are waits. A stream that is drained (from
- * then on no release names it) in epoch e is destroyed in epoch e + 2 or later, and the epoch advances from e to e + 1
- * only when all releases of e - 1 have completed: then none that could name it is left.
+ * A host gives a stream up without waiting, while frees behind it are still queued in the provider. The
+ * provider's stream may be destroyed only when its work is done and no queued release names it. Releases do
+ * not hold references to the streams they name; instead each is counted in the provider's epoch of its
+ * submission, and so are waits. A stream that is drained (from then on no release names it) in epoch e is
+ * destroyed in epoch e + 2 or later, and the epoch advances from e to e + 1 only when all releases of e - 1
+ * have completed: then none that could name it is left.
  *
  * `references` (marks in buffers and ranges, collected points, the host) keep only the struct.
  */
@@ -18,6 +19,7 @@
 #define ASK_MAX 64u /* streams asked about in one pass */
 
 #include <assert.h>
+#include <sched.h>
 #include <stdlib.h>
 
 void moor__stream_ref(struct moor_stream *stream)
@@ -58,15 +60,17 @@ static void raise(_Atomic uint64_t *known, uint64_t value)
 
 uint64_t moor__stream_mark(struct moor_stream *stream)
 {
-    /* A record that comes after the work in the provider's order may be counted too: then the mark is later than it need
-     * be. One that comes before it was counted before the provider's call, which is before the work's. */
+    /* A record that comes after the work in the provider's order may be counted too: then the mark is later
+     * than it need be. One that comes before it was counted before the provider's call, which is before the
+     * work's. */
     uint64_t mark = atomic_load_explicit(&stream->started, memory_order_seq_cst) + 1;
     raise(&stream->marked, mark);
     return mark;
 }
 
 /* The provider said no. A lost stream is remembered: it is not waited for when things end. */
-static moor_status fail(struct moor_stream *stream, int32_t called, const struct moor_abi_error *error, const char *what)
+static moor_status fail(struct moor_stream *stream, int32_t called, const struct moor_abi_error *error,
+                        const char *what)
 {
     if (called == MOOR_DEVICE_LOST)
         atomic_store_explicit(&stream->lost, true, memory_order_release);
@@ -90,8 +94,11 @@ static moor_status record(struct moor_stream *stream, uint64_t *ret_value)
 
 moor_status moor__stream_cover(struct moor_stream *stream, uint64_t value)
 {
-    uint64_t recorded = atomic_load_explicit(&stream->recorded, memory_order_acquire);
     moor_status status = MOOR_OK;
+    /* Counted before `recorded` is read: who ends the stream has covered all marks first, and then waits for
+     * 0. */
+    atomic_fetch_add_explicit(&stream->covering, 1, memory_order_seq_cst);
+    uint64_t recorded = atomic_load_explicit(&stream->recorded, memory_order_seq_cst);
     /* Mostly once: a mark is one beyond the records that were under way when it was made. */
     while (recorded < value && !status) {
         uint64_t before = recorded;
@@ -99,6 +106,7 @@ moor_status moor__stream_cover(struct moor_stream *stream, uint64_t value)
         if (!status && recorded <= before)
             status = moor__fail(MOOR_PROVIDER, "%s: record does not count up", table_of(stream)->name);
     }
+    atomic_fetch_sub_explicit(&stream->covering, 1, memory_order_release);
     return status;
 }
 
@@ -119,12 +127,15 @@ moor_status moor__stream_await(struct moor_stream *stream, uint64_t value, uint6
 {
     if (deadline_ns == MOOR_NO_WAIT || moor__stream_passed(stream, value)) {
         moor_status status = moor__stream_check(stream, value);
-        return status == MOOR_PENDING ? moor__fail(status, "fence %llu is not reached", (unsigned long long)value) : status;
+        return status == MOOR_PENDING
+                   ? moor__fail(status, "fence %llu is not reached", (unsigned long long)value)
+                   : status;
     }
     struct moor_abi_error error = MOOR__ERROR_INIT;
     int32_t called = table_of(stream)->stream.wait(stream->stream, value, deadline_ns, &error);
     if (called == MOOR_TIMEOUT)
-        return moor__fail(MOOR_TIMEOUT, "fence %llu was not reached by the deadline", (unsigned long long)value);
+        return moor__fail(MOOR_TIMEOUT, "fence %llu was not reached by the deadline",
+                          (unsigned long long)value);
     if (called)
         return fail(stream, called, &error, "wait");
     raise(&stream->reached, value);
@@ -169,7 +180,8 @@ void moor__points_look(const struct moor__point *points, uint32_t count)
     uint32_t parity = moor__points_hold(provider, points, count, named);
     for (uint32_t i = 0; i < count; i++)
         if (named[i] && moor__stream_cover(points[i].stream, points[i].value) == MOOR_OK)
-            (void)moor__stream_check(points[i].stream, points[i].value); /* what it says is kept in the stream */
+            (void)moor__stream_check(points[i].stream,
+                                     points[i].value); /* what it says is kept in the stream */
     moor__epoch_leave(provider, parity);
     moor__points_unref(points, count);
 }
@@ -203,31 +215,16 @@ static bool is_finished(const struct moor_stream *stream)
            moor__stream_passed(stream, atomic_load_explicit(&stream->recorded, memory_order_acquire));
 }
 
-/* stream_lock held. Unlinks one stream that can be destroyed now. */
-static struct moor_stream *take_destroyable(struct moor_provider *provider)
-{
-    struct moor_stream *stream;
-    TAILQ_FOREACH(stream, &provider->ending, entry) {
-        if (stream->state == MOOR__STREAM_DRAINED && provider->epoch >= stream->drained_epoch + 2) {
-            TAILQ_REMOVE(&provider->ending, stream, entry);
-            provider->ending_count--;
-            provider->stream_count--;
-            stream->state = MOOR__STREAM_GONE;
-            return stream;
-        }
-    }
-    return NULL;
-}
-
-/* Asks about some given-up streams, without the lock; the epoch keeps the provider's streams. Who was asked goes to the
- * end of the list, so that all get their turn. */
+/* Asks about some given-up streams, without the lock; the epoch keeps the provider's streams. Who was asked
+ * goes to the end of the list, so that all get their turn. */
 static void check_closed(struct moor_provider *provider)
 {
     struct moor_stream *asked[ASK_MAX];
     uint32_t count = 0;
     pthread_mutex_lock(&provider->stream_lock);
     uint32_t parity = epoch_enter(provider);
-    for (uint32_t turns = provider->ending_count < ASK_MAX ? provider->ending_count : ASK_MAX; turns > 0; turns--) {
+    for (uint32_t turns = provider->ending_count < ASK_MAX ? provider->ending_count : ASK_MAX; turns > 0;
+         turns--) {
         struct moor_stream *stream = TAILQ_FIRST(&provider->ending);
         TAILQ_REMOVE(&provider->ending, stream, entry);
         TAILQ_INSERT_TAIL(&provider->ending, stream, entry);
@@ -245,11 +242,28 @@ static void check_closed(struct moor_provider *provider)
     moor__epoch_leave(provider, parity);
 }
 
+/* stream_lock held. Moves those that can be destroyed now to a list of their own. */
+static void take_destroyable(struct moor_provider *provider, struct moor__streams *ret_gone)
+{
+    struct moor_stream *stream, *next;
+    for (stream = TAILQ_FIRST(&provider->ending); stream; stream = next) {
+        next = TAILQ_NEXT(stream, entry);
+        if (stream->state != MOOR__STREAM_DRAINED || provider->epoch < stream->drained_epoch + 2)
+            continue;
+        TAILQ_REMOVE(&provider->ending, stream, entry);
+        TAILQ_INSERT_TAIL(ret_gone, stream, entry);
+        provider->ending_count--;
+        provider->stream_count--;
+        stream->state = MOOR__STREAM_GONE;
+    }
+}
+
 /* stream_lock held. */
 static void drain_finished(struct moor_provider *provider)
 {
     struct moor_stream *stream;
-    TAILQ_FOREACH(stream, &provider->ending, entry) {
+    TAILQ_FOREACH(stream, &provider->ending, entry)
+    {
         if (stream->state == MOOR__STREAM_CLOSED && is_finished(stream)) {
             stream->state = MOOR__STREAM_DRAINED;
             stream->drained_epoch = provider->epoch;
@@ -272,18 +286,22 @@ static void destroy(struct moor_stream *stream)
     moor__stream_unref(stream);
 }
 
-void moor__streams_retire(struct moor_provider *provider)
+void moor__streams_retire(struct moor_provider *provider, bool ask_all)
 {
     struct moor_error before = *moor_last_error();
-    check_closed(provider);
+    struct moor__streams gone = TAILQ_HEAD_INITIALIZER(gone);
+    uint64_t rounds = ask_all ? moor__streams_ending(provider) / ASK_MAX + 1 : 1;
+    while (rounds-- > 0)
+        check_closed(provider);
     pthread_mutex_lock(&provider->stream_lock);
     drain_finished(provider);
-    for (struct moor_stream *stream = take_destroyable(provider); stream; stream = take_destroyable(provider)) {
-        pthread_mutex_unlock(&provider->stream_lock);
-        destroy(stream);
-        pthread_mutex_lock(&provider->stream_lock);
-    }
+    take_destroyable(provider, &gone);
     pthread_mutex_unlock(&provider->stream_lock);
+    while (!TAILQ_EMPTY(&gone)) {
+        struct moor_stream *stream = TAILQ_FIRST(&gone);
+        TAILQ_REMOVE(&gone, stream, entry);
+        destroy(stream);
+    }
     moor__error_restore(&before);
 }
 
@@ -304,16 +322,23 @@ moor_status moor__stream_enter(const struct moor_stream *stream)
     return moor__enter(stream->device->provider->runtime);
 }
 
+static bool try_to_count(struct moor_provider *provider)
+{
+    pthread_mutex_lock(&provider->stream_lock);
+    bool room = provider->stream_count < MOOR_LIMIT_STREAMS;
+    provider->stream_count += room;
+    pthread_mutex_unlock(&provider->stream_lock);
+    return room;
+}
+
 static moor_status count_stream(struct moor_provider *provider)
 {
-    moor_status status = MOOR_OK;
-    pthread_mutex_lock(&provider->stream_lock);
-    if (provider->stream_count == MOOR_LIMIT_STREAMS)
-        status = moor__fail(MOOR_LIMIT, "%d streams are alive or draining", MOOR_LIMIT_STREAMS);
-    else
-        provider->stream_count++;
-    pthread_mutex_unlock(&provider->stream_lock);
-    return status;
+    if (try_to_count(provider))
+        return MOOR_OK;
+    moor__streams_retire(provider, true);
+    if (try_to_count(provider))
+        return MOOR_OK;
+    return moor__fail(MOOR_LIMIT, "%d streams are alive or ending", MOOR_LIMIT_STREAMS);
 }
 
 static moor_status make_stream(struct moor_device *device, const struct moor_stream_options *options,
@@ -366,6 +391,26 @@ moor_status moor_stream_create(struct moor_device *device, const struct moor_str
     return MOOR_OK;
 }
 
+/* From here on nothing is submitted to it. */
+static void give_up(struct moor_stream *stream)
+{
+    struct moor_provider *provider = stream->device->provider;
+    struct moor_device *device = moor__device_hold(stream->device);
+    pthread_mutex_lock(&provider->stream_lock);
+    stream->state = MOOR__STREAM_CLOSED;
+    TAILQ_INSERT_TAIL(&provider->ending, stream, entry);
+    provider->ending_count++;
+    pthread_mutex_unlock(&provider->stream_lock);
+    moor__streams_retire(provider, false);
+    moor__device_let_go(device);
+}
+
+void moor__stream_abandon(struct moor_stream *stream)
+{
+    atomic_store_explicit(&stream->lost, true, memory_order_release);
+    give_up(stream);
+}
+
 moor_status moor_stream_destroy(struct moor_stream *stream)
 {
     if (!stream)
@@ -381,13 +426,10 @@ moor_status moor_stream_destroy(struct moor_stream *stream)
         status = moor__stream_cover(stream, atomic_load_explicit(&stream->marked, memory_order_acquire));
     if (status && status != MOOR_DEVICE_LOST)
         return status;
-    struct moor_provider *provider = stream->device->provider;
-    pthread_mutex_lock(&provider->stream_lock);
-    stream->state = MOOR__STREAM_CLOSED;
-    TAILQ_INSERT_TAIL(&provider->ending, stream, entry);
-    provider->ending_count++;
-    pthread_mutex_unlock(&provider->stream_lock);
-    moor__streams_retire(provider);
+    /* Others may have begun to record before that; what they still do, they do now. */
+    while (atomic_load_explicit(&stream->covering, memory_order_seq_cst))
+        (void)sched_yield();
+    give_up(stream);
     moor__error_restore(&before);
     return MOOR_OK;
 }
@@ -433,6 +475,7 @@ moor_status moor_stream_wait(struct moor_stream *stream, const struct moor_fence
     if (fence->stream == stream)
         return MOOR_OK; /* a stream is always behind itself */
     struct moor_abi_error error = MOOR__ERROR_INIT;
-    int32_t called = table_of(stream)->stream.wait_stream(stream->stream, fence->stream->stream, fence->value, &error);
+    int32_t called =
+        table_of(stream)->stream.wait_stream(stream->stream, fence->stream->stream, fence->value, &error);
     return called ? moor__fail_provider(called, &error, table_of(stream)->name, "wait_stream") : MOOR_OK;
 }

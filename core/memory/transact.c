@@ -2,11 +2,12 @@
 /*
  * Transactions, and the single steps that are transactions of one: commit, create, map.
  *
- *     prepare (all steps: arguments, records, cells BUSY) -> claim (all) -> execute (all) -> charge (all) -> publish (all)
+ *     prepare (arguments, records, cells BUSY) -> claim -> execute -> charge -> publish, each for all steps
  *
- * Nothing is visible before the last phase, and nothing in it can fail. A failure before that takes the steps back in
- * reverse order; what the provider had made leaves through its queue like everything else, and is charged until it has
- * gone (promise I8). The record that an undo needs is taken in the first phase, so undoing needs no memory.
+ * Nothing is visible before the last phase, and nothing in it can fail. A failure before that takes the steps
+ * back in reverse order; what the provider had made leaves through its queue like everything else, and is
+ * charged until it has gone (promise I8). The record that an undo needs is taken in the first phase, so
+ * undoing needs no memory.
  */
 #include "memory/range.h"
 
@@ -60,7 +61,8 @@ static moor_status prepare_range(struct moor_runtime *runtime, struct work *work
     moor_status status = moor__range_pin(runtime, work->step->range, &work->range);
     if (status)
         return status;
-    status = moor__range_cells(work->range, work->step->offset_bytes, length_bytes, &work->first, &work->count);
+    status =
+        moor__range_cells(work->range, work->step->offset_bytes, length_bytes, &work->first, &work->count);
     if (!status)
         status = moor__piece_take(work->range, &work->piece);
     if (!status)
@@ -85,11 +87,11 @@ static void unprepare_range(struct work *work)
     moor__range_unpin(work->range);
 }
 
-static moor_status check_same_device(const struct work *work, const struct moor_binding *binding)
+static moor_status check_same_domain(const struct work *work, const struct moor_binding *binding)
 {
-    if (!work->range || work->range->object.binding->device == binding->device)
+    if (!work->range || work->range->object.binding->domain == binding->domain)
         return MOOR_OK;
-    return moor__fail(MOOR_FOREIGN, "segment and range are of different devices");
+    return moor__fail(MOOR_FOREIGN, "segment and range are of different domains");
 }
 
 static moor_status prepare_create(struct moor_runtime *runtime, struct work *work)
@@ -105,12 +107,12 @@ static moor_status prepare_create(struct moor_runtime *runtime, struct work *wor
     if (status)
         return status;
     const struct moor_abi_domain_info *domain = &step->binding->domain->info;
-    uint64_t granule = work->range          ? work->range->granule_bytes
+    uint64_t granule = work->range           ? work->range->granule_bytes
                        : step->granule_bytes ? step->granule_bytes
                                              : domain->granule_recommended_bytes;
-    status = check_same_device(work, step->binding);
-    if (!status && (granule & (granule - 1) || granule < domain->granule_min_bytes || step->length_bytes == 0 ||
-                    step->length_bytes % granule))
+    status = check_same_domain(work, step->binding);
+    if (!status && (granule & (granule - 1) || granule < domain->granule_min_bytes ||
+                    step->length_bytes == 0 || step->length_bytes % granule))
         status = moor__fail(MOOR_INVALID, "a segment of %llu bytes in granules of %llu",
                             (unsigned long long)step->length_bytes, (unsigned long long)granule);
     if (!status)
@@ -155,7 +157,7 @@ static moor_status prepare_map(struct moor_runtime *runtime, struct work *work)
         moor__segment_unpin(work->segment);
         return moor__fail_again(&first, "");
     }
-    status = check_same_device(work, work->segment->object.binding);
+    status = check_same_domain(work, work->segment->object.binding);
     if (!status && work->segment->granule_bytes != work->range->granule_bytes)
         status = moor__fail(MOOR_INVALID, "the segment has granules of %llu bytes, the range of %llu",
                             (unsigned long long)work->segment->granule_bytes,
@@ -201,7 +203,8 @@ static moor_status claim(struct work *work)
     if (work->step->kind == MOOR_STEP_MAP)
         return MOOR_OK;
     struct moor_binding *payer = work->segment ? work->segment->object.binding : work->range->object.binding;
-    moor_status status = moor__claim_take(payer->holder, work->step->grant, work->step->length_bytes, &work->claim);
+    moor_status status =
+        moor__claim_take(payer->holder, work->step->grant, work->step->length_bytes, &work->claim);
     if (!status)
         work->stage = STAGE_CLAIMED;
     return status;
@@ -219,8 +222,8 @@ static moor_status call_commit(struct work *work)
         return moor__fail_provider(called, &error, table->name, "commit");
     work->stage = STAGE_BACKED;
     if (actual != length)
-        return moor__fail(MOOR_PROVIDER, "%s: commit of %llu bytes took %llu", table->name, (unsigned long long)length,
-                          (unsigned long long)actual);
+        return moor__fail(MOOR_PROVIDER, "%s: commit of %llu bytes took %llu", table->name,
+                          (unsigned long long)length, (unsigned long long)actual);
     return MOOR_OK;
 }
 
@@ -265,7 +268,7 @@ static void publish_segment(struct work *work, moor_segment *ret_segment)
         moor__segment_set_writable(segment, work->range, work->first);
     }
     *ret_segment = moor__handles_name(&work->runtime->segments, &segment->object.slot);
-    moor__handles_publish(&segment->object.slot);
+    moor__object_publish(&segment->object);
 }
 
 static void publish(struct work *work, moor_segment *ret_segment)
@@ -295,7 +298,8 @@ static void expect_back(struct work *work, struct moor__object *object)
     object->grant_bytes = work->step->length_bytes;
 }
 
-/* What the provider made in the range leaves through the queue; nobody has seen it, so it waits for nothing. */
+/* What the provider made in the range leaves through the queue; nobody has seen it, so it waits for nothing.
+ */
 static void undo_cells(struct work *work, struct moor__segment *mapped)
 {
     struct moor__piece *piece = work->piece;
@@ -371,7 +375,8 @@ static void undo_all(struct work *works, size_t count)
         if (work->stage == STAGE_NONE)
             continue;
         bool made = work->stage >= STAGE_BACKED;
-        struct moor_binding *binding = work->range ? work->range->object.binding : work->segment->object.binding;
+        struct moor_binding *binding =
+            work->range ? work->range->object.binding : work->segment->object.binding;
         struct moor_device *device = moor__device_hold(binding->device);
         undo(work);
         if (made)
@@ -389,8 +394,8 @@ static moor_status check_not_ours(const struct work *works, size_t failed, moor_
 {
     const struct work *work = &works[failed];
     for (size_t i = 0; status == MOOR_BUSY && i < failed; i++)
-        if (works[i].range && works[i].step->range == work->step->range && works[i].first < work->first + work->count &&
-            work->first < works[i].first + works[i].count)
+        if (works[i].range && works[i].step->range == work->step->range &&
+            works[i].first < work->first + work->count && work->first < works[i].first + works[i].count)
             status = moor__fail(MOOR_INVALID, "it names granules that step %zu names", i);
     return status;
 }
@@ -420,31 +425,35 @@ static moor_status run_once(struct work *works, size_t count, moor_segment *ret_
     }
     struct moor_error first = *moor_last_error();
     undo_all(works, count);
-    if (ret_failed)
-        *ret_failed = failed;
+    *ret_failed = failed;
     char where[32] = "";
     if (count > 1)
         (void)snprintf(where, sizeof where, "step %zu: ", failed);
     return moor__fail_again(&first, where);
 }
 
-/* Granules that are leaving may have left: before it says PENDING, it takes back what has completed and tries again. */
+/* Granules that are leaving may have left: before it says PENDING, it takes back what has completed and tries
+ * again. */
 static moor_status run(struct work *works, size_t count, moor_segment *ret_segments, size_t *ret_failed)
 {
     struct moor_error before = *moor_last_error();
-    moor_status status = run_once(works, count, ret_segments, ret_failed);
-    if (status != MOOR_PENDING)
-        return status;
-    moor__poll(works[0].runtime);
-    for (size_t i = 0; i < count; i++)
-        works[i] = (struct work){.runtime = works[i].runtime, .step = works[i].step};
-    status = run_once(works, count, ret_segments, ret_failed);
-    if (!status)
-        moor__error_restore(&before);
+    size_t failed = 0;
+    moor_status status = run_once(works, count, ret_segments, &failed);
+    if (status == MOOR_PENDING) {
+        moor__poll(works[0].runtime);
+        for (size_t i = 0; i < count; i++)
+            works[i] = (struct work){.runtime = works[i].runtime, .step = works[i].step};
+        status = run_once(works, count, ret_segments, &failed);
+        if (!status)
+            moor__error_restore(&before);
+    }
+    if (status && ret_failed)
+        *ret_failed = failed;
     return status;
 }
 
-moor_status moor__transact_one(struct moor_runtime *runtime, const struct moor__step *step, moor_segment *ret_segment)
+moor_status moor__transact_one(struct moor_runtime *runtime, const struct moor__step *step,
+                               moor_segment *ret_segment)
 {
     struct work work = {.runtime = runtime, .step = step};
     return run(&work, 1, ret_segment, NULL);
@@ -481,7 +490,8 @@ static moor_status check_unused(const struct moor_step *step)
     return strange ? moor__fail(MOOR_INVALID, "a field that a step does not name is not zero") : MOOR_OK;
 }
 
-moor_status moor_transact(struct moor_runtime *runtime, struct moor_step *steps, size_t step_count, size_t *ret_failed)
+moor_status moor_transact(struct moor_runtime *runtime, struct moor_step *steps, size_t step_count,
+                          size_t *ret_failed)
 {
     moor_status status = moor__enter(runtime);
     if (status)

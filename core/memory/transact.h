@@ -18,6 +18,7 @@ struct moor__step {
 };
 
 /* A transaction of one. ret_segment: for CREATE. */
-moor_status moor__transact_one(struct moor_runtime *runtime, const struct moor__step *step, moor_segment *ret_segment);
+moor_status moor__transact_one(struct moor_runtime *runtime, const struct moor__step *step,
+                               moor_segment *ret_segment);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Entries are few (at most MOOR_LIMIT_USES), so plain scans serve. An entry stays until it is known that its stream has
- * passed it; new work on the same part replaces older work of the same stream, and when one stream has too many separate
- * parts they grow into one that covers them all: later than need be, never earlier.
+ * Entries are few (at most MOOR_LIMIT_USES), so plain scans serve. An entry stays until it is known that its
+ * stream has passed it; new work on the same part replaces older work of the same stream, and when one stream
+ * has too many separate parts they grow into one that covers them all: later than need be, never earlier.
  */
 #include "memory/uses.h"
 
@@ -86,10 +86,14 @@ static moor_status make_room(struct moor__uses *uses)
     prune(uses);
     if (!is_full(uses))
         return MOOR_OK;
+    struct moor_error before = *moor_last_error();
     moor_status status = grow(uses);
     if (status)
         compact(uses);
-    return is_full(uses) ? status : MOOR_OK;
+    if (is_full(uses))
+        return status;
+    moor__error_restore(&before);
+    return MOOR_OK;
 }
 
 moor_status moor__uses_begin(struct moor__uses *uses, struct moor_stream *stream, uint64_t low, uint64_t high)
@@ -102,17 +106,20 @@ moor_status moor__uses_begin(struct moor__uses *uses, struct moor_stream *stream
     return MOOR_OK;
 }
 
-static uint32_t find_submitting(struct moor__uses *uses, const struct moor_stream *stream, uint64_t low, uint64_t high)
+static uint32_t find_submitting(struct moor__uses *uses, const struct moor_stream *stream, uint64_t low,
+                                uint64_t high)
 {
     uint32_t i = 0;
-    while (entries(uses)[i].stream != stream || entries(uses)[i].value != MOOR__USE_SUBMITTING ||
-           entries(uses)[i].low != low || entries(uses)[i].high != high)
+    while (i < uses->count &&
+           (entries(uses)[i].stream != stream || entries(uses)[i].value != MOOR__USE_SUBMITTING ||
+            entries(uses)[i].low != low || entries(uses)[i].high != high))
         i++;
     assert(i < uses->count);
     return i;
 }
 
-/* Entry `kept` is the newest of its stream: drops what it covers, and lets it grow if the stream has too many. */
+/* Entry `kept` is the newest of its stream: drops what it covers, and lets it grow if the stream has too
+ * many. */
 static void settle(struct moor__uses *uses, uint32_t kept)
 {
     const struct moor__use newest = entries(uses)[kept];
@@ -138,7 +145,8 @@ static void settle(struct moor__uses *uses, uint32_t kept)
     all[uses->count++] = merged;
 }
 
-void moor__uses_end(struct moor__uses *uses, struct moor_stream *stream, uint64_t low, uint64_t high, uint64_t value)
+void moor__uses_end(struct moor__uses *uses, struct moor_stream *stream, uint64_t low, uint64_t high,
+                    uint64_t value)
 {
     uint32_t i = find_submitting(uses, stream, low, high);
     entries(uses)[i].value = value;
@@ -159,7 +167,8 @@ bool moor__uses_submitting(const struct moor__uses *uses, uint64_t low, uint64_t
     return false;
 }
 
-uint32_t moor__uses_collect(struct moor__uses *uses, uint64_t low, uint64_t high, struct moor__point *ret_points)
+uint32_t moor__uses_collect(struct moor__uses *uses, uint64_t low, uint64_t high,
+                            struct moor__point *ret_points)
 {
     uint32_t count = 0;
     prune(uses);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Last uses of one buffer or range: which streams work on which part of it, and up to where on their timelines. One entry
- * per (stream, part); there is no event per use. Guarded by the owner's lock.
+ * Last uses of one buffer or range: which streams work on which part of it, and up to where on their
+ * timelines. One entry per (stream, part); there is no event per use. Guarded by the owner's lock.
  */
 #ifndef MOOR_MEMORY_USES_H
 #define MOOR_MEMORY_USES_H
@@ -26,10 +26,13 @@ struct moor__uses {
     struct moor__use *spill;
 };
 
-/* Announces work that is about to be submitted, so that the memory cannot leave under it. LIMIT, HOST_NOMEM. */
-moor_status moor__uses_begin(struct moor__uses *uses, struct moor_stream *stream, uint64_t low, uint64_t high);
+/* Announces work that is about to be submitted, so that the memory cannot leave under it. LIMIT, HOST_NOMEM.
+ */
+moor_status moor__uses_begin(struct moor__uses *uses, struct moor_stream *stream, uint64_t low,
+                             uint64_t high);
 /* It was submitted: `value` will tell when it is done. */
-void moor__uses_end(struct moor__uses *uses, struct moor_stream *stream, uint64_t low, uint64_t high, uint64_t value);
+void moor__uses_end(struct moor__uses *uses, struct moor_stream *stream, uint64_t low, uint64_t high,
+                    uint64_t value);
 /* It was not. */
 void moor__uses_cancel(struct moor__uses *uses, struct moor_stream *stream, uint64_t low, uint64_t high);
 
@@ -37,9 +40,11 @@ void moor__uses_cancel(struct moor__uses *uses, struct moor_stream *stream, uint
 bool moor__uses_submitting(const struct moor__uses *uses, uint64_t low, uint64_t high);
 
 /* The points that work on [low, high) ends at, their streams referenced; at most MOOR_LIMIT_USES. */
-uint32_t moor__uses_collect(struct moor__uses *uses, uint64_t low, uint64_t high, struct moor__point *ret_points);
+uint32_t moor__uses_collect(struct moor__uses *uses, uint64_t low, uint64_t high,
+                            struct moor__point *ret_points);
 
-/* The first boundary of an entry beyond `from`, or `limit`: between boundaries all bytes have the same uses. */
+/* The first boundary of an entry beyond `from`, or `limit`: between boundaries all bytes have the same uses.
+ */
 uint64_t moor__uses_boundary(const struct moor__uses *uses, uint64_t from, uint64_t limit);
 
 void moor__uses_finish(struct moor__uses *uses);

@@ -2,9 +2,10 @@
 /*
  * Copy-on-write: a read-only mapping becomes writable at its own address, and nobody else sees the writes.
  *
- * The last owner gets write access in place. Otherwise the contents are copied into a new segment through a window (a
- * range of its own that nobody else sees); only when the copy and all other work on the old mapping are done does the
- * new segment take its place. Everything up to that exchange can be taken back without a trace.
+ * The last owner gets write access in place. Otherwise the contents are copied into a new segment through a
+ * window (a range of its own that nobody else sees); only when the copy and all other work on the old mapping
+ * are done does the new segment take its place. Everything up to that exchange can be taken back without a
+ * trace.
  */
 #include "memory/range.h"
 
@@ -13,9 +14,9 @@
 #include "memory/segment.h"
 #include "util/error.h"
 
-#include <sched.h>
+#include <time.h>
 
-/* A release without fence points is due at once; a provider that takes longer than this has lost it. */
+/* An unmap that nothing uses any more is due at once; a provider that takes longer than this has lost it. */
 #define UNMAP_PATIENCE_NS UINT64_C(10000000000)
 
 struct exchange {
@@ -24,9 +25,9 @@ struct exchange {
     uint64_t first;
     uint64_t count;
     struct moor__segment *old;
-    struct moor__segment *new;    /* owned once by us */
+    struct moor__segment *new; /* owned once by us */
     struct moor__range *window;
-    struct moor__piece *piece;    /* the record for taking the old mapping away */
+    struct moor__piece *piece; /* the record for taking the old mapping away */
     struct moor_stream *stream;
     uint64_t deadline_ns;
 };
@@ -59,10 +60,11 @@ static bool take_alone(struct exchange *exchange)
     return alone;
 }
 
-/* The old handle is gone, so the segment gets a new one, and that a share. */
-static moor_segment name_again(struct moor__segment *segment)
+/* The handle is the host's, and has a share. */
+static moor_segment hand_out(struct moor__segment *segment)
 {
     moor__segment_own(segment);
+    moor__object_publish(&segment->object);
     return moor__handles_name(&moor__runtime_of(segment->object.binding)->segments, &segment->object.slot);
 }
 
@@ -70,20 +72,19 @@ static moor_status write_in_place(struct exchange *exchange, moor_segment *ret_s
 {
     struct moor__segment *old = exchange->old;
     moor_status status = MOOR_OK;
-    if (ret_segment && !moor__handles_revive(&old->object.slot))
+    /* Its old handle is gone for good. */
+    if (ret_segment && !moor__handles_renew(&old->object.slot))
         status = moor__fail(MOOR_LIMIT, "the segment has had as many handles as it can");
-    if (!status) {
-        status = moor__segment_call_protect(old, exchange->range, exchange->first, MOOR_ABI_ACCESS_READ_WRITE);
-        if (status && ret_segment)
-            (void)moor__handles_retire(&old->object.slot); /* it was never given out */
-    }
+    if (!status)
+        status =
+            moor__segment_call_protect(old, exchange->range, exchange->first, MOOR_ABI_ACCESS_READ_WRITE);
     if (status) {
         pthread_mutex_lock(&old->lock);
         old->sealed = true;
         moor__segment_set_writable(old, NULL, 0);
         pthread_mutex_unlock(&old->lock);
     } else if (ret_segment) {
-        *ret_segment = name_again(old);
+        *ret_segment = hand_out(old);
     }
     show(exchange, old, !status);
     return status;
@@ -94,8 +95,8 @@ static moor_status write_in_place(struct exchange *exchange, moor_segment *ret_s
 static moor_status make_segment(struct exchange *exchange, moor_grant grant)
 {
     struct moor__claim claim;
-    moor_status status =
-        moor__segment_take(exchange->binding, exchange->old->size_bytes, exchange->range->granule_bytes, &exchange->new);
+    moor_status status = moor__segment_take(exchange->binding, exchange->old->size_bytes,
+                                            exchange->range->granule_bytes, &exchange->new);
     if (status)
         return status;
     status = moor__claim_take(exchange->binding->holder, grant, exchange->old->size_bytes, &claim);
@@ -140,7 +141,8 @@ static moor_status open_window(struct exchange *exchange)
 }
 
 /* Work by the core itself on a part of a range: announced before, marked after. */
-static moor_status announce(struct moor__range *range, struct moor_stream *stream, uint64_t low, uint64_t high)
+static moor_status announce(struct moor__range *range, struct moor_stream *stream, uint64_t low,
+                            uint64_t high)
 {
     pthread_mutex_lock(&range->lock);
     moor_status status = moor__uses_begin(&range->uses, stream, low, high);
@@ -148,7 +150,8 @@ static moor_status announce(struct moor__range *range, struct moor_stream *strea
     return status;
 }
 
-static void settle(struct moor__range *range, struct moor_stream *stream, uint64_t low, uint64_t high, bool submitted)
+static void settle(struct moor__range *range, struct moor_stream *stream, uint64_t low, uint64_t high,
+                   bool submitted)
 {
     pthread_mutex_lock(&range->lock);
     if (submitted)
@@ -206,7 +209,8 @@ static moor_status await_piece(struct exchange *exchange)
     for (uint64_t now = moor_clock_ns();; now = moor_clock_ns()) {
         pthread_mutex_lock(&range->lock);
         bool gone = piece->gone;
-        bool refused = !gone && atomic_load_explicit(&piece->object.state, memory_order_acquire) == MOOR__QUARANTINED;
+        bool refused =
+            !gone && atomic_load_explicit(&piece->object.state, memory_order_acquire) == MOOR__QUARANTINED;
         bool lost = !gone && now > give_up;
         if (refused || lost)
             abandon(exchange);
@@ -214,12 +218,32 @@ static moor_status await_piece(struct exchange *exchange)
         if (gone)
             return MOOR_OK;
         if (refused || lost)
-            return moor__fail(MOOR_PROVIDER, "%s: an unmap without fences %s", moor__table_of(exchange->binding)->name,
+            return moor__fail(MOOR_PROVIDER, "%s: an unmap that is due %s",
+                              moor__table_of(exchange->binding)->name,
                               refused ? "failed" : "did not complete");
         moor__device_reap(exchange->binding->device, now + slice_ns);
-        /* Where nothing is queued the provider does not wait: its completion is lost, or another thread is about to see it. */
-        (void)sched_yield();
+        /* Where nothing is queued the provider does not wait: the completion is lost, or in another thread's
+         * hands. */
+        (void)nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
     }
+}
+
+/* Until no work is known to use the mapping. What a host tells later, while the exchange goes on, still holds
+ * up the unmap, which is behind all uses that are known then. */
+static moor_status await_quiet(struct exchange *exchange)
+{
+    struct moor__range *range = exchange->range;
+    uint64_t low = offset_of(exchange), high = low + exchange->old->size_bytes;
+    struct moor__point points[MOOR_LIMIT_USES];
+    moor_status status = MOOR_OK;
+    for (uint32_t count = 1; count > 0 && !status;) {
+        status = moor__range_await_uses(range, low, high - low, exchange->deadline_ns);
+        pthread_mutex_lock(&range->lock);
+        count = moor__uses_collect(&range->uses, low, high, points);
+        pthread_mutex_unlock(&range->lock);
+        moor__points_unref(points, count);
+    }
+    return status;
 }
 
 static moor_status take_old_away(struct exchange *exchange)
@@ -245,16 +269,15 @@ static moor_status take_old_away(struct exchange *exchange)
 static moor_status put_new_in_place(struct exchange *exchange, moor_segment *ret_segment)
 {
     struct moor__range *range = exchange->range;
-    moor_status status = moor__segment_call_map(exchange->new, range, exchange->first, MOOR_ABI_ACCESS_READ_WRITE);
+    moor_status status =
+        moor__segment_call_map(exchange->new, range, exchange->first, MOOR_ABI_ACCESS_READ_WRITE);
     if (!status) {
         struct moor__segment *new = exchange->new;
         pthread_mutex_lock(&new->lock);
         moor__segment_set_writable(new, range, exchange->first);
         pthread_mutex_unlock(&new->lock);
-        if (ret_segment) {
-            *ret_segment = name_again(new);
-            moor__handles_publish(&new->object.slot);
-        }
+        if (ret_segment)
+            *ret_segment = hand_out(new);
         show(exchange, new, true);
         exchange->new = NULL; /* our share is the mapping's now */
         moor__segment_unmapped(exchange->old, range);
@@ -270,7 +293,8 @@ static moor_status put_new_in_place(struct exchange *exchange, moor_segment *ret
     moor__range_set(range, exchange->first, exchange->count, MOOR__CELL_FREE);
     pthread_mutex_unlock(&range->lock);
     moor__segment_unmapped(exchange->old, range);
-    return moor__fail_again(&first, "the old mapping could not be put back; its granules are not backed now: ");
+    return moor__fail_again(&first,
+                            "the old mapping could not be put back; its granules are not backed now: ");
 }
 
 /* Up to the exchange; the cells are BUSY and the old mapping is in place. */
@@ -283,15 +307,14 @@ static moor_status prepare_copy(struct exchange *exchange, moor_grant grant)
         status = open_window(exchange);
     if (!status)
         status = copy_contents(exchange);
-    if (!status)
-        status = moor__range_await_uses(exchange->range, offset_of(exchange), exchange->old->size_bytes,
-                                        exchange->deadline_ns);
-    return status;
+    return status ? status : await_quiet(exchange);
 }
 
 static moor_status write_a_copy(struct exchange *exchange, moor_grant grant, moor_segment *ret_segment)
 {
     moor_status status = moor__binding_needs(exchange->binding, MOOR_ABI_CAP_COPY, "COPY");
+    if (!status && !(exchange->stream->device->info.capabilities & MOOR_ABI_CAP_COPY))
+        status = moor__fail(MOOR_UNSUPPORTED, "the stream's device has no COPY");
     if (!status)
         status = prepare_copy(exchange, grant);
     if (!status)
@@ -324,7 +347,8 @@ static moor_status begin(struct exchange *exchange, uint64_t offset_bytes, bool 
 {
     struct moor__range *range = exchange->range;
     uint64_t count;
-    moor_status status = moor__range_cells(range, offset_bytes, range->granule_bytes, &exchange->first, &count);
+    moor_status status =
+        moor__range_cells(range, offset_bytes, range->granule_bytes, &exchange->first, &count);
     if (status)
         return status;
     pthread_mutex_lock(&range->lock);
@@ -348,9 +372,7 @@ moor_status moor_range_make_writable(struct moor_runtime *runtime, moor_range ha
                                      struct moor_stream *stream, moor_grant grant, uint64_t deadline_ns,
                                      moor_segment *ret_segment)
 {
-    moor_status status = moor__enter(runtime);
-    if (!status)
-        status = moor__stream_enter(stream);
+    moor_status status = moor__stream_enter(stream);
     struct exchange exchange = {.stream = stream, .deadline_ns = deadline_ns};
     if (!status)
         status = moor__range_pin(runtime, handle, &exchange.range);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Snapshots. An authority's is one critical section, so it adds up; a device's is what the provider says, made sane. */
+/* Snapshots. An authority's is one critical section, so it adds up; a device's is what the provider says,
+ * made sane. */
 #include "governor/governor.h"
 #include "loader/provider.h"
 #include "util/error.h"
@@ -7,8 +8,9 @@
 #include <moorage/stats.h>
 #include <string.h>
 
-#define KNOWN_FIGURES                                                                                                \
-    (MOOR_ABI_STAT_TOTAL | MOOR_ABI_STAT_FREE | MOOR_ABI_STAT_HELD | MOOR_ABI_STAT_SYSTEM_HELD | MOOR_ABI_STAT_HUGE)
+#define KNOWN_FIGURES                                                                                        \
+    (MOOR_ABI_STAT_TOTAL | MOOR_ABI_STAT_FREE | MOOR_ABI_STAT_HELD | MOOR_ABI_STAT_SYSTEM_HELD |             \
+     MOOR_ABI_STAT_HUGE)
 
 /* lock held. */
 static void describe_holder(const struct moor_holder *holder, struct moor_holder_stats *ret_stats)
@@ -27,10 +29,12 @@ static void describe_holder(const struct moor_holder *holder, struct moor_holder
 }
 
 moor_status moor_authority_get_stats(struct moor_authority *authority, struct moor_authority_stats *ret_stats,
-                                     struct moor_holder_stats *ret_holders, size_t capacity, size_t *ret_count)
+                                     struct moor_holder_stats *ret_holders, size_t capacity,
+                                     size_t *ret_count)
 {
     if (!authority || !ret_stats || (capacity && !ret_holders))
-        return moor__fail(MOOR_INVALID, "authority and ret_stats must not be NULL, nor ret_holders with a capacity");
+        return moor__fail(MOOR_INVALID,
+                          "authority and ret_stats must not be NULL, nor ret_holders with a capacity");
     moor_status status = moor__enter(authority->runtime);
     if (status)
         return status;
@@ -50,7 +54,8 @@ moor_status moor_authority_get_stats(struct moor_authority *authority, struct mo
         .peak_charged_bytes = total->peak_charged,
         .holder_count = authority->holder_count,
     };
-    for (const struct moor_holder *holder = authority->holders; holder && count < capacity; holder = holder->next)
+    for (const struct moor_holder *holder = authority->holders; holder && count < capacity;
+         holder = holder->next)
         describe_holder(holder, &ret_holders[count++]);
     pthread_mutex_unlock(&authority->lock);
     if (ret_count)
@@ -82,10 +87,12 @@ static bool clamp(uint64_t *figure, uint64_t bit, uint64_t whole, uint64_t whole
 
 static void make_sane(struct moor_device_stats *stats)
 {
-    bool odd = clamp(&stats->free_bytes, MOOR_ABI_STAT_FREE, stats->total_bytes, MOOR_ABI_STAT_TOTAL, stats->valid);
-    odd |= clamp(&stats->held_bytes, MOOR_ABI_STAT_HELD, stats->total_bytes, MOOR_ABI_STAT_TOTAL, stats->valid);
-    odd |= clamp(&stats->system_held_bytes, MOOR_ABI_STAT_SYSTEM_HELD, stats->total_bytes, MOOR_ABI_STAT_TOTAL,
-                 stats->valid);
+    bool odd =
+        clamp(&stats->free_bytes, MOOR_ABI_STAT_FREE, stats->total_bytes, MOOR_ABI_STAT_TOTAL, stats->valid);
+    odd |=
+        clamp(&stats->held_bytes, MOOR_ABI_STAT_HELD, stats->total_bytes, MOOR_ABI_STAT_TOTAL, stats->valid);
+    odd |= clamp(&stats->system_held_bytes, MOOR_ABI_STAT_SYSTEM_HELD, stats->total_bytes,
+                 MOOR_ABI_STAT_TOTAL, stats->valid);
     odd |= clamp(&stats->huge_bytes, MOOR_ABI_STAT_HUGE, stats->system_held_bytes, MOOR_ABI_STAT_SYSTEM_HELD,
                  stats->valid);
     const uint64_t all = MOOR_ABI_STAT_TOTAL | MOOR_ABI_STAT_FREE | MOOR_ABI_STAT_HELD;
@@ -96,7 +103,8 @@ static void make_sane(struct moor_device_stats *stats)
     stats->inconsistent = odd;
 }
 
-moor_status moor_device_get_stats(struct moor_device *device, uint32_t domain, struct moor_device_stats *ret_stats)
+moor_status moor_device_get_stats(struct moor_device *device, uint32_t domain,
+                                  struct moor_device_stats *ret_stats)
 {
     if (!device || !ret_stats)
         return moor__fail(MOOR_INVALID, "device and ret_stats must not be NULL");
@@ -107,7 +115,8 @@ moor_status moor_device_get_stats(struct moor_device *device, uint32_t domain, s
     if (domain >= device->info.domain_count)
         return moor__fail(MOOR_INVALID, "domain %u of %u", domain, device->info.domain_count);
     if (!(device->domains[domain].info.capabilities & MOOR_ABI_CAP_STATS))
-        return moor__fail(MOOR_UNSUPPORTED, "%s: domain %u of %s has no STATS", table->name, domain, device->info.name);
+        return moor__fail(MOOR_UNSUPPORTED, "%s: domain %u of %s has no STATS", table->name, domain,
+                          device->info.name);
     status = moor__device_open(device);
     if (status)
         return status;
@@ -132,9 +141,9 @@ moor_status moor_device_get_stats(struct moor_device *device, uint32_t domain, s
 static void add_device(const struct moor_device *device, struct moor_object_counts *counts)
 {
     uint64_t *const sums[MOOR__COUNTS] = {
-        [MOOR__COUNT_BUFFER] = &counts->buffers,       [MOOR__COUNT_RANGE] = &counts->ranges,
-        [MOOR__COUNT_SEGMENT] = &counts->segments,     [MOOR__COUNT_STREAM] = &counts->streams,
-        [MOOR__COUNT_BINDING] = &counts->bindings,     [MOOR__COUNT_RELEASE] = &counts->releases,
+        [MOOR__COUNT_BUFFER] = &counts->buffers,         [MOOR__COUNT_RANGE] = &counts->ranges,
+        [MOOR__COUNT_SEGMENT] = &counts->segments,       [MOOR__COUNT_STREAM] = &counts->streams,
+        [MOOR__COUNT_BINDING] = &counts->bindings,       [MOOR__COUNT_RELEASE] = &counts->releases,
         [MOOR__COUNT_QUARANTINE] = &counts->quarantined,
     };
     for (int kind = 0; kind < MOOR__COUNTS; kind++)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One record per thread, in thread-local storage: a failing call never allocates to say so. A call that succeeds does
- * not touch it, so that clean-up after a failure keeps the first reason only if the clean-up itself succeeds.
+ * One record per thread, in thread-local storage: a failing call never allocates to say so. A call that
+ * succeeds does not touch it, so that clean-up after a failure keeps the first reason only if the clean-up
+ * itself succeeds.
  */
 #include "util/error.h"
 
@@ -11,7 +12,8 @@
 
 static _Thread_local struct moor_error last_error = {.status = MOOR_OK, .text = "no error"};
 
-__attribute__((format(printf, 3, 0))) static void write_text(moor_status status, int64_t native_code, const char *format, va_list args)
+__attribute__((format(printf, 3, 0))) static void write_text(moor_status status, int64_t native_code,
+                                                             const char *format, va_list args)
 {
     last_error.status = status;
     last_error.native_code = native_code;
@@ -62,7 +64,8 @@ moor_status moor__fail_provider(int32_t status, const struct moor_abi_error *err
                                 const char *what)
 {
     if (!is_known(status))
-        return moor__fail(MOOR_PROVIDER, "%s: %s answered %d, which is no status", provider_name, what, (int)status);
+        return moor__fail(MOOR_PROVIDER, "%s: %s answered %d, which is no status", provider_name, what,
+                          (int)status);
     last_error.status = status;
     last_error.native_code = error->native_code;
     /* The provider's text is data: it may lack its NUL. */
@@ -78,10 +81,10 @@ const struct moor_error *moor_last_error(void)
 
 const char *moor_status_name(moor_status status)
 {
-    static const char *const failures[] = {"OK",       "INVALID",    "OVERFLOW",     "STALE",   "FOREIGN", "UNSUPPORTED",
-                                           "HOST_NOMEM", "DEVICE_NOMEM", "NO_VA",    "LIMIT",   "VERSION", "REFUSED",
-                                           "PROVIDER", "DEVICE_LOST", "FORKED",      "CORRUPT"};
-    static const char *const outcomes[] = {"OK",      "PENDING",   "OVER_BUDGET", "NEVER_FITS",   "NO_VICTIM",
+    static const char *const failures[] = {
+        "OK",    "INVALID", "OVERFLOW", "STALE",   "FOREIGN",  "UNSUPPORTED", "HOST_NOMEM", "DEVICE_NOMEM",
+        "NO_VA", "LIMIT",   "VERSION",  "REFUSED", "PROVIDER", "DEVICE_LOST", "FORKED",     "CORRUPT"};
+    static const char *const outcomes[] = {"OK",      "PENDING",   "OVER_BUDGET", "NEVER_FITS",  "NO_VICTIM",
                                            "TIMEOUT", "CANCELLED", "BUSY",        "NOT_RESIDENT"};
     if (!is_known(status))
         return "UNKNOWN";

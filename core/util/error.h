@@ -14,7 +14,8 @@ moor_status moor__fail_errno(moor_status status, int errno_value, const char *fo
 moor_status moor__fail_again(const struct moor_error *first, const char *before);
 /* Puts back what a call that succeeds in the end has overwritten. */
 void moor__error_restore(const struct moor_error *before);
-/* Records what a provider answered. A status outside the frozen list becomes PROVIDER. what: the call's name. */
+/* Records what a provider answered. A status outside the frozen list becomes PROVIDER. what: the call's name.
+ */
 moor_status moor__fail_provider(int32_t status, const struct moor_abi_error *error, const char *provider_name,
                                 const char *what);
 

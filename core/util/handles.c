@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Slots live in chunks that double in size and never move, so a pointer to a slot stays good. Free slots form a stack
- * of indices with a count against ABA; only growing takes a lock. A slot's word holds generation, live bit and pins
- * together, so that "is it still what this handle named" and "keep it" are one atomic step.
+ * Slots live in chunks that double in size and never move, so a pointer to a slot stays good. Free slots form
+ * a stack of indices with a count against ABA; only growing takes a lock. A slot's word holds generation,
+ * live bit and pins together, so that "is it still what this handle named" and "keep it" are one atomic step.
  */
 #include "util/handles.h"
 
@@ -67,8 +67,8 @@ static struct moor__slot *pop_free(struct moor__handles *handles)
         /* May be stale if another thread pops first; the count then makes the exchange fail. */
         uint32_t next = atomic_load_explicit(&slot->next_free, memory_order_relaxed);
         uint64_t replacement = ((head >> 32) + 1) << 32 | next;
-        if (atomic_compare_exchange_weak_explicit(&handles->free_head, &head, replacement, memory_order_acq_rel,
-                                                  memory_order_acquire))
+        if (atomic_compare_exchange_weak_explicit(&handles->free_head, &head, replacement,
+                                                  memory_order_acq_rel, memory_order_acquire))
             return slot;
     }
     return NULL;
@@ -118,8 +118,8 @@ moor_status moor__handles_take(struct moor__handles *handles, struct moor__slot 
 uint64_t moor__handles_name(const struct moor__handles *handles, const struct moor__slot *slot)
 {
     uint64_t generation = generation_of(atomic_load_explicit(&slot->word, memory_order_relaxed));
-    return (uint64_t)handles->kind << KIND_SHIFT | (uint64_t)handles->tag << TAG_SHIFT | generation << INDEX_BITS |
-           slot->index;
+    return (uint64_t)handles->kind << KIND_SHIFT | (uint64_t)handles->tag << TAG_SHIFT |
+           generation << INDEX_BITS | slot->index;
 }
 
 void moor__handles_publish(struct moor__slot *slot)
@@ -142,8 +142,8 @@ static moor_status check_shape(const struct moor__handles *handles, uint64_t han
     if (kind == 0 || kind >= MOOR__KIND_COUNT)
         return moor__fail(MOOR_INVALID, "%#llx is no handle", (unsigned long long)handle);
     if (kind != (uint32_t)handles->kind)
-        return moor__fail(MOOR_INVALID, "%#llx is a %s handle, not a %s", (unsigned long long)handle, kind_names[kind],
-                          wanted);
+        return moor__fail(MOOR_INVALID, "%#llx is a %s handle, not a %s", (unsigned long long)handle,
+                          kind_names[kind], wanted);
     if (((handle >> TAG_SHIFT) & MOOR__TAG_MAX) != handles->tag)
         return moor__fail(MOOR_FOREIGN, "%s %#llx is of another runtime", wanted, (unsigned long long)handle);
     if ((handle & INDEX_MAX) >= atomic_load_explicit(&handles->used, memory_order_acquire))
@@ -168,7 +168,8 @@ moor_status moor__handles_pin(struct moor__handles *handles, uint64_t handle, st
             if (handle_generation(handle) == 0 || handle_generation(handle) > generation_of(word))
                 return moor__fail(MOOR_INVALID, "%s %#llx was never given out", kind_names[handles->kind],
                                   (unsigned long long)handle);
-            return moor__fail(MOOR_STALE, "%s %#llx is gone", kind_names[handles->kind], (unsigned long long)handle);
+            return moor__fail(MOOR_STALE, "%s %#llx is gone", kind_names[handles->kind],
+                              (unsigned long long)handle);
         }
         assert((word & PINS_MASK) != PINS_MASK);
         /* Acquire: pairs with publish. */
@@ -194,13 +195,13 @@ moor_status moor__handles_retire(struct moor__slot *slot)
     return MOOR_OK;
 }
 
-bool moor__handles_revive(struct moor__slot *slot)
+bool moor__handles_renew(struct moor__slot *slot)
 {
     uint64_t word = atomic_load_explicit(&slot->word, memory_order_relaxed);
     assert(!(word & LIVE) && (word & PINS_MASK) == 0);
     if (generation_of(word) == GENERATION_MAX)
         return false;
-    atomic_store_explicit(&slot->word, (generation_of(word) + 1) << GENERATION_SHIFT | LIVE, memory_order_release);
+    atomic_store_explicit(&slot->word, (generation_of(word) + 1) << GENERATION_SHIFT, memory_order_release);
     return true;
 }
 
@@ -216,8 +217,8 @@ void moor__handles_free(struct moor__handles *handles, struct moor__slot *slot)
     do {
         atomic_store_explicit(&slot->next_free, (uint32_t)head, memory_order_relaxed);
         replacement = ((head >> 32) + 1) << 32 | (slot->index + 1);
-    } while (!atomic_compare_exchange_weak_explicit(&handles->free_head, &head, replacement, memory_order_acq_rel,
-                                                    memory_order_relaxed));
+    } while (!atomic_compare_exchange_weak_explicit(&handles->free_head, &head, replacement,
+                                                    memory_order_acq_rel, memory_order_relaxed));
 }
 
 struct moor__slot *moor__handles_find_retired(struct moor__handles *handles, uint64_t handle)

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Generation handles: 64 bits that name an object of one kind in one runtime, and never anything else (promise I10).
+ * Generation handles: 64 bits that name an object of one kind in one runtime, and never anything else
+ * (promise I10).
  *
  *     kind:3 | runtime tag:16 | generation:23 | index:22
  *
- * A slot's life: free -> taken (private) -> published (live: handles find it) -> retired (handles are stale, pins and
- * the provider may still hold it) -> free, with the next generation. A slot whose generations are used up is never
- * used again.
+ * A slot's life: free -> taken (private) -> published (live: handles find it) -> retired (handles are stale,
+ * pins and the provider may still hold it) -> free, with the next generation. A slot whose generations are
+ * used up is never used again.
  */
 #ifndef MOOR_UTIL_HANDLES_H
 #define MOOR_UTIL_HANDLES_H
@@ -44,7 +45,7 @@ struct moor__handles {
     size_t slot_bytes;
     _Atomic uint64_t free_head; /* ABA count:32 | index + 1:32 */
     pthread_mutex_t grow_lock;
-    _Atomic uint32_t used;      /* slots ever taken; written under grow_lock */
+    _Atomic uint32_t used; /* slots ever taken; written under grow_lock */
     _Atomic(char *) chunks[MOOR__HANDLE_CHUNKS];
 };
 
@@ -65,8 +66,8 @@ moor_status moor__handles_pin(struct moor__handles *handles, uint64_t handle, st
 bool moor__handles_unpin(struct moor__slot *slot);
 /* Makes the handle stale; the caller holds a pin. STALE if somebody else was first. */
 moor_status moor__handles_retire(struct moor__slot *slot);
-/* Gives a retired slot without pins its next generation and makes that live; false if there is none left. */
-bool moor__handles_revive(struct moor__slot *slot);
+/* Gives a retired slot without pins its next generation, to be published; false if there is none left. */
+bool moor__handles_renew(struct moor__slot *slot);
 /* Gives a slot back that is not live. */
 void moor__handles_free(struct moor__handles *handles, struct moor__slot *slot);
 /* A slot that is taken or retired and has this handle, or NULL: how completions find their object. */

@@ -27,8 +27,8 @@ struct moor_error {
 /* The name of a status without its prefix: "OVER_BUDGET". Any thread; never NULL; static. */
 MOOR_API const char *moor_status_name(moor_status status);
 
-/* The last call of this thread that did not return MOOR_OK. [borrowed] until the thread's next failing call; never
- * NULL. A call that succeeds leaves it alone. */
+/* The last call of this thread that did not return MOOR_OK. [borrowed] until the thread's next failing call;
+ * never NULL. A call that succeeds leaves it alone. */
 MOOR_API const struct moor_error *moor_last_error(void);
 
 #ifdef __cplusplus

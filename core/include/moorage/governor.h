@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The governor: who may hold how much of which physical pool. It approves, reserves, charges and refunds; it never
- * touches data and picks no victim.
+ * The governor: who may hold how much of which physical pool. It approves, reserves, charges and refunds; it
+ * never touches data and picks no victim.
  *
  *     capacity = free + reserved + charged          (all in bytes, of one authority, at any instant)
  *     charged  = live + pending + quarantined
@@ -29,8 +29,8 @@ typedef uint64_t moor_lease; /* handle; 0 is none */
 MOOR_API moor_status moor_device_get_authority(struct moor_device *device, uint32_t domain,
                                                struct moor_authority **ret_authority);
 
-/* Sets how much of the pool this runtime may hold. Starts as the pool's total, or 0 where that is unknown. Shrinking
- * below what is held is legal: what exists stays, new grants wait. Live at once. */
+/* Sets how much of the pool this runtime may hold. Starts as the pool's total, or 0 where that is unknown.
+ * Shrinking below what is held is legal: what exists stays, new grants wait. Live at once. */
 MOOR_API moor_status moor_authority_set_capacity(struct moor_authority *authority, uint64_t capacity_bytes);
 
 /* What a holder's memory is for. */
@@ -41,14 +41,15 @@ MOOR_API moor_status moor_authority_set_capacity(struct moor_authority *authorit
 #define MOOR_ROLE_CACHE 4u
 
 struct moor_holder_options {
-    const char *name; /* [in] copied; for reports; NULL: "holder" */
-    uint32_t role;    /* MOOR_ROLE_* */
-    uint32_t reserved; /* zero */
+    const char *name;     /* [in] copied; for reports; NULL: "holder" */
+    uint32_t role;        /* MOOR_ROLE_* */
+    uint32_t reserved;    /* zero */
     uint64_t limit_bytes; /* most it may hold, reserved and charged together; 0: no limit but the capacity */
 };
 
 /* ret_holder: [out, owned] until moor_holder_destroy. options: [in] may be NULL. */
-MOOR_API moor_status moor_holder_create(struct moor_authority *authority, const struct moor_holder_options *options,
+MOOR_API moor_status moor_holder_create(struct moor_authority *authority,
+                                        const struct moor_holder_options *options,
                                         struct moor_holder **ret_holder) MOOR_MUST_USE;
 
 /* BUSY while it has bytes reserved or charged, or a binding. NULL is a no-op. */
@@ -57,20 +58,21 @@ MOOR_API moor_status moor_holder_destroy(struct moor_holder *holder);
 /* Live at once, as moor_authority_set_capacity. limit_bytes: 0 is no limit. */
 MOOR_API moor_status moor_holder_set_limit(struct moor_holder *holder, uint64_t limit_bytes);
 
-/* Reserves bytes for later: what is drawn from a grant always has room (promise I2), unless the provider itself
- * fails. ret_grant: [out, owned] until released. bytes: not 0.
- * OVER_BUDGET; PENDING: enough is on its way back; NEVER_FITS: more than the whole budget. */
-MOOR_API moor_status moor_grant_reserve(struct moor_holder *holder, uint64_t bytes, moor_grant *ret_grant)
-    MOOR_MUST_USE;
+/* Reserves bytes for later: what is drawn from a grant always has room (promise I2), unless the provider
+ * itself fails. ret_grant: [out, owned] until released. bytes: not 0. OVER_BUDGET; PENDING: enough is on its
+ * way back; NEVER_FITS: more than the whole budget. */
+MOOR_API moor_status moor_grant_reserve(struct moor_holder *holder, uint64_t bytes,
+                                        moor_grant *ret_grant) MOOR_MUST_USE;
 
 /* What is left of a grant. */
-MOOR_API moor_status moor_grant_get_remaining(struct moor_runtime *runtime, moor_grant grant, uint64_t *ret_bytes);
+MOOR_API moor_status moor_grant_get_remaining(struct moor_runtime *runtime, moor_grant grant,
+                                              uint64_t *ret_bytes);
 
 /* Returns the rest of a grant. What was drawn from it stays. 0 is a no-op. */
 MOOR_API moor_status moor_grant_release(struct moor_runtime *runtime, moor_grant grant);
 
-/* Charges memory that no provider made (a host's own allocation on the same pool). Draws `bytes` from the grant.
- * ret_lease: [out, owned] until refunded. */
+/* Charges memory that no provider made (a host's own allocation on the same pool). Draws `bytes` from the
+ * grant. ret_lease: [out, owned] until refunded. */
 MOOR_API moor_status moor_lease_commit(struct moor_runtime *runtime, moor_grant grant, uint64_t bytes,
                                        moor_lease *ret_lease) MOOR_MUST_USE;
 /* 0 is a no-op. */

@@ -27,15 +27,15 @@ struct moor_load_options {
 /* Loads a provider and initialises it.
  * path: [in] absolute. The file is checked before any of its code runs, its table before any of it is called.
  * options: [in] may be NULL. ret_provider: [out, owned] until moor_provider_unload.
- * REFUSED: the file or table was not accepted; VERSION: built for another ABI; both say why. BUSY: the file is
- * already loaded in this runtime. Loaded code stays in the process after unloading. */
+ * REFUSED: the file or table was not accepted; VERSION: built for another ABI; both say why. BUSY: the file
+ * is already loaded in this runtime. Loaded code stays in the process after unloading. */
 MOOR_API moor_status moor_provider_load(struct moor_runtime *runtime, const char *path,
                                         const struct moor_load_options *options,
                                         struct moor_provider **ret_provider) MOOR_MUST_USE;
 
-/* Drains, shuts down and forgets the provider. BUSY with counts per kind while anything of it is alive: nothing has
- * changed then. Quarantined memory is tried again first. A provider that fails to close a device or to shut down is
- * forgotten all the same, with a line in the log. */
+/* Drains, shuts down and forgets the provider. BUSY with counts per kind while anything of it is alive:
+ * nothing has changed then. Quarantined memory is tried again first. A provider that fails to close a device
+ * or to shut down is forgotten all the same, with a line in the log. */
 MOOR_API moor_status moor_provider_unload(struct moor_provider *provider);
 
 struct moor_provider_info {
@@ -44,24 +44,25 @@ struct moor_provider_info {
     const char *vendor;
     const char *version;
     uint32_t abi_major;
-    uint32_t abi_minor; /* built with */
+    uint32_t abi_minor;    /* built with */
     uint64_t capabilities; /* MOOR_ABI_CAP_* */
     uint64_t flags;        /* MOOR_ABI_PROVIDER_* */
     uint32_t device_count;
 };
 
-MOOR_API moor_status moor_provider_get_info(struct moor_provider *provider, struct moor_provider_info *ret_info);
+MOOR_API moor_status moor_provider_get_info(struct moor_provider *provider,
+                                            struct moor_provider_info *ret_info);
 
 /* ret_device: [out, borrowed] until unload. index < device_count. */
 MOOR_API moor_status moor_provider_get_device(struct moor_provider *provider, uint32_t index,
                                               struct moor_device **ret_device);
 
 /* A vendor's extension. ret_table: [out, borrowed] until unload. UNSUPPORTED. */
-MOOR_API moor_status moor_provider_get_extension(struct moor_provider *provider, const char *name, uint32_t version,
-                                                 const void **ret_table);
+MOOR_API moor_status moor_provider_get_extension(struct moor_provider *provider, const char *name,
+                                                 uint32_t version, const void **ret_table);
 
-/* What a device and its domains are. The numbers do not change while the provider is loaded. ret_info: [out] its
- * struct_size need not be set. */
+/* What a device and its domains are. The numbers do not change while the provider is loaded. ret_info: [out]
+ * its struct_size need not be set. */
 MOOR_API moor_status moor_device_get_info(struct moor_device *device, struct moor_abi_device_info *ret_info);
 MOOR_API moor_status moor_device_get_domain_info(struct moor_device *device, uint32_t domain,
                                                  struct moor_abi_domain_info *ret_info);

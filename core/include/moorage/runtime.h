@@ -3,19 +3,20 @@
  * The runtime: the root of everything a host makes here. Several may live in one process; they share nothing.
  *
  * Rules common to the whole host API:
- *  - Every function may be called from any thread at once. Destroying an object by pointer (runtime, provider,
- *    holder, binding, stream) must not race with other calls on that same object, and nothing catches a pointer that is
- *    used afterwards, nor a fence of a stream that is destroyed.
- *  - Every function returns a status; on anything but MOOR_OK out-parameters are untouched, nothing has changed
- *    (promise I8), and moor_last_error() says more. Each function names the statuses a caller may want to act on;
- *    any may also return INVALID, FORKED, and what its provider reports.
- *  - Numerous things (buffers, ranges, segments, grants, leases) are 64-bit generation handles: a stale, foreign or
- *    invented one gets STALE, FOREIGN or INVALID, and is never taken for something else. Few things are pointers.
+ *  - Every function may be called from any thread at once. Destroying an object by pointer (runtime,
+ * provider, holder, binding, stream) must not race with other calls on that same object, and nothing catches
+ * a pointer that is used afterwards, nor a fence of a stream that is destroyed.
+ *  - Every function returns a status; on anything but MOOR_OK out-parameters are untouched, nothing has
+ * changed (promise I8), and moor_last_error() says more. Each function names the statuses a caller may want
+ * to act on; any may also return INVALID, FORKED, and what its provider reports.
+ *  - Numerous things (buffers, ranges, segments, grants, leases) are 64-bit generation handles: a stale,
+ * foreign or invented one gets STALE, FOREIGN or INVALID, and is never taken for something else. Few things
+ * are pointers.
  *  - Sizes and offsets are bytes. Deadlines are absolute, on moor_clock_ns(); 0 means do not wait.
- *  - In a child of fork every call on the parent's runtime answers FORKED, and its memory may not be there. At exit()
- *    nothing is done.
- *  - The way down: release handles, destroy streams, moor_runtime_reap, close bindings, destroy holders, destroy the
- *    runtime. What is out of turn gets BUSY and changes nothing.
+ *  - In a child of fork every call on the parent's runtime answers FORKED, and its memory may not be there.
+ * At exit() nothing is done.
+ *  - The way down: release handles, destroy streams, moor_runtime_reap, close bindings, destroy holders,
+ * destroy the runtime. What is out of turn gets BUSY and changes nothing.
  */
 #ifndef MOORAGE_RUNTIME_H
 #define MOORAGE_RUNTIME_H
@@ -32,7 +33,8 @@ struct moor_runtime;
 #define MOOR_NO_WAIT UINT64_C(0)
 #define MOOR_FOREVER UINT64_MAX
 
-/* Receives one line from the core or a provider; may come from any thread. level: MOOR_ABI_LOG_*. */
+/* Receives one line from the core or a provider; may come from any thread, and must not call the runtime.
+ * level: MOOR_ABI_LOG_*. */
 typedef void (*moor_log_function)(void *user, uint32_t level, const char *message);
 
 struct moor_runtime_options {
@@ -49,10 +51,10 @@ MOOR_API moor_status moor_runtime_create(const struct moor_runtime_options *opti
  * BUSY while anything made in it is alive: nothing has changed then. */
 MOOR_API moor_status moor_runtime_destroy(struct moor_runtime *runtime);
 
-/* Takes back what providers have physically released, and credits it to its holders. Waits until nothing is pending, no
- * release and no stream that was given up, at most to the deadline. PENDING: some are still behind fences.
- * Calls that need room or addresses do this by themselves, without waiting, before they say PENDING; hosts call it where
- * they want exact books, and before they take things down. */
+/* Takes back what providers have physically released, and credits it to its holders. Waits until nothing is
+ * pending, no release and no stream that was given up, at most to the deadline. PENDING: some are still
+ * behind fences. Calls that need room or addresses do this by themselves, without waiting, before they say
+ * PENDING; hosts call it where they want exact books, and before they take things down. */
 MOOR_API moor_status moor_runtime_reap(struct moor_runtime *runtime, uint64_t deadline_ns);
 
 /* Monotonic nanoseconds. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Statistics that add up. A snapshot is one instant of one authority: its sums hold exactly, whatever other threads
- * do. Device figures come from the provider and are checked for sense, not trusted.
+ * Statistics that add up. A snapshot is one instant of one authority: its sums hold exactly, whatever other
+ * threads do. Device figures come from the provider and are checked for sense, not trusted.
  */
 #ifndef MOORAGE_STATS_H
 #define MOORAGE_STATS_H
@@ -12,7 +12,8 @@
 extern "C" {
 #endif
 
-/* charged = live + pending + quarantined; free = capacity - reserved - charged, or 0 when shrunk below use. */
+/* charged = live + pending + quarantined; free = capacity - reserved - charged, or 0 when shrunk below use.
+ */
 struct moor_authority_stats {
     uint64_t capacity_bytes;
     uint64_t free_bytes;
@@ -40,14 +41,16 @@ struct moor_holder_stats {
     uint64_t peak_charged_bytes;
 };
 
-/* ret_holders: [out] up to capacity entries of the same instant; may be NULL with 0. ret_count: [out] may be NULL; how
- * many were written. */
-MOOR_API moor_status moor_authority_get_stats(struct moor_authority *authority, struct moor_authority_stats *ret_stats,
+/* ret_holders: [out] up to capacity entries of the same instant; may be NULL with 0. ret_count: [out] may be
+ * NULL; how many were written. */
+MOOR_API moor_status moor_authority_get_stats(struct moor_authority *authority,
+                                              struct moor_authority_stats *ret_stats,
                                               struct moor_holder_stats *ret_holders, size_t capacity,
                                               size_t *ret_count);
 MOOR_API moor_status moor_holder_get_stats(struct moor_holder *holder, struct moor_holder_stats *ret_stats);
 
-/* What the device says of a domain, made sane: figures above the total are clamped and `inconsistent` is set. */
+/* What the device says of a domain, made sane: figures above the total are clamped and `inconsistent` is set.
+ */
 struct moor_device_stats {
     uint64_t valid; /* MOOR_ABI_STAT_* of the figures that are known */
     uint64_t total_bytes;
@@ -75,7 +78,8 @@ struct moor_object_counts {
     uint64_t releases; /* queued, not yet reaped */
     uint64_t quarantined;
 };
-MOOR_API moor_status moor_runtime_get_counts(struct moor_runtime *runtime, struct moor_object_counts *ret_counts);
+MOOR_API moor_status moor_runtime_get_counts(struct moor_runtime *runtime,
+                                             struct moor_object_counts *ret_counts);
 
 #ifdef __cplusplus
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * backing: the cost of 2 MiB that come, are touched page by page, and go back to the system. The provider's private ranges
- * and shared segments, through the public API, stand beside the raw system calls that do the same. The ratio that counts
- * is provider to best raw sequence, where best is the one with the lowest median.
+ * backing: the cost of 2 MiB that come, are touched page by page, and go back to the system. The provider's
+ * private ranges and shared segments, through the public API, stand beside the raw system calls that do the
+ * same. The ratio that counts is provider to best raw sequence, where best is the one with the lowest median.
  */
 #include "bench/bench.h"
 
@@ -58,7 +58,8 @@ static void touch(char *piece)
 
 static bool run_protected(char *piece)
 {
-    if (mprotect(piece, PIECE_BYTES, PROT_READ | PROT_WRITE) || madvise(piece, PIECE_BYTES, MADV_POPULATE_WRITE))
+    if (mprotect(piece, PIECE_BYTES, PROT_READ | PROT_WRITE) ||
+        madvise(piece, PIECE_BYTES, MADV_POPULATE_WRITE))
         return false;
     touch(piece);
     return !madvise(piece, PIECE_BYTES, MADV_DONTNEED) && !mprotect(piece, PIECE_BYTES, PROT_NONE);
@@ -155,7 +156,8 @@ static char *reserve(int protection, int advice)
     if (memory == MAP_FAILED)
         return NULL;
     memory = (char *)(((uintptr_t)memory + PIECE_BYTES - 1) & ~(uintptr_t)(PIECE_BYTES - 1));
-    (void)madvise(memory, PIECES * PIECE_BYTES, advice); /* a system without huge pages shows in the figures */
+    (void)madvise(memory, PIECES * PIECE_BYTES,
+                  advice); /* a system without huge pages shows in the figures */
     return memory;
 }
 
@@ -231,8 +233,8 @@ static void close_area(struct area *area)
 
 /* ---- measuring ---- */
 
-/* One sample is the mean of a few runs, after one that is not counted: a case shall not inherit the caches, or the free
- * page, that another left. */
+/* One sample is the mean of a few runs, after one that is not counted: a case shall not inherit the caches,
+ * or the free page, that another left. */
 #define RUNS_PER_SAMPLE 4u
 
 static bool sample(struct area *area, sequence run, size_t piece, double *ret_us)
@@ -247,7 +249,8 @@ static bool sample(struct area *area, sequence run, size_t piece, double *ret_us
     return true;
 }
 
-/* The cases shall share one processor's caches and free pages. Where that cannot be had the spread shows it. */
+/* The cases shall share one processor's caches and free pages. Where that cannot be had the spread shows it.
+ */
 static void stay_on_this_processor(void)
 {
     cpu_set_t set;
@@ -256,7 +259,8 @@ static void stay_on_this_processor(void)
     (void)sched_setaffinity(0, sizeof set, &set);
 }
 
-static bool measure(const struct bench_options *options, struct area *area, double (*samples)[BENCH_ROUNDS_MAX])
+static bool measure(const struct bench_options *options, struct area *area,
+                    double (*samples)[BENCH_ROUNDS_MAX])
 {
     for (size_t round = 0; round < options->rounds; round++)
         for (size_t i = 0; i < SEQUENCE_COUNT; i++) {
@@ -264,7 +268,8 @@ static bool measure(const struct bench_options *options, struct area *area, doub
                 continue;
             if (!sequences[i].raw)
                 return tool_fail_last(options->failure, TOOL_FAILED, sequences[i].name);
-            return tool_fail(options->failure, TOOL_FAILED, MOOR_UNSUPPORTED, "%s: failed here", sequences[i].name);
+            return tool_fail(options->failure, TOOL_FAILED, MOOR_UNSUPPORTED, "%s: failed here",
+                             sequences[i].name);
         }
     return true;
 }
@@ -283,7 +288,8 @@ static void report_all(const struct bench_options *options, double (*samples)[BE
         }
         bench_add(report, result);
     }
-    static const char *const names[] = {"backing/ratio: range to best raw", "backing/ratio: segment to best raw"};
+    static const char *const names[] = {"backing/ratio: range to best raw",
+                                        "backing/ratio: segment to best raw"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         for (size_t round = 0; round < rounds; round++)
             ratios[round] = samples[i][round] / samples[best][round];

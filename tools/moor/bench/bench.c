@@ -41,21 +41,23 @@ static void print_json(const struct bench_report *report)
     json_t *results = json_array();
     for (size_t i = 0; i < report->count; i++) {
         const struct bench_result *result = &report->results[i];
-        json_array_append_new(results, json_pack("{s:s, s:i, s:s, s:s, s:i, s:f, s:f, s:f}", "name", result->name,
-                                                 "threads", (int)result->threads, "param", result->param, "unit",
-                                                 result->unit, "runs", (int)result->runs, "median", result->median,
-                                                 "min", result->min, "max", result->max));
+        json_array_append_new(results,
+                              json_pack("{s:s, s:i, s:s, s:s, s:i, s:f, s:f, s:f}", "name", result->name,
+                                        "threads", (int)result->threads, "param", result->param, "unit",
+                                        result->unit, "runs", (int)result->runs, "median", result->median,
+                                        "min", result->min, "max", result->max));
     }
     tool_print_json(json_pack("{s:o}", "results", results));
 }
 
 static void print_text(const struct bench_report *report)
 {
-    printf("%-46s %8s %-10s %5s %5s %10s %10s %10s\n", "name", "threads", "param", "unit", "runs", "median", "min", "max");
+    printf("%-46s %8s %-10s %5s %5s %10s %10s %10s\n", "name", "threads", "param", "unit", "runs", "median",
+           "min", "max");
     for (size_t i = 0; i < report->count; i++) {
         const struct bench_result *result = &report->results[i];
-        printf("%-46s %8u %-10s %5s %5zu %10.2f %10.2f %10.2f\n", result->name, result->threads, result->param,
-               result->unit, result->runs, result->median, result->min, result->max);
+        printf("%-46s %8u %-10s %5s %5zu %10.2f %10.2f %10.2f\n", result->name, result->threads,
+               result->param, result->unit, result->runs, result->median, result->min, result->max);
     }
 }
 
@@ -72,8 +74,8 @@ static error_t parse(int key, char *argument, struct argp_state *state)
         break;
     case KEY_ROUNDS:
         if (!tool_parse_number(argument, BENCH_ROUNDS_MAX, &options->rounds) || options->rounds == 0)
-            (void)tool_fail(options->failure, TOOL_USAGE, MOOR_INVALID, "--rounds '%s' is not 1 to %d", argument,
-                            BENCH_ROUNDS_MAX);
+            (void)tool_fail(options->failure, TOOL_USAGE, MOOR_INVALID, "--rounds '%s' is not 1 to %d",
+                            argument, BENCH_ROUNDS_MAX);
         break;
     case TOOL_KEY_JSON:
         options->json = true;
@@ -106,8 +108,8 @@ static bool check_names(const struct bench_options *options)
         for (size_t b = 0; b < BENCHMARK_COUNT; b++)
             known |= strcmp(options->names[i], benchmarks[b].name) == 0;
         if (!known)
-            return tool_fail(options->failure, TOOL_USAGE, MOOR_INVALID, "'%s' is no benchmark (see moor bench --help)",
-                             options->names[i]);
+            return tool_fail(options->failure, TOOL_USAGE, MOOR_INVALID,
+                             "'%s' is no benchmark (see moor bench --help)", options->names[i]);
     }
     return true;
 }
@@ -120,10 +122,14 @@ int bench_command(int argc, char **argv, bool json)
         TOOL_OPTION_JSON,
         TOOL_OPTION_HELP,
         {0}};
-    static const struct argp argp = {
-        option_list, parse, "[NAME...] --provider PROVIDER",
-        "Measures. Names: backing (commit, touch and decommit 2 MiB, beside raw system calls); all without a name.",
-        NULL, NULL, NULL};
+    static const struct argp argp = {option_list,
+                                     parse,
+                                     "[NAME...] --provider PROVIDER",
+                                     "Measures. Names: backing (commit, touch and decommit 2 MiB, beside raw "
+                                     "system calls); all without a name.",
+                                     NULL,
+                                     NULL,
+                                     NULL};
     struct tool_failure failure = {0};
     struct bench_options options = {.failure = &failure, .rounds = 101, .json = json};
     struct bench_report report = {0};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Benchmarks. Machines are shared and noisy, so what is compared is measured in turns within one run: each round runs
- * every case once, and a ratio is taken round by round. Medians are told, with the spread.
+ * Benchmarks. Machines are shared and noisy, so what is compared is measured in turns within one run: each
+ * round runs every case once, and a ratio is taken round by round. Medians are told, with the spread.
  */
 #ifndef MOOR_TOOL_BENCH_H
 #define MOOR_TOOL_BENCH_H

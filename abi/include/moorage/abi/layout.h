@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The sizes of 1.0, as literal constants: struct_size of what is built with these headers, and what the other side
- * holds a struct of this minor to. A later minor adds a block of its own below; these lines never change.
+ * The sizes of 1.0, as literal constants: struct_size of what is built with these headers, and what the other
+ * side holds a struct of this minor to. A later minor adds a block of its own below; these lines never
+ * change.
  */
 #ifndef MOORAGE_ABI_LAYOUT_H
 #define MOORAGE_ABI_LAYOUT_H

@@ -3,7 +3,7 @@
  * The provider contract, version 1. A provider is a shared object that exports one function,
  * moor_provider_entry_v1, and includes nothing of Moorage's but moorage/abi/ (and, if it likes, the kit).
  *
- *     static const struct moor_abi_provider provider = { .prefix = MOOR_ABI_PREFIX(CAPS, 0), .name = ..., ... };
+ *     static const struct moor_abi_provider provider = {.prefix = MOOR_ABI_PREFIX(CAPS, 0), .name = ...};
  *     MOOR_ABI_EXPORT const struct moor_abi_provider *moor_provider_entry_v1(void) { return &provider; }
  *
  * The entry is pure: no device, thread, allocation or environment. Everything real happens in base->init.
@@ -54,14 +54,14 @@ struct moor_abi_host {
 /* What the entry returns. Strings are UTF-8, not empty, at most 127 bytes. */
 struct moor_abi_provider {
     struct moor_abi_prefix prefix;
-    const char *name;    /* short and lower-case: "cpu" */
+    const char *name; /* short and lower-case: "cpu" */
     const char *vendor;
     const char *version; /* of the provider */
     const struct moor_abi_base_table *base;
     const struct moor_abi_alloc_table *alloc;
     const struct moor_abi_stream_table *stream;
     const struct moor_abi_release_table *release;
-    const struct moor_abi_copy_table *copy;       /* NULL without the capability, here and below */
+    const struct moor_abi_copy_table *copy;        /* NULL without the capability, here and below */
     const struct moor_abi_virtual_table *virtual_; /* the keyword is taken in C++ */
     const struct moor_abi_shared_table *shared;
     const struct moor_abi_pinned_table *pinned;
@@ -70,9 +70,9 @@ struct moor_abi_provider {
 };
 
 /* The prefix of a provider built with these headers that needs no host newer than 1.0. */
-#define MOOR_ABI_PREFIX(capabilities_, flags_)                                                                       \
-    {                                                                                                                \
-        MOOR_ABI_MAGIC, MOOR_ABI_PROVIDER_SIZE, MOOR_ABI_MAJOR, MOOR_ABI_MINOR, 0, (capabilities_), (flags_)          \
+#define MOOR_ABI_PREFIX(capabilities_, flags_)                                                               \
+    {                                                                                                        \
+        MOOR_ABI_MAGIC, MOOR_ABI_PROVIDER_SIZE, MOOR_ABI_MAJOR, MOOR_ABI_MINOR, 0, (capabilities_), (flags_) \
     }
 
 #define MOOR_ABI_ENTRY_NAME "moor_provider_entry_v1"

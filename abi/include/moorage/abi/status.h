@@ -45,9 +45,9 @@ typedef int32_t moor_status;
 /* What went wrong, in a record that the caller owns. The callee fills it on failure and leaves it alone on
  * success. `text` is UTF-8, always ends in NUL, and holds one line. */
 struct moor_abi_error {
-    uint32_t struct_size;  /* set by the caller: 256 in 1.0 */
-    uint32_t reserved;     /* zero */
-    int64_t native_code;   /* the device driver's or system's own code; 0 where there is none */
+    uint32_t struct_size; /* set by the caller: 256 in 1.0 */
+    uint32_t reserved;    /* zero */
+    int64_t native_code;  /* the device driver's or system's own code; 0 where there is none */
     char text[240];
 };
 

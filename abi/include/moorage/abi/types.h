@@ -11,8 +11,8 @@
  *  - Sizes and offsets are bytes. Deadlines are absolute nanoseconds on the host's clock
  *    (struct moor_abi_host, clock_ns); 0 means do not wait, UINT64_MAX means for ever.
  *  - "Unknown" is a missing flag or valid bit; it is never the number 0.
- *  - Layouts never change once shipped; fields are appended, one size per minor version. Sizes are asserted in
- *    moorage/abi/layout.h.
+ *  - Layouts never change once shipped; fields are appended, one size per minor version. Sizes are asserted
+ * in moorage/abi/layout.h.
  */
 #ifndef MOORAGE_ABI_TYPES_H
 #define MOORAGE_ABI_TYPES_H
@@ -63,10 +63,10 @@ struct moor_abi_device_info {
 #define MOOR_ABI_DOMAIN_HOST 4u    /* pageable host memory */
 
 /* Flags of a domain. */
-#define MOOR_ABI_DOMAIN_TOTAL_KNOWN (UINT64_C(1) << 0)     /* total_bytes is meaningful */
-#define MOOR_ABI_DOMAIN_ENFORCED (UINT64_C(1) << 1)        /* the device itself refuses beyond total_bytes */
-#define MOOR_ABI_DOMAIN_VA_LIMIT_KNOWN (UINT64_C(1) << 2)  /* address_space_bytes is meaningful */
-#define MOOR_ABI_DOMAIN_HOST_ACCESS (UINT64_C(1) << 3)     /* the host may read and write by address */
+#define MOOR_ABI_DOMAIN_TOTAL_KNOWN (UINT64_C(1) << 0)    /* total_bytes is meaningful */
+#define MOOR_ABI_DOMAIN_ENFORCED (UINT64_C(1) << 1)       /* the device itself refuses beyond total_bytes */
+#define MOOR_ABI_DOMAIN_VA_LIMIT_KNOWN (UINT64_C(1) << 2) /* address_space_bytes is meaningful */
+#define MOOR_ABI_DOMAIN_HOST_ACCESS (UINT64_C(1) << 3)    /* the host may read and write by address */
 #define MOOR_ABI_DOMAIN_FLAGS_1_0 UINT64_C(0xf)
 
 /* One memory kind of one device. */
@@ -80,7 +80,7 @@ struct moor_abi_domain_info {
     uint64_t granule_recommended_bytes; /* the unit used unless a range asks otherwise; likewise */
     uint64_t alignment_bytes;           /* every allocation is aligned at least so; a power of two */
     uint64_t address_space_bytes;       /* most addresses that can be reserved; valid with VA_LIMIT_KNOWN */
-    char pool_key[64];                  /* names the physical pool: domains with equal keys share one budget */
+    char pool_key[64]; /* names the physical pool: domains with equal keys share one budget */
     uint64_t reserved[4];
 };
 
@@ -95,7 +95,7 @@ struct moor_abi_fence_point {
 
 struct moor_abi_alloc_args {
     uint32_t struct_size;
-    uint32_t domain; /* index into the device's domains */
+    uint32_t domain;          /* index into the device's domains */
     uint64_t size_bytes;      /* not 0 */
     uint64_t alignment_bytes; /* a power of two; at least the domain's */
     uint64_t flags;
@@ -119,8 +119,8 @@ struct moor_abi_stream_args {
     uint64_t native; /* with IMPORT: the device API's stream handle */
 };
 
-/* Runs on a provider thread, or within the submitting call where the device is synchronous; in stream order. Must not
- * call the provider or the core; may block. */
+/* Runs on a provider thread, or within the submitting call where the device is synchronous; in stream order.
+ * Must not call the provider or the core; may block. */
 typedef void (*moor_abi_host_function)(void *user);
 
 /* COPY. Host addresses are plain pointers; device addresses are what ALLOC and VIRTUAL gave. */
@@ -185,8 +185,8 @@ struct moor_abi_segment {
 
 struct moor_abi_map_args {
     uint32_t struct_size;
-    uint32_t access; /* MOOR_ABI_ACCESS_* */
-    uint64_t range;  /* handle */
+    uint32_t access;       /* MOOR_ABI_ACCESS_* */
+    uint64_t range;        /* handle */
     uint64_t offset_bytes; /* a multiple of the range's granule */
     uint64_t segment;      /* handle; the whole segment is mapped */
 };
@@ -212,9 +212,9 @@ struct moor_abi_release {
     uint32_t struct_size;
     uint32_t kind;
     uint64_t handle;
-    uint64_t offset_bytes; /* DECOMMIT and UNMAP, else 0 */
-    uint64_t length_bytes; /* DECOMMIT and UNMAP, else 0 */
-    uint64_t cookie;       /* comes back in the completion */
+    uint64_t offset_bytes;                     /* DECOMMIT and UNMAP, else 0 */
+    uint64_t length_bytes;                     /* DECOMMIT and UNMAP, else 0 */
+    uint64_t cookie;                           /* comes back in the completion */
     const struct moor_abi_fence_point *points; /* [borrowed] for the call; NULL if point_count is 0 */
     uint32_t point_count;
     uint32_t point_stride; /* bytes from one point to the next; at least 16 */
@@ -223,7 +223,7 @@ struct moor_abi_release {
 struct moor_abi_completion {
     uint64_t cookie;
     uint64_t actual_bytes; /* physically given back; 0 for UNMAP, RANGE and PIN, and on failure */
-    int32_t status;        /* OK: gone. Negative: quarantined, the bytes are still held and may be released again */
+    int32_t status; /* OK: gone. Negative: quarantined, the bytes are still held and may be released again */
     uint32_t reserved;
 };
 

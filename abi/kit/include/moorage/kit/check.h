@@ -16,25 +16,28 @@ extern "C" {
 #define MOOR_KIT_PRINTF(format_, first_)
 #endif
 
-/* Fills the record (if not NULL, within its struct_size) and returns `status`: `return moor_kit_fail(...)`. */
-int32_t moor_kit_fail(struct moor_abi_error *error, int32_t status, int64_t native_code, const char *format, ...)
-    MOOR_KIT_PRINTF(4, 5);
+/* Fills the record (if not NULL, within its struct_size) and returns `status`: `return moor_kit_fail(...)`.
+ */
+int32_t moor_kit_fail(struct moor_abi_error *error, int32_t status, int64_t native_code, const char *format,
+                      ...) MOOR_KIT_PRINTF(4, 5);
 
 /* An in-struct: at least `known_size` bytes, a multiple of 8, at most 64 KiB, and zero beyond what is known.
  * INVALID names `what`. */
-int32_t moor_kit_check_in(const void *args, uint32_t known_size, const char *what, struct moor_abi_error *error);
-
-/* Copies min(struct_size, known_size) bytes of `value` into an out-struct and keeps its struct_size. INVALID if it is
- * smaller than `least_size`: then nothing is written. */
-int32_t moor_kit_fill_out(void *out, const void *value, uint32_t known_size, uint32_t least_size, const char *what,
+int32_t moor_kit_check_in(const void *args, uint32_t known_size, const char *what,
                           struct moor_abi_error *error);
+
+/* Copies min(struct_size, known_size) bytes of `value` into an out-struct and keeps its struct_size. INVALID
+ * if it is smaller than `least_size`: then nothing is written. */
+int32_t moor_kit_fill_out(void *out, const void *value, uint32_t known_size, uint32_t least_size,
+                          const char *what, struct moor_abi_error *error);
 
 /* Bits outside `known` are INVALID. */
 int32_t moor_kit_check_flags(uint64_t flags, uint64_t known, const char *what, struct moor_abi_error *error);
 
-/* [offset, offset + length) inside size, both multiples of granule, length not 0: INVALID or OVERFLOW otherwise. */
-int32_t moor_kit_check_span(uint64_t offset_bytes, uint64_t length_bytes, uint64_t size_bytes, uint64_t granule_bytes,
-                            struct moor_abi_error *error);
+/* [offset, offset + length) inside size, both multiples of granule, length not 0: INVALID or OVERFLOW
+ * otherwise. */
+int32_t moor_kit_check_span(uint64_t offset_bytes, uint64_t length_bytes, uint64_t size_bytes,
+                            uint64_t granule_bytes, struct moor_abi_error *error);
 
 /* Rounds up to a power of two; OVERFLOW if it does not fit, nothing written then. */
 int32_t moor_kit_round_up(uint64_t bytes, uint64_t granule_bytes, uint64_t *ret_bytes);

@@ -188,6 +188,46 @@ Test(allocate, sizes_never_wrap)
     fixture_close(&f);
 }
 
+Test(allocate, footprints_are_what_will_be_charged)
+{
+    struct fixture f = fixture_open(NULL);
+    struct moor_buffer_options odd = {.alignment_bytes = 3};
+    uint64_t bytes = 77;
+    static const uint64_t sizes[][2] = {
+        {1, 4096}, {4095, 4096}, {4096, 4096}, {4097, 8192}, {MIB(3), MIB(3)}};
+    scripted_knobs(f.script)->footprint_round_bytes = 4096;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        moor_buffer buffer = 0;
+        EXPECT(MOOR_OK, moor_binding_get_footprint(f.binding, sizes[i][0], NULL, &bytes));
+        cr_assert_eq(bytes, sizes[i][1]);
+        cr_assert_eq(fixture_stats(&f).reserved_bytes, 0, "asking takes nothing");
+        moor_grant grant = 0;
+        EXPECT(MOOR_OK, moor_grant_reserve(f.holder, bytes, &grant));
+        struct moor_buffer_options options = {.grant = grant};
+        EXPECT(MOOR_OK, moor_buffer_allocate(f.binding, sizes[i][0], &options, &buffer));
+        cr_assert_eq(fixture_stats(&f).charged_bytes, bytes);
+        cr_assert_eq(fixture_stats(&f).reserved_bytes, 0, "the grant was of the right size");
+        EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffer));
+        EXPECT(MOOR_OK, moor_grant_release(f.runtime, grant));
+        fixture_reap(&f);
+    }
+    bytes = 77;
+    EXPECT(MOOR_INVALID, moor_binding_get_footprint(NULL, 1, NULL, &bytes));
+    EXPECT(MOOR_INVALID, moor_binding_get_footprint(f.binding, 0, NULL, &bytes));
+    EXPECT(MOOR_INVALID, moor_binding_get_footprint(f.binding, 1, NULL, NULL));
+    EXPECT(MOOR_INVALID, moor_binding_get_footprint(f.binding, 1, &odd, &bytes));
+    odd = (struct moor_buffer_options){.flags = MOOR_BUFFER_PIN};
+    EXPECT(MOOR_INVALID, moor_binding_get_footprint(f.binding, 1, &odd, &bytes));
+    EXPECT(MOOR_OVERFLOW, moor_binding_get_footprint(f.binding, UINT64_MAX, NULL, &bytes));
+    EXPECT(MOOR_OVERFLOW,
+           moor_binding_get_footprint(f.binding, UINT64_MAX - 4094, NULL, &bytes)); /* the provider's */
+    scripted_fail(f.script,
+                  (struct scripted_fault){.name = SCRIPTED_FOOTPRINT, .nth = 1, .status = MOOR_DEVICE_LOST});
+    EXPECT(MOOR_DEVICE_LOST, moor_binding_get_footprint(f.binding, 1, NULL, &bytes));
+    cr_assert_eq(bytes, 77);
+    fixture_close(&f);
+}
+
 Test(allocate, bad_arguments_are_invalid)
 {
     struct fixture f = fixture_open(NULL);

@@ -3,6 +3,7 @@
  */
 #include "fixture.h"
 
+#include <pthread.h>
 #include <string.h>
 
 TestSuite(copies, .timeout = 30);
@@ -243,18 +244,49 @@ Test(copies, without_the_capability_are_unsupported)
     fixture_close(&f);
 }
 
+/* One domain of the device cannot be copied, from or to; the other can. */
+Test(copies, need_the_capability_in_the_domains_they_touch)
+{
+    struct fixture f = fixture_open(&(struct scripted_options){.device_domain_lacks = MOOR_ABI_CAP_COPY});
+    struct moor_authority *authority = NULL;
+    struct moor_holder *holder = NULL;
+    struct moor_binding *binding = NULL;
+    moor_buffer buffers[2] = {fixture_allocate(&f, 4096)};
+    EXPECT(MOOR_OK, moor_device_get_authority(f.device, SCRIPTED_DOMAIN_HOST, &authority));
+    EXPECT(MOOR_OK, moor_holder_create(authority, NULL, &holder));
+    EXPECT(MOOR_OK, moor_binding_open(f.device, SCRIPTED_DOMAIN_HOST, holder, &binding));
+    EXPECT(MOOR_OK, moor_buffer_allocate(binding, 4096, NULL, &buffers[1]));
+    struct moor_view without = fixture_buffer_view(&f, buffers[0]);
+    struct moor_view with = fixture_buffer_view(&f, buffers[1]);
+    static unsigned char memory[4096];
+    struct moor_view host = moor_view_host(memory, sizeof memory);
+    scripted_hold(f.script, f.queue);
+    EXPECT(MOOR_UNSUPPORTED, moor_fill(f.stream, &without, 0, 1));
+    EXPECT(MOOR_UNSUPPORTED, moor_copy(f.stream, &without, &host));
+    EXPECT(MOOR_UNSUPPORTED, moor_copy(f.stream, &host, &without));
+    EXPECT(MOOR_UNSUPPORTED, moor_copy(f.stream, &with, &without));
+    EXPECT(MOOR_UNSUPPORTED, moor_copy(f.stream, &without, &with));
+    cr_assert_eq(scripted_count(f.script, SCRIPTED_COPY) + scripted_count(f.script, SCRIPTED_FILL), 0);
+    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffers[0]));
+    fixture_reap(&f); /* nothing was marked */
+    cr_assert_eq(fixture_stats(&f).charged_bytes, 0);
+    scripted_open(f.script, f.queue);
+    EXPECT(MOOR_OK, moor_fill(f.stream, &with, 3, 1));
+    EXPECT(MOOR_OK, moor_copy(f.stream, &host, &with));
+    cr_assert_eq(memory[4095], 3);
+    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffers[1]));
+    fixture_reap(&f);
+    EXPECT(MOOR_OK, moor_binding_close(binding));
+    EXPECT(MOOR_OK, moor_holder_destroy(holder));
+    fixture_close(&f);
+}
+
 /* ---- between providers ---- */
 
 Test(copies, between_providers_go_through_host_memory)
 {
     struct fixture f = fixture_open(NULL);
-    struct fixture g = {.runtime = f.runtime,
-                        .script = scripted_create(&(struct scripted_options){.name = "second"})};
-    g.provider = fixture_attach(f.runtime, g.script);
-    EXPECT(MOOR_OK, moor_provider_get_device(g.provider, 0, &g.device));
-    EXPECT(MOOR_OK, moor_device_get_authority(g.device, 0, &g.authority));
-    EXPECT(MOOR_OK, moor_holder_create(g.authority, NULL, &g.holder));
-    EXPECT(MOOR_OK, moor_binding_open(g.device, 0, g.holder, &g.binding));
+    struct fixture g = fixture_join(f.runtime, &(struct scripted_options){.name = "second"}, 0);
     const uint64_t bytes = MIB(5) + 123; /* more than one piece of any staging, and not a multiple of it */
     moor_buffer source = fixture_allocate(&g, bytes);
     moor_buffer target = fixture_allocate(&f, bytes);
@@ -273,10 +305,214 @@ Test(copies, between_providers_go_through_host_memory)
         cr_assert_eq(fixture_bytes(&source_view)[i], (unsigned char)(i * 7 + i / 1000), "byte %llu",
                      (unsigned long long)i);
     EXPECT(MOOR_OK, moor_buffer_release(f.runtime, source));
-    fixture_reap(&f);
-    EXPECT(MOOR_OK, moor_binding_close(g.binding));
-    EXPECT(MOOR_OK, moor_holder_destroy(g.holder));
-    EXPECT(MOOR_OK, moor_provider_unload(g.provider));
-    scripted_destroy(g.script);
+    fixture_part(&g);
     fixture_close(&f);
+}
+
+/* The far side works on the device that its memory is of. */
+Test(copies, between_providers_work_on_the_right_device)
+{
+    enum { BYTES_THERE = 5000 };
+    struct fixture f = fixture_open(NULL);
+    struct fixture g =
+        fixture_join(f.runtime, &(struct scripted_options){.name = "second", .device_count = 2}, 1);
+    EXPECT(MOOR_OK, moor_stream_destroy(g.stream)); /* the copy makes its own */
+    g.stream = NULL;
+    moor_buffer near = fixture_allocate(&f, BYTES_THERE);
+    moor_buffer far = fixture_allocate(&g, BYTES_THERE);
+    struct moor_view near_view = fixture_buffer_view(&f, near);
+    struct moor_view far_view = fixture_buffer_view(&g, far);
+    memset(fixture_bytes(&far_view), 0x65, BYTES_THERE);
+    EXPECT(MOOR_OK, moor_copy(f.stream, &near_view, &far_view));
+    EXPECT(MOOR_OK, moor_memory_wait(&near_view, fixture_soon(5000)));
+    cr_assert(fixture_all_bytes(&near_view, 0x65));
+    memset(fixture_bytes(&near_view), 0x66, BYTES_THERE);
+    EXPECT(MOOR_OK, moor_copy(f.stream, &far_view, &near_view));
+    EXPECT(MOOR_OK, moor_memory_wait(&far_view, fixture_soon(5000)));
+    cr_assert(fixture_all_bytes(&far_view, 0x66));
+    cr_assert_eq(scripted_objects(g.script).contexts, 1, "no other device was opened for it");
+    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, near));
+    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, far));
+    fixture_part(&g);
+    fixture_close(&f);
+}
+
+/* Addresses of two providers are not in one space: equal numbers need not be equal memory. */
+Test(copies, overlap_only_within_one_provider)
+{
+    struct fixture f = fixture_open(NULL);
+    struct fixture g = fixture_join(f.runtime, &(struct scripted_options){.name = "second"}, 0);
+    static unsigned char memory[4096];
+    moor_buffer near = 0;
+    moor_buffer far = 0;
+    memset(memory, 0x3c, sizeof memory);
+    scripted_declare(f.script, memory, sizeof memory);
+    scripted_declare(g.script, memory, sizeof memory);
+    EXPECT(MOOR_OK, moor_buffer_wrap(f.binding, memory, sizeof memory, 0, &near));
+    EXPECT(MOOR_OK, moor_buffer_wrap(g.binding, memory, sizeof memory, 0, &far));
+    struct moor_view near_view = fixture_buffer_view(&f, near);
+    struct moor_view far_view = fixture_buffer_view(&g, far);
+    EXPECT(MOOR_OK, moor_copy(f.stream, &near_view, &far_view));
+    EXPECT(MOOR_OK, moor_memory_wait(&near_view, fixture_soon(5000)));
+    cr_assert(fixture_all_bytes(&near_view, 0x3c));
+    EXPECT(MOOR_INVALID, moor_copy(f.stream, &near_view, &near_view));
+    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, near));
+    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, far));
+    fixture_part(&g);
+    fixture_close(&f);
+}
+
+#define STAGED_BYTES (MIB(2) + KIB(512) + 3)
+
+/* At the n-th provider call of a copy, another thread releases one side of it or both, and tries to end its
+ * provider. */
+struct meddler {
+    struct fixture *from;
+    struct fixture *to;
+    moor_buffer source;
+    moor_buffer target;
+    struct moor_view target_view;
+    bool release_source;
+    bool release_target;
+    uint32_t nth;
+    uint32_t seen;
+    bool target_was_right; /* when its memory went */
+};
+
+static _Thread_local bool is_copying;
+
+static unsigned char staged_byte(uint64_t index)
+{
+    return (unsigned char)(index * 7 + index / 1000);
+}
+
+static bool staged_all_right(const struct moor_view *view)
+{
+    const unsigned char *bytes = fixture_bytes(view);
+    for (uint64_t i = 0; i < STAGED_BYTES; i++)
+        if (bytes[i] != staged_byte(i))
+            return false;
+    return true;
+}
+
+static void release_and_try_to_end(struct fixture *f, moor_buffer buffer)
+{
+    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, buffer));
+    (void)moor_runtime_reap(f->runtime, MOOR_NO_WAIT); /* it must not go now, which the model asserts */
+    EXPECT(MOOR_BUSY, moor_binding_close(f->binding));
+    EXPECT(MOOR_BUSY, moor_provider_unload(f->provider));
+}
+
+static void *meddle(void *user)
+{
+    struct meddler *meddler = user;
+    if (meddler->release_source)
+        release_and_try_to_end(meddler->from, meddler->source);
+    if (meddler->release_target)
+        release_and_try_to_end(meddler->to, meddler->target);
+    return NULL;
+}
+
+static void meddle_once(void *user, const struct scripted_call *call)
+{
+    struct meddler *meddler = user;
+    pthread_t thread;
+    if (call->name == SCRIPTED_RELEASE && meddler->release_target && is_copying)
+        meddler->target_was_right = staged_all_right(&meddler->target_view);
+    if (!is_copying || ++meddler->seen != meddler->nth)
+        return;
+    cr_assert_eq(pthread_create(&thread, NULL, meddle, meddler), 0);
+    (void)pthread_join(thread, NULL);
+}
+
+/* Returns whether the copy made as many calls as that. */
+static bool copy_meddled(bool pulls, bool release_source, bool release_target, uint32_t nth)
+{
+    struct fixture f = fixture_open(NULL);
+    struct fixture g = fixture_join(f.runtime, &(struct scripted_options){.name = "second"}, 0);
+    struct meddler m = {.from = pulls ? &g : &f,
+                        .to = pulls ? &f : &g,
+                        .release_source = release_source,
+                        .release_target = release_target,
+                        .nth = nth};
+    m.source = fixture_allocate(m.from, STAGED_BYTES);
+    m.target = fixture_allocate(m.to, STAGED_BYTES);
+    m.target_view = fixture_buffer_view(m.to, m.target);
+    struct moor_view source_view = fixture_buffer_view(m.from, m.source);
+    for (uint64_t i = 0; i < STAGED_BYTES; i++)
+        fixture_bytes(&source_view)[i] = staged_byte(i);
+    scripted_set_hook(f.script, meddle_once, &m);
+    scripted_set_hook(g.script, meddle_once, &m);
+    is_copying = true;
+    moor_status status = moor_copy(f.stream, &m.target_view, &source_view);
+    is_copying = false;
+    scripted_set_hook(f.script, NULL, NULL);
+    scripted_set_hook(g.script, NULL, NULL);
+    bool meddled = m.seen >= nth;
+    uint64_t pieces = scripted_count(f.script, SCRIPTED_COPY) + scripted_count(g.script, SCRIPTED_COPY);
+    if (status)
+        cr_assert(status == MOOR_STALE && meddled && pieces == 0, "call %u: %s after %llu pieces", nth,
+                  moor_status_name(status), (unsigned long long)pieces);
+    else if (!meddled || !release_target)
+        cr_assert(staged_all_right(&m.target_view), "call %u", nth);
+    else
+        cr_assert(m.target_was_right, "call %u", nth);
+    if (!meddled || !release_source)
+        EXPECT(MOOR_OK, moor_buffer_release(f.runtime, m.source));
+    if (!meddled || !release_target)
+        EXPECT(MOOR_OK, moor_buffer_release(f.runtime, m.target));
+    fixture_reap(&f);
+    fixture_part(&g);
+    fixture_close(&f);
+    return meddled;
+}
+
+/* What was released before the first piece was read may be refused; from then on the copy is carried out. */
+Test(copies, between_providers_keep_both_sides_to_their_end, .timeout = 120)
+{
+    for (uint32_t victims = 1; victims < 4; victims++)
+        for (uint32_t pulls = 0; pulls < 2; pulls++) {
+            uint32_t nth = 1;
+            while (copy_meddled(pulls, victims & 1, victims & 2, nth))
+                nth++;
+            cr_assert_gt(nth, 10, "three pieces are read and written");
+        }
+}
+
+/* Returns whether the n-th call of that name, by the source's or the target's provider, was made and failed.
+ */
+static bool copy_failing(bool far_fails, enum scripted_name name, uint32_t nth)
+{
+    struct fixture f = fixture_open(NULL);
+    struct fixture g = fixture_join(f.runtime, &(struct scripted_options){.name = "second"}, 0);
+    struct scripted *failing = far_fails ? g.script : f.script;
+    moor_buffer source = fixture_allocate(&g, STAGED_BYTES);
+    moor_buffer target = fixture_allocate(&f, STAGED_BYTES);
+    struct moor_view source_view = fixture_buffer_view(&g, source);
+    struct moor_view target_view = fixture_buffer_view(&f, target);
+    scripted_fail(failing, (struct scripted_fault){.name = name, .nth = nth, .status = MOOR_LIMIT});
+    (void)moor_copy(f.stream, &target_view,
+                    &source_view); /* OK if all that failed was the end of its stream */
+    bool failed = scripted_faults_fired(failing) > 0;
+    scripted_clear_faults(failing);
+    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, source));
+    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, target));
+    fixture_reap(&f);
+    cr_assert_eq(scripted_objects(g.script).streams, 1, "%s %u: the copy's own stream has gone",
+                 scripted_name_text(name), nth);
+    fixture_part(&g);
+    fixture_close(&f);
+    return failed;
+}
+
+Test(copies, between_providers_that_fail_leave_nothing_behind, .timeout = 120)
+{
+    static const enum scripted_name names[] = {SCRIPTED_STREAM_CREATE, SCRIPTED_RECORD, SCRIPTED_WATERMARK,
+                                               SCRIPTED_WAIT, SCRIPTED_COPY};
+    uint32_t failures = 0;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        for (uint32_t far_fails = 0; far_fails < 2; far_fails++)
+            for (uint32_t nth = 1; copy_failing(far_fails, names[i], nth); nth++)
+                failures++;
+    cr_assert_gt(failures, 20);
 }

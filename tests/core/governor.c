@@ -168,6 +168,100 @@ Test(governor, shortages_are_told_apart)
     fixture_close(&f);
 }
 
+/* Allocates 16 buffers of 4096 bytes and gives them up one by one, behind a held stream: the 9th makes the
+ * room that 4096 bytes of 8 * 4096 need. */
+static void check_pending_is_enough(struct fixture *f, moor_status (*shrink)(struct fixture *f))
+{
+    enum { BUFFERS = 16, ENOUGH = 9 };
+    moor_buffer buffers[BUFFERS];
+    moor_grant grant = 0;
+    for (size_t i = 0; i < BUFFERS; i++)
+        buffers[i] = fixture_allocate(f, 4096);
+    EXPECT(MOOR_OK, shrink(f));
+    EXPECT(MOOR_OVER_BUDGET, moor_grant_reserve(f->holder, 4096, &grant));
+    scripted_hold(f->script, f->queue);
+    for (size_t i = 0; i < BUFFERS; i++) {
+        struct moor_view view = fixture_buffer_view(f, buffers[i]);
+        EXPECT(MOOR_OK, moor_fill(f->stream, &view, 0, 1));
+        EXPECT(MOOR_OK, moor_buffer_release(f->runtime, buffers[i]));
+        EXPECT(i + 1 < ENOUGH ? MOOR_OVER_BUDGET : MOOR_PENDING, moor_grant_reserve(f->holder, 4096, &grant));
+    }
+    EXPECT(MOOR_PENDING, moor_grant_reserve(f->holder, 8 * 4096, &grant));
+    EXPECT(MOOR_NEVER_FITS, moor_grant_reserve(f->holder, 8 * 4096 + 1, &grant));
+    scripted_open(f->script, f->queue);
+    EXPECT(MOOR_OK, moor_grant_reserve(f->holder, 8 * 4096, &grant));
+    EXPECT(MOOR_OK, moor_grant_release(f->runtime, grant));
+    fixture_close(f);
+}
+
+static moor_status shrink_capacity(struct fixture *f)
+{
+    return moor_authority_set_capacity(f->authority, 8 * 4096);
+}
+
+static moor_status shrink_limit(struct fixture *f)
+{
+    return moor_holder_set_limit(f->holder, 8 * 4096);
+}
+
+Test(governor, pending_is_said_only_if_it_makes_room)
+{
+    struct fixture f = fixture_open(NULL);
+    check_pending_is_enough(&f, shrink_capacity);
+    f = fixture_open(NULL);
+    check_pending_is_enough(&f, shrink_limit);
+}
+
+/* What others give back makes no room below one's own limit. */
+Test(governor, pending_bytes_of_others_do_not_lift_a_limit)
+{
+    struct fixture f = fixture_open(NULL);
+    struct moor_holder *small = NULL;
+    moor_grant full = 0;
+    moor_grant grant = 0;
+    struct moor_holder_options options = {.limit_bytes = 4096};
+    EXPECT(MOOR_OK, moor_holder_create(f.authority, &options, &small));
+    EXPECT(MOOR_OK, moor_grant_reserve(small, 4096, &full));
+    moor_buffer buffer = fixture_allocate(&f, 4096);
+    struct moor_view view = fixture_buffer_view(&f, buffer);
+    scripted_hold(f.script, f.queue);
+    EXPECT(MOOR_OK, moor_fill(f.stream, &view, 0, 1));
+    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffer));
+    EXPECT(MOOR_OVER_BUDGET, moor_grant_reserve(small, 256, &grant));
+    EXPECT(MOOR_OK, moor_grant_release(f.runtime, full));
+    EXPECT(MOOR_OK, moor_holder_destroy(small));
+    scripted_open(f.script, f.queue);
+    fixture_close(&f);
+}
+
+/* A call that has drawn from the grant failed, and what it made is still behind a stream. */
+Test(governor, a_released_grant_returns_its_rest_at_once)
+{
+    struct fixture f = fixture_open(NULL);
+    moor_segment segment = fixture_segment(&f, 1, 0x11);
+    moor_range ranges[2] = {fixture_range(&f, 1), fixture_range(&f, 1)};
+    moor_grant grant = 0;
+    for (size_t i = 0; i < 2; i++)
+        EXPECT(MOOR_OK, moor_segment_map(f.runtime, segment, ranges[i], 0, MOOR_ACCESS_READ));
+    EXPECT(MOOR_OK, moor_grant_reserve(f.holder, 100 * GRANULE, &grant));
+    scripted_hold(f.script, f.queue);
+    EXPECT(MOOR_PENDING,
+           moor_range_make_writable(f.runtime, ranges[0], 0, f.stream, grant, MOOR_NO_WAIT, NULL));
+    EXPECT(MOOR_OK, moor_grant_release(f.runtime, grant));
+    struct moor_authority_stats stats = fixture_stats(&f);
+    cr_assert_eq(stats.reserved_bytes, 0);
+    cr_assert_eq(stats.pending_bytes, GRANULE, "the part that a call still holds follows");
+    scripted_open(f.script, f.queue);
+    fixture_reap(&f);
+    cr_assert_eq(fixture_stats(&f).charged_bytes, GRANULE);
+    cr_assert_eq(fixture_stats(&f).reserved_bytes, 0);
+    cr_assert_eq(fixture_counts(&f).grants, 0);
+    EXPECT(MOOR_OK, moor_segment_release(f.runtime, segment));
+    EXPECT(MOOR_OK, moor_range_release(f.runtime, ranges[0]));
+    EXPECT(MOOR_OK, moor_range_release(f.runtime, ranges[1]));
+    fixture_close(&f);
+}
+
 Test(governor, an_unknown_total_starts_at_nothing)
 {
     struct fixture f = fixture_open(&(struct scripted_options){.total_unknown = 1});

@@ -3,7 +3,12 @@
  */
 #include "fixture.h"
 
+#include "loader/provider.h"
+
+#include <pthread.h>
+#include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 TestSuite(providers, .timeout = 30);
 
@@ -203,6 +208,248 @@ Test(providers, with_equal_pool_keys_share_one_account)
     EXPECT(MOOR_OK, moor_runtime_destroy(runtime));
     for (size_t i = 0; i < 3; i++)
         scripted_destroy(scripts[i]);
+}
+
+Test(providers, whose_domain_shares_without_addresses_are_refused)
+{
+    struct moor_runtime *runtime = NULL;
+    struct moor_provider *provider = NULL;
+    struct scripted *bad =
+        scripted_create(&(struct scripted_options){.device_domain_lacks = MOOR_ABI_CAP_VIRTUAL});
+    EXPECT(MOOR_OK, moor_runtime_create(NULL, &runtime));
+    EXPECT(MOOR_REFUSED, fixture_try_attach(runtime, bad, &provider));
+    cr_assert(strstr(moor_last_error()->text, "SHARED without VIRTUAL"), "%s", moor_last_error()->text);
+    cr_assert_eq(scripted_count(bad, SCRIPTED_SHUTDOWN), 1);
+    scripted_destroy(bad);
+    struct scripted_options options = {.device_domain_lacks = MOOR_ABI_CAP_VIRTUAL | MOOR_ABI_CAP_SHARED};
+    struct fixture f = fixture_join(runtime, &options, 0);
+    moor_range range = 0;
+    moor_segment segment = 0;
+    EXPECT(MOOR_UNSUPPORTED, moor_range_reserve(f.binding, GRANULE, NULL, &range));
+    EXPECT(MOOR_UNSUPPORTED, moor_segment_create(f.binding, GRANULE, GRANULE, 0, &segment));
+    fixture_close(&f);
+}
+
+/* Until somebody knows it, the size of a shared pool is open; what the host has decided stays. */
+Test(providers, that_know_a_total_tell_those_that_do_not)
+{
+    for (uint32_t host_decides = 0; host_decides < 2; host_decides++) {
+        struct fixture f = fixture_open(&(struct scripted_options){.total_unknown = 1, .pool_key = "pool"});
+        cr_assert_eq(fixture_stats(&f).capacity_bytes, 0);
+        if (host_decides)
+            EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, 0)); /* though it looks the same */
+        struct fixture g = fixture_join(
+            f.runtime,
+            &(struct scripted_options){.name = "second", .pool_key = "pool", .total_bytes = MIB(3)}, 0);
+        cr_assert_eq(f.authority, g.authority);
+        cr_assert_eq(fixture_stats(&f).capacity_bytes, host_decides ? 0 : MIB(3));
+        struct fixture h = fixture_join(
+            f.runtime, &(struct scripted_options){.name = "third", .pool_key = "pool", .total_bytes = MIB(9)},
+            0);
+        cr_assert_eq(fixture_stats(&f).capacity_bytes, host_decides ? 0 : MIB(3),
+                     "the first that knows it counts");
+        fixture_part(&h);
+        fixture_part(&g);
+        fixture_close(&f);
+    }
+}
+
+/* ---- the end ---- */
+
+/* One of two is in use. Neither has begun to end when that is found out. */
+Test(providers, all_end_with_their_runtime_or_none)
+{
+    for (size_t used = 0; used < 2; used++) {
+        struct moor_runtime *runtime = NULL;
+        struct scripted *scripts[2] = {scripted_create(&(struct scripted_options){.name = "first"}),
+                                       scripted_create(&(struct scripted_options){.name = "second"})};
+        struct moor_device *devices[2];
+        struct moor_stream *stream = NULL;
+        EXPECT(MOOR_OK, moor_runtime_create(NULL, &runtime));
+        for (size_t i = 0; i < 2; i++)
+            EXPECT(MOOR_OK, moor_provider_get_device(fixture_attach(runtime, scripts[i]), 0, &devices[i]));
+        EXPECT(MOOR_OK, moor_stream_create(devices[used], NULL, &stream));
+        EXPECT(MOOR_BUSY, moor_runtime_destroy(runtime));
+        for (size_t i = 0; i < 2; i++) {
+            struct moor_authority *authority = NULL;
+            struct moor_holder *holder = NULL;
+            struct moor_binding *binding = NULL;
+            struct moor_holder_stats stats;
+            moor_buffer buffer = 0;
+            cr_assert_eq(scripted_count(scripts[i], SCRIPTED_SHUTDOWN), 0);
+            EXPECT(MOOR_OK, moor_device_get_authority(devices[i], 0, &authority));
+            EXPECT(MOOR_OK, moor_holder_create(authority, NULL, &holder));
+            EXPECT(MOOR_OK, moor_binding_open(devices[i], 0, holder, &binding));
+            EXPECT(MOOR_OK, moor_buffer_allocate(binding, 4096, NULL, &buffer));
+            EXPECT(MOOR_OK, moor_buffer_release(runtime, buffer));
+            EXPECT(MOOR_OK, moor_runtime_reap(runtime, fixture_soon(1000)));
+            EXPECT(MOOR_OK, moor_holder_get_stats(holder, &stats));
+            cr_assert_eq(stats.charged_bytes, 0, "reap looks at both");
+            EXPECT(MOOR_OK, moor_binding_close(binding));
+            EXPECT(MOOR_OK, moor_holder_destroy(holder));
+        }
+        EXPECT(MOOR_OK, moor_stream_destroy(stream));
+        EXPECT(MOOR_OK, moor_runtime_destroy(runtime));
+        scripted_destroy(scripts[0]);
+        scripted_destroy(scripts[1]);
+    }
+}
+
+struct straggler {
+    struct fixture *fixture;
+    moor_status (*release)(struct moor_runtime *runtime, uint64_t handle);
+    enum scripted_name name; /* of the call that the thread stops in */
+    uint64_t handles[64];
+    size_t count;
+    _Atomic int stage;  /* 1: the releasing thread has stopped in the provider; 2: it may go on */
+    _Atomic int ending; /* 1: all has gone and the unload begins; 2: it is over */
+};
+
+static _Thread_local bool is_straggling;
+
+static void straggle(void *user, const struct scripted_call *call)
+{
+    struct straggler *straggler = user;
+    if (!is_straggling || call->name != straggler->name || atomic_load(&straggler->stage) != 0)
+        return;
+    atomic_store(&straggler->stage, 1);
+    fixture_await(&straggler->stage, 2);
+}
+
+static void *release_slowly(void *user)
+{
+    struct straggler *straggler = user;
+    is_straggling = true;
+    for (size_t i = 0; i < straggler->count; i++)
+        EXPECT(MOOR_OK, straggler->release(straggler->fixture->runtime, straggler->handles[i]));
+    return NULL;
+}
+
+static void *end_all(void *user)
+{
+    struct straggler *straggler = user;
+    struct fixture *f = straggler->fixture;
+    scripted_open(f->script, f->queue);
+    fixture_reap(f);
+    EXPECT(MOOR_OK, moor_stream_destroy(f->stream));
+    EXPECT(MOOR_OK, moor_binding_close(f->binding));
+    EXPECT(MOOR_OK, moor_holder_destroy(f->holder));
+    atomic_store(&straggler->ending, 1);
+    EXPECT(MOOR_OK, moor_provider_unload(f->provider));
+    atomic_store(&straggler->ending, 2);
+    return NULL;
+}
+
+/* The last object has gone while the call that released it is still inside the provider. */
+static void check_straggler(struct fixture *f, struct straggler *straggler)
+{
+    pthread_t threads[2];
+    const struct timespec pause = {.tv_nsec = 50 * 1000000};
+    straggler->fixture = f;
+    cr_assert_eq(pthread_create(&threads[0], NULL, release_slowly, straggler), 0);
+    fixture_await(&straggler->stage, 1);
+    cr_assert_eq(pthread_create(&threads[1], NULL, end_all, straggler), 0);
+    fixture_await(&straggler->ending, 1);
+    (void)nanosleep(&pause, NULL);
+    cr_assert_eq(atomic_load(&straggler->ending), 1, "unload waits for the other thread");
+    cr_assert_eq(scripted_count(f->script, SCRIPTED_SHUTDOWN), 0);
+    atomic_store(&straggler->stage, 2);
+    (void)pthread_join(threads[0], NULL);
+    (void)pthread_join(threads[1], NULL);
+    cr_assert_eq(scripted_count(f->script, SCRIPTED_SHUTDOWN), 1);
+    EXPECT(MOOR_OK, moor_runtime_destroy(f->runtime));
+    scripted_destroy(f->script);
+}
+
+Test(providers, unload_waits_for_calls_whose_objects_have_gone)
+{
+    static moor_status (*const releases[])(struct moor_runtime *, uint64_t) = {
+        moor_buffer_release, moor_range_release, moor_segment_release};
+    for (size_t i = 0; i < sizeof releases / sizeof *releases; i++) {
+        struct fixture f = fixture_open(NULL);
+        struct straggler straggler = {.release = releases[i], .name = SCRIPTED_RELEASE, .count = 1};
+        if (i == 0)
+            straggler.handles[0] = fixture_allocate(&f, 4096);
+        else if (i == 1)
+            straggler.handles[0] = fixture_range(&f, 1);
+        else
+            EXPECT(MOOR_OK, moor_segment_create(f.binding, GRANULE, 0, 0, &straggler.handles[0]));
+        scripted_set_after_hook(f.script, straggle, &straggler);
+        check_straggler(&f, &straggler);
+    }
+}
+
+/* Likewise for the look at what has completed that a release makes once in a while. */
+Test(providers, unload_waits_for_calls_that_reap_at_their_end)
+{
+    struct fixture f = fixture_open(NULL);
+    struct straggler straggler = {.release = moor_buffer_release, .name = SCRIPTED_REAP, .count = 64};
+    scripted_hold(f.script, f.queue);
+    for (size_t i = 0; i < straggler.count; i++) {
+        straggler.handles[i] = fixture_allocate(&f, 4096);
+        struct moor_view view = fixture_buffer_view(&f, straggler.handles[i]);
+        EXPECT(MOOR_OK, moor_stream_used(f.stream, &view));
+    }
+    scripted_set_hook(f.script, straggle, &straggler);
+    check_straggler(&f, &straggler);
+}
+
+/* ---- host services ---- */
+
+struct lines {
+    char last[128];
+    uint32_t level;
+    uint32_t count;
+};
+
+static void keep_line(void *user, uint32_t level, const char *message)
+{
+    struct lines *lines = user;
+    (void)snprintf(lines->last, sizeof lines->last, "%s", message);
+    lines->level = level;
+    lines->count++;
+}
+
+Test(providers, log_through_the_host_under_their_names)
+{
+    struct moor_runtime *runtime = NULL;
+    struct lines lines = {0};
+    struct moor_runtime_options options = {.log = keep_line, .log_user = &lines};
+    struct scripted *script = scripted_create(&(struct scripted_options){.name = "talker"});
+    EXPECT(MOOR_OK, moor_runtime_create(&options, &runtime));
+    (void)fixture_attach(runtime, script);
+    scripted_say(script, MOOR_ABI_LOG_INFO, "all is well");
+    cr_assert_eq(lines.count, 1);
+    cr_assert_str_eq(lines.last, "talker: all is well");
+    cr_assert_eq(lines.level, MOOR_ABI_LOG_INFO);
+    scripted_say(script, MOOR_ABI_LOG_ERROR, NULL);
+    cr_assert_str_eq(lines.last, "talker: ");
+    cr_assert_eq(lines.level, MOOR_ABI_LOG_ERROR);
+    EXPECT(MOOR_OK, moor_runtime_destroy(runtime));
+    scripted_destroy(script);
+    struct fixture f = fixture_open(NULL);
+    scripted_say(f.script, MOOR_ABI_LOG_ERROR, "nobody listens");
+    fixture_close(&f);
+}
+
+Test(providers, settings_are_there_if_they_are_counted)
+{
+    struct moor_runtime *runtime = NULL;
+    struct moor_provider *provider = NULL;
+    struct scripted *script = scripted_create(NULL);
+    const struct moor_setting half[2] = {{.key = SCRIPTED_SETTING_KEY, .value = scripted_setting(script)},
+                                         {.key = "no value"}};
+    const struct moor_load_options wrong[] = {{.settings = NULL, .setting_count = 1},
+                                              {.settings = half, .setting_count = 2},
+                                              {.settings = half + 1, .setting_count = 1}};
+    EXPECT(MOOR_OK, moor_runtime_create(NULL, &runtime));
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        EXPECT(MOOR_INVALID,
+               moor__provider_attach(runtime, scripted_table(script), "/scripted", &wrong[i], &provider));
+    cr_assert_null(provider);
+    cr_assert_eq(scripted_count(script, SCRIPTED_INIT), 0, "before any of it is called");
+    EXPECT(MOOR_OK, moor_runtime_destroy(runtime));
+    scripted_destroy(script);
 }
 
 /* ---- errors ---- */

@@ -99,6 +99,105 @@ Test(quarantine, of_a_range_piece_is_never_committed_over)
     fixture_close_quarantined(&f);
 }
 
+/* ---- lost streams ---- */
+
+/* The host was told that the stream is lost, and has given it up. The model ends the process if it is named
+ * again. */
+Test(quarantine, takes_what_a_lost_and_destroyed_stream_used)
+{
+    for (uint32_t record_fails = 0; record_fails < 2; record_fails++) {
+        struct fixture f = fixture_open(NULL);
+        struct moor_abi_stream *queue;
+        struct moor_stream *other = fixture_stream(&f, &queue);
+        moor_buffer buffer = fixture_allocate(&f, 4096);
+        struct moor_view view = fixture_buffer_view(&f, buffer);
+        scripted_hold(f.script, queue);
+        EXPECT(MOOR_OK, moor_fill(other, &view, 7, 1));
+        scripted_lose(f.script, queue);
+        if (record_fails)
+            scripted_fail(f.script, (struct scripted_fault){
+                                        .name = SCRIPTED_RECORD, .nth = 1, .status = MOOR_DEVICE_LOST});
+        EXPECT(MOOR_OK, moor_stream_destroy(other));
+        cr_assert_eq(scripted_objects(f.script).streams, 1, "a lost stream is not waited for");
+        EXPECT(MOOR_DEVICE_LOST, moor_memory_wait(&view, MOOR_FOREVER));
+        EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffer));
+        cr_assert_eq(fixture_stats(&f).quarantined_bytes, 4096);
+        cr_assert_eq(fixture_counts(&f).quarantined, 1);
+        cr_assert_eq(scripted_objects(f.script).allocations, 1);
+        fixture_check_books(&f);
+        EXPECT(MOOR_OK, moor_binding_close(f.binding)); /* tries again: nothing runs there any more */
+        f.binding = NULL;
+        cr_assert_eq(scripted_objects(f.script).allocations, 0);
+        fixture_close(&f);
+    }
+}
+
+/* The memory is let go behind the streams that are still there. The model asserts that none of their work is
+ * queued. */
+Test(quarantine, is_retried_behind_the_streams_that_are_not_lost)
+{
+    for (uint32_t lost_is_second = 0; lost_is_second < 2; lost_is_second++) {
+        struct fixture f = fixture_open(NULL);
+        struct moor_abi_stream *queues[2];
+        struct moor_stream *streams[2];
+        moor_buffer buffer = fixture_allocate(&f, 4096);
+        struct moor_view view = fixture_buffer_view(&f, buffer);
+        for (uint32_t i = 0; i < 2; i++) {
+            streams[i] = fixture_stream(&f, &queues[i]);
+            scripted_hold(f.script, queues[i]);
+            EXPECT(MOOR_OK, moor_fill(streams[i], &view, i, 1));
+        }
+        scripted_lose(f.script, queues[lost_is_second]);
+        /* The lost one's record fails at the release and at the retry. */
+        scripted_fail(f.script, (struct scripted_fault){.name = SCRIPTED_RECORD,
+                                                        .nth = 1 + lost_is_second,
+                                                        .times = 2,
+                                                        .status = MOOR_DEVICE_LOST});
+        EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffer));
+        cr_assert_eq(fixture_stats(&f).quarantined_bytes, 4096);
+        EXPECT(MOOR_BUSY, moor_binding_close(f.binding));
+        cr_assert_eq(scripted_faults_fired(f.script), 2);
+        cr_assert_eq(scripted_recorded(f.script, queues[!lost_is_second]), 1, "the other one was recorded");
+        struct moor_authority_stats stats = fixture_stats(&f);
+        cr_assert_eq(stats.quarantined_bytes, 0);
+        cr_assert_eq(stats.pending_bytes, 4096, "it waits for the stream that is there");
+        EXPECT(MOOR_PENDING, moor_runtime_reap(f.runtime, MOOR_NO_WAIT));
+        scripted_open(f.script, queues[!lost_is_second]);
+        fixture_reap(&f);
+        for (uint32_t i = 0; i < 2; i++)
+            EXPECT(MOOR_OK, moor_stream_destroy(streams[i]));
+        fixture_close(&f);
+    }
+}
+
+/* ---- mappings ---- */
+
+/* An unmap has no bytes of its own, and the segment's are not coming while its mapping is stuck. */
+Test(quarantine, of_a_mapping_is_not_pending)
+{
+    struct fixture f = fixture_open(NULL);
+    moor_segment segment = 0;
+    moor_grant grant = 0;
+    moor_range range = fixture_range(&f, 4);
+    EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, 4 * GRANULE));
+    EXPECT(MOOR_OK, moor_segment_create(f.binding, 2 * GRANULE, 0, 0, &segment));
+    EXPECT(MOOR_OK, moor_segment_map(f.runtime, segment, range, 0, MOOR_ACCESS_READ_WRITE));
+    scripted_fail_free(f.script, MOOR_ABI_RELEASE_UNMAP, 1, UINT32_MAX, MOOR_PROVIDER);
+    EXPECT(MOOR_OK, moor_range_unmap(f.runtime, range, 0, 2 * GRANULE));
+    EXPECT(MOOR_OK, moor_segment_release(f.runtime, segment));
+    cr_assert_eq(fixture_stats(&f).pending_bytes, 2 * GRANULE, "it is expected back");
+    EXPECT(MOOR_OK, moor_runtime_reap(f.runtime, MOOR_FOREVER));
+    struct moor_authority_stats stats = fixture_stats(&f);
+    cr_assert_eq(stats.pending_bytes, 0, "and then it is not");
+    cr_assert_eq(stats.charged_bytes, 2 * GRANULE);
+    cr_assert_eq(fixture_counts(&f).releases, 0);
+    cr_assert_eq(fixture_counts(&f).quarantined, 1);
+    EXPECT(MOOR_OVER_BUDGET, moor_grant_reserve(f.holder, 3 * GRANULE, &grant));
+    fixture_check_books(&f);
+    EXPECT(MOOR_OK, moor_range_release(f.runtime, range));
+    fixture_close_quarantined(&f);
+}
+
 /* Every kind of release fails once, while everything goes. At the end the unload cleans up, in the right
  * order. */
 Test(quarantine, of_every_kind_is_cleaned_up_at_the_end)
@@ -142,6 +241,47 @@ Test(quarantine, a_release_that_is_not_accepted_loses_nothing)
     else
         EXPECT(MOOR_STALE, moor_buffer_release(f.runtime, buffer));
     fixture_close_quarantined(&f);
+}
+
+/* Likewise for a part of a range: the call says so, and the range is as before and in use. */
+Test(quarantine, a_part_whose_release_is_not_accepted_is_put_back)
+{
+    static const uint32_t accesses[] = {0, MOOR_ACCESS_READ, MOOR_ACCESS_READ_WRITE}; /* 0: committed */
+    for (size_t i = 0; i < sizeof accesses / sizeof *accesses; i++) {
+        struct fixture f = fixture_open(NULL);
+        moor_range range = fixture_range(&f, 4);
+        moor_segment segment = 0;
+        if (accesses[i] == 0) {
+            EXPECT(MOOR_OK, moor_range_commit(f.runtime, range, GRANULE, 2 * GRANULE, 0));
+        } else {
+            EXPECT(MOOR_OK, moor_segment_create(f.binding, 2 * GRANULE, 0, 0, &segment));
+            if (accesses[i] == MOOR_ACCESS_READ)
+                EXPECT(MOOR_OK, moor_segment_seal(f.runtime, segment, MOOR_NO_WAIT));
+            EXPECT(MOOR_OK, moor_segment_map(f.runtime, segment, range, GRANULE, accesses[i]));
+        }
+        struct fixture_state before = fixture_state(&f);
+        moor_status (*const take_away)(struct moor_runtime *, moor_range, uint64_t, uint64_t) =
+            accesses[i] ? moor_range_unmap : moor_range_decommit;
+        scripted_fail(f.script,
+                      (struct scripted_fault){.name = SCRIPTED_RELEASE, .nth = 1, .status = MOOR_LIMIT});
+        EXPECT(MOOR_LIMIT, take_away(f.runtime, range, GRANULE, 2 * GRANULE));
+        fixture_reap(&f);
+        struct fixture_state after = fixture_state(&f);
+        fixture_same_state(&before, &after);
+        uint64_t backed = 0;
+        EXPECT(MOOR_OK, moor_range_get_committed(f.runtime, range, 0, 4 * GRANULE, &backed));
+        cr_assert_eq(backed, 2 * GRANULE);
+        struct moor_view view = fixture_range_view(&f, range, GRANULE, 2 * GRANULE);
+        EXPECT(accesses[i] == MOOR_ACCESS_READ ? MOOR_INVALID : MOOR_OK, moor_fill(f.stream, &view, 5, 1));
+        if (accesses[i])
+            EXPECT(MOOR_OK, moor_segment_seal(f.runtime, segment, MOOR_FOREVER)); /* it finds its mapping */
+        EXPECT(MOOR_OK, take_away(f.runtime, range, GRANULE, 2 * GRANULE));
+        EXPECT(MOOR_OK, moor_segment_release(f.runtime, segment));
+        fixture_reap(&f);
+        cr_assert_eq(fixture_stats(&f).charged_bytes, 0);
+        EXPECT(MOOR_OK, moor_range_release(f.runtime, range));
+        fixture_close(&f);
+    }
 }
 
 /* ---- completions that lie ---- */

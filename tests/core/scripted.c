@@ -137,6 +137,42 @@ static int32_t release(struct rig *rig, uint32_t kind, uint64_t handle, uint64_t
     return rig->p->release->release(rig->context, &args, &error);
 }
 
+/* What the hooks have seen of records. */
+struct hooked {
+    struct rig *rig;
+    uint64_t before;
+    uint64_t after;
+    bool destroys;
+};
+
+static void see_before(void *user, const struct scripted_call *call)
+{
+    struct hooked *hooked = user;
+    if (call->name == SCRIPTED_RECORD)
+        hooked->before = scripted_recorded(hooked->rig->script, hooked->rig->stream);
+}
+
+static void see_after(void *user, const struct scripted_call *call)
+{
+    struct hooked *hooked = user;
+    if (call->name != SCRIPTED_RECORD)
+        return;
+    hooked->after = scripted_recorded(hooked->rig->script, hooked->rig->stream);
+    if (hooked->destroys)
+        (void)hooked->rig->p->stream->destroy(hooked->rig->stream, &error);
+}
+
+/* Ends all that the rig has, in the middle of a call. */
+static void end_everything(void *user, const struct scripted_call *call)
+{
+    struct rig *rig = user;
+    if (call->name != SCRIPTED_REAP)
+        return;
+    (void)rig->p->stream->destroy(rig->stream, &error);
+    (void)rig->p->base->context_close(rig->context, &error);
+    (void)rig->p->base->shutdown(rig->instance, &error);
+}
+
 /* How many completed. */
 static uint32_t reap(struct rig *rig)
 {
@@ -208,6 +244,25 @@ Test(scripted, holds_streams_and_counts_faults)
 }
 
 /* ---- each breach ends the process ---- */
+
+Test(scripted, calls_hooks_before_and_after_the_effect)
+{
+    struct rig *rig = rig_open();
+    struct hooked hooked = {.rig = rig};
+    uint64_t value = 0;
+    scripted_set_hook(rig->script, see_before, &hooked);
+    scripted_set_after_hook(rig->script, see_after, &hooked);
+    cr_assert_eq(rig->p->stream->record(rig->stream, &value, &error), MOOR_OK);
+    cr_assert_eq(hooked.before, 0);
+    cr_assert_eq(hooked.after, 1);
+    scripted_fail(rig->script,
+                  (struct scripted_fault){.name = SCRIPTED_RECORD, .nth = 1, .status = MOOR_DEVICE_LOST});
+    hooked.after = 77;
+    cr_assert_eq(rig->p->stream->record(rig->stream, &value, &error), MOOR_DEVICE_LOST);
+    cr_assert_eq(hooked.before, 1);
+    cr_assert_eq(hooked.after, 77, "what fails has no effect to look at");
+    rig_close(rig);
+}
 
 Test(scripted, notices_a_double_release, .signal = SIGABRT)
 {
@@ -297,6 +352,29 @@ Test(scripted, notices_a_stream_destroyed_early, .signal = SIGABRT)
     scripted_hold(rig->script, rig->stream);
     (void)rig->p->stream->record(rig->stream, &value, &error);
     (void)rig->p->stream->destroy(rig->stream, &error);
+}
+
+Test(scripted, notices_a_stream_destroyed_in_a_call, .signal = SIGABRT)
+{
+    struct rig *rig = rig_open();
+    struct hooked hooked = {.rig = rig, .destroys = true};
+    uint64_t value;
+    scripted_set_after_hook(rig->script, see_after, &hooked);
+    (void)rig->p->stream->record(rig->stream, &value, &error);
+}
+
+Test(scripted, notices_a_shutdown_in_a_call, .signal = SIGABRT)
+{
+    struct rig *rig = rig_open();
+    scripted_set_hook(rig->script, end_everything, rig);
+    (void)reap(rig);
+}
+
+Test(scripted, notices_a_shutdown_at_the_end_of_a_call, .signal = SIGABRT)
+{
+    struct rig *rig = rig_open();
+    scripted_set_after_hook(rig->script, end_everything, rig);
+    (void)reap(rig);
 }
 
 Test(scripted, notices_a_context_closed_with_things_in_it, .signal = SIGABRT)

@@ -177,6 +177,8 @@ Test(stats, device_figures_that_lie_are_made_sane)
         {.valid = all, .total_bytes = 1000, .system_held_bytes = UINT64_MAX},
         {.valid = all, .total_bytes = 1000, .huge_bytes = 2000},
         {.valid = all, .total_bytes = 0, .free_bytes = 5},
+        {.valid = all, .total_bytes = 1000, .free_bytes = 900, .held_bytes = 101},
+        {.valid = all, .total_bytes = 1000, .free_bytes = 1000, .held_bytes = 1000},
     };
     struct fixture f = fixture_open(NULL);
     struct moor_device_stats stats;
@@ -188,7 +190,13 @@ Test(stats, device_figures_that_lie_are_made_sane)
         cr_assert(stats.free_bytes <= stats.total_bytes && stats.held_bytes <= stats.total_bytes &&
                       stats.system_held_bytes <= stats.total_bytes && stats.huge_bytes <= stats.total_bytes,
                   "lie %zu", i);
+        cr_assert(stats.held_bytes <= stats.total_bytes - stats.free_bytes, "lie %zu", i);
     }
+    scripted_knobs(f.script)->stats = (struct moor_abi_stats){
+        .valid = all | ~UINT64_C(0xff), .total_bytes = 1000, .free_bytes = 900, .held_bytes = 100};
+    EXPECT(MOOR_OK, moor_device_get_stats(f.device, 0, &stats));
+    cr_assert_eq(stats.inconsistent, 0, "this is just possible");
+    cr_assert_eq(stats.valid, all, "figures that nobody here knows are not shown");
     scripted_knobs(f.script)->stats = (struct moor_abi_stats){
         .valid = MOOR_ABI_STAT_FREE, .total_bytes = 7, .free_bytes = 100, .held_bytes = 5};
     EXPECT(MOOR_OK, moor_device_get_stats(f.device, 0, &stats));

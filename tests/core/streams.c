@@ -3,8 +3,10 @@
  * work. */
 #include "fixture.h"
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <time.h>
 
 TestSuite(streams, .timeout = 30);
 
@@ -262,5 +264,286 @@ Test(streams, more_users_than_are_kept_are_refused)
     fixture_reap(&f);
     for (uint32_t i = 0; i < STREAMS; i++)
         EXPECT(MOOR_OK, moor_stream_destroy(streams[i]));
+    fixture_close(&f);
+}
+
+/* ---- other threads in the middle of a call ---- */
+
+/* Stops one thread inside a call of the provider, once, until the test lets it go on. */
+struct stop {
+    struct fixture *fixture;
+    enum scripted_name name;
+    pthread_t thread;
+    _Atomic int stage; /* 1: it has stopped; 2: it may go on */
+    moor_buffer buffer;
+};
+
+static _Thread_local bool is_stopped_here;
+
+static void stop_here(void *user, const struct scripted_call *call)
+{
+    struct stop *stop = user;
+    if (!is_stopped_here || call->name != stop->name || atomic_load(&stop->stage) != 0)
+        return;
+    atomic_store(&stop->stage, 1);
+    fixture_await(&stop->stage, 2);
+}
+
+static void go_on(struct stop *stop)
+{
+    atomic_store(&stop->stage, 2);
+    (void)pthread_join(stop->thread, NULL);
+    scripted_set_hook(stop->fixture->script, NULL, NULL);
+    scripted_set_after_hook(stop->fixture->script, NULL, NULL);
+}
+
+static void *record_elsewhere(void *user)
+{
+    struct stop *stop = user;
+    struct moor_fence fence;
+    is_stopped_here = true;
+    EXPECT(MOOR_OK, moor_stream_record(stop->fixture->stream, &fence));
+    return NULL;
+}
+
+/* The provider has given the other thread's record its value, and the core has not heard of it: work
+ * submitted now is not covered by that value. */
+Test(streams, marks_lie_beyond_records_that_have_not_returned)
+{
+    struct fixture f = fixture_open(NULL);
+    struct stop stop = {.fixture = &f, .name = SCRIPTED_RECORD};
+    moor_buffer buffer = fixture_allocate(&f, 4096);
+    struct moor_view view = fixture_buffer_view(&f, buffer);
+    scripted_hold(f.script, f.queue);
+    scripted_set_after_hook(f.script, stop_here, &stop);
+    cr_assert_eq(pthread_create(&stop.thread, NULL, record_elsewhere, &stop), 0);
+    fixture_await(&stop.stage, 1);
+    EXPECT(MOOR_OK, moor_fill(f.stream, &view, 7, 1));
+    go_on(&stop);
+    scripted_step(f.script, f.queue, 1); /* that record is reached, and the fill has not run */
+    EXPECT(MOOR_PENDING, moor_memory_wait(&view, MOOR_NO_WAIT));
+    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffer));
+    EXPECT(MOOR_PENDING, moor_runtime_reap(f.runtime, MOOR_NO_WAIT));
+    cr_assert_eq(scripted_objects(f.script).allocations, 1, "not before the fill is done");
+    scripted_open(f.script, f.queue);
+    fixture_close(&f);
+}
+
+static void *release_elsewhere(void *user)
+{
+    struct stop *stop = user;
+    is_stopped_here = true;
+    EXPECT(MOOR_OK, moor_buffer_release(stop->fixture->runtime, stop->buffer));
+    return NULL;
+}
+
+static void *wait_elsewhere(void *user)
+{
+    struct stop *stop = user;
+    struct moor_view view = fixture_buffer_view(stop->fixture, stop->buffer);
+    is_stopped_here = true;
+    EXPECT(MOOR_OK, moor_memory_wait(&view, MOOR_FOREVER));
+    return NULL;
+}
+
+struct destroyer {
+    struct moor_stream *stream;
+    pthread_t thread;
+    _Atomic int returned;
+};
+
+static void *destroy_elsewhere(void *user)
+{
+    struct destroyer *destroyer = user;
+    EXPECT(MOOR_OK, moor_stream_destroy(destroyer->stream));
+    atomic_store(&destroyer->returned, 1);
+    return NULL;
+}
+
+/* Whoever destroys a stream need not know who is waiting for memory that it used. The model asserts that no
+ * call of the provider is using the stream when it goes. Destroying waits for nobody but who is recording at
+ * that moment: a native stream is not touched once it has returned. */
+Test(streams, given_up_stay_while_a_release_or_wait_names_them)
+{
+    static const struct {
+        void *(*act)(void *user);
+        enum scripted_name name;
+    } cases[] = {{release_elsewhere, SCRIPTED_RECORD},
+                 {release_elsewhere, SCRIPTED_RELEASE},
+                 {wait_elsewhere, SCRIPTED_RECORD},
+                 {wait_elsewhere, SCRIPTED_WAIT}};
+    const struct timespec pause = {.tv_nsec = 30 * 1000000};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct fixture f = fixture_open(NULL);
+        struct stop stop = {.fixture = &f, .name = cases[i].name, .buffer = fixture_allocate(&f, 4096)};
+        struct destroyer destroyer = {.stream = fixture_stream(&f, NULL)};
+        struct moor_view view = fixture_buffer_view(&f, stop.buffer);
+        EXPECT(MOOR_OK, moor_fill(destroyer.stream, &view, 7, 1));
+        scripted_set_hook(f.script, stop_here, &stop);
+        cr_assert_eq(pthread_create(&stop.thread, NULL, cases[i].act, &stop), 0);
+        fixture_await(&stop.stage, 1);
+        cr_assert_eq(pthread_create(&destroyer.thread, NULL, destroy_elsewhere, &destroyer), 0);
+        if (stop.name != SCRIPTED_RECORD)
+            fixture_await(&destroyer.returned, 1);
+        (void)nanosleep(&pause, NULL);
+        cr_assert_eq(atomic_load(&destroyer.returned), stop.name != SCRIPTED_RECORD, "case %zu", i);
+        (void)moor_runtime_reap(f.runtime, MOOR_NO_WAIT); /* PENDING: the stream cannot go yet */
+        cr_assert_eq(scripted_objects(f.script).streams, 2, "case %zu: it is still named", i);
+        go_on(&stop);
+        (void)pthread_join(destroyer.thread, NULL);
+        if (cases[i].act == wait_elsewhere)
+            EXPECT(MOOR_OK, moor_buffer_release(f.runtime, stop.buffer));
+        fixture_reap(&f);
+        cr_assert_eq(scripted_objects(f.script).streams, 1, "case %zu: then it goes", i);
+        fixture_close(&f);
+    }
+}
+
+/* ---- what reap waits for ---- */
+
+struct later {
+    struct fixture *fixture;
+    struct moor_abi_stream *queue;
+    pthread_t thread;
+};
+
+static void *open_later(void *user)
+{
+    struct later *later = user;
+    const struct timespec pause = {.tv_nsec = 50 * 1000000};
+    (void)nanosleep(&pause, NULL);
+    scripted_open(later->fixture->script, later->queue);
+    return NULL;
+}
+
+Test(streams, given_up_are_waited_for_by_reap)
+{
+    struct fixture f = fixture_open(NULL);
+    struct later later = {.fixture = &f};
+    struct moor_stream *other = fixture_stream(&f, &later.queue);
+    moor_buffer buffer = fixture_allocate(&f, 4096);
+    struct moor_view view = fixture_buffer_view(&f, buffer);
+    scripted_hold(f.script, later.queue);
+    EXPECT(MOOR_OK, moor_fill(other, &view, 7, 1));
+    EXPECT(MOOR_OK, moor_stream_destroy(other));
+    EXPECT(MOOR_PENDING, moor_runtime_reap(f.runtime, MOOR_NO_WAIT)); /* though no release is */
+    EXPECT(MOOR_PENDING, moor_runtime_reap(f.runtime, fixture_soon(20)));
+    cr_assert_eq(pthread_create(&later.thread, NULL, open_later, &later), 0);
+    EXPECT(MOOR_OK, moor_runtime_reap(f.runtime, fixture_soon(5000)));
+    (void)pthread_join(later.thread, NULL);
+    cr_assert_eq(scripted_objects(f.script).streams, 1);
+    cr_assert_eq(fixture_counts(&f).streams, 1);
+    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffer));
+    fixture_close(&f); /* the runtime can be destroyed at once */
+}
+
+/* ---- host functions and what is behind their views ---- */
+
+struct intruder {
+    struct fixture *fixture;
+    enum scripted_name name;
+    struct moor_view view;
+    struct shared_run *run;
+    uint32_t tries;
+};
+
+static void submit_from_inside(void *user, const struct scripted_call *call)
+{
+    struct intruder *intruder = user;
+    if (call->name != intruder->name)
+        return;
+    intruder->name = SCRIPTED_ANY; /* once */
+    intruder->tries++;
+    EXPECT(MOOR_BUSY,
+           moor_stream_host_function(intruder->fixture->stream, note, intruder->run, &intruder->view, 1));
+}
+
+Test(streams, host_functions_need_views_that_are_backed)
+{
+    struct fixture f = fixture_open(NULL);
+    moor_range range = fixture_range(&f, 4);
+    moor_segment segment = 0;
+    struct moor_view view = fixture_range_view(&f, range, 0, GRANULE);
+    struct moor_view mapped = fixture_range_view(&f, range, 2 * GRANULE, GRANULE);
+    struct shared_run run = {.view = &view};
+    struct intruder intruder = {.fixture = &f, .name = SCRIPTED_COMMIT, .view = view, .run = &run};
+    EXPECT(MOOR_INVALID, moor_stream_host_function(f.stream, note, &run, &view, 1));
+    scripted_set_hook(f.script, submit_from_inside, &intruder);
+    EXPECT(MOOR_OK, moor_range_commit(f.runtime, range, 0, GRANULE, 0));
+    EXPECT(MOOR_OK, moor_segment_create(f.binding, GRANULE, 0, 0, &segment));
+    EXPECT(MOOR_OK, moor_segment_map(f.runtime, segment, range, 2 * GRANULE, MOOR_ACCESS_READ_WRITE));
+    intruder.view = mapped;
+    intruder.name = SCRIPTED_PROTECT;
+    EXPECT(MOOR_OK, moor_segment_seal(f.runtime, segment, MOOR_FOREVER));
+    intruder.name = SCRIPTED_RELEASE; /* between the last wait and the unmap */
+    EXPECT(MOOR_OK, moor_range_make_writable(f.runtime, range, 2 * GRANULE, f.stream, 0, MOOR_FOREVER, NULL));
+    scripted_set_hook(f.script, NULL, NULL);
+    cr_assert_eq(intruder.tries, 3);
+    scripted_hold(f.script, f.queue);
+    EXPECT(MOOR_OK, moor_fill(f.stream, &view, 0x21, 1));
+    EXPECT(MOOR_OK, moor_stream_host_function(f.stream, note, &run, &mapped, 1));
+    EXPECT(MOOR_OK, moor_range_decommit(f.runtime, range, 0, GRANULE));
+    EXPECT(MOOR_PENDING, moor_stream_host_function(f.stream, note, &run, &view, 1));
+    cr_assert_eq(scripted_count(f.script, SCRIPTED_HOST_FUNCTION), 1, "what is refused is not submitted");
+    run.view = &mapped; /* the first view's memory goes before the function runs */
+    scripted_open(f.script, f.queue);
+    cr_assert_eq(atomic_load(&run.runs), 1);
+    EXPECT(MOOR_OK, moor_segment_release(f.runtime, segment));
+    EXPECT(MOOR_OK, moor_range_release(f.runtime, range));
+    fixture_close(&f);
+}
+
+/* ---- many uses ---- */
+
+Test(streams, may_each_use_many_parts_of_one_range)
+{
+    enum { STREAMS = 64, PARTS = 8 };
+    struct fixture f = fixture_open(NULL);
+    struct moor_abi_stream *queues[STREAMS];
+    struct moor_stream *streams[STREAMS];
+    moor_range range = fixture_range(&f, 2 * PARTS);
+    EXPECT(MOOR_OK, moor_range_commit(f.runtime, range, 0, 2 * PARTS * GRANULE, 0));
+    for (uint32_t i = 0; i < STREAMS; i++) {
+        streams[i] = fixture_stream(&f, &queues[i]);
+        scripted_hold(f.script, queues[i]);
+        for (uint32_t part = 0; part < PARTS; part++) {
+            struct moor_view view = fixture_range_view(&f, range, 2 * part * GRANULE, GRANULE);
+            EXPECT(MOOR_OK, moor_stream_used(streams[i], &view));
+        }
+    }
+    EXPECT(MOOR_OK, moor_range_release(f.runtime, range));
+    for (uint32_t i = 0; i < STREAMS; i++) {
+        EXPECT(MOOR_PENDING, moor_runtime_reap(f.runtime, MOOR_NO_WAIT));
+        cr_assert(fixture_stats(&f).charged_bytes >= PARTS * GRANULE, "stream %u of %u is not done", i,
+                  STREAMS);
+        scripted_open(f.script, queues[i]);
+    }
+    fixture_reap(&f);
+    for (uint32_t i = 0; i < STREAMS; i++)
+        EXPECT(MOOR_OK, moor_stream_destroy(streams[i]));
+    fixture_close(&f);
+}
+
+Test(streams, may_use_a_buffer_of_many_views_beside_another)
+{
+    enum { VIEWS = 64 };
+    struct fixture f = fixture_open(NULL);
+    struct moor_abi_stream *queue;
+    struct moor_stream *other = fixture_stream(&f, &queue);
+    moor_buffer buffer = fixture_allocate(&f, 4096);
+    struct moor_view view = fixture_buffer_view(&f, buffer);
+    struct moor_view views[VIEWS];
+    struct shared_run run = {.view = &view};
+    for (uint32_t i = 0; i < VIEWS; i++)
+        EXPECT(MOOR_OK, moor_view_slice(&view, 64 * i, 64, &views[i]));
+    scripted_hold(f.script, queue);
+    EXPECT(MOOR_OK, moor_stream_used(other, &view));
+    EXPECT(MOOR_OK, moor_stream_host_function(f.stream, note, &run, views, VIEWS));
+    cr_assert_eq(atomic_load(&run.runs), 1);
+    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffer));
+    EXPECT(MOOR_PENDING, moor_runtime_reap(f.runtime, MOOR_NO_WAIT));
+    scripted_open(f.script, queue);
+    fixture_reap(&f);
+    EXPECT(MOOR_OK, moor_stream_destroy(other));
     fixture_close(&f);
 }

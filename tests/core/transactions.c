@@ -235,14 +235,30 @@ Test(transactions, steps_may_not_overlap)
 {
     struct fixture f = fixture_open(NULL);
     moor_range range = fixture_range(&f, 8);
-    struct moor_step steps[2] = {
-        {.kind = MOOR_STEP_COMMIT, .range = range, .length_bytes = 3 * GRANULE},
-        {.kind = MOOR_STEP_COMMIT, .range = range, .offset_bytes = 2 * GRANULE, .length_bytes = GRANULE}};
+    moor_segment segment = fixture_segment(&f, 2, 9);
+    const struct moor_step free_part = {
+        .kind = MOOR_STEP_COMMIT, .range = range, .offset_bytes = 6 * GRANULE, .length_bytes = GRANULE};
+    const struct moor_step overlapping[] = {
+        {.kind = MOOR_STEP_COMMIT, .range = range, .offset_bytes = 2 * GRANULE, .length_bytes = GRANULE},
+        {.kind = MOOR_STEP_MAP, .range = range, .offset_bytes = 2 * GRANULE, .segment = segment},
+        {.kind = MOOR_STEP_CREATE, .binding = f.binding, .range = range, .length_bytes = GRANULE},
+        {.kind = MOOR_STEP_COMMIT, .range = range, .length_bytes = 8 * GRANULE}};
     struct fixture_state before = fixture_state(&f);
-    cr_assert_neq(moor_transact(f.runtime, steps, 2, NULL), MOOR_OK);
-    fixture_reap(&f);
-    struct fixture_state after = fixture_state(&f);
-    fixture_same_state(&before, &after);
+    for (size_t i = 0; i < sizeof overlapping / sizeof *overlapping; i++) {
+        struct moor_step steps[3] = {free_part,
+                                     {.kind = MOOR_STEP_COMMIT, .range = range, .length_bytes = 3 * GRANULE},
+                                     overlapping[i]};
+        size_t failed = 0;
+        EXPECT(MOOR_INVALID, moor_transact(f.runtime, steps, 3, &failed));
+        cr_assert_eq(failed, 2);
+        const char *text = moor_last_error()->text;
+        cr_assert(strstr(text, "step 2") && strstr(text, i < 3 ? "step 1" : "step 0"), "both are named: %s",
+                  text);
+        fixture_reap(&f);
+        struct fixture_state after = fixture_state(&f);
+        fixture_same_state(&before, &after);
+    }
+    EXPECT(MOOR_OK, moor_segment_release(f.runtime, segment));
     EXPECT(MOOR_OK, moor_range_release(f.runtime, range));
     fixture_close(&f);
 }
@@ -299,6 +315,136 @@ Test(transactions, draw_from_grants)
     EXPECT(MOOR_OK, moor_grant_get_remaining(f.runtime, grant, &left));
     cr_assert_eq(left, 0);
     EXPECT(MOOR_OK, moor_grant_release(f.runtime, grant));
+    EXPECT(MOOR_OK, moor_range_release(f.runtime, range));
+    fixture_close(&f);
+}
+
+/* ---- grants ---- */
+
+#define GRANTED (9 * GRANULE)
+
+/* The same on every binding's account; what fails must leave its grant as it was. */
+static moor_status with_grants(struct fixture *f, struct stage *s,
+                               moor_status (*act)(struct fixture *f, struct stage *s,
+                                                  const moor_grant grants[2]))
+{
+    moor_grant grants[2] = {0};
+    EXPECT(MOOR_OK, moor_grant_reserve(f->holder, GRANTED, &grants[0]));
+    EXPECT(MOOR_OK, moor_grant_reserve(s->host_holder, GRANTED, &grants[1]));
+    moor_status status = act(f, s, grants);
+    if (status) {
+        fixture_reap(f);
+        for (size_t i = 0; i < 2; i++) {
+            uint64_t left = 0;
+            EXPECT(MOOR_OK, moor_grant_get_remaining(f->runtime, grants[i], &left));
+            cr_assert_eq(left, GRANTED, "grant %zu has %llu bytes left", i, (unsigned long long)left);
+        }
+        cr_assert_eq(fixture_stats(f).reserved_bytes, GRANTED);
+    }
+    EXPECT(MOOR_OK, moor_grant_release(f->runtime, grants[0]));
+    EXPECT(MOOR_OK, moor_grant_release(f->runtime, grants[1]));
+    return status;
+}
+
+static moor_status transact_from(struct fixture *f, struct stage *s, const moor_grant grants[2])
+{
+    fill_steps(f, s, fail_steps);
+    for (size_t i = 0; i < STEPS; i++)
+        if (fail_steps[i].kind != MOOR_STEP_MAP)
+            fail_steps[i].grant = grants[fail_steps[i].range == s->host_range];
+    return moor_transact(f->runtime, fail_steps, STEPS, NULL);
+}
+
+static moor_status transact_with_grants(struct fixture *f, void *user)
+{
+    return with_grants(f, user, transact_from);
+}
+
+Test(transactions, that_fail_give_their_grants_back)
+{
+    struct fixture f = fixture_open(NULL);
+    struct stage s = stage_open(&f);
+    cr_assert_geq(fixture_fail_each(&f, MOOR_DEVICE_NOMEM, transact_with_grants, undo, &s), 7);
+    stage_close(&f, &s);
+    fixture_close(&f);
+}
+
+static moor_buffer granted_buffer;
+
+static moor_status allocate_from(struct fixture *f, struct stage *s, const moor_grant grants[2])
+{
+    (void)s;
+    struct moor_buffer_options options = {.grant = grants[0]};
+    return moor_buffer_allocate(f->binding, 3 * GRANULE, &options, &granted_buffer);
+}
+
+static moor_status allocate_with_grants(struct fixture *f, void *user)
+{
+    return with_grants(f, user, allocate_from);
+}
+
+static void release_buffer(struct fixture *f, void *user)
+{
+    (void)user;
+    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, granted_buffer));
+}
+
+/* So does a buffer that is not made. */
+Test(transactions, allocations_that_fail_give_their_grants_back)
+{
+    struct fixture f = fixture_open(NULL);
+    struct stage s = stage_open(&f);
+    cr_assert_geq(fixture_fail_each(&f, MOOR_DEVICE_NOMEM, allocate_with_grants, release_buffer, &s), 2);
+    scripted_knobs(f.script)->actual_extra_bytes = MIB(64); /* made, and too much: undone */
+    struct fixture_state before = fixture_state(&f);
+    cr_assert_neq(allocate_with_grants(&f, &s), MOOR_OK);
+    scripted_knobs(f.script)->actual_extra_bytes = 0;
+    struct fixture_state after = fixture_state(&f);
+    fixture_same_state(&before, &after);
+    stage_close(&f, &s);
+    fixture_close(&f);
+}
+
+/* ---- arguments ---- */
+
+Test(transactions, create_segments_of_a_chosen_granule)
+{
+    struct fixture f = fixture_open(NULL);
+    moor_range range = 0;
+    struct moor_range_options options = {.granule_bytes = SCRIPTED_GRANULE_MIN};
+    EXPECT(MOOR_OK, moor_range_reserve(f.binding, MIB(1), &options, &range));
+    struct moor_step step = {.kind = MOOR_STEP_CREATE,
+                             .binding = f.binding,
+                             .length_bytes = 3 * SCRIPTED_GRANULE_MIN,
+                             .granule_bytes = SCRIPTED_GRANULE_MIN};
+    EXPECT(MOOR_OK, moor_transact(f.runtime, &step, 1, NULL));
+    cr_assert_eq(fixture_stats(&f).charged_bytes, 3 * SCRIPTED_GRANULE_MIN);
+    EXPECT(MOOR_OK,
+           moor_segment_map(f.runtime, step.segment, range, 0, MOOR_ACCESS_READ_WRITE)); /* they fit */
+    EXPECT(MOOR_OK, moor_segment_release(f.runtime, step.segment));
+    const struct moor_step wrong[] = {
+        {.length_bytes = 3 * SCRIPTED_GRANULE_MIN},                  /* of the recommended one */
+        {.length_bytes = GRANULE, .granule_bytes = 2048},            /* below the minimum */
+        {.length_bytes = 3 * GRANULE, .granule_bytes = 3 * GRANULE}, /* no power of two */
+        {.length_bytes = SCRIPTED_GRANULE_MIN + 1, .granule_bytes = SCRIPTED_GRANULE_MIN},
+        {.length_bytes = 0, .granule_bytes = SCRIPTED_GRANULE_MIN},
+        {.length_bytes = GRANULE,
+         .granule_bytes = SCRIPTED_GRANULE_MIN,
+         .range = range},                                                              /* the range has one */
+        {.length_bytes = GRANULE, .granule_bytes = GRANULE, .offset_bytes = GRANULE}}; /* of nothing */
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        step = wrong[i];
+        step.kind = MOOR_STEP_CREATE;
+        step.binding = f.binding;
+        EXPECT(MOOR_INVALID, moor_transact(f.runtime, &step, 1, NULL));
+        cr_assert_eq(step.segment, 0);
+    }
+    struct moor_step commit = {.kind = MOOR_STEP_COMMIT,
+                               .range = range,
+                               .offset_bytes = MIB(1) / 2,
+                               .length_bytes = SCRIPTED_GRANULE_MIN,
+                               .granule_bytes = SCRIPTED_GRANULE_MIN};
+    EXPECT(MOOR_INVALID, moor_transact(f.runtime, &commit, 1, NULL));
     EXPECT(MOOR_OK, moor_range_release(f.runtime, range));
     fixture_close(&f);
 }

@@ -43,7 +43,8 @@ Test(writable, a_shared_map_becomes_a_private_copy)
     struct shared s = share(&f);
     struct moor_view first = mapped(&f, s.ranges[0]);
     struct moor_view second = mapped(&f, s.ranges[1]);
-    EXPECT(MOOR_OK, moor_range_make_writable(f.runtime, s.ranges[0], GRANULE, f.stream, 0, MOOR_FOREVER, NULL));
+    EXPECT(MOOR_OK,
+           moor_range_make_writable(f.runtime, s.ranges[0], GRANULE, f.stream, 0, MOOR_FOREVER, NULL));
     fixture_reap(&f);
     struct moor_view again = mapped(&f, s.ranges[0]);
     cr_assert_eq(again.address, first.address, "at the same address");
@@ -68,7 +69,8 @@ Test(writable, the_last_owner_writes_in_place)
     EXPECT(MOOR_OK, moor_range_unmap(f.runtime, s.ranges[1], GRANULE, 2 * GRANULE));
     fixture_reap(&f);
     uint64_t made = scripted_count(f.script, SCRIPTED_SEGMENT_CREATE);
-    EXPECT(MOOR_OK, moor_range_make_writable(f.runtime, s.ranges[0], GRANULE, f.stream, 0, MOOR_FOREVER, NULL));
+    EXPECT(MOOR_OK,
+           moor_range_make_writable(f.runtime, s.ranges[0], GRANULE, f.stream, 0, MOOR_FOREVER, NULL));
     cr_assert_eq(scripted_count(f.script, SCRIPTED_SEGMENT_CREATE), made, "no copy is made");
     cr_assert_eq(fixture_stats(&f).charged_bytes, 2 * GRANULE);
     struct moor_view view = mapped(&f, s.ranges[0]);
@@ -85,7 +87,8 @@ Test(writable, the_handle_counts_as_an_owner)
     struct shared s = share(&f);
     EXPECT(MOOR_OK, moor_range_unmap(f.runtime, s.ranges[1], GRANULE, 2 * GRANULE));
     fixture_reap(&f);
-    EXPECT(MOOR_OK, moor_range_make_writable(f.runtime, s.ranges[0], GRANULE, f.stream, 0, MOOR_FOREVER, NULL));
+    EXPECT(MOOR_OK,
+           moor_range_make_writable(f.runtime, s.ranges[0], GRANULE, f.stream, 0, MOOR_FOREVER, NULL));
     fixture_reap(&f);
     struct moor_view view = mapped(&f, s.ranges[0]);
     EXPECT(MOOR_OK, moor_fill(f.stream, &view, 1, 1));
@@ -114,7 +117,8 @@ Test(writable, over_budget_leaves_both_sides)
     EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, 4 * GRANULE));
     moor_grant grant = 0;
     EXPECT(MOOR_OK, moor_grant_reserve(f.holder, 2 * GRANULE, &grant));
-    EXPECT(MOOR_OK, moor_range_make_writable(f.runtime, s.ranges[0], GRANULE, f.stream, grant, MOOR_FOREVER, NULL));
+    EXPECT(MOOR_OK,
+           moor_range_make_writable(f.runtime, s.ranges[0], GRANULE, f.stream, grant, MOOR_FOREVER, NULL));
     EXPECT(MOOR_OK, moor_grant_release(f.runtime, grant));
     unshare(&f, &s);
     fixture_close(&f);
@@ -150,6 +154,162 @@ Test(writable, pending_work_is_waited_for)
     fixture_close(&f);
 }
 
+/* The last owner has no copy to wait for, but whoever reads must have read. */
+Test(writable, in_place_waits_for_readers)
+{
+    struct fixture f = fixture_open(NULL);
+    struct moor_abi_stream *queue;
+    struct moor_stream *reader = fixture_stream(&f, &queue);
+    struct shared s = share(&f);
+    EXPECT(MOOR_OK, moor_segment_release(f.runtime, s.segment));
+    EXPECT(MOOR_OK, moor_range_release(f.runtime, s.ranges[1]));
+    fixture_reap(&f);
+    moor_buffer target = fixture_allocate(&f, 2 * GRANULE);
+    struct moor_view view = mapped(&f, s.ranges[0]);
+    struct moor_view target_view = fixture_buffer_view(&f, target);
+    scripted_hold(f.script, queue);
+    EXPECT(MOOR_OK, moor_copy(reader, &target_view, &view));
+    struct fixture_state before = fixture_state(&f);
+    EXPECT(MOOR_PENDING,
+           moor_range_make_writable(f.runtime, s.ranges[0], GRANULE, f.stream, 0, MOOR_NO_WAIT, NULL));
+    EXPECT(MOOR_TIMEOUT,
+           moor_range_make_writable(f.runtime, s.ranges[0], GRANULE, f.stream, 0, fixture_soon(30), NULL));
+    struct fixture_state after = fixture_state(&f);
+    fixture_same_state(&before, &after);
+    EXPECT(MOOR_INVALID, moor_fill(f.stream, &view, 1, 1)); /* it is still read-only */
+    scripted_open(f.script, queue);
+    EXPECT(MOOR_OK,
+           moor_range_make_writable(f.runtime, s.ranges[0], GRANULE, f.stream, 0, MOOR_NO_WAIT, NULL));
+    EXPECT(MOOR_OK, moor_fill(f.stream, &view, 1, 1));
+    cr_assert(fixture_all_bytes(&target_view, 0x5a), "the reader saw what was there");
+    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, target));
+    EXPECT(MOOR_OK, moor_range_release(f.runtime, s.ranges[0]));
+    EXPECT(MOOR_OK, moor_stream_destroy(reader));
+    fixture_close(&f);
+}
+
+/* ---- the handle of what is there now ---- */
+
+/* Seals what was made writable, shows it at granule 1 of a range of its own, and returns that range. */
+static moor_range share_again(struct fixture *f, moor_segment segment)
+{
+    moor_range range = fixture_range(f, 4);
+    EXPECT(MOOR_OK, moor_segment_seal(f->runtime, segment, MOOR_FOREVER));
+    EXPECT(MOOR_OK, moor_segment_map(f->runtime, segment, range, GRANULE, MOOR_ACCESS_READ));
+    return range;
+}
+
+/* A tail is forked, written, shared, and forked again. */
+Test(writable, copies_have_a_handle_to_share_them_by)
+{
+    struct fixture f = fixture_open(NULL);
+    struct shared s = share(&f);
+    struct moor_view first = mapped(&f, s.ranges[0]);
+    struct moor_view second = mapped(&f, s.ranges[1]);
+    moor_segment copy = 0;
+    moor_segment second_copy = 0;
+    EXPECT(MOOR_OK,
+           moor_range_make_writable(f.runtime, s.ranges[0], GRANULE, f.stream, 0, MOOR_FOREVER, &copy));
+    cr_assert(copy && copy != s.segment);
+    EXPECT(MOOR_OK, moor_fill(f.stream, &first, 0x77, 1));
+    moor_range third_range = share_again(&f, copy);
+    struct moor_view third = mapped(&f, third_range);
+    cr_assert(fixture_all_bytes(&third, 0x77));
+    cr_assert_eq(fixture_stats(&f).charged_bytes, 4 * GRANULE, "sharing costs nothing");
+    EXPECT(MOOR_OK, moor_range_make_writable(f.runtime, third_range, GRANULE, f.stream, 0, MOOR_FOREVER,
+                                             &second_copy));
+    cr_assert(second_copy && second_copy != copy);
+    cr_assert(fixture_all_bytes(&third, 0x77), "the second fork starts with the first one's bytes");
+    EXPECT(MOOR_OK, moor_fill(f.stream, &third, 0x78, 1));
+    cr_assert(fixture_all_bytes(&first, 0x77) && fixture_all_bytes(&second, 0x5a), "each has its own");
+    fixture_reap(&f);
+    cr_assert_eq(fixture_stats(&f).charged_bytes, 6 * GRANULE);
+    EXPECT(MOOR_OK, moor_segment_release(f.runtime, copy));
+    EXPECT(MOOR_OK, moor_segment_release(f.runtime, second_copy));
+    EXPECT(MOOR_STALE, moor_segment_release(f.runtime, copy));
+    fixture_reap(&f);
+    cr_assert_eq(fixture_stats(&f).charged_bytes, 6 * GRANULE, "the mappings keep them");
+    EXPECT(MOOR_OK, moor_range_release(f.runtime, third_range));
+    unshare(&f, &s);
+    fixture_close(&f);
+}
+
+Test(writable, in_place_has_a_new_handle_and_the_old_one_stays_stale)
+{
+    struct fixture f = fixture_open(NULL);
+    moor_range range = fixture_range(&f, 4);
+    moor_segment handles[5] = {fixture_segment(&f, 2, 0x5a)};
+    EXPECT(MOOR_OK, moor_segment_map(f.runtime, handles[0], range, GRANULE, MOOR_ACCESS_READ));
+    struct moor_view view = mapped(&f, range);
+    for (uint8_t i = 1; i < 5; i++) {
+        EXPECT(MOOR_OK, moor_segment_release(f.runtime, handles[i - 1]));
+        EXPECT(MOOR_OK,
+               moor_range_make_writable(f.runtime, range, GRANULE, f.stream, 0, MOOR_FOREVER, &handles[i]));
+        EXPECT(MOOR_OK, moor_fill(f.stream, &view, i, 1));
+        moor_range other = share_again(&f, handles[i]);
+        struct moor_view other_view = mapped(&f, other);
+        cr_assert(fixture_all_bytes(&other_view, i));
+        for (uint8_t old = 0; old < i; old++) {
+            cr_assert_neq(handles[old], handles[i]);
+            EXPECT(MOOR_STALE, moor_segment_release(f.runtime, handles[old]));
+            EXPECT(MOOR_STALE, moor_segment_seal(f.runtime, handles[old], MOOR_NO_WAIT));
+            EXPECT(MOOR_STALE,
+                   moor_segment_map(f.runtime, handles[old], other, 3 * GRANULE, MOOR_ACCESS_READ));
+        }
+        EXPECT(MOOR_OK, moor_range_release(f.runtime, other));
+        fixture_reap(&f);
+        cr_assert_eq(fixture_stats(&f).charged_bytes, 2 * GRANULE, "no copy was made");
+    }
+    EXPECT(MOOR_OK, moor_range_release(f.runtime, range));
+    EXPECT(MOOR_OK, moor_segment_release(f.runtime, handles[4]));
+    fixture_close(&f);
+}
+
+/* The provider refuses once: no handle has come into being, and the next attempt gives one. */
+Test(writable, in_place_that_fails_gives_no_handle)
+{
+    struct fixture f = fixture_open(NULL);
+    moor_range range = fixture_range(&f, 4);
+    moor_segment first = fixture_segment(&f, 2, 0x5a);
+    moor_segment again = 77;
+    EXPECT(MOOR_OK, moor_segment_map(f.runtime, first, range, GRANULE, MOOR_ACCESS_READ));
+    EXPECT(MOOR_OK, moor_segment_release(f.runtime, first));
+    struct moor_view view = mapped(&f, range);
+    struct fixture_state before = fixture_state(&f);
+    scripted_fail(f.script,
+                  (struct scripted_fault){.name = SCRIPTED_PROTECT, .nth = 1, .status = MOOR_LIMIT});
+    EXPECT(MOOR_LIMIT,
+           moor_range_make_writable(f.runtime, range, GRANULE, f.stream, 0, MOOR_FOREVER, &again));
+    cr_assert_eq(again, 77);
+    struct fixture_state after = fixture_state(&f);
+    fixture_same_state(&before, &after);
+    EXPECT(MOOR_INVALID, moor_fill(f.stream, &view, 1, 1));
+    EXPECT(MOOR_STALE, moor_segment_release(f.runtime, first));
+    EXPECT(MOOR_OK, moor_range_make_writable(f.runtime, range, GRANULE, f.stream, 0, MOOR_FOREVER, &again));
+    EXPECT(MOOR_OK, moor_segment_release(f.runtime, again));
+    EXPECT(MOOR_OK, moor_range_release(f.runtime, range));
+    fixture_close(&f);
+}
+
+Test(writable, what_is_writable_already_stays_and_has_no_new_handle)
+{
+    struct fixture f = fixture_open(NULL);
+    moor_range range = fixture_range(&f, 4);
+    moor_segment segment = 0;
+    moor_segment none = 77;
+    EXPECT(MOOR_OK, moor_segment_create(f.binding, 2 * GRANULE, 0, 0, &segment));
+    EXPECT(MOOR_OK, moor_segment_map(f.runtime, segment, range, GRANULE, MOOR_ACCESS_READ_WRITE));
+    struct fixture_state before = fixture_state(&f);
+    EXPECT(MOOR_OK, moor_range_make_writable(f.runtime, range, GRANULE, f.stream, 0, MOOR_NO_WAIT, &none));
+    cr_assert_eq(none, 0);
+    EXPECT(MOOR_OK, moor_range_make_writable(f.runtime, range, GRANULE, f.stream, 0, MOOR_NO_WAIT, NULL));
+    struct fixture_state after = fixture_state(&f);
+    fixture_same_state(&before, &after);
+    EXPECT(MOOR_OK, moor_segment_release(f.runtime, segment));
+    EXPECT(MOOR_OK, moor_range_release(f.runtime, range));
+    fixture_close(&f);
+}
+
 Test(writable, only_maps_can_be_made_so)
 {
     struct fixture f = fixture_open(NULL);
@@ -157,9 +317,11 @@ Test(writable, only_maps_can_be_made_so)
     EXPECT(MOOR_OK, moor_range_commit(f.runtime, s.ranges[0], 0, GRANULE, 0));
     static const uint64_t wrong[] = {0, 2 * GRANULE, 3 * GRANULE, GRANULE + 1, 4 * GRANULE, UINT64_MAX};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
-        cr_assert_neq(moor_range_make_writable(f.runtime, s.ranges[0], wrong[i], f.stream, 0, MOOR_FOREVER, NULL),
-                      MOOR_OK, "%zu", i);
-    EXPECT(MOOR_INVALID, moor_range_make_writable(f.runtime, s.ranges[0], GRANULE, NULL, 0, MOOR_FOREVER, NULL));
+        cr_assert_neq(
+            moor_range_make_writable(f.runtime, s.ranges[0], wrong[i], f.stream, 0, MOOR_FOREVER, NULL),
+            MOOR_OK, "%zu", i);
+    EXPECT(MOOR_INVALID,
+           moor_range_make_writable(f.runtime, s.ranges[0], GRANULE, NULL, 0, MOOR_FOREVER, NULL));
     unshare(&f, &s);
     fixture_close(&f);
 }
@@ -204,4 +366,68 @@ Test(writable, fails_at_every_step_with_nothing_lost)
             break;
     }
     cr_assert_geq(failures, 3);
+}
+
+/* Likewise, drawn from a grant: whatever fails, the grant has its bytes again once all has come back. */
+Test(writable, that_fails_gives_its_grant_back)
+{
+    uint32_t failures = 0;
+    for (uint32_t n = 1, fired = 1; fired; n++) {
+        struct fixture f = fixture_open(NULL);
+        struct shared s = share(&f);
+        moor_grant grant = 0;
+        uint64_t left = 0;
+        EXPECT(MOOR_OK, moor_grant_reserve(f.holder, 5 * GRANULE, &grant));
+        scripted_fail(f.script,
+                      (struct scripted_fault){.name = SCRIPTED_ANY, .nth = n, .status = MOOR_DEVICE_NOMEM});
+        moor_status status = moor_range_make_writable(f.runtime, s.ranges[0], GRANULE, f.stream, grant,
+                                                      fixture_soon(5000), NULL);
+        fired = scripted_faults_fired(f.script);
+        scripted_clear_faults(f.script);
+        fixture_reap(&f);
+        EXPECT(MOOR_OK, moor_grant_get_remaining(f.runtime, grant, &left));
+        cr_assert_eq(left, status ? 5 * GRANULE : 3 * GRANULE, "call %u: %s, and %llu bytes are left", n,
+                     moor_status_name(status), (unsigned long long)left);
+        failures += status != MOOR_OK;
+        EXPECT(MOOR_OK, moor_grant_release(f.runtime, grant));
+        unshare(&f, &s);
+        (void)moor_runtime_reap(f.runtime, fixture_soon(2000)); /* what is in quarantine is not waited for */
+        fixture_close_quarantined(&f);
+    }
+    cr_assert_geq(failures, 5);
+}
+
+/* The provider took the unmap of the old mapping, and then could not do it: the mapping is neither here nor
+ * there. */
+Test(writable, whose_unmap_fails_is_quarantined_with_nothing_lost)
+{
+    struct fixture f = fixture_open(NULL);
+    struct shared s = share(&f);
+    struct moor_view first = mapped(&f, s.ranges[0]);
+    struct moor_view second = mapped(&f, s.ranges[1]);
+    moor_grant grant = 0;
+    moor_segment copy = 77;
+    uint64_t left = 0;
+    EXPECT(MOOR_OK, moor_grant_reserve(f.holder, 2 * GRANULE, &grant));
+    scripted_fail_free(f.script, MOOR_ABI_RELEASE_UNMAP, 1, 1, MOOR_DEVICE_LOST);
+    EXPECT(MOOR_PROVIDER,
+           moor_range_make_writable(f.runtime, s.ranges[0], GRANULE, f.stream, grant, MOOR_FOREVER, &copy));
+    cr_assert_eq(copy, 77);
+    fixture_reap(&f);
+    fixture_check_books(&f);
+    cr_assert_eq(fixture_counts(&f).quarantined, 1, "the mapping");
+    cr_assert_eq(fixture_stats(&f).charged_bytes, 2 * GRANULE, "the copy has gone");
+    EXPECT(MOOR_OK, moor_grant_get_remaining(f.runtime, grant, &left));
+    cr_assert_eq(left, 2 * GRANULE);
+    cr_assert_eq(fixture_stats(&f).pending_bytes, 0);
+    EXPECT(MOOR_PENDING, moor_fill(f.stream, &first, 1, 1));
+    cr_assert_neq(moor_range_commit(f.runtime, s.ranges[0], GRANULE, 2 * GRANULE, grant), MOOR_OK);
+    cr_assert(fixture_all_bytes(&second, 0x5a));
+    EXPECT(MOOR_OK, moor_grant_release(f.runtime, grant));
+    unshare(&f, &s);
+    EXPECT(MOOR_OK, moor_runtime_reap(f.runtime, fixture_soon(1000)));
+    cr_assert_eq(fixture_stats(&f).charged_bytes, 2 * GRANULE, "the mapping that is stuck keeps it");
+    EXPECT(MOOR_OK, moor_binding_close(f.binding)); /* tries again */
+    f.binding = NULL;
+    fixture_close(&f);
 }

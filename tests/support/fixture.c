@@ -17,8 +17,10 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #define REAP_MS 5000u
+#define PATIENCE_MS 10000u
 #define CALLS_MAX 200u /* an operation that makes more provider calls than that does not end */
 
 void fixture_expect(moor_status actual, moor_status expected, const char *what, const char *file, int line)
@@ -47,10 +49,17 @@ struct moor_provider *fixture_attach(struct moor_runtime *runtime, struct script
 
 struct fixture fixture_open(const struct scripted_options *options)
 {
-    struct fixture f = {.script = scripted_create(options)};
-    EXPECT(MOOR_OK, moor_runtime_create(NULL, &f.runtime));
+    struct moor_runtime *runtime = NULL;
+    EXPECT(MOOR_OK, moor_runtime_create(NULL, &runtime));
+    return fixture_join(runtime, options, 0);
+}
+
+struct fixture fixture_join(struct moor_runtime *runtime, const struct scripted_options *options,
+                            uint32_t device_index)
+{
+    struct fixture f = {.runtime = runtime, .script = scripted_create(options), .device_index = device_index};
     f.provider = fixture_attach(f.runtime, f.script);
-    EXPECT(MOOR_OK, moor_provider_get_device(f.provider, 0, &f.device));
+    EXPECT(MOOR_OK, moor_provider_get_device(f.provider, device_index, &f.device));
     EXPECT(MOOR_OK, moor_device_get_authority(f.device, SCRIPTED_DOMAIN_DEVICE, &f.authority));
     EXPECT(MOOR_OK, moor_holder_create(f.authority, NULL, &f.holder));
     EXPECT(MOOR_OK, moor_binding_open(f.device, SCRIPTED_DOMAIN_DEVICE, f.holder, &f.binding));
@@ -58,7 +67,8 @@ struct fixture fixture_open(const struct scripted_options *options)
     return f;
 }
 
-/* A leak does not fail a Criterion test by itself: LeakSanitizer looks when the process ends, and nobody listens. */
+/* A leak does not fail a Criterion test by itself: LeakSanitizer looks when the process ends, and nobody
+ * listens. */
 static void check_leaks(void)
 {
 #ifdef FIXTURE_LEAK_CHECK
@@ -66,7 +76,8 @@ static void check_leaks(void)
 #endif
 }
 
-void fixture_close(struct fixture *f)
+/* All but the provider and the runtime. */
+static void give_back(struct fixture *f)
 {
     fixture_reap(f);
     fixture_check_books(f);
@@ -82,6 +93,19 @@ void fixture_close(struct fixture *f)
     EXPECT(MOOR_OK, moor_stream_destroy(f->stream));
     EXPECT(MOOR_OK, moor_binding_close(f->binding));
     EXPECT(MOOR_OK, moor_holder_destroy(f->holder));
+}
+
+void fixture_part(struct fixture *f)
+{
+    give_back(f);
+    EXPECT(MOOR_OK, moor_provider_unload(f->provider));
+    scripted_destroy(f->script);
+    *f = (struct fixture){0};
+}
+
+void fixture_close(struct fixture *f)
+{
+    give_back(f);
     struct moor_object_counts counts = fixture_counts(f);
     struct moor_object_counts none = {0};
     counts.streams = 0; /* one that was given up may still be on its way out */
@@ -176,6 +200,16 @@ bool fixture_all_bytes(const struct moor_view *view, uint8_t value)
     return true;
 }
 
+void fixture_await(const _Atomic int *stage, int reached)
+{
+    const struct timespec pause = {.tv_nsec = 200000};
+    uint64_t deadline_ns = fixture_soon(PATIENCE_MS);
+    while (atomic_load(stage) < reached) {
+        cr_assert(moor_clock_ns() < deadline_ns, "another thread has not reached stage %d", reached);
+        (void)nanosleep(&pause, NULL);
+    }
+}
+
 uint64_t fixture_soon(uint64_t milliseconds)
 {
     return moor_clock_ns() + milliseconds * UINT64_C(1000000);
@@ -210,7 +244,7 @@ void fixture_check_books(struct fixture *f)
     uint64_t used = stats.reserved_bytes + stats.charged_bytes;
     cr_assert_eq(stats.free_bytes, stats.capacity_bytes > used ? stats.capacity_bytes - used : 0,
                  "capacity is free, reserved and charged");
-    uint64_t held = scripted_held(f->script, 0, SCRIPTED_DOMAIN_DEVICE);
+    uint64_t held = scripted_held(f->script, f->device_index, SCRIPTED_DOMAIN_DEVICE);
     cr_assert_eq(stats.charged_bytes - stats.external_bytes, held, "%llu bytes are charged, %llu are held",
                  (unsigned long long)(stats.charged_bytes - stats.external_bytes), (unsigned long long)held);
 }
@@ -221,7 +255,7 @@ struct fixture_state fixture_state(struct fixture *f)
         .stats = fixture_stats(f),
         .counts = fixture_counts(f),
         .objects = scripted_objects(f->script),
-        .held_bytes = scripted_held(f->script, 0, SCRIPTED_DOMAIN_DEVICE),
+        .held_bytes = scripted_held(f->script, f->device_index, SCRIPTED_DOMAIN_DEVICE),
     };
 }
 

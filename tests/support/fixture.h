@@ -11,6 +11,7 @@
 
 #include <criterion/criterion.h>
 #include <moorage/moorage.h>
+#include <stdatomic.h>
 
 #define KIB(n) (UINT64_C(1024) * (n))
 #define MIB(n) (UINT64_C(1048576) * (n))
@@ -26,12 +27,18 @@ struct fixture {
     struct moor_binding *binding;
     struct moor_stream *stream;
     struct moor_abi_stream *queue; /* the provider's side of `stream` */
+    uint32_t device_index;
 };
 
 /* options: may be NULL. */
 struct fixture fixture_open(const struct scripted_options *options);
 /* Gives everything back and asserts that nothing is left: no charge, no object, on either side. */
 void fixture_close(struct fixture *fixture);
+/* Likewise for one more provider in a runtime that is there, on its device of that index; options name it. */
+struct fixture fixture_join(struct moor_runtime *runtime, const struct scripted_options *options,
+                            uint32_t device_index);
+/* Ends what fixture_join made, and unloads the provider. */
+void fixture_part(struct fixture *fixture);
 /* For tests that end with bytes in quarantine: unloading tries them again, and then all is as above. */
 void fixture_close_quarantined(struct fixture *fixture);
 
@@ -53,6 +60,8 @@ struct moor_view fixture_range_view(struct fixture *fixture, moor_range range, u
 unsigned char *fixture_bytes(const struct moor_view *view);
 bool fixture_all_bytes(const struct moor_view *view, uint8_t value);
 
+/* Two threads that take turns: waits until another has reached a stage; asserts that it does in time. */
+void fixture_await(const _Atomic int *stage, int reached);
 /* A deadline that many milliseconds from now. */
 uint64_t fixture_soon(uint64_t milliseconds);
 /* Takes back all that was released; asserts that nothing stays pending. */

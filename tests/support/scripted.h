@@ -63,12 +63,12 @@ const char *scripted_name_text(enum scripted_name name);
 #define SCRIPTED_CAPS MOOR_ABI_CAPS_1_0
 
 struct scripted_options {
-    const char *name;       /* NULL: "scripted"; also the start of keys */
-    uint64_t capabilities;  /* 0: all of 1.0 */
-    uint32_t device_count;  /* 0: 1; at most 2 */
-    uint32_t total_unknown; /* 1: the domains do not say how large their pools are */
-    uint64_t total_bytes;   /* of the device pools; 0: 64 MiB. The host pool is twice as large */
-    const char *pool_key;   /* of device 0's own memory; NULL: one of its own */
+    const char *name;             /* NULL: "scripted"; also the start of keys */
+    uint64_t capabilities;        /* 0: all of 1.0 */
+    uint32_t device_count;        /* 0: 1; at most 2 */
+    uint32_t total_unknown;       /* 1: the domains do not say how large their pools are */
+    uint64_t total_bytes;         /* of the device pools; 0: 64 MiB. The host pool is twice as large */
+    const char *pool_key;         /* of device 0's own memory; NULL: one of its own */
     uint64_t device_domain_lacks; /* capabilities that the device has and its DEVICE domain has not */
 };
 
@@ -101,8 +101,8 @@ int scripted_last_call(struct scripted *script, enum scripted_name name, struct 
 /* Runs at the start of every call, on the calling thread, with no lock of the script held. */
 typedef void (*scripted_hook)(void *user, const struct scripted_call *call);
 void scripted_set_hook(struct scripted *script, scripted_hook hook, void *user);
-/* Likewise at the end of every call of STREAM, COPY and RELEASE that succeeds: the effect is there, and the caller has
- * not heard of it yet. */
+/* Likewise at the end of every call on a stream, of release and of reap, if it succeeds: the effect is there,
+ * and the caller has not heard of it yet. Not of create and destroy. */
 void scripted_set_after_hook(struct scripted *script, scripted_hook hook, void *user);
 
 /* Bytes held physically on a pool, quarantined ones included, over all contexts. */

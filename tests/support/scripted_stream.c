@@ -199,7 +199,8 @@ static struct scripted *require_stream(const struct moor_abi_stream *stream)
     return script;
 }
 
-/* First and last in every call on a stream: what scripted_enter and scripted_leave do, and the stream is in use between. */
+/* First and last in every call on a stream: what scripted_enter and scripted_leave do, and the stream is in
+ * use between. */
 static int32_t begin(struct moor_abi_stream *stream, enum scripted_name name, const uint64_t arguments[4],
                      struct moor_abi_error *error)
 {
@@ -216,7 +217,8 @@ static int32_t begin(struct moor_abi_stream *stream, enum scripted_name name, co
     return status;
 }
 
-static int32_t end(struct moor_abi_stream *stream, enum scripted_name name, const uint64_t arguments[4], int32_t status)
+static int32_t end(struct moor_abi_stream *stream, enum scripted_name name, const uint64_t arguments[4],
+                   int32_t status)
 {
     struct scripted *script = stream->context->script;
     if (!status)
@@ -362,7 +364,8 @@ static int32_t wait_stream(struct moor_abi_stream *stream, struct moor_abi_strea
     int32_t status = begin(stream, SCRIPTED_WAIT_STREAM, arguments, error);
     if (status)
         return status;
-    scripted_require(script, require_stream(other) == script, "streams wait for streams of their own instance");
+    scripted_require(script, require_stream(other) == script,
+                     "streams wait for streams of their own instance");
     (void)pthread_mutex_lock(&script->lock);
     scripted_require(script, value <= other->recorded, "only recorded values are waited for");
     submit(script, stream, &(struct op){.kind = OP_WAIT, .wait = {other, value}});

@@ -3,16 +3,13 @@
 #ifndef MOOR_UTIL_LIMITS_H
 #define MOOR_UTIL_LIMITS_H
 
-#define MOOR_LIMIT_DEVICES 256  /* devices of a provider */
-#define MOOR_LIMIT_DOMAINS 16   /* domains of a device */
-#define MOOR_LIMIT_STREAMS 4096 /* streams of a provider, draining ones included */
-#define MOOR_LIMIT_USES                                                                                      \
-    128                              /* last uses remembered of one buffer or range: 64 streams              \
-                                      * and the views of one host function */
-#define MOOR_LIMIT_VIEWS 64          /* views of a host function */
-#define MOOR_LIMIT_USES_PER_STREAM 8 /* of them on one stream; beyond, they grow into one that covers them   \
-                                      */
-#define MOOR_LIMIT_STEPS 1024        /* steps of a transaction */
+#define MOOR_LIMIT_DEVICES 256           /* devices of a provider */
+#define MOOR_LIMIT_DOMAINS 16            /* domains of a device */
+#define MOOR_LIMIT_STREAMS 4096          /* streams of a provider, draining ones included */
+#define MOOR_LIMIT_USES 128              /* last uses of one object: 64 streams, 64 views under way */
+#define MOOR_LIMIT_USES_PER_STREAM 8     /* of them on one stream; beyond, they grow into one */
+#define MOOR_LIMIT_VIEWS 64              /* views of a host function */
+#define MOOR_LIMIT_STEPS 1024            /* steps of a transaction */
 #define MOOR_LIMIT_GRANULES (1ull << 32) /* granules of a range */
 #define MOOR_REAP_BATCH 64               /* completions taken in one provider call */
 #define MOOR_REAP_EVERY 64               /* releases of a device until a look at what has completed */

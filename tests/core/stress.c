@@ -87,7 +87,7 @@ static void swap_shared(struct worker *w)
     must("release", moor_buffer_release(s->runtime, buffer));
 }
 
-/* Reads what others may be releasing: reads of one buffer do not race, and it must be there until they are done. */
+/* Reads what others may be releasing: reads of one buffer do not race, and it must be there to their end. */
 static void use_shared(struct worker *w)
 {
     struct stress *s = w->stress;
@@ -175,8 +175,8 @@ static void grow_range(struct worker *w)
             segment = step.segment;
             must("seal", moor_segment_seal(s->runtime, segment, MOOR_FOREVER));
             must("map", moor_segment_map(s->runtime, segment, range, 5 * granule, MOOR_ACCESS_READ));
-            (void)may("make writable",
-                      moor_range_make_writable(s->runtime, range, 5 * granule, w->stream, 0, MOOR_FOREVER, NULL));
+            (void)may("make writable", moor_range_make_writable(s->runtime, range, 5 * granule, w->stream, 0,
+                                                                MOOR_FOREVER, NULL));
         }
     }
     must("release", moor_range_release(s->runtime, range));

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Adds up Meson's JUnit logs and prints the closing line: N passed, N failed, N skipped. Explains each skip."""
+"""Adds up Meson's JUnit logs, tells each skip, and prints the closing line: N passed, N failed, N skipped."""
 import sys
 import xml.etree.ElementTree as tree
 
@@ -11,7 +11,8 @@ for path in sys.argv[1:]:
             failed += 1
         elif (skip := case.find("skipped")) is not None:
             skipped += 1
-            reasons[f"{case.get('classname')}: {case.get('name')}: {skip.get('message') or skip.text or ''}"] = True
+            reason = skip.get("message") or skip.text or ""
+            reasons[f"{case.get('classname')}: {case.get('name')}: {reason}"] = True
         else:
             passed += 1
 for reason in reasons:

@@ -50,10 +50,11 @@ MOOR_API moor_status moor_view_slice(const struct moor_view *view, uint64_t offs
 
 /* ---- buffers ---- */
 
-#define MOOR_BUFFER_ZERO (UINT64_C(1) << 0)   /* contents read as zero */
-#define MOOR_BUFFER_CHARGE (UINT64_C(1) << 1) /* moor_buffer_wrap only: charge it to the holder */
-#define MOOR_BUFFER_PIN                                                                                      \
-    (UINT64_C(1) << 2) /* moor_buffer_wrap only: lock whole pages while it lives (PINNED) */
+/* Of an allocation: contents read as zero. */
+#define MOOR_BUFFER_ZERO (UINT64_C(1) << 0)
+/* Of a wrap: charge it to the holder; lock its whole pages while it lives (PINNED). */
+#define MOOR_BUFFER_CHARGE (UINT64_C(1) << 1)
+#define MOOR_BUFFER_PIN (UINT64_C(1) << 2)
 
 struct moor_buffer_options {
     uint64_t alignment_bytes; /* a power of two; 0: the domain's */
@@ -166,10 +167,12 @@ MOOR_API moor_status moor_segment_release(struct moor_runtime *runtime, moor_seg
 
 /* ---- transactions ---- */
 
-#define MOOR_STEP_COMMIT 1u /* range, offset, length, grant */
-#define MOOR_STEP_CREATE                                                                                     \
-    2u /* binding, length, grant -> segment; mapped writable at range, offset unless range is 0 */
-#define MOOR_STEP_MAP 3u /* sealed segment -> range, offset, read-only */
+/* range, offset, length, grant */
+#define MOOR_STEP_COMMIT 1u
+/* binding, length, grant -> segment; mapped for writing at range, offset, unless range is 0 */
+#define MOOR_STEP_CREATE 2u
+/* sealed segment -> range, offset, read-only */
+#define MOOR_STEP_MAP 3u
 
 /* One part of a transaction. Fields a kind does not name are zero. Two steps must not name the same granules.
  */

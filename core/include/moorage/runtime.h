@@ -4,19 +4,19 @@
  *
  * Rules common to the whole host API:
  *  - Every function may be called from any thread at once. Destroying an object by pointer (runtime,
- * provider, holder, binding, stream) must not race with other calls on that same object, and nothing catches
- * a pointer that is used afterwards, nor a fence of a stream that is destroyed.
+ *    provider, holder, binding, stream) must not race with other calls on that same object, and nothing
+ *    catches a pointer that is used afterwards, nor a fence of a stream that is destroyed.
  *  - Every function returns a status; on anything but MOOR_OK out-parameters are untouched, nothing has
- * changed (promise I8), and moor_last_error() says more. Each function names the statuses a caller may want
- * to act on; any may also return INVALID, FORKED, and what its provider reports.
+ *    changed (promise I8), and moor_last_error() says more. Each function names the statuses a caller may
+ *    want to act on; any may also return INVALID, FORKED, and what its provider reports.
  *  - Numerous things (buffers, ranges, segments, grants, leases) are 64-bit generation handles: a stale,
- * foreign or invented one gets STALE, FOREIGN or INVALID, and is never taken for something else. Few things
- * are pointers.
+ *    foreign or invented one gets STALE, FOREIGN or INVALID, and is never taken for something else. Few
+ *    things are pointers.
  *  - Sizes and offsets are bytes. Deadlines are absolute, on moor_clock_ns(); 0 means do not wait.
  *  - In a child of fork every call on the parent's runtime answers FORKED, and its memory may not be there.
- * At exit() nothing is done.
+ *    At exit() nothing is done.
  *  - The way down: release handles, destroy streams, moor_runtime_reap, close bindings, destroy holders,
- * destroy the runtime. What is out of turn gets BUSY and changes nothing.
+ *    destroy the runtime. What is out of turn gets BUSY and changes nothing.
  */
 #ifndef MOORAGE_RUNTIME_H
 #define MOORAGE_RUNTIME_H

@@ -12,7 +12,7 @@
  *    (struct moor_abi_host, clock_ns); 0 means do not wait, UINT64_MAX means for ever.
  *  - "Unknown" is a missing flag or valid bit; it is never the number 0.
  *  - Layouts never change once shipped; fields are appended, one size per minor version. Sizes are asserted
- * in moorage/abi/layout.h.
+ *    in moorage/abi/layout.h.
  */
 #ifndef MOORAGE_ABI_TYPES_H
 #define MOORAGE_ABI_TYPES_H

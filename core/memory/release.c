@@ -2,7 +2,7 @@
 /*
  * The one way out. An object is submitted once, with the fence points of its last uses, and comes back in
  * exactly one completion, which refunds its bytes. What the provider refuses or fails to free stays charged,
- * in quarantine, and is tried again when the provider is unloaded (promises I4, I7, I8).
+ * in quarantine, and is tried again when its binding is closed (promises I4, I7, I8).
  *
  * A completion is believed only if its cookie names an object that is leaving; late, doubled and invented
  * ones are logged and change nothing.

@@ -114,6 +114,33 @@ Test(segments, seal_waits_for_writers)
     fixture_close(&f);
 }
 
+/* The writable map is on its way out: what is due is taken back at once, what is fenced is waited for. */
+Test(segments, seal_waits_for_a_map_that_leaves)
+{
+    struct fixture f = fixture_open(NULL);
+    moor_segment segment = create(&f, 1);
+    moor_range range = fixture_range(&f, 2);
+    EXPECT(MOOR_OK, moor_segment_map(f.runtime, segment, range, 0, MOOR_ACCESS_READ_WRITE));
+    EXPECT(MOOR_OK, moor_range_unmap(f.runtime, range, 0, GRANULE));
+    EXPECT(MOOR_OK, moor_segment_seal(f.runtime, segment, MOOR_NO_WAIT));
+    EXPECT(MOOR_OK, moor_segment_release(f.runtime, segment));
+
+    segment = create(&f, 1);
+    EXPECT(MOOR_OK, moor_segment_map(f.runtime, segment, range, 0, MOOR_ACCESS_READ_WRITE));
+    struct moor_view view = fixture_range_view(&f, range, 0, GRANULE);
+    scripted_hold(f.script, f.queue);
+    EXPECT(MOOR_OK, moor_fill(f.stream, &view, 0x24, 1));
+    EXPECT(MOOR_OK, moor_range_unmap(f.runtime, range, 0, GRANULE));
+    EXPECT(MOOR_PENDING, moor_segment_seal(f.runtime, segment, MOOR_NO_WAIT));
+    EXPECT(MOOR_TIMEOUT, moor_segment_seal(f.runtime, segment, fixture_soon(30)));
+    scripted_open(f.script, f.queue);
+    EXPECT(MOOR_OK, moor_segment_seal(f.runtime, segment, fixture_soon(5000)));
+    EXPECT(MOOR_OK, moor_segment_map(f.runtime, segment, range, GRANULE, MOOR_ACCESS_READ));
+    EXPECT(MOOR_OK, moor_segment_release(f.runtime, segment));
+    EXPECT(MOOR_OK, moor_range_release(f.runtime, range));
+    fixture_close(&f);
+}
+
 Test(segments, unmap_takes_exactly_one_map)
 {
     struct fixture f = fixture_open(NULL);

@@ -39,6 +39,9 @@ static const char *domain_fault(const struct moor_device *device, uint32_t count
         return "it has SHARED without VIRTUAL";
     if (info->flags & ~MOOR_ABI_DOMAIN_FLAGS_1_0)
         return "it has unknown flags";
+    if ((info->flags & MOOR_ABI_DOMAIN_OPAQUE) &&
+        ((info->flags & MOOR_ABI_DOMAIN_HOST_ACCESS) || (info->capabilities & MOOR_ABI_CAP_VIRTUAL)))
+        return "it is OPAQUE, but has HOST_ACCESS or VIRTUAL";
     if (!is_power_of_two(info->alignment_bytes))
         return "its alignment is no power of two";
     if (!is_text(info->pool_key, sizeof info->pool_key))
@@ -273,6 +276,23 @@ moor_status moor_device_find_domain(struct moor_device *device, uint32_t kind, u
             return MOOR_OK;
         }
     return moor__fail(MOOR_UNSUPPORTED, "%s has no domain of kind %u", device->info.name, kind);
+}
+
+moor_status moor_device_get_native(struct moor_device *device, uint64_t *ret_native)
+{
+    moor_status status = enter_device(device, ret_native);
+    if (!status)
+        status = moor__device_open(device);
+    if (status)
+        return status;
+    const struct moor__table *table = &device->provider->table;
+    struct moor_abi_error error = MOOR__ERROR_INIT;
+    uint64_t native = 0;
+    int32_t called = table->base.context_native(device->context, &native, &error);
+    if (called)
+        return moor__fail_provider(called, &error, table->name, "context_native");
+    *ret_native = native;
+    return MOOR_OK;
 }
 
 moor_status moor_device_get_authority(struct moor_device *device, uint32_t domain,

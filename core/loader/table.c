@@ -114,17 +114,17 @@ static const struct rule {
     size_t source;                      /* offset of the pointer in struct moor_abi_provider */
     size_t target;                      /* offset of the copy in struct moor__table */
     uint32_t sizes[MOOR_ABI_MINOR + 1]; /* one per minor, oldest first */
-    const char *functions[8];           /* in their order in the table, behind struct_size and reserved */
+    const char *functions[9];           /* in their order in the table, behind struct_size and reserved */
 } rules[] = {
 /* clang-format off */
 #define PLACE(field_) offsetof(struct moor_abi_provider, field_), offsetof(struct moor__table, field_)
     {"base", NULL, 0, PLACE(base), {MOOR_ABI_BASE_TABLE_SIZE},
      {"init", "shutdown", "device_count", "device_info", "domain_info", "context_open", "context_close",
-      "get_extension"}},
+      "context_native", "get_extension"}},
     {"alloc", "ALLOC", MOOR_ABI_CAP_ALLOC, PLACE(alloc), {MOOR_ABI_ALLOC_TABLE_SIZE},
      {"footprint", "allocate"}},
     {"stream", "STREAM", MOOR_ABI_CAP_STREAM, PLACE(stream), {MOOR_ABI_STREAM_TABLE_SIZE},
-     {"create", "destroy", "record", "watermark", "wait", "wait_stream", "host_function"}},
+     {"create", "destroy", "record", "watermark", "wait", "wait_stream", "host_function", "native"}},
     {"release", "RELEASE", MOOR_ABI_CAP_RELEASE, PLACE(release), {MOOR_ABI_RELEASE_TABLE_SIZE},
      {"release", "reap"}},
     {"copy", "COPY", MOOR_ABI_CAP_COPY, PLACE(copy), {MOOR_ABI_COPY_TABLE_SIZE}, {"copy", "fill"}},

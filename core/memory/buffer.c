@@ -199,6 +199,7 @@ static moor_status call_allocate(struct moor__buffer *buffer, const struct moor_
         return moor__fail_provider(called, &error, table->name, "allocate");
     buffer->handle = made.handle;
     buffer->address = made.address;
+    buffer->native = made.native;
     buffer->size_bytes = args->size_bytes;
     const char *fault = allocation_fault(args, &made);
     buffer->object.bytes = made.actual_bytes <= INT64_MAX ? made.actual_bytes : args->size_bytes;
@@ -338,5 +339,21 @@ moor_status moor_buffer_get_view(struct moor_runtime *runtime, moor_buffer handl
         return status;
     *ret_view = (struct moor_view){buffer->address, buffer->size_bytes, handle, runtime};
     moor__buffer_unpin(buffer);
+    return MOOR_OK;
+}
+
+moor_status moor_buffer_get_native(struct moor_runtime *runtime, moor_buffer handle, uint64_t *ret_native)
+{
+    if (!ret_native)
+        return moor__fail(MOOR_INVALID, "ret_native is NULL");
+    struct moor__buffer *buffer = NULL;
+    moor_status status = moor__buffer_pin(runtime, handle, &buffer);
+    if (status)
+        return status;
+    uint64_t native = buffer->native;
+    moor__buffer_unpin(buffer);
+    if (native == 0)
+        return moor__fail(MOOR_UNSUPPORTED, "the buffer has no name but its address");
+    *ret_native = native;
     return MOOR_OK;
 }

@@ -17,6 +17,7 @@ struct moor__buffer {
     enum moor__origin origin;
     uint64_t handle; /* the provider's, of the allocation or the pin */
     uint64_t address;
+    uint64_t native; /* the device API's name for it, or 0 */
     uint64_t size_bytes;     /* as asked */
     uint64_t external_bytes; /* charged for wrapped memory */
     pthread_mutex_t lock;    /* uses */

@@ -434,6 +434,22 @@ moor_status moor_stream_destroy(struct moor_stream *stream)
     return MOOR_OK;
 }
 
+moor_status moor_stream_get_native(struct moor_stream *stream, uint64_t *ret_native)
+{
+    moor_status status = moor__stream_enter(stream);
+    if (!status && !ret_native)
+        status = moor__fail(MOOR_INVALID, "ret_native is NULL");
+    if (status)
+        return status;
+    struct moor_abi_error error = MOOR__ERROR_INIT;
+    uint64_t native = 0;
+    int32_t called = table_of(stream)->stream.native(stream->stream, &native, &error);
+    if (called)
+        return fail(stream, called, &error, "stream native");
+    *ret_native = native;
+    return MOOR_OK;
+}
+
 moor_status moor_stream_record(struct moor_stream *stream, struct moor_fence *ret_fence)
 {
     moor_status status = moor__stream_enter(stream);

@@ -231,6 +231,14 @@ static int32_t context_close(struct moor_abi_context *context, struct moor_abi_e
     return MOOR_OK;
 }
 
+static int32_t context_native(struct moor_abi_context *context, uint64_t *ret_native,
+                              struct moor_abi_error *error)
+{
+    (void)context;
+    (void)ret_native;
+    return moor_kit_fail(error, MOOR_UNSUPPORTED, 0, "host memory has no device API");
+}
+
 static int32_t get_extension(struct moor_abi_instance *instance, const char *name, uint32_t version,
                              const void **ret_table, struct moor_abi_error *error)
 {
@@ -249,6 +257,7 @@ static const struct moor_abi_base_table base_table = {
     .domain_info = domain_info,
     .context_open = context_open,
     .context_close = context_close,
+    .context_native = context_native,
     .get_extension = get_extension,
 };
 
@@ -267,6 +276,8 @@ static const struct moor_abi_provider provider = {
     .pinned = &cpu_pinned_table,
     .stats = &cpu_stats_table,
 };
+
+MOOR_ABI_NOTE(DEVICE_CAPS, 0);
 
 MOOR_ABI_EXPORT const struct moor_abi_provider *moor_provider_entry_v1(void)
 {

@@ -324,6 +324,13 @@ static int32_t host_function(struct moor_abi_stream *stream, moor_abi_host_funct
     return push(stream, &op, error);
 }
 
+static int32_t native(struct moor_abi_stream *stream, uint64_t *ret_native, struct moor_abi_error *error)
+{
+    (void)stream;
+    (void)ret_native;
+    return moor_kit_fail(error, MOOR_UNSUPPORTED, 0, "host memory has no device API");
+}
+
 /* One side of a copy or fill. That the memory is there is the caller's promise. */
 static int32_t check_memory(uint64_t address, uint64_t bytes, struct moor_abi_error *error)
 {
@@ -390,6 +397,7 @@ const struct moor_abi_stream_table cpu_stream_table = {
     .wait = wait_line,
     .wait_stream = wait_stream,
     .host_function = host_function,
+    .native = native,
 };
 
 const struct moor_abi_copy_table cpu_copy_table = {

@@ -158,6 +158,14 @@ static int32_t mock_domain_info(struct moor_abi_instance *instance, uint32_t dev
     return moor_kit_fill_out(ret_info, &info, sizeof(info), MOOR_ABI_DOMAIN_INFO_SIZE, "domain_info", error);
 }
 
+static int32_t mock_context_native(struct moor_abi_context *context, uint64_t *ret_native,
+                                   struct moor_abi_error *error)
+{
+    (void)context;
+    (void)ret_native;
+    return moor_kit_fail(error, MOOR_UNSUPPORTED, 0, "a simulated device has no API of its own");
+}
+
 static int32_t mock_get_extension(struct moor_abi_instance *instance, const char *name, uint32_t version,
                                   const void **ret_table, struct moor_abi_error *error)
 {
@@ -399,6 +407,14 @@ static int32_t mock_host_function(struct moor_abi_stream *stream, moor_abi_host_
     return MOOR_OK;
 }
 
+static int32_t mock_stream_native(struct moor_abi_stream *stream, uint64_t *ret_native,
+                                  struct moor_abi_error *error)
+{
+    (void)stream;
+    (void)ret_native;
+    return moor_kit_fail(error, MOOR_UNSUPPORTED, 0, "a simulated device has no API of its own");
+}
+
 /* ---- copy ---- */
 
 static int32_t mock_copy(struct moor_abi_stream *stream, const struct moor_abi_copy_args *args,
@@ -480,6 +496,7 @@ static const struct moor_abi_base_table base_table = {
     .domain_info = mock_domain_info,
     .context_open = mock_context_open,
     .context_close = mock_context_close,
+    .context_native = mock_context_native,
     .get_extension = mock_get_extension,
 };
 
@@ -498,6 +515,7 @@ static const struct moor_abi_stream_table stream_table = {
     .wait = mock_wait,
     .wait_stream = mock_wait_stream,
     .host_function = mock_host_function,
+    .native = mock_stream_native,
 };
 
 static const struct moor_abi_release_table release_table = {
@@ -529,6 +547,8 @@ static const struct moor_abi_provider provider = {
     .copy = &copy_table,
     .stats = &stats_table,
 };
+
+MOOR_ABI_NOTE(CAPABILITIES, MOOR_ABI_PROVIDER_SIMULATED);
 
 MOOR_ABI_EXPORT const struct moor_abi_provider *moor_provider_entry_v1(void)
 {

@@ -46,6 +46,36 @@ Test(providers, say_what_they_are)
     fixture_close(&f);
 }
 
+/* What a host needs to launch work of its own, passed through as the provider gave it. */
+Test(providers, give_their_native_names)
+{
+    struct fixture f = fixture_open(NULL);
+    moor_buffer buffer = fixture_allocate(&f, 256);
+    uint64_t native = 7;
+    EXPECT(MOOR_OK, moor_stream_get_native(f.stream, &native));
+    cr_assert_eq(native, (uintptr_t)f.queue + SCRIPTED_NATIVE);
+    EXPECT(MOOR_OK, moor_buffer_get_native(f.runtime, buffer, &native));
+    cr_assert_gt(native, SCRIPTED_NATIVE);
+    EXPECT(MOOR_OK, moor_device_get_native(f.device, &native));
+    cr_assert_gt(native, SCRIPTED_NATIVE);
+    native = 7;
+    scripted_fail(f.script, (struct scripted_fault){.name = SCRIPTED_CONTEXT_NATIVE, .nth = 1, .times = 1, .status = MOOR_UNSUPPORTED});
+    EXPECT(MOOR_UNSUPPORTED, moor_device_get_native(f.device, &native));
+    scripted_fail(f.script, (struct scripted_fault){.name = SCRIPTED_STREAM_NATIVE, .nth = 1, .times = 1, .status = MOOR_UNSUPPORTED});
+    EXPECT(MOOR_UNSUPPORTED, moor_stream_get_native(f.stream, &native));
+    EXPECT(MOOR_INVALID, moor_stream_get_native(f.stream, NULL));
+    EXPECT(MOOR_INVALID, moor_device_get_native(f.device, NULL));
+    EXPECT(MOOR_INVALID, moor_buffer_get_native(f.runtime, buffer, NULL));
+    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffer));
+    EXPECT(MOOR_STALE, moor_buffer_get_native(f.runtime, buffer, &native));
+    unsigned char own[64];
+    EXPECT(MOOR_OK, moor_buffer_wrap(f.binding, own, sizeof own, 0, &buffer));
+    EXPECT(MOOR_UNSUPPORTED, moor_buffer_get_native(f.runtime, buffer, &native));
+    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffer));
+    cr_assert_eq(native, 7);
+    fixture_close(&f);
+}
+
 /* Each kind alone keeps its provider loaded, and the message counts it. */
 Test(providers, with_live_objects_are_busy)
 {

@@ -99,7 +99,7 @@ Test(load, of_several_at_once_one_succeeds)
 Test(load, what_is_refused_is_named_and_leaves_nothing)
 {
     static const struct moor_setting settings[] = {{"total_bytes", "many"}};
-    const struct moor_load_options options = {settings, 1};
+    const struct moor_load_options options = {.settings = settings, .setting_count = 1};
     struct moor_provider *provider = NULL;
     struct moor_object_counts counts;
     expect(moor_provider_load(runtime, "/nowhere/x.so", NULL, &provider), MOOR_REFUSED, "/nowhere/x.so",

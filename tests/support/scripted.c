@@ -48,6 +48,8 @@ static const char *const name_texts[SCRIPTED_NAME_COUNT] = {
     [SCRIPTED_PROTECT] = "protect",
     [SCRIPTED_PIN] = "pin",
     [SCRIPTED_STATS] = "stats",
+    [SCRIPTED_CONTEXT_NATIVE] = "context_native",
+    [SCRIPTED_STREAM_NATIVE] = "stream native",
 };
 
 const char *scripted_name_text(enum scripted_name name)
@@ -346,6 +348,17 @@ static int32_t base_context_close(struct moor_abi_context *context, struct moor_
     return MOOR_OK;
 }
 
+static int32_t base_context_native(struct moor_abi_context *context, uint64_t *ret_native,
+                                   struct moor_abi_error *error)
+{
+    int32_t status =
+        scripted_enter(scripted_of(context), SCRIPTED_CONTEXT_NATIVE, (uint64_t[4]){0}, error);
+    if (status)
+        return status;
+    *ret_native = (uintptr_t)context + SCRIPTED_NATIVE;
+    return MOOR_OK;
+}
+
 static int32_t base_get_extension(struct moor_abi_instance *instance, const char *name, uint32_t version,
                                   const void **ret_table, struct moor_abi_error *error)
 {
@@ -396,6 +409,7 @@ static const struct moor_abi_base_table base_table = {
     .domain_info = base_domain_info,
     .context_open = base_context_open,
     .context_close = base_context_close,
+    .context_native = base_context_native,
     .get_extension = base_get_extension,
 };
 static const struct moor_abi_stats_table stats_table = {.struct_size = MOOR_ABI_STATS_TABLE_SIZE,

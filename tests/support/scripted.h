@@ -49,6 +49,8 @@ enum scripted_name {
     SCRIPTED_PROTECT,        /* segment, range, offset, access */
     SCRIPTED_PIN,            /* address, size */
     SCRIPTED_STATS,          /* domain */
+    SCRIPTED_CONTEXT_NATIVE,
+    SCRIPTED_STREAM_NATIVE, /* stream */
     SCRIPTED_NAME_COUNT,
 };
 
@@ -60,6 +62,8 @@ const char *scripted_name_text(enum scripted_name name);
 #define SCRIPTED_DOMAIN_HOST 1u   /* kind PINNED; both devices share this pool */
 #define SCRIPTED_GRANULE UINT64_C(16384)
 #define SCRIPTED_GRANULE_MIN UINT64_C(4096)
+/* Native names: of a stream and a context their address plus this, of an allocation its handle plus this. */
+#define SCRIPTED_NATIVE (UINT64_C(1) << 62)
 #define SCRIPTED_CAPS MOOR_ABI_CAPS_1_0
 
 struct scripted_options {

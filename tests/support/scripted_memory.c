@@ -140,6 +140,7 @@ static int32_t allocate(struct moor_abi_context *context, const struct moor_abi_
     (void)pthread_mutex_unlock(&script->lock);
     ret_allocation->address = (uintptr_t)allocation->address;
     ret_allocation->actual_bytes = allocation->actual_bytes;
+    ret_allocation->native = ret_allocation->handle + SCRIPTED_NATIVE;
     return MOOR_OK;
 }
 

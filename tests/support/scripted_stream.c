@@ -388,6 +388,17 @@ static int32_t host_function(struct moor_abi_stream *stream, moor_abi_host_funct
     return end(stream, SCRIPTED_HOST_FUNCTION, arguments, MOOR_OK);
 }
 
+static int32_t native(struct moor_abi_stream *stream, uint64_t *ret_native, struct moor_abi_error *error)
+{
+    (void)require_stream(stream);
+    const uint64_t arguments[4] = {(uintptr_t)stream};
+    int32_t status = begin(stream, SCRIPTED_STREAM_NATIVE, arguments, error);
+    if (status)
+        return status;
+    *ret_native = (uintptr_t)stream + SCRIPTED_NATIVE;
+    return end(stream, SCRIPTED_STREAM_NATIVE, arguments, MOOR_OK);
+}
+
 /* ---- COPY ---- */
 
 static int32_t copy(struct moor_abi_stream *stream, const struct moor_abi_copy_args *args,
@@ -448,6 +459,7 @@ const struct moor_abi_stream_table scripted_stream_table = {
     .wait = wait_host,
     .wait_stream = wait_stream,
     .host_function = host_function,
+    .native = native,
 };
 const struct moor_abi_copy_table scripted_copy_table = {
     .struct_size = MOOR_ABI_COPY_TABLE_SIZE, .copy = copy, .fill = fill};

@@ -27,6 +27,7 @@ ZOO_FUNCTION(domain_info, struct moor_abi_instance *instance, uint32_t device, u
 ZOO_FUNCTION(context_open, struct moor_abi_instance *instance, uint32_t device,
              struct moor_abi_context **ret_context)
 ZOO_FUNCTION(context_close, struct moor_abi_context *context)
+ZOO_FUNCTION(context_native, struct moor_abi_context *context, uint64_t *ret_native)
 ZOO_FUNCTION(get_extension, struct moor_abi_instance *instance, const char *name, uint32_t version,
              const void **ret_table)
 ZOO_FUNCTION(footprint, struct moor_abi_context *context, const struct moor_abi_alloc_args *args,
@@ -41,6 +42,7 @@ ZOO_FUNCTION(watermark, struct moor_abi_stream *stream, uint64_t *ret_value)
 ZOO_FUNCTION(wait, struct moor_abi_stream *stream, uint64_t value, uint64_t deadline_ns)
 ZOO_FUNCTION(wait_stream, struct moor_abi_stream *stream, struct moor_abi_stream *other, uint64_t value)
 ZOO_FUNCTION(host_function, struct moor_abi_stream *stream, moor_abi_host_function function, void *user)
+ZOO_FUNCTION(stream_native, struct moor_abi_stream *stream, uint64_t *ret_native)
 ZOO_FUNCTION(release, struct moor_abi_context *context, const struct moor_abi_release *release)
 ZOO_FUNCTION(reap, struct moor_abi_context *context, struct moor_abi_completion *completions, uint32_t stride,
              uint32_t capacity, uint64_t deadline_ns, uint32_t *ret_count)
@@ -85,10 +87,12 @@ static struct zoo {
                  .pinned = &zoo.pinned,
                  .stats = &zoo.stats},
     .base = {MOOR_ABI_BASE_TABLE_SIZE, 0, zoo_init, zoo_shutdown, zoo_device_count, zoo_device_info,
-             zoo_domain_info, zoo_context_open, zoo_context_close, zoo_get_extension},
+             zoo_domain_info, zoo_context_open, zoo_context_close, zoo_context_native,
+             zoo_get_extension},
     .alloc = {MOOR_ABI_ALLOC_TABLE_SIZE, 0, zoo_footprint, zoo_allocate},
     .stream = {MOOR_ABI_STREAM_TABLE_SIZE, 0, zoo_stream_create, zoo_stream_destroy, zoo_record,
-               zoo_watermark, zoo_wait, zoo_wait_stream, zoo_host_function},
+               zoo_watermark, zoo_wait, zoo_wait_stream, zoo_host_function,
+               zoo_stream_native},
     .release = {MOOR_ABI_RELEASE_TABLE_SIZE, 0, zoo_release, zoo_reap},
     .copy = {MOOR_ABI_COPY_TABLE_SIZE, 0, zoo_copy, zoo_fill},
     .virtual_ = {MOOR_ABI_VIRTUAL_TABLE_SIZE, 0, zoo_reserve, zoo_commit, zoo_commit},

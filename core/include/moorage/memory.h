@@ -33,7 +33,7 @@ MOOR_API moor_status moor_binding_open(struct moor_device *device, uint32_t doma
 MOOR_API moor_status moor_binding_close(struct moor_binding *binding);
 
 /* A borrowed look at memory: valid while its owner is. `address` is as the device sees it; the host may use
- * it where the domain says HOST_ACCESS. */
+ * it where the domain says HOST_ACCESS, and nothing but copies where it says OPAQUE. */
 struct moor_view {
     uint64_t address;
     uint64_t size_bytes;
@@ -81,6 +81,12 @@ MOOR_API moor_status moor_buffer_wrap(struct moor_binding *binding, void *addres
 
 MOOR_API moor_status moor_buffer_get_view(struct moor_runtime *runtime, moor_buffer buffer,
                                           struct moor_view *ret_view);
+
+/* The device API's own name of an allocation (cl_mem, ...), for work that the host launches on its own: needed
+ * where the domain is OPAQUE. ret_native: [borrowed] until the buffer is released. UNSUPPORTED: it has none but
+ * its address. */
+MOOR_API moor_status moor_buffer_get_native(struct moor_runtime *runtime, moor_buffer buffer,
+                                            uint64_t *ret_native);
 
 /* Gives it up: the handle is stale at once, the memory goes when its last uses are done. 0 is a no-op. */
 MOOR_API moor_status moor_buffer_release(struct moor_runtime *runtime, moor_buffer buffer);

@@ -19,23 +19,48 @@ struct moor_setting {
     const char *value;
 };
 
+/* First a trial in a process of its own (moor_provider_probe); it costs some milliseconds. */
+#define MOOR_LOAD_PROBE (UINT64_C(1) << 0)
+/* Also if another file of the same build (ELF build-id) is loaded in this runtime. */
+#define MOOR_LOAD_COPY (UINT64_C(1) << 1)
+/* Also if another provider of this runtime has given one of its device keys. */
+#define MOOR_LOAD_SAME_DEVICE (UINT64_C(1) << 2)
+
 struct moor_load_options {
     const struct moor_setting *settings; /* [in] copied; NULL if count is 0 */
     size_t setting_count;
+    uint64_t flags;      /* MOOR_LOAD_* */
+    uint64_t timeout_ns; /* for the provider's start, and for a probe as a whole; 0: 60 seconds */
 };
 
 /* Loads a provider and initialises it.
  * path: [in] absolute. The file is checked before any of its code runs, its table before any of it is called.
  * options: [in] may be NULL. ret_provider: [out, owned] until moor_provider_unload.
- * REFUSED: the file or table was not accepted; VERSION: built for another ABI; both say why. BUSY: the file
- * is already loaded in this runtime. Loaded code stays in the process after unloading. */
+ * A file that is loaded in this runtime already, under whatever name, is the same provider: it is counted,
+ * and has to be unloaded as often. BUSY if the settings differ then.
+ * REFUSED: the file or table was not accepted, or the probe failed; VERSION: built for another ABI; both say
+ * why. TIMEOUT: its start does not come to an end; what it may still use is kept, and the file is refused
+ * from then on. Loaded code stays in the process after unloading. */
 MOOR_API moor_status moor_provider_load(struct moor_runtime *runtime, const char *path,
                                         const struct moor_load_options *options,
                                         struct moor_provider **ret_provider) MOOR_MUST_USE;
 
-/* Drains, shuts down and forgets the provider. BUSY with counts per kind while anything of it is alive:
- * nothing has changed then. Quarantined memory is tried again first. A provider that fails to close a device
- * or to shut down is forgotten all the same, with a line in the log. */
+/* Loads, initialises and unloads a provider in a process of its own, so that a crash, a hang or an exit() is a
+ * report: REFUSED with the cause. What it does to the process that it should not (signal handlers, working
+ * directory, environment, threads left) is told as warnings through the runtime's log. options: as for a
+ * load; SAME_DEVICE and COPY mean nothing. UNSUPPORTED: the probe program (moorage-probe) is missing. */
+MOOR_API moor_status moor_provider_probe(struct moor_runtime *runtime, const char *path,
+                                         const struct moor_load_options *options);
+
+/* Where a provider called by its name is: NAME.so in the directories of MOORAGE_PROVIDER_PATH (absolute,
+ * colons between; ignored with a line in the log in a process with raised privileges), then among those
+ * installed with this library. runtime: for its log. ret_path: [out, owned] free(). INVALID: the name has a
+ * slash or is empty; REFUSED: there is none. */
+MOOR_API moor_status moor_provider_find(struct moor_runtime *runtime, const char *name, char **ret_path);
+
+/* Undoes one load; the last one drains, shuts down and forgets the provider. BUSY with counts per kind while
+ * anything of it is alive: nothing has changed then. Quarantined memory is tried again first. A provider that
+ * fails to close a device or to shut down is forgotten all the same, with a line in the log. */
 MOOR_API moor_status moor_provider_unload(struct moor_provider *provider);
 
 struct moor_provider_info {
@@ -60,6 +85,10 @@ MOOR_API moor_status moor_provider_get_device(struct moor_provider *provider, ui
 /* A vendor's extension. ret_table: [out, borrowed] until unload. UNSUPPORTED. */
 MOOR_API moor_status moor_provider_get_extension(struct moor_provider *provider, const char *name,
                                                  uint32_t version, const void **ret_table);
+
+/* The device API's own context (CUcontext, cl_context), for work that the host launches on its own. ret_native:
+ * [borrowed] until unload. Opens the device if it is not open. UNSUPPORTED: it has none. */
+MOOR_API moor_status moor_device_get_native(struct moor_device *device, uint64_t *ret_native);
 
 /* What a device and its domains are. The numbers do not change while the provider is loaded. ret_info: [out]
  * its struct_size need not be set. */

@@ -28,6 +28,10 @@ MOOR_API moor_status moor_stream_create(struct moor_device *device, const struct
  * native stream that was imported is not touched after this returns. NULL is a no-op. */
 MOOR_API moor_status moor_stream_destroy(struct moor_stream *stream);
 
+/* The device API's own stream (CUstream, cl_command_queue), for work that the host submits on its own.
+ * ret_native: [borrowed] until the stream is destroyed. UNSUPPORTED: it has none. */
+MOOR_API moor_status moor_stream_get_native(struct moor_stream *stream, uint64_t *ret_native);
+
 /* A place on a stream's timeline; meaningless after the stream is destroyed. */
 struct moor_fence {
     struct moor_stream *stream; /* [borrowed] */

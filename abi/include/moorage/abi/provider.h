@@ -4,7 +4,11 @@
  * moor_provider_entry_v1, and includes nothing of Moorage's but moorage/abi/ (and, if it likes, the kit).
  *
  *     static const struct moor_abi_provider provider = {.prefix = MOOR_ABI_PREFIX(CAPS, 0), .name = ...};
+ *     MOOR_ABI_NOTE(CAPS, 0);
  *     MOOR_ABI_EXPORT const struct moor_abi_provider *moor_provider_entry_v1(void) { return &provider; }
+ *
+ * The note says the same as the prefix, in the file: the core reads it before any code of the file runs, and
+ * refuses a file without it.
  *
  * The entry is pure: no device, thread, allocation or environment. Everything real happens in base->init.
  * The core copies the tables and strings once and never reads the provider's again.
@@ -74,6 +78,35 @@ struct moor_abi_provider {
     {                                                                                                        \
         MOOR_ABI_MAGIC, MOOR_ABI_PROVIDER_SIZE, MOOR_ABI_MAJOR, MOOR_ABI_MINOR, 0, (capabilities_), (flags_) \
     }
+
+/* The ELF note of a provider, SHT_NOTE in a PT_NOTE segment: name "Moorage", type 1, and the words of a struct
+ * moor_abi_prefix as its description. A file that speaks several majors has one for each. */
+#define MOOR_ABI_NOTE_SECTION ".note.moorage"
+#define MOOR_ABI_NOTE_NAME "Moorage"
+#define MOOR_ABI_NOTE_TYPE 1u
+
+struct moor_abi_note {
+    uint32_t name_bytes;
+    uint32_t description_bytes;
+    uint32_t type;
+    char name[8];
+    uint32_t description[10]; /* in words: notes are aligned to 4 */
+};
+
+#define MOOR_ABI_WORDS_(value_) (uint32_t)(value_), (uint32_t)((value_) >> 32)
+
+/* Once, at file scope, with the arguments of MOOR_ABI_PREFIX. */
+#if defined(__GNUC__)
+#define MOOR_ABI_NOTE(capabilities_, flags_)                                                                 \
+    __attribute__((section(MOOR_ABI_NOTE_SECTION), used, aligned(4))) static const struct moor_abi_note      \
+        moor_abi_note_ = {8,                                                                                 \
+                          40,                                                                                \
+                          MOOR_ABI_NOTE_TYPE,                                                                \
+                          MOOR_ABI_NOTE_NAME,                                                                \
+                          {MOOR_ABI_WORDS_(MOOR_ABI_MAGIC), MOOR_ABI_PROVIDER_SIZE, MOOR_ABI_MAJOR,          \
+                           MOOR_ABI_MINOR, 0, MOOR_ABI_WORDS_((uint64_t)(capabilities_)),                    \
+                           MOOR_ABI_WORDS_((uint64_t)(flags_))}}
+#endif
 
 #define MOOR_ABI_ENTRY_NAME "moor_provider_entry_v1"
 

@@ -11,7 +11,12 @@
  *    nothing is owned by the caller, and `error` may hold native code and text.
  *  - `error` is never NULL; it is written on failure only.
  *  - Pointers are [borrowed] for the call. Out-structs arrive with struct_size set.
- *  - No function but context_close, wait, reap and shutdown waits for the device.
+ *  - Handles that were never given, name something of another kind or are given back already get INVALID or
+ *    STALE, and nothing happens. Pointers (instance, context, stream) are taken on trust.
+ *  - No function but context_close, wait, reap and shutdown waits for work of a stream. One that makes memory
+ *    may wait for the device to make it.
+ *  - Threads of the provider's own live between init and shutdown. A driver's may outlast that, but their
+ *    number does not grow with every init.
  *  - A bit of prefix.capabilities is set if and only if its table is there and every function in it is.
  */
 #ifndef MOORAGE_ABI_TABLES_H
@@ -53,6 +58,10 @@ struct moor_abi_base_table {
     int32_t (*context_open)(struct moor_abi_instance *instance, uint32_t device,
                             struct moor_abi_context **ret_context, struct moor_abi_error *error);
     int32_t (*context_close)(struct moor_abi_context *context, struct moor_abi_error *error);
+    /* The device API's own context (CUcontext, cl_context), for work that the host launches on its own.
+     * ret_native: [borrowed] until context_close. UNSUPPORTED where there is none. */
+    int32_t (*context_native)(struct moor_abi_context *context, uint64_t *ret_native,
+                              struct moor_abi_error *error);
 
     /* Vendor extras by name ("vendor.thing") and version; UNSUPPORTED for what is not there.
      * ret_table: [borrowed] until shutdown. */
@@ -106,6 +115,9 @@ struct moor_abi_stream_table {
     /* Calls function(user) once, in stream order. */
     int32_t (*host_function)(struct moor_abi_stream *stream, moor_abi_host_function function, void *user,
                              struct moor_abi_error *error);
+    /* The device API's own stream (CUstream, cl_command_queue), for work that the host submits on its own.
+     * ret_native: [borrowed] until destroy. UNSUPPORTED where there is none. */
+    int32_t (*native)(struct moor_abi_stream *stream, uint64_t *ret_native, struct moor_abi_error *error);
 };
 
 /*

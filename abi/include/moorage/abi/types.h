@@ -67,7 +67,10 @@ struct moor_abi_device_info {
 #define MOOR_ABI_DOMAIN_ENFORCED (UINT64_C(1) << 1)       /* the device itself refuses beyond total_bytes */
 #define MOOR_ABI_DOMAIN_VA_LIMIT_KNOWN (UINT64_C(1) << 2) /* address_space_bytes is meaningful */
 #define MOOR_ABI_DOMAIN_HOST_ACCESS (UINT64_C(1) << 3)    /* the host may read and write by address */
-#define MOOR_ABI_DOMAIN_FLAGS_1_0 UINT64_C(0xf)
+/* Addresses name bytes for COPY alone, and no code can follow them: memory has a name of the device API's own
+ * instead (cl_mem, VkBuffer; moor_abi_allocation.native). Never with HOST_ACCESS or VIRTUAL. */
+#define MOOR_ABI_DOMAIN_OPAQUE (UINT64_C(1) << 4)
+#define MOOR_ABI_DOMAIN_FLAGS_1_0 UINT64_C(0x1f)
 
 /* One memory kind of one device. */
 struct moor_abi_domain_info {
@@ -107,6 +110,7 @@ struct moor_abi_allocation {
     uint64_t handle;  /* the provider's name for it; not 0; unique among live allocations of the context */
     uint64_t address; /* as the device sees it */
     uint64_t actual_bytes; /* what was really taken; at least size_bytes */
+    uint64_t native;       /* the device API's own name for it; 0: its address is all there is */
 };
 
 /* STREAM. */

@@ -121,7 +121,7 @@ Test(table, table_rules)
         REFUSE(alloc.struct_size, 0, "alloc.struct_size is 0, below the 24 of 1.0"),
         REFUSE(base.struct_size, 64, "base.struct_size is 64, below the 80 of 1.0"),
         REFUSE(stream.struct_size, 80, "stream.struct_size is 80, but in 1.0 it is 72"),
-        REFUSE(stream.struct_size, 68, "stream.struct_size is 68, not a multiple of 8"),
+        REFUSE(stream.struct_size, 76, "stream.struct_size is 76, not a multiple of 8"),
         REFUSE(release.struct_size, 65544, "release.struct_size is 65544, not a multiple of 8 up to 65536"),
         REFUSE(pinned.reserved, 1, "pinned.reserved is not zero"),
     };

@@ -1,0 +1,4 @@
+/* SPDX-License-Identifier: MIT */
+#include "check/check.h"
+
+const struct check check_shared[] = {{0}};

@@ -64,14 +64,15 @@ static uint32_t struct_size_of(const void *pointer)
     return size;
 }
 
-int32_t moor_kit_check_in(const void *args, uint32_t known_size, const char *what,
+int32_t moor_kit_check_in(const void *args, uint32_t known_size, uint32_t least_size, const char *what,
                           struct moor_abi_error *error)
 {
     if (!args)
         return moor_kit_fail(error, MOOR_INVALID, 0, "%s: NULL", what);
     uint32_t size = struct_size_of(args);
-    if (size < known_size || size % 8 != 0 || size > IN_STRUCT_BYTES_MAX)
-        return moor_kit_fail(error, MOOR_INVALID, 0, "%s: struct_size %u, known %u", what, size, known_size);
+    if (size < least_size || size % 8 != 0 || size > IN_STRUCT_BYTES_MAX)
+        return moor_kit_fail(error, MOOR_INVALID, 0, "%s: struct_size %u, at least %u are needed", what, size,
+                             least_size);
     const unsigned char *bytes = args;
     for (uint32_t i = known_size; i < size; i++) {
         if (bytes[i] != 0)
@@ -81,8 +82,8 @@ int32_t moor_kit_check_in(const void *args, uint32_t known_size, const char *wha
     return MOOR_OK;
 }
 
-int32_t moor_kit_fill_out(void *out, const void *value, uint32_t known_size, uint32_t least_size,
-                          const char *what, struct moor_abi_error *error)
+int32_t moor_kit_check_out(const void *out, uint32_t least_size, const char *what,
+                           struct moor_abi_error *error)
 {
     if (!out)
         return moor_kit_fail(error, MOOR_INVALID, 0, "%s: NULL", what);
@@ -90,6 +91,16 @@ int32_t moor_kit_fill_out(void *out, const void *value, uint32_t known_size, uin
     if (size < least_size || size < sizeof(size))
         return moor_kit_fail(error, MOOR_INVALID, 0, "%s: struct_size %u, at least %u are needed", what, size,
                              least_size);
+    return MOOR_OK;
+}
+
+int32_t moor_kit_fill_out(void *out, const void *value, uint32_t known_size, uint32_t least_size,
+                          const char *what, struct moor_abi_error *error)
+{
+    int32_t status = moor_kit_check_out(out, least_size, what, error);
+    if (status != MOOR_OK)
+        return status;
+    uint32_t size = struct_size_of(out);
     uint32_t filled = size < known_size ? size : known_size;
     if (filled > sizeof(size))
         memcpy((char *)out + sizeof(size), (const char *)value + sizeof(size), filled - sizeof(size));
@@ -124,9 +135,136 @@ int32_t moor_kit_check_span(uint64_t offset_bytes, uint64_t length_bytes, uint64
     return MOOR_OK;
 }
 
+static bool is_power_of_two(uint64_t value)
+{
+    return value != 0 && (value & (value - 1)) == 0;
+}
+
+int32_t moor_kit_check_alloc(const struct moor_abi_alloc_args *args, uint64_t alignment_bytes,
+                             struct moor_abi_error *error)
+{
+    int32_t status = moor_kit_check_in(args, sizeof(*args), MOOR_ABI_ALLOC_ARGS_SIZE, "alloc args", error);
+    if (status == MOOR_OK)
+        status = moor_kit_check_flags(args->flags, MOOR_ABI_ALLOC_ZERO, "alloc args", error);
+    if (status != MOOR_OK)
+        return status;
+    if (args->size_bytes == 0)
+        return moor_kit_fail(error, MOOR_INVALID, 0, "alloc args: 0 bytes");
+    if (!is_power_of_two(args->alignment_bytes) || args->alignment_bytes < alignment_bytes)
+        return moor_kit_fail(error, MOOR_INVALID, 0,
+                             "alloc args: alignment %" PRIu64 " is no power of two of at least %" PRIu64,
+                             args->alignment_bytes, alignment_bytes);
+    return MOOR_OK;
+}
+
+int32_t moor_kit_check_stream(const struct moor_abi_stream_args *args, struct moor_abi_error *error)
+{
+    int32_t status = moor_kit_check_in(args, sizeof(*args), MOOR_ABI_STREAM_ARGS_SIZE, "stream args", error);
+    if (status == MOOR_OK)
+        status = moor_kit_check_flags(args->flags, MOOR_ABI_STREAM_IMPORT, "stream args", error);
+    if (status != MOOR_OK)
+        return status;
+    if (args->reserved != 0)
+        return moor_kit_fail(error, MOOR_INVALID, 0, "stream args: reserved is not zero");
+    if (args->native != 0 && !(args->flags & MOOR_ABI_STREAM_IMPORT))
+        return moor_kit_fail(error, MOOR_INVALID, 0, "stream args: native without IMPORT");
+    return MOOR_OK;
+}
+
+/* One side of a copy or fill. That the memory is there is the caller's promise. */
+static int32_t check_memory(uint64_t address, uint64_t size_bytes, const char *what,
+                            struct moor_abi_error *error)
+{
+    if (address == 0 || size_bytes == 0)
+        return moor_kit_fail(error, MOOR_INVALID, 0, "%s: address 0x%" PRIx64 ", %" PRIu64 " bytes", what,
+                             address, size_bytes);
+    if (size_bytes > UINT64_MAX - address)
+        return moor_kit_fail(error, MOOR_OVERFLOW, 0,
+                             "%s: address 0x%" PRIx64 " + %" PRIu64 " bytes does not fit in 64 bits", what,
+                             address, size_bytes);
+    return MOOR_OK;
+}
+
+/* Host and device addresses may be the same numbers, so only two of one side can be seen to overlap. */
+static bool overlap(const struct moor_abi_copy_args *args)
+{
+    bool one_side = args->direction == MOOR_ABI_COPY_H2H || args->direction == MOOR_ABI_COPY_D2D;
+    uint64_t distance = args->destination > args->source ? args->destination - args->source
+                                                         : args->source - args->destination;
+    return one_side && distance < args->size_bytes;
+}
+
+int32_t moor_kit_check_copy(const struct moor_abi_copy_args *args, struct moor_abi_error *error)
+{
+    int32_t status = moor_kit_check_in(args, sizeof(*args), MOOR_ABI_COPY_ARGS_SIZE, "copy args", error);
+    if (status == MOOR_OK)
+        status = moor_kit_check_flags(args->flags, 0, "copy args", error);
+    if (status == MOOR_OK)
+        status = check_memory(args->destination, args->size_bytes, "copy destination", error);
+    if (status == MOOR_OK)
+        status = check_memory(args->source, args->size_bytes, "copy source", error);
+    if (status != MOOR_OK)
+        return status;
+    if (args->direction < MOOR_ABI_COPY_H2H || args->direction > MOOR_ABI_COPY_D2D)
+        return moor_kit_fail(error, MOOR_INVALID, 0, "copy args: direction %" PRIu32, args->direction);
+    if (overlap(args))
+        return moor_kit_fail(error, MOOR_INVALID, 0, "copy args: the two sides overlap");
+    return MOOR_OK;
+}
+
+int32_t moor_kit_check_fill(const struct moor_abi_fill_args *args, struct moor_abi_error *error)
+{
+    int32_t status = moor_kit_check_in(args, sizeof(*args), MOOR_ABI_FILL_ARGS_SIZE, "fill args", error);
+    if (status == MOOR_OK)
+        status = moor_kit_check_flags(args->flags, 0, "fill args", error);
+    if (status == MOOR_OK)
+        status = check_memory(args->destination, args->size_bytes, "fill destination", error);
+    if (status != MOOR_OK)
+        return status;
+    uint32_t unit = args->pattern_bytes;
+    if (unit != 1 && unit != 2 && unit != 4)
+        return moor_kit_fail(error, MOOR_INVALID, 0, "fill args: a pattern of %" PRIu32 " bytes", unit);
+    if (args->destination % unit || args->size_bytes % unit)
+        return moor_kit_fail(error, MOOR_INVALID, 0,
+                             "fill args: 0x%" PRIx64 ", %" PRIu64
+                             " bytes: not multiples of the pattern's %" PRIu32,
+                             args->destination, args->size_bytes, unit);
+    return MOOR_OK;
+}
+
+int32_t moor_kit_check_release(const struct moor_abi_release *release, struct moor_abi_error *error)
+{
+    int32_t status = moor_kit_check_in(release, sizeof(*release), MOOR_ABI_RELEASE_SIZE, "release", error);
+    if (status != MOOR_OK)
+        return status;
+    if (release->kind < MOOR_ABI_RELEASE_ALLOCATION || release->kind > MOOR_ABI_RELEASE_PIN)
+        return moor_kit_fail(error, MOOR_INVALID, 0, "release: unknown kind %" PRIu32, release->kind);
+    if (release->handle == 0)
+        return moor_kit_fail(error, MOOR_INVALID, 0, "release: handle 0");
+    bool has_span = release->kind == MOOR_ABI_RELEASE_DECOMMIT || release->kind == MOOR_ABI_RELEASE_UNMAP;
+    if (has_span ? release->length_bytes == 0 : release->offset_bytes != 0 || release->length_bytes != 0)
+        return moor_kit_fail(error, MOOR_INVALID, 0, "release: kind %" PRIu32 " %s", release->kind,
+                             has_span ? "needs a length" : "has no offset and no length");
+    if (release->offset_bytes > UINT64_MAX - release->length_bytes)
+        return moor_kit_fail(error, MOOR_OVERFLOW, 0, "release: offset + length does not fit in 64 bits");
+    if ((release->points == NULL) != (release->point_count == 0))
+        return moor_kit_fail(error, MOOR_INVALID, 0, "release: %" PRIu32 " points, %s", release->point_count,
+                             release->points ? "but an array" : "but no array");
+    if (release->point_count > 0 && release->point_stride < MOOR_ABI_FENCE_POINT_SIZE)
+        return moor_kit_fail(error, MOOR_INVALID, 0, "release: point_stride %" PRIu32, release->point_stride);
+    const char *at = (const char *)release->points;
+    for (uint32_t i = 0; i < release->point_count; i++, at += release->point_stride) {
+        struct moor_abi_fence_point point;
+        memcpy(&point, at, sizeof(point));
+        if (!point.stream)
+            return moor_kit_fail(error, MOOR_INVALID, 0, "release: point %" PRIu32 " has no stream", i);
+    }
+    return MOOR_OK;
+}
+
 int32_t moor_kit_round_up(uint64_t bytes, uint64_t granule_bytes, uint64_t *ret_bytes)
 {
-    if (granule_bytes == 0 || (granule_bytes & (granule_bytes - 1)) != 0)
+    if (!is_power_of_two(granule_bytes))
         return MOOR_INVALID;
     uint64_t mask = granule_bytes - 1;
     if (bytes > UINT64_MAX - mask)

@@ -438,33 +438,6 @@ void moor_kit_queue_destroy(struct moor_kit_queue *queue)
     free(queue);
 }
 
-static int32_t check_release(const struct moor_abi_release *release, struct moor_abi_error *error)
-{
-    int32_t status = moor_kit_check_in(release, MOOR_ABI_RELEASE_SIZE, "release", error);
-    if (status != MOOR_OK)
-        return status;
-    if (release->kind < MOOR_ABI_RELEASE_ALLOCATION || release->kind > MOOR_ABI_RELEASE_PIN)
-        return moor_kit_fail(error, MOOR_INVALID, 0, "release: unknown kind %" PRIu32, release->kind);
-    if (release->handle == 0)
-        return moor_kit_fail(error, MOOR_INVALID, 0, "release: handle 0");
-    bool has_span = release->kind == MOOR_ABI_RELEASE_DECOMMIT || release->kind == MOOR_ABI_RELEASE_UNMAP;
-    if (has_span ? release->length_bytes == 0 : release->offset_bytes != 0 || release->length_bytes != 0)
-        return moor_kit_fail(error, MOOR_INVALID, 0, "release: kind %" PRIu32 " %s", release->kind,
-                             has_span ? "needs a length" : "has no offset and no length");
-    if (release->offset_bytes > UINT64_MAX - release->length_bytes)
-        return moor_kit_fail(error, MOOR_OVERFLOW, 0, "release: offset + length does not fit in 64 bits");
-    if ((release->points == NULL) != (release->point_count == 0))
-        return moor_kit_fail(error, MOOR_INVALID, 0, "release: %" PRIu32 " points, %s", release->point_count,
-                             release->points ? "but an array" : "but no array");
-    if (release->point_count > 0 && release->point_stride < MOOR_ABI_FENCE_POINT_SIZE)
-        return moor_kit_fail(error, MOOR_INVALID, 0, "release: point_stride %" PRIu32, release->point_stride);
-    for (uint32_t i = 0; i < release->point_count; i++) {
-        if (!point_at(release, i).stream)
-            return moor_kit_fail(error, MOOR_INVALID, 0, "release: point %" PRIu32 " has no stream", i);
-    }
-    return MOOR_OK;
-}
-
 /* Makes the reaps that sleep look again, and those that are about to. */
 static void nudge(struct moor_kit_queue *queue)
 {
@@ -478,7 +451,7 @@ static void nudge(struct moor_kit_queue *queue)
 int32_t moor_kit_queue_submit(struct moor_kit_queue *queue, const struct moor_abi_release *release,
                               struct moor_abi_error *error)
 {
-    int32_t status = check_release(release, error);
+    int32_t status = moor_kit_check_release(release, error);
     if (status != MOOR_OK)
         return status;
     pthread_mutex_lock(&queue->lock);
@@ -530,24 +503,31 @@ static struct entry *take_due(struct moor_kit_queue *queue, uint32_t capacity, u
     return count > 0 ? first : NULL;
 }
 
-static struct moor_abi_completion entry_finish(const struct moor_kit_queue *queue, const struct entry *entry)
+static int32_t entry_free(const struct moor_kit_queue *queue, const struct entry *entry,
+                          uint64_t *ret_actual_bytes)
 {
-    struct moor_abi_completion completion = {.cookie = entry->release.cookie, .status = entry->status};
-    if (entry->status != MOOR_OK)
-        return completion;
     struct moor_abi_error error = {.struct_size = MOOR_ABI_ERROR_SIZE};
     uint64_t actual_bytes = 0;
     int32_t status = queue->callbacks.free_now(queue->user, &entry->release, &actual_bytes, &error);
     if (status == MOOR_OK) {
-        completion.actual_bytes = actual_bytes;
-        return completion;
+        *ret_actual_bytes = actual_bytes;
+        return MOOR_OK;
     }
-    completion.status = failure_of(status);
     char message[400];
     snprintf(message, sizeof(message),
              "release of kind %" PRIu32 ", handle 0x%" PRIx64 ": failed with %" PRId32 ", %s",
              entry->release.kind, entry->release.handle, status, error.text);
     queue->host->log(queue->host->user, MOOR_ABI_LOG_WARNING, message);
+    return failure_of(status);
+}
+
+static struct moor_abi_completion entry_finish(const struct moor_kit_queue *queue, const struct entry *entry)
+{
+    struct moor_abi_completion completion = {.cookie = entry->release.cookie, .status = entry->status};
+    if (completion.status == MOOR_OK)
+        completion.status = entry_free(queue, entry, &completion.actual_bytes);
+    if (completion.status != MOOR_OK && queue->callbacks.give_up)
+        queue->callbacks.give_up(queue->user, &entry->release);
     return completion;
 }
 

@@ -13,20 +13,12 @@
 static int32_t check_args(struct moor_abi_context *context, const struct moor_abi_alloc_args *args,
                           uint64_t *ret_bytes, struct moor_abi_error *error)
 {
-    int32_t status = moor_kit_check_in(args, MOOR_ABI_ALLOC_ARGS_SIZE, "alloc args", error);
-    if (status == MOOR_OK)
-        status = moor_kit_check_flags(args->flags, MOOR_ABI_ALLOC_ZERO, "alloc args", error);
+    int32_t status = moor_kit_check_alloc(args, CPU_ALIGNMENT_BYTES, error);
     if (status != MOOR_OK)
         return status;
     if (args->domain >= CPU_DOMAIN_COUNT)
         return moor_kit_fail(error, MOOR_INVALID, 0, "domain %u: there are %u", args->domain,
                              CPU_DOMAIN_COUNT);
-    if (args->size_bytes == 0)
-        return moor_kit_fail(error, MOOR_INVALID, 0, "an allocation of 0 bytes");
-    if (!cpu_is_power_of_two(args->alignment_bytes) || args->alignment_bytes < CPU_ALIGNMENT_BYTES)
-        return moor_kit_fail(error, MOOR_INVALID, 0, "alignment %llu: not a power of two of at least %llu",
-                             (unsigned long long)args->alignment_bytes,
-                             (unsigned long long)CPU_ALIGNMENT_BYTES);
     if (moor_kit_round_up(args->size_bytes, context->instance->page_bytes, ret_bytes) != MOOR_OK ||
         *ret_bytes > UINT64_MAX - args->alignment_bytes)
         return moor_kit_fail(error, MOOR_OVERFLOW, 0,
@@ -88,7 +80,7 @@ static int32_t allocate(struct moor_abi_context *context, const struct moor_abi_
     if (status != MOOR_OK)
         return status;
     struct moor_abi_allocation result = {.struct_size = MOOR_ABI_ALLOCATION_SIZE, .actual_bytes = bytes};
-    status = cpu_check_out(ret_allocation, MOOR_ABI_ALLOCATION_SIZE, "allocation", error);
+    status = moor_kit_check_out(ret_allocation, MOOR_ABI_ALLOCATION_SIZE, "allocation", error);
     if (status != MOOR_OK)
         return status;
 
@@ -106,11 +98,12 @@ static int32_t allocate(struct moor_abi_context *context, const struct moor_abi_
     allocation->domain = args->domain;
     allocation->bytes = bytes;
     result.address = allocation->address;
-    status = cpu_objects_add(&context->objects, &allocation->object, CPU_ALLOCATION, error);
+    status =
+        moor_kit_handles_add(context->handles, CPU_ALLOCATION, allocation, 0, &allocation->handle, error);
     if (status != MOOR_OK)
         goto unmap;
     atomic_fetch_add(&context->held_bytes[args->domain], bytes);
-    result.handle = allocation->object.handle;
+    result.handle = allocation->handle;
     return moor_kit_fill_out(ret_allocation, &result, MOOR_ABI_ALLOCATION_SIZE, MOOR_ABI_ALLOCATION_SIZE,
                              "allocation", error);
 
@@ -132,7 +125,7 @@ int32_t cpu_allocation_free(struct moor_abi_context *context, struct cpu_allocat
     atomic_fetch_sub(&context->held_bytes[allocation->domain], allocation->bytes);
     cpu_pool_give(&context->instance->pool, allocation->bytes);
     *ret_bytes = allocation->bytes;
-    cpu_objects_remove(&context->objects, &allocation->object);
+    moor_kit_handles_remove(context->handles, allocation->handle);
     free(allocation);
     return MOOR_OK;
 }

@@ -6,7 +6,7 @@
  *   pins.lock (instance)         the list of pins, and the locking of pages itself
  *   range.lock                   the states and mappings of one range
  *   segments.lock (context)      the segment file and the next offset in it
- *   objects.lock (context)       the handle table, and the use counts and claims of every object
+ *   the kit's, of a handle table (context)
  *   stream.lock                  the queue of one stream
  *   pool.lock (instance)         bytes taken and the cached reading of what is left
  */
@@ -15,6 +15,7 @@
 
 #include "limits.h"
 #include <moorage/kit/check.h>
+#include <moorage/kit/handles.h>
 #include <moorage/kit/queue.h>
 #include <moorage/kit/timeline.h>
 #include <pthread.h>
@@ -28,7 +29,6 @@
 #define CPU_HUGE_BYTES (UINT64_C(2) << 20) /* the large page of x86-64 and arm64 */
 #define CPU_ALIGNMENT_BYTES UINT64_C(256)  /* promised for every allocation; pages give more */
 #define CPU_ADDRESS_BYTES_MAX (UINT64_C(1) << 47)
-#define CPU_OBJECTS_MAX (UINT32_C(1) << 24)    /* of one context */
 #define CPU_STREAM_OPS_MAX (UINT32_C(1) << 20) /* waiting on one stream */
 /* Handed out between two readings of the system's figures. */
 #define CPU_CREDIT_BYTES_MAX (UINT64_C(64) << 20)
@@ -84,60 +84,19 @@ int32_t cpu_pages_map_file(uint64_t address, uint64_t bytes, int protection, int
 int32_t cpu_pages_fail(struct moor_abi_error *error, int32_t otherwise, int code, const char *call,
                        uint64_t bytes);
 
-/* ---- objects.c: 64-bit handles ---- */
-
-enum cpu_kind { CPU_ALLOCATION = 1, CPU_RANGE, CPU_SEGMENT, CPU_PIN };
-
-/* The first member of everything that has a handle. */
-struct cpu_object {
-    enum cpu_kind kind;
-    uint32_t users; /* calls and queued releases inside it; by objects.lock */
-    bool claimed;   /* a release has taken it over; by objects.lock */
-    uint64_t handle;
-};
-
-struct cpu_slot {
-    struct cpu_object *object; /* NULL: free */
-    uint32_t generation;
-    uint32_t next_free; /* index + 1 */
-};
-
-struct cpu_objects {
-    pthread_mutex_t lock;
-    struct cpu_slot *slots;
-    uint32_t slot_count; /* in use or on the free list */
-    uint32_t capacity;
-    uint32_t first_free; /* index + 1; 0: none */
-    uint32_t live;
-};
-
-/* Gives the object its handle. HOST_NOMEM, LIMIT. */
-int32_t cpu_objects_add(struct cpu_objects *objects, struct cpu_object *object, enum cpu_kind kind,
-                        struct moor_abi_error *error);
-/* Borrows an object by handle until put: it cannot be claimed meanwhile. INVALID, STALE. */
-int32_t cpu_objects_get(struct cpu_objects *objects, uint64_t handle, enum cpu_kind kind,
-                        struct cpu_object **ret_object, struct moor_abi_error *error);
-void cpu_objects_put(struct cpu_objects *objects, struct cpu_object *object);
-/* Takes an object over for its release: nobody can get it any more. BUSY while somebody has it. */
-int32_t cpu_objects_claim(struct cpu_objects *objects, uint64_t handle, enum cpu_kind kind,
-                          struct cpu_object **ret_object, struct moor_abi_error *error);
-void cpu_objects_unclaim(struct cpu_objects *objects, struct cpu_object *object);
-/* The object of a handle that this provider itself keeps claimed or borrowed. Never NULL. */
-struct cpu_object *cpu_objects_peek(struct cpu_objects *objects, uint64_t handle);
-/* Forgets a claimed object; the caller frees it. */
-void cpu_objects_remove(struct cpu_objects *objects, struct cpu_object *object);
-
 /* ---- what handles name ---- */
 
+enum cpu_kind { CPU_ALLOCATION, CPU_RANGE, CPU_SEGMENT, CPU_PIN, CPU_KIND_COUNT };
+
 struct cpu_allocation {
-    struct cpu_object object;
+    uint64_t handle;
     uint32_t domain;
     uint64_t address;
     uint64_t bytes;
 };
 
 struct cpu_segment {
-    struct cpu_object object;
+    uint64_t handle;
     uint64_t offset; /* in the context's file */
     uint64_t bytes;
     uint64_t huge_bytes;        /* part of it that the system gave in large pages */
@@ -160,7 +119,7 @@ enum cpu_granule {
 };
 
 struct cpu_range {
-    struct cpu_object object;
+    uint64_t handle;
     uint64_t address;
     uint64_t bytes;
     uint64_t granule_bytes;
@@ -173,7 +132,7 @@ struct cpu_range {
 };
 
 struct cpu_pin {
-    struct cpu_object object;
+    uint64_t handle;
     uint64_t address;
     uint64_t bytes;
     struct cpu_pin *next;
@@ -198,7 +157,7 @@ struct moor_abi_instance {
 struct moor_abi_context {
     struct moor_abi_instance *instance;
     struct moor_kit_queue *queue;
-    struct cpu_objects objects;
+    struct moor_kit_handles *handles;
     struct {
         pthread_mutex_t lock;
         int file; /* -1 before the first segment */
@@ -302,15 +261,6 @@ extern const struct moor_abi_stats_table cpu_stats_table;
 static inline bool cpu_is_power_of_two(uint64_t value)
 {
     return value != 0 && (value & (value - 1)) == 0;
-}
-
-/* Out-structs are looked at before anything is made: at least the 1.0 size. */
-static inline int32_t cpu_check_out(const void *out, uint32_t least_size, const char *what,
-                                    struct moor_abi_error *error)
-{
-    if (out && *(const uint32_t *)out >= least_size)
-        return MOOR_OK;
-    return moor_kit_fail(error, MOOR_INVALID, 0, "%s: NULL, or struct_size below %u", what, least_size);
 }
 
 /* Addresses travel as integers; this is the one place where they become pointers. */

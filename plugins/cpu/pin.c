@@ -47,7 +47,7 @@ static int unlock_uncovered(const struct moor_abi_instance *instance, uint64_t a
 static int32_t check_args(const struct moor_abi_pin_args *args, uint64_t page_bytes,
                           struct moor_abi_error *error)
 {
-    int32_t status = moor_kit_check_in(args, MOOR_ABI_PIN_ARGS_SIZE, "pin args", error);
+    int32_t status = moor_kit_check_in(args, sizeof(*args), MOOR_ABI_PIN_ARGS_SIZE, "pin args", error);
     if (status == MOOR_OK)
         status = moor_kit_check_flags(args->flags, 0, "pin args", error);
     if (status != MOOR_OK)
@@ -94,14 +94,14 @@ static int32_t pin(struct moor_abi_context *context, const struct moor_abi_pin_a
     if (mlock(cpu_pointer(args->address), args->size_bytes) != 0)
         status = fail_lock(args, errno, error);
     else
-        status = cpu_objects_add(&context->objects, &record->object, CPU_PIN, error);
+        status = moor_kit_handles_add(context->handles, CPU_PIN, record, 0, &record->handle, error);
     if (status == MOOR_OK)
         insert(instance, record);
     else
         (void)unlock_uncovered(instance, args->address, args->size_bytes); /* mlock may have locked a part */
     pthread_mutex_unlock(&instance->pins.lock);
     if (status == MOOR_OK)
-        *ret_handle = record->object.handle;
+        *ret_handle = record->handle;
     else
         free(record);
     return status;
@@ -118,7 +118,7 @@ int32_t cpu_pin_free(struct moor_abi_context *context, struct cpu_pin *pin, stru
     pthread_mutex_unlock(&instance->pins.lock);
     if (code != 0)
         return cpu_pages_fail(error, MOOR_PROVIDER, code, "munlock", pin->bytes);
-    cpu_objects_remove(&context->objects, &pin->object);
+    moor_kit_handles_remove(context->handles, pin->handle);
     free(pin);
     return MOOR_OK;
 }

@@ -187,6 +187,9 @@ static int32_t domain_info(struct moor_abi_instance *instance, uint32_t device, 
 
 /* ---- contexts ---- */
 
+static const char *const kind_names[CPU_KIND_COUNT] = {
+    [CPU_ALLOCATION] = "allocation", [CPU_RANGE] = "range", [CPU_SEGMENT] = "segment", [CPU_PIN] = "pin"};
+
 static int32_t context_open(struct moor_abi_instance *instance, uint32_t device,
                             struct moor_abi_context **ret_context, struct moor_abi_error *error)
 {
@@ -198,13 +201,15 @@ static int32_t context_open(struct moor_abi_instance *instance, uint32_t device,
         return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "no memory for a context");
     context->instance = instance;
     context->segments.file = -1;
-    status = cpu_release_queue_create(context);
+    status = moor_kit_handles_create(kind_names, CPU_KIND_COUNT, MOOR_KIT_HANDLES_MAX, &context->handles);
+    if (status == MOOR_OK)
+        status = cpu_release_queue_create(context);
     if (status != MOOR_OK) {
+        moor_kit_handles_destroy(context->handles);
         free(context);
-        return moor_kit_fail(error, status, 0, "no release queue for a context");
+        return moor_kit_fail(error, status, 0, "no memory for the handles and the queue of a context");
     }
-    pthread_mutex_init(&context->objects.lock, NULL); /* neither fails on Linux with default attributes */
-    pthread_mutex_init(&context->segments.lock, NULL);
+    pthread_mutex_init(&context->segments.lock, NULL); /* does not fail on Linux with default attributes */
     atomic_fetch_add(&instance->context_count, 1);
     *ret_context = context;
     return MOOR_OK;
@@ -214,18 +219,15 @@ static int32_t context_close(struct moor_abi_context *context, struct moor_abi_e
 {
     uint64_t queued = moor_kit_queue_length(context->queue);
     unsigned int streams = atomic_load(&context->stream_count);
-    pthread_mutex_lock(&context->objects.lock);
-    uint32_t objects = context->objects.live;
-    pthread_mutex_unlock(&context->objects.lock);
-    if (queued || streams || objects)
-        return moor_kit_fail(error, MOOR_BUSY, 0, "%u objects, %u streams and %llu queued releases are left",
-                             objects, streams, (unsigned long long)queued);
+    uint32_t handles = moor_kit_handles_length(context->handles);
+    if (queued || streams || handles)
+        return moor_kit_fail(error, MOOR_BUSY, 0, "%u handles, %u streams and %llu queued releases are left",
+                             handles, streams, (unsigned long long)queued);
     moor_kit_queue_destroy(context->queue);
     if (context->segments.file >= 0)
         (void)close(context->segments.file); /* empty: every segment has gone */
     pthread_mutex_destroy(&context->segments.lock);
-    pthread_mutex_destroy(&context->objects.lock);
-    free(context->objects.slots);
+    moor_kit_handles_destroy(context->handles);
     atomic_fetch_sub(&context->instance->context_count, 1);
     free(context);
     return MOOR_OK;

@@ -49,7 +49,7 @@ int32_t cpu_range_reset(struct cpu_range *range, uint64_t first, uint64_t count,
 
 static int32_t check_args(const struct moor_abi_range_args *args, struct moor_abi_error *error)
 {
-    int32_t status = moor_kit_check_in(args, MOOR_ABI_RANGE_ARGS_SIZE, "range args", error);
+    int32_t status = moor_kit_check_in(args, sizeof(*args), MOOR_ABI_RANGE_ARGS_SIZE, "range args", error);
     if (status == MOOR_OK)
         status = moor_kit_check_flags(args->flags, 0, "range args", error);
     if (status != MOOR_OK)
@@ -92,7 +92,7 @@ static int32_t reserve(struct moor_abi_context *context, const struct moor_abi_r
 {
     int32_t status = check_args(args, error);
     if (status == MOOR_OK)
-        status = cpu_check_out(ret_range, MOOR_ABI_RANGE_SIZE, "range", error);
+        status = moor_kit_check_out(ret_range, MOOR_ABI_RANGE_SIZE, "range", error);
     if (status != MOOR_OK)
         return status;
     struct cpu_range *range = calloc(1, sizeof(*range));
@@ -111,10 +111,10 @@ static int32_t reserve(struct moor_abi_context *context, const struct moor_abi_r
     if (status != MOOR_OK)
         goto free_range;
     cpu_pages_prime(range->address);
-    status = cpu_objects_add(&context->objects, &range->object, CPU_RANGE, error);
+    status = moor_kit_handles_add(context->handles, CPU_RANGE, range, 0, &range->handle, error);
     if (status != MOOR_OK)
         goto unmap;
-    struct moor_abi_range result = {MOOR_ABI_RANGE_SIZE, 0, range->object.handle, range->address};
+    struct moor_abi_range result = {MOOR_ABI_RANGE_SIZE, 0, range->handle, range->address};
     return moor_kit_fill_out(ret_range, &result, MOOR_ABI_RANGE_SIZE, MOOR_ABI_RANGE_SIZE, "range", error);
 
 unmap:
@@ -130,7 +130,7 @@ int32_t cpu_range_free(struct moor_abi_context *context, struct cpu_range *range
     int32_t status = cpu_pages_unmap(range->address, range->bytes, error);
     if (status != MOOR_OK)
         return status;
-    cpu_objects_remove(&context->objects, &range->object);
+    moor_kit_handles_remove(context->handles, range->handle);
     free_record(range);
     return MOOR_OK;
 }
@@ -140,16 +140,16 @@ int32_t cpu_range_free(struct moor_abi_context *context, struct cpu_range *range
 static int32_t get(struct moor_abi_context *context, uint64_t handle, uint64_t offset, uint64_t length,
                    struct cpu_range **ret_range, struct moor_abi_error *error)
 {
-    struct cpu_object *object = NULL;
-    int32_t status = cpu_objects_get(&context->objects, handle, CPU_RANGE, &object, error);
+    void *found = NULL;
+    int32_t status = moor_kit_handles_get(context->handles, handle, CPU_RANGE, &found, error);
     if (status != MOOR_OK)
         return status;
-    struct cpu_range *range = (struct cpu_range *)object;
+    struct cpu_range *range = found;
     status = moor_kit_check_span(offset, length, range->bytes, range->granule_bytes, error);
     if (status == MOOR_OK)
         *ret_range = range;
     else
-        cpu_objects_put(&context->objects, object);
+        moor_kit_handles_put(context->handles, handle);
     return status;
 }
 
@@ -193,7 +193,7 @@ static int32_t commit(struct moor_abi_context *context, uint64_t handle, uint64_
         atomic_fetch_add(&context->held_bytes[CPU_DOMAIN_DEVICE], length);
         *ret_actual_bytes = length;
     }
-    cpu_objects_put(&context->objects, &range->object);
+    moor_kit_handles_put(context->handles, handle);
     return status;
 }
 
@@ -212,7 +212,7 @@ static int32_t committed(struct moor_abi_context *context, uint64_t handle, uint
         count += range->states[i] == CPU_GRANULE_COMMITTED || range->states[i] == CPU_GRANULE_DECOMMITTING;
     pthread_mutex_unlock(&range->lock);
     *ret_bytes = count * range->granule_bytes;
-    cpu_objects_put(&context->objects, &range->object);
+    moor_kit_handles_put(context->handles, handle);
     return MOOR_OK;
 }
 

@@ -19,17 +19,10 @@ static bool is_part(uint32_t kind)
 static int32_t check_points(struct moor_abi_context *context, const struct moor_abi_release *release,
                             struct moor_abi_error *error)
 {
-    if (release->point_count == 0)
-        return MOOR_OK;
-    if (!release->points || release->point_stride < MOOR_ABI_FENCE_POINT_SIZE)
-        return moor_kit_fail(error, MOOR_INVALID, 0, "%u fence points: NULL, or a stride of %u bytes",
-                             release->point_count, release->point_stride);
     const char *at = (const char *)release->points;
     for (uint32_t i = 0; i < release->point_count; i++, at += release->point_stride) {
         struct moor_abi_fence_point point;
         memcpy(&point, at, sizeof(point));
-        if (!point.stream)
-            return moor_kit_fail(error, MOOR_INVALID, 0, "fence point %u: no stream", i);
         if (point.stream->context->instance != context->instance)
             return moor_kit_fail(error, MOOR_FOREIGN, 0, "fence point %u: a stream of another instance", i);
         int32_t status = cpu_stream_check_recorded(point.stream, point.value, error);
@@ -39,11 +32,11 @@ static int32_t check_points(struct moor_abi_context *context, const struct moor_
     return MOOR_OK;
 }
 
-/* Whether a claimed object can go: a range must be empty and a segment mapped nowhere. */
-static int32_t check_unused(struct cpu_object *object, struct moor_abi_error *error)
+/* Whether what is claimed can go: a range must be empty and a segment mapped nowhere. */
+static int32_t check_unused(enum cpu_kind kind, void *record, struct moor_abi_error *error)
 {
-    if (object->kind == CPU_RANGE) {
-        struct cpu_range *range = (struct cpu_range *)object;
+    if (kind == CPU_RANGE) {
+        struct cpu_range *range = record;
         pthread_mutex_lock(&range->lock);
         uint64_t used_count = range->used_count;
         pthread_mutex_unlock(&range->lock);
@@ -51,8 +44,8 @@ static int32_t check_unused(struct cpu_object *object, struct moor_abi_error *er
             return moor_kit_fail(error, MOOR_INVALID, 0, "%llu granules of the range are committed or mapped",
                                  (unsigned long long)used_count);
     }
-    if (object->kind == CPU_SEGMENT) {
-        uint32_t map_count = atomic_load(&((struct cpu_segment *)object)->map_count);
+    if (kind == CPU_SEGMENT) {
+        uint32_t map_count = atomic_load(&((struct cpu_segment *)record)->map_count);
         if (map_count)
             return moor_kit_fail(error, MOOR_INVALID, 0, "the segment has %u mappings", map_count);
     }
@@ -60,22 +53,20 @@ static int32_t check_unused(struct cpu_object *object, struct moor_abi_error *er
 }
 
 static int32_t take_part(struct moor_abi_context *context, const struct moor_abi_release *release,
-                         struct cpu_object **ret_object, struct moor_abi_error *error)
+                         struct moor_abi_error *error)
 {
-    struct cpu_object *object = NULL;
-    int32_t status = cpu_objects_get(&context->objects, release->handle, CPU_RANGE, &object, error);
+    void *range = NULL;
+    int32_t status = moor_kit_handles_get(context->handles, release->handle, CPU_RANGE, &range, error);
     if (status != MOOR_OK)
         return status;
-    status = cpu_range_mark((struct cpu_range *)object, release, error);
+    status = cpu_range_mark(range, release, error);
     if (status != MOOR_OK)
-        cpu_objects_put(&context->objects, object);
-    else
-        *ret_object = object;
+        moor_kit_handles_put(context->handles, release->handle);
     return status;
 }
 
 static int32_t take_whole(struct moor_abi_context *context, const struct moor_abi_release *release,
-                          struct cpu_object **ret_object, struct moor_abi_error *error)
+                          struct moor_abi_error *error)
 {
     enum cpu_kind kind = CPU_ALLOCATION;
     if (release->kind == MOOR_ABI_RELEASE_RANGE)
@@ -84,52 +75,42 @@ static int32_t take_whole(struct moor_abi_context *context, const struct moor_ab
         kind = CPU_SEGMENT;
     else if (release->kind == MOOR_ABI_RELEASE_PIN)
         kind = CPU_PIN;
-    if (release->offset_bytes || release->length_bytes)
-        return moor_kit_fail(error, MOOR_INVALID, 0, "release kind %u takes no offset or length",
-                             release->kind);
-    struct cpu_object *object = NULL;
-    int32_t status = cpu_objects_claim(&context->objects, release->handle, kind, &object, error);
+    void *record = NULL;
+    int32_t status = moor_kit_handles_claim(context->handles, release->handle, kind, &record, error);
     if (status != MOOR_OK)
         return status;
-    status = check_unused(object, error);
+    status = check_unused(kind, record, error);
     if (status != MOOR_OK)
-        cpu_objects_unclaim(&context->objects, object);
-    else
-        *ret_object = object;
+        moor_kit_handles_unclaim(context->handles, release->handle);
     return status;
 }
 
-/* Undoes take_part or take_whole. */
-static void leave(struct moor_abi_context *context, const struct moor_abi_release *release,
-                  struct cpu_object *object)
+/* Undoes take_part or take_whole; the queue's, and release's own. */
+static void give_up(void *user, const struct moor_abi_release *release)
 {
+    struct moor_abi_context *context = user;
     if (is_part(release->kind)) {
-        cpu_range_unmark((struct cpu_range *)object, release);
-        cpu_objects_put(&context->objects, object);
+        cpu_range_unmark(moor_kit_handles_peek(context->handles, release->handle), release);
+        moor_kit_handles_put(context->handles, release->handle);
     } else {
-        cpu_objects_unclaim(&context->objects, object);
+        moor_kit_handles_unclaim(context->handles, release->handle);
     }
 }
 
 static int32_t release(struct moor_abi_context *context, const struct moor_abi_release *args,
                        struct moor_abi_error *error)
 {
-    int32_t status = moor_kit_check_in(args, MOOR_ABI_RELEASE_SIZE, "release", error);
+    int32_t status = moor_kit_check_release(args, error);
+    if (status == MOOR_OK)
+        status = check_points(context, args, error);
     if (status != MOOR_OK)
         return status;
-    if (args->kind < MOOR_ABI_RELEASE_ALLOCATION || args->kind > MOOR_ABI_RELEASE_PIN)
-        return moor_kit_fail(error, MOOR_INVALID, 0, "release kind %u", args->kind);
-    status = check_points(context, args, error);
-    if (status != MOOR_OK)
-        return status;
-    struct cpu_object *object = NULL;
-    status = is_part(args->kind) ? take_part(context, args, &object, error)
-                                 : take_whole(context, args, &object, error);
+    status = is_part(args->kind) ? take_part(context, args, error) : take_whole(context, args, error);
     if (status != MOOR_OK)
         return status;
     status = moor_kit_queue_submit(context->queue, args, error);
     if (status != MOOR_OK)
-        leave(context, args, object);
+        give_up(context, args);
     return status;
 }
 
@@ -151,39 +132,37 @@ static int32_t free_now(void *user, const struct moor_abi_release *args, uint64_
                         struct moor_abi_error *error)
 {
     struct moor_abi_context *context = user;
-    struct cpu_object *object = cpu_objects_peek(&context->objects, args->handle);
+    void *record = moor_kit_handles_peek(context->handles, args->handle);
     uint64_t bytes = 0;
     int32_t status = MOOR_INVALID;
     switch (args->kind) {
     case MOOR_ABI_RELEASE_ALLOCATION:
-        status = cpu_allocation_free(context, (struct cpu_allocation *)object, &bytes, error);
+        status = cpu_allocation_free(context, record, &bytes, error);
         break;
     case MOOR_ABI_RELEASE_RANGE:
-        status = cpu_range_free(context, (struct cpu_range *)object, error);
+        status = cpu_range_free(context, record, error);
         break;
     case MOOR_ABI_RELEASE_SEGMENT:
-        status = cpu_segment_free(context, (struct cpu_segment *)object, &bytes, error);
+        status = cpu_segment_free(context, record, &bytes, error);
         break;
     case MOOR_ABI_RELEASE_PIN:
-        status = cpu_pin_free(context, (struct cpu_pin *)object, error);
+        status = cpu_pin_free(context, record, error);
         break;
     default:
         assert(is_part(args->kind)); /* checked when it was queued */
-        status = cpu_range_give_back(context, (struct cpu_range *)object, args, &bytes, error);
+        status = cpu_range_give_back(context, record, args, &bytes, error);
         if (status == MOOR_OK)
-            cpu_objects_put(&context->objects, object);
+            moor_kit_handles_put(context->handles, args->handle);
         break;
     }
-    if (status != MOOR_OK)
-        leave(context, args, object);
-    else
+    if (status == MOOR_OK)
         *ret_actual_bytes = bytes;
     return status;
 }
 
 int32_t cpu_release_queue_create(struct moor_abi_context *context)
 {
-    static const struct moor_kit_queue_callbacks callbacks = {.watermark = watermark, .free_now = free_now};
+    static const struct moor_kit_queue_callbacks callbacks = {watermark, free_now, give_up};
     return moor_kit_queue_create(&callbacks, context, context->instance->host, 0, &context->queue);
 }
 

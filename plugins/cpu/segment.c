@@ -114,7 +114,7 @@ static int32_t fill_file(int file, uint64_t offset, uint64_t bytes, bool large, 
 
 static int32_t check_args(const struct moor_abi_segment_args *args, struct moor_abi_error *error)
 {
-    int32_t status = moor_kit_check_in(args, MOOR_ABI_SEGMENT_ARGS_SIZE, "segment args", error);
+    int32_t status = moor_kit_check_in(args, sizeof(*args), MOOR_ABI_SEGMENT_ARGS_SIZE, "segment args", error);
     if (status == MOOR_OK)
         status = moor_kit_check_flags(args->flags, 0, "segment args", error);
     if (status != MOOR_OK)
@@ -139,7 +139,7 @@ static int32_t create(struct moor_abi_context *context, const struct moor_abi_se
 {
     int32_t status = check_args(args, error);
     if (status == MOOR_OK)
-        status = cpu_check_out(ret_segment, MOOR_ABI_SEGMENT_SIZE, "segment", error);
+        status = moor_kit_check_out(ret_segment, MOOR_ABI_SEGMENT_SIZE, "segment", error);
     if (status != MOOR_OK)
         return status;
     struct cpu_segment *segment = calloc(1, sizeof(*segment));
@@ -160,12 +160,12 @@ static int32_t create(struct moor_abi_context *context, const struct moor_abi_se
     cpu_pool_settle(pool, segment->bytes);
     if (status != MOOR_OK)
         goto give_back;
-    status = cpu_objects_add(&context->objects, &segment->object, CPU_SEGMENT, error);
+    status = moor_kit_handles_add(context->handles, CPU_SEGMENT, segment, 0, &segment->handle, error);
     if (status != MOOR_OK)
         goto punch;
     atomic_fetch_add(&context->held_bytes[CPU_DOMAIN_DEVICE], segment->bytes);
     atomic_fetch_add(&context->segment_huge_bytes, segment->huge_bytes);
-    struct moor_abi_segment result = {MOOR_ABI_SEGMENT_SIZE, 0, segment->object.handle, segment->bytes};
+    struct moor_abi_segment result = {MOOR_ABI_SEGMENT_SIZE, 0, segment->handle, segment->bytes};
     return moor_kit_fill_out(ret_segment, &result, MOOR_ABI_SEGMENT_SIZE, MOOR_ABI_SEGMENT_SIZE, "segment",
                              error);
 
@@ -190,7 +190,7 @@ int32_t cpu_segment_free(struct moor_abi_context *context, struct cpu_segment *s
     atomic_fetch_sub(&context->segment_huge_bytes, segment->huge_bytes);
     cpu_pool_give(&context->instance->pool, segment->bytes);
     *ret_bytes = segment->bytes;
-    cpu_objects_remove(&context->objects, &segment->object);
+    moor_kit_handles_remove(context->handles, segment->handle);
     free(segment);
     return MOOR_OK;
 }
@@ -202,42 +202,40 @@ static int to_protection(uint32_t access)
     return access == MOOR_ABI_ACCESS_READ ? PROT_READ : PROT_READ | PROT_WRITE;
 }
 
+static void drop_map(struct moor_abi_context *context, const struct moor_abi_map_args *args)
+{
+    moor_kit_handles_put(context->handles, args->segment);
+    moor_kit_handles_put(context->handles, args->range);
+}
+
 /* Looks up both ends of a map; they are borrowed until drop_map. */
 static int32_t get_map(struct moor_abi_context *context, const struct moor_abi_map_args *args,
                        struct cpu_range **ret_range, struct cpu_segment **ret_segment,
                        struct moor_abi_error *error)
 {
-    int32_t status = moor_kit_check_in(args, MOOR_ABI_MAP_ARGS_SIZE, "map args", error);
+    int32_t status = moor_kit_check_in(args, sizeof(*args), MOOR_ABI_MAP_ARGS_SIZE, "map args", error);
     if (status != MOOR_OK)
         return status;
     if (args->access != MOOR_ABI_ACCESS_READ && args->access != MOOR_ABI_ACCESS_READ_WRITE)
         return moor_kit_fail(error, MOOR_INVALID, 0, "access %u is neither READ nor READ_WRITE",
                              args->access);
-    struct cpu_object *range_object = NULL;
-    struct cpu_object *segment_object = NULL;
-    status = cpu_objects_get(&context->objects, args->range, CPU_RANGE, &range_object, error);
+    void *range = NULL;
+    void *segment = NULL;
+    status = moor_kit_handles_get(context->handles, args->range, CPU_RANGE, &range, error);
     if (status != MOOR_OK)
         return status;
-    status = cpu_objects_get(&context->objects, args->segment, CPU_SEGMENT, &segment_object, error);
+    status = moor_kit_handles_get(context->handles, args->segment, CPU_SEGMENT, &segment, error);
     if (status != MOOR_OK) {
-        cpu_objects_put(&context->objects, range_object);
+        moor_kit_handles_put(context->handles, args->range);
         return status;
     }
-    *ret_range = (struct cpu_range *)range_object;
-    *ret_segment = (struct cpu_segment *)segment_object;
+    *ret_range = range;
+    *ret_segment = segment;
     status = moor_kit_check_span(args->offset_bytes, (*ret_segment)->bytes, (*ret_range)->bytes,
                                  (*ret_range)->granule_bytes, error);
-    if (status != MOOR_OK) {
-        cpu_objects_put(&context->objects, segment_object);
-        cpu_objects_put(&context->objects, range_object);
-    }
+    if (status != MOOR_OK)
+        drop_map(context, args);
     return status;
-}
-
-static void drop_map(struct moor_abi_context *context, struct cpu_range *range, struct cpu_segment *segment)
-{
-    cpu_objects_put(&context->objects, &segment->object);
-    cpu_objects_put(&context->objects, &range->object);
 }
 
 /* range->lock is held. */
@@ -285,7 +283,7 @@ static int32_t map(struct moor_abi_context *context, const struct moor_abi_map_a
     pthread_mutex_lock(&range->lock);
     status = map_locked(context, args, range, segment, error);
     pthread_mutex_unlock(&range->lock);
-    drop_map(context, range, segment);
+    drop_map(context, args);
     return status;
 }
 
@@ -307,7 +305,7 @@ static int32_t protect(struct moor_abi_context *context, const struct moor_abi_m
                       to_protection(args->access)) != 0)
         status = cpu_pages_fail(error, MOOR_PROVIDER, errno, "mprotect", segment->bytes);
     pthread_mutex_unlock(&range->lock);
-    drop_map(context, range, segment);
+    drop_map(context, args);
     return status;
 }
 

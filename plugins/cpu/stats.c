@@ -10,17 +10,18 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* Where an object of the domain has private memory; false: it has none. */
-static bool get_interval(const struct cpu_object *object, uint32_t domain, struct cpu_interval *ret_interval)
+/* Where a record of the domain has private memory; false: it has none. */
+static bool get_interval(uint32_t kind, const void *record, uint32_t domain,
+                         struct cpu_interval *ret_interval)
 {
-    if (object->kind == CPU_ALLOCATION) {
-        const struct cpu_allocation *allocation = (const struct cpu_allocation *)object;
+    if (kind == CPU_ALLOCATION) {
+        const struct cpu_allocation *allocation = record;
         *ret_interval =
             (struct cpu_interval){allocation->address, allocation->address + allocation->bytes, false};
         return allocation->domain == domain;
     }
-    if (object->kind == CPU_RANGE && domain == CPU_DOMAIN_DEVICE) {
-        const struct cpu_range *range = (const struct cpu_range *)object;
+    if (kind == CPU_RANGE && domain == CPU_DOMAIN_DEVICE) {
+        const struct cpu_range *range = record;
         *ret_interval =
             (struct cpu_interval){range->address, range->address + range->bytes, atomic_load(&range->mixed)};
         return true;
@@ -28,23 +29,20 @@ static bool get_interval(const struct cpu_object *object, uint32_t domain, struc
     return false;
 }
 
-static int32_t list_intervals(struct cpu_objects *objects, uint32_t domain,
-                              struct cpu_interval **ret_intervals, size_t *ret_count,
-                              struct moor_abi_error *error)
+/* What a walk over the handles collects. */
+struct list {
+    uint32_t domain;
+    uint32_t count;
+    uint32_t capacity;
+    struct cpu_interval *intervals;
+};
+
+static void list_add(void *user, uint32_t kind, void *record)
 {
-    pthread_mutex_lock(&objects->lock);
-    struct cpu_interval *intervals = malloc((objects->live + 1u) * sizeof(*intervals));
-    size_t count = 0;
-    for (uint32_t i = 0; intervals && i < objects->slot_count; i++) {
-        if (objects->slots[i].object && get_interval(objects->slots[i].object, domain, &intervals[count]))
-            count++;
-    }
-    pthread_mutex_unlock(&objects->lock);
-    if (!intervals)
-        return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "no memory for a list of mappings");
-    *ret_intervals = intervals;
-    *ret_count = count;
-    return MOOR_OK;
+    struct list *list = user;
+    if (list->count < list->capacity &&
+        get_interval(kind, record, list->domain, &list->intervals[list->count]))
+        list->count++;
 }
 
 /* Adds what the segments hold. 0 or an errno. */
@@ -66,14 +64,15 @@ static int add_segments(struct moor_abi_context *context, struct cpu_held *held)
 static int32_t add_system(struct moor_abi_context *context, uint32_t domain, struct moor_abi_stats *stats,
                           struct moor_abi_error *error)
 {
-    struct cpu_interval *intervals = NULL;
-    size_t count = 0;
-    int32_t status = list_intervals(&context->objects, domain, &intervals, &count, error);
-    if (status != MOOR_OK)
-        return status;
+    /* A call that adds a record meanwhile may crowd one out: the figure is exact when none is at work. */
+    struct list list = {.domain = domain, .capacity = moor_kit_handles_length(context->handles)};
+    list.intervals = malloc((list.capacity + 1u) * sizeof(*list.intervals));
+    if (!list.intervals)
+        return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "no memory for a list of mappings");
+    moor_kit_handles_each(context->handles, list_add, &list);
     struct cpu_held held;
-    int code = cpu_kernel_held(intervals, count, &held);
-    free(intervals);
+    int code = cpu_kernel_held(list.intervals, list.count, &held);
+    free(list.intervals);
     if (code == 0 && domain == CPU_DOMAIN_DEVICE)
         code = add_segments(context, &held);
     if (code != 0)

@@ -186,16 +186,11 @@ static int32_t push(struct moor_abi_stream *stream, const struct cpu_op *op, str
 static int32_t create(struct moor_abi_context *context, const struct moor_abi_stream_args *args,
                       struct moor_abi_stream **ret_stream, struct moor_abi_error *error)
 {
-    int32_t status = moor_kit_check_in(args, MOOR_ABI_STREAM_ARGS_SIZE, "stream args", error);
-    if (status == MOOR_OK)
-        status = moor_kit_check_flags(args->flags, MOOR_ABI_STREAM_IMPORT, "stream args", error);
+    int32_t status = moor_kit_check_stream(args, error);
     if (status != MOOR_OK)
         return status;
     if (args->flags & MOOR_ABI_STREAM_IMPORT)
         return moor_kit_fail(error, MOOR_UNSUPPORTED, 0, "the CPU has no streams of its own to import");
-    if (args->native != 0 || args->reserved != 0)
-        return moor_kit_fail(error, MOOR_INVALID, 0,
-                             "stream args: native without IMPORT, or reserved is not zero");
     struct moor_abi_stream *stream = calloc(1, sizeof(*stream));
     struct cpu_line *line = create_line(context->instance->host);
     if (!stream || !line) {
@@ -331,36 +326,12 @@ static int32_t native(struct moor_abi_stream *stream, uint64_t *ret_native, stru
     return moor_kit_fail(error, MOOR_UNSUPPORTED, 0, "host memory has no device API");
 }
 
-/* One side of a copy or fill. That the memory is there is the caller's promise. */
-static int32_t check_memory(uint64_t address, uint64_t bytes, struct moor_abi_error *error)
-{
-    if (address == 0 || bytes == 0)
-        return moor_kit_fail(error, MOOR_INVALID, 0, "address 0x%llx, %llu bytes: neither may be 0",
-                             (unsigned long long)address, (unsigned long long)bytes);
-    if (bytes > UINT64_MAX - address)
-        return moor_kit_fail(error, MOOR_OVERFLOW, 0, "0x%llx + %llu bytes do not fit in 64 bits",
-                             (unsigned long long)address, (unsigned long long)bytes);
-    return MOOR_OK;
-}
-
 static int32_t copy(struct moor_abi_stream *stream, const struct moor_abi_copy_args *args,
                     struct moor_abi_error *error)
 {
-    int32_t status = moor_kit_check_in(args, MOOR_ABI_COPY_ARGS_SIZE, "copy args", error);
-    if (status == MOOR_OK)
-        status = moor_kit_check_flags(args->flags, 0, "copy args", error);
-    if (status == MOOR_OK)
-        status = check_memory(args->destination, args->size_bytes, error);
-    if (status == MOOR_OK)
-        status = check_memory(args->source, args->size_bytes, error);
+    int32_t status = moor_kit_check_copy(args, error);
     if (status != MOOR_OK)
         return status;
-    if (args->direction < MOOR_ABI_COPY_H2H || args->direction > MOOR_ABI_COPY_D2D)
-        return moor_kit_fail(error, MOOR_INVALID, 0, "copy direction %u", args->direction);
-    uint64_t distance = args->destination > args->source ? args->destination - args->source
-                                                         : args->source - args->destination;
-    if (distance < args->size_bytes)
-        return moor_kit_fail(error, MOOR_INVALID, 0, "the two sides of the copy overlap");
     struct cpu_op op = {.kind = CPU_OP_COPY, .memory = {args->destination, args->source, args->size_bytes}};
     return push(stream, &op, error);
 }
@@ -368,22 +339,11 @@ static int32_t copy(struct moor_abi_stream *stream, const struct moor_abi_copy_a
 static int32_t fill(struct moor_abi_stream *stream, const struct moor_abi_fill_args *args,
                     struct moor_abi_error *error)
 {
-    int32_t status = moor_kit_check_in(args, MOOR_ABI_FILL_ARGS_SIZE, "fill args", error);
-    if (status == MOOR_OK)
-        status = moor_kit_check_flags(args->flags, 0, "fill args", error);
-    if (status == MOOR_OK)
-        status = check_memory(args->destination, args->size_bytes, error);
+    int32_t status = moor_kit_check_fill(args, error);
     if (status != MOOR_OK)
         return status;
-    uint32_t unit = args->pattern_bytes;
-    if (unit != 1 && unit != 2 && unit != 4)
-        return moor_kit_fail(error, MOOR_INVALID, 0, "a pattern of %u bytes: 1, 2 or 4", unit);
-    if (args->destination % unit || args->size_bytes % unit)
-        return moor_kit_fail(
-            error, MOOR_INVALID, 0, "address 0x%llx, %llu bytes: not multiples of the pattern's %u",
-            (unsigned long long)args->destination, (unsigned long long)args->size_bytes, unit);
     struct cpu_op op = {.kind = CPU_OP_FILL,
-                        .pattern_bytes = unit,
+                        .pattern_bytes = args->pattern_bytes,
                         .memory = {args->destination, args->pattern, args->size_bytes}};
     return push(stream, &op, error);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The mock provider: simulated devices in host memory, and the smallest example of the whole contract.
+ * The mock provider: simulated devices in host memory.
  *
  * A device is a number of bytes; its one domain hands out aligned host memory until they are used up. Devices
  * are synchronous: each call that submits work does the work before it returns, so a recorded value is
@@ -14,6 +14,7 @@
 #include <inttypes.h>
 #include <moorage/abi/provider.h>
 #include <moorage/kit/check.h>
+#include <moorage/kit/handles.h>
 #include <moorage/kit/queue.h>
 #include <moorage/kit/timeline.h>
 #include <pthread.h>
@@ -39,6 +40,7 @@ struct moor_abi_instance {
 struct moor_abi_context {
     struct moor_abi_instance *instance;
     uint32_t device;
+    struct moor_kit_handles *handles;
     struct moor_kit_queue *queue;
     uint64_t held_bytes; /* under instance->lock */
 };
@@ -48,7 +50,7 @@ struct moor_abi_stream {
     struct moor_kit_timeline *timeline;
 };
 
-/* What the handle of an allocation points to. */
+/* What a handle names. */
 struct allocation {
     void *memory;
     uint64_t bytes;
@@ -203,21 +205,38 @@ static int32_t queue_free_now(void *user, const struct moor_abi_release *release
                               struct moor_abi_error *error)
 {
     (void)error;
-    struct allocation *allocation = (struct allocation *)(uintptr_t)release->handle;
-    uint64_t bytes = allocation->bytes;
+    struct moor_abi_context *context = user;
+    struct allocation *allocation = moor_kit_handles_peek(context->handles, release->handle);
+    moor_kit_handles_remove(context->handles, release->handle);
+    *ret_actual_bytes = allocation->bytes;
+    give_bytes(context, allocation->bytes);
     free(allocation->memory);
     free(allocation);
-    give_bytes(user, bytes);
-    *ret_actual_bytes = bytes;
     return MOOR_OK;
+}
+
+static void queue_give_up(void *user, const struct moor_abi_release *release)
+{
+    struct moor_abi_context *context = user;
+    moor_kit_handles_unclaim(context->handles, release->handle);
 }
 
 static int32_t mock_release(struct moor_abi_context *context, const struct moor_abi_release *release,
                             struct moor_abi_error *error)
 {
+    int32_t status = moor_kit_check_release(release, error);
+    if (status != MOOR_OK)
+        return status;
     if (release->kind != MOOR_ABI_RELEASE_ALLOCATION)
         return moor_kit_fail(error, MOOR_UNSUPPORTED, 0, "release of kind %" PRIu32, release->kind);
-    return moor_kit_queue_submit(context->queue, release, error);
+    void *allocation = NULL;
+    status = moor_kit_handles_claim(context->handles, release->handle, 0, &allocation, error);
+    if (status != MOOR_OK)
+        return status;
+    status = moor_kit_queue_submit(context->queue, release, error);
+    if (status != MOOR_OK)
+        queue_give_up(context, release);
+    return status;
 }
 
 static int32_t mock_reap(struct moor_abi_context *context, struct moor_abi_completion *completions,
@@ -238,11 +257,15 @@ static int32_t mock_context_open(struct moor_abi_instance *instance, uint32_t de
         return moor_kit_fail(error, MOOR_HOST_NOMEM, 0, "no host memory for a context");
     context->instance = instance;
     context->device = device;
-    const struct moor_kit_queue_callbacks callbacks = {queue_watermark, queue_free_now};
-    status = moor_kit_queue_create(&callbacks, context, instance->host, 0, &context->queue);
+    static const char *const kind_names[] = {"allocation"};
+    const struct moor_kit_queue_callbacks callbacks = {queue_watermark, queue_free_now, queue_give_up};
+    status = moor_kit_handles_create(kind_names, 1, MOOR_KIT_HANDLES_MAX, &context->handles);
+    if (status == MOOR_OK)
+        status = moor_kit_queue_create(&callbacks, context, instance->host, 0, &context->queue);
     if (status != MOOR_OK) {
+        moor_kit_handles_destroy(context->handles);
         free(context);
-        return moor_kit_fail(error, status, 0, "no host memory for a queue");
+        return moor_kit_fail(error, status, 0, "no host memory for handles and a queue");
     }
     *ret_context = context;
     return MOOR_OK;
@@ -252,6 +275,7 @@ static int32_t mock_context_close(struct moor_abi_context *context, struct moor_
 {
     (void)error;
     moor_kit_queue_destroy(context->queue);
+    moor_kit_handles_destroy(context->handles);
     free(context);
     return MOOR_OK;
 }
@@ -262,17 +286,11 @@ static int32_t mock_footprint(struct moor_abi_context *context, const struct moo
                               uint64_t *ret_bytes, struct moor_abi_error *error)
 {
     (void)context;
-    int32_t status = moor_kit_check_in(args, MOOR_ABI_ALLOC_ARGS_SIZE, "alloc_args", error);
+    int32_t status = moor_kit_check_alloc(args, ALIGNMENT_BYTES, error);
     if (status == MOOR_OK)
         status = check_domain(args->domain, error);
-    if (status == MOOR_OK)
-        status = moor_kit_check_flags(args->flags, MOOR_ABI_ALLOC_ZERO, "alloc_args", error);
     if (status != MOOR_OK)
         return status;
-    uint64_t alignment = args->alignment_bytes;
-    if (args->size_bytes == 0 || alignment < ALIGNMENT_BYTES || (alignment & (alignment - 1)) != 0)
-        return moor_kit_fail(error, MOOR_INVALID, 0, "alloc_args: size %" PRIu64 ", alignment %" PRIu64,
-                             args->size_bytes, alignment);
     if (moor_kit_round_up(args->size_bytes, ALIGNMENT_BYTES, ret_bytes) != MOOR_OK)
         return moor_kit_fail(error, MOOR_OVERFLOW, 0, "alloc_args: size %" PRIu64, args->size_bytes);
     return MOOR_OK;
@@ -300,6 +318,8 @@ static int32_t mock_allocate(struct moor_abi_context *context, const struct moor
     uint64_t bytes = 0;
     int32_t status = mock_footprint(context, args, &bytes, error);
     if (status == MOOR_OK)
+        status = moor_kit_check_out(ret_allocation, MOOR_ABI_ALLOCATION_SIZE, "allocation", error);
+    if (status == MOOR_OK)
         status = take_bytes(context, bytes, error);
     if (status != MOOR_OK)
         return status;
@@ -318,13 +338,14 @@ static int32_t mock_allocate(struct moor_abi_context *context, const struct moor
     memset(allocation->memory, args->flags & MOOR_ABI_ALLOC_ZERO ? 0 : UNSET_BYTE, bytes);
     allocation->bytes = bytes;
 
-    struct moor_abi_allocation result = {
-        .handle = (uintptr_t)allocation, .address = (uintptr_t)allocation->memory, .actual_bytes = bytes};
-    status = moor_kit_fill_out(ret_allocation, &result, sizeof(result), MOOR_ABI_ALLOCATION_SIZE,
-                               "allocation", error);
-    if (status == MOOR_OK)
-        return MOOR_OK;
+    struct moor_abi_allocation result = {.address = (uintptr_t)allocation->memory, .actual_bytes = bytes};
+    status = moor_kit_handles_add(context->handles, 0, allocation, 0, &result.handle, error);
+    if (status != MOOR_OK)
+        goto free_memory;
+    return moor_kit_fill_out(ret_allocation, &result, sizeof(result), MOOR_ABI_ALLOCATION_SIZE, "allocation",
+                             error);
 
+free_memory:
     free(allocation->memory);
 free_record:
     free(allocation);
@@ -338,15 +359,11 @@ give_back:
 static int32_t mock_stream_create(struct moor_abi_context *context, const struct moor_abi_stream_args *args,
                                   struct moor_abi_stream **ret_stream, struct moor_abi_error *error)
 {
-    int32_t status = moor_kit_check_in(args, MOOR_ABI_STREAM_ARGS_SIZE, "stream_args", error);
-    if (status == MOOR_OK)
-        status = moor_kit_check_flags(args->flags, MOOR_ABI_STREAM_IMPORT, "stream_args", error);
+    int32_t status = moor_kit_check_stream(args, error);
     if (status != MOOR_OK)
         return status;
     if (args->flags & MOOR_ABI_STREAM_IMPORT)
         return moor_kit_fail(error, MOOR_UNSUPPORTED, 0, "a simulated device has no native streams");
-    if (args->native != 0)
-        return moor_kit_fail(error, MOOR_INVALID, 0, "stream_args: native without IMPORT");
     struct moor_abi_stream *stream = malloc(sizeof(*stream));
     if (!stream)
         return moor_kit_fail(error, MOOR_HOST_NOMEM, 0, "no host memory for a stream");
@@ -420,14 +437,9 @@ static int32_t mock_stream_native(struct moor_abi_stream *stream, uint64_t *ret_
 static int32_t mock_copy(struct moor_abi_stream *stream, const struct moor_abi_copy_args *args,
                          struct moor_abi_error *error)
 {
-    int32_t status = moor_kit_check_in(args, MOOR_ABI_COPY_ARGS_SIZE, "copy_args", error);
-    if (status == MOOR_OK)
-        status = moor_kit_check_flags(args->flags, 0, "copy_args", error);
+    int32_t status = moor_kit_check_copy(args, error);
     if (status != MOOR_OK)
         return status;
-    if (args->direction < MOOR_ABI_COPY_H2H || args->direction > MOOR_ABI_COPY_D2D || args->size_bytes == 0)
-        return moor_kit_fail(error, MOOR_INVALID, 0, "copy_args: direction %" PRIu32 ", size %" PRIu64,
-                             args->direction, args->size_bytes);
     pthread_mutex_lock(&stream->lock);
     memcpy((void *)(uintptr_t)args->destination, (const void *)(uintptr_t)args->source, args->size_bytes);
     pthread_mutex_unlock(&stream->lock);
@@ -453,18 +465,11 @@ static void fill(uint64_t destination, uint64_t size_bytes, uint64_t pattern, ui
 static int32_t mock_fill(struct moor_abi_stream *stream, const struct moor_abi_fill_args *args,
                          struct moor_abi_error *error)
 {
-    int32_t status = moor_kit_check_in(args, MOOR_ABI_FILL_ARGS_SIZE, "fill_args", error);
-    if (status == MOOR_OK)
-        status = moor_kit_check_flags(args->flags, 0, "fill_args", error);
+    int32_t status = moor_kit_check_fill(args, error);
     if (status != MOOR_OK)
         return status;
-    uint32_t unit = args->pattern_bytes;
-    if ((unit != 1 && unit != 2 && unit != 4) || args->size_bytes == 0 ||
-        (args->size_bytes | args->destination) % unit != 0)
-        return moor_kit_fail(error, MOOR_INVALID, 0, "fill_args: pattern of %" PRIu32 " bytes, size %" PRIu64,
-                             unit, args->size_bytes);
     pthread_mutex_lock(&stream->lock);
-    fill(args->destination, args->size_bytes, args->pattern, unit);
+    fill(args->destination, args->size_bytes, args->pattern, args->pattern_bytes);
     pthread_mutex_unlock(&stream->lock);
     return MOOR_OK;
 }

@@ -68,19 +68,25 @@ Test(check, in_structs_are_long_enough_and_end_in_zeros)
                  {28, MOOR_INVALID}, {32, MOOR_OK},      {65536, MOOR_OK},   {65544, MOOR_INVALID}};
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         memcpy(words, &cases[i].size, sizeof(cases[i].size));
-        cr_expect_eq(moor_kit_check_in(words, 24, "thing", &error), cases[i].expected, "%u", cases[i].size);
+        cr_expect_eq(moor_kit_check_in(words, 24, 24, "thing", &error), cases[i].expected, "%u", cases[i].size);
     }
     cr_expect_not_null(strstr(error.text, "thing"));
-    cr_expect_eq(moor_kit_check_in(NULL, 24, "thing", &error), MOOR_INVALID);
+    cr_expect_eq(moor_kit_check_in(NULL, 24, 24, "thing", &error), MOOR_INVALID);
 
     uint32_t size = 40;
     memcpy(words, &size, sizeof(size));
     for (size_t byte = 4; byte < 48; byte++) {
         ((unsigned char *)words)[byte] = 1;
-        cr_expect_eq(moor_kit_check_in(words, 24, "thing", &error),
+        cr_expect_eq(moor_kit_check_in(words, 24, 24, "thing", &error),
                      byte >= 24 && byte < 40 ? MOOR_INVALID : MOOR_OK, "byte %zu", byte);
         ((unsigned char *)words)[byte] = 0;
     }
+
+    /* A callee that knows more than its caller. */
+    cr_expect_eq(moor_kit_check_in(words, 48, 24, "thing", &error), MOOR_OK);
+    ((unsigned char *)words)[39] = 1;
+    cr_expect_eq(moor_kit_check_in(words, 48, 24, "thing", &error), MOOR_OK);
+    cr_expect_eq(moor_kit_check_in(words, 48, 48, "thing", &error), MOOR_INVALID);
 }
 
 Test(check, out_structs_are_filled_to_the_shorter_size)
@@ -101,6 +107,19 @@ Test(check, out_structs_are_filled_to_the_shorter_size)
             cr_expect_eq(out[i], i < end ? value[i] : 0xcc, "byte %u with size %u", i, size);
     }
     cr_expect_eq(moor_kit_fill_out(NULL, value, 32, 16, "thing", NULL), MOOR_INVALID);
+}
+
+Test(check, out_structs_are_looked_at_beforehand)
+{
+    uint32_t size = 15;
+    struct moor_abi_error error = {.struct_size = sizeof(error)};
+    cr_expect_eq(moor_kit_check_out(&size, 16, "thing", &error), MOOR_INVALID);
+    cr_expect_not_null(strstr(error.text, "thing"));
+    size = 16;
+    cr_expect_eq(moor_kit_check_out(&size, 16, "thing", &error), MOOR_OK);
+    size = UINT32_MAX;
+    cr_expect_eq(moor_kit_check_out(&size, 16, "thing", &error), MOOR_OK);
+    cr_expect_eq(moor_kit_check_out(NULL, 16, "thing", &error), MOOR_INVALID);
 }
 
 Test(check, unknown_flags_are_refused)
@@ -140,6 +159,99 @@ Test(check, spans_lie_inside_and_on_the_granule)
         cr_expect_eq(status, cases[i].expected, "case %zu: %d", i, status);
         cr_expect_eq(error.text[0] != '\0', status != MOOR_OK, "case %zu", i);
     }
+}
+
+Test(check, allocations_have_a_size_and_are_aligned)
+{
+    static const struct {
+        struct moor_abi_alloc_args args;
+        int32_t expected;
+    } cases[] = {
+        {{32, 9, 1, 256, 0}, MOOR_OK},
+        {{32, 0, UINT64_MAX, UINT64_C(1) << 63, MOOR_ABI_ALLOC_ZERO}, MOOR_OK},
+        {{24, 0, 1, 256, 0}, MOOR_INVALID},
+        {{32, 0, 0, 256, 0}, MOOR_INVALID},
+        {{32, 0, 1, 0, 0}, MOOR_INVALID},
+        {{32, 0, 1, 128, 0}, MOOR_INVALID},
+        {{32, 0, 1, 384, 0}, MOOR_INVALID},
+        {{32, 0, 1, 256, 2}, MOOR_INVALID},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+        cr_expect_eq(moor_kit_check_alloc(&cases[i].args, 256, NULL), cases[i].expected, "case %zu", i);
+    cr_expect_eq(moor_kit_check_alloc(NULL, 256, NULL), MOOR_INVALID);
+}
+
+Test(check, streams_have_a_native_one_with_import_alone)
+{
+    static const struct {
+        struct moor_abi_stream_args args;
+        int32_t expected;
+    } cases[] = {
+        {{24, 0, 0, 0}, MOOR_OK},
+        {{24, 0, MOOR_ABI_STREAM_IMPORT, 7}, MOOR_OK},
+        {{24, 0, MOOR_ABI_STREAM_IMPORT, 0}, MOOR_OK}, /* 0 may be a stream's native handle */
+        {{24, 0, 0, 7}, MOOR_INVALID},
+        {{24, 1, 0, 0}, MOOR_INVALID},
+        {{24, 0, 2, 0}, MOOR_INVALID},
+        {{16, 0, 0, 0}, MOOR_INVALID},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+        cr_expect_eq(moor_kit_check_stream(&cases[i].args, NULL), cases[i].expected, "case %zu", i);
+    cr_expect_eq(moor_kit_check_stream(NULL, NULL), MOOR_INVALID);
+}
+
+Test(check, copies_have_two_sides_that_do_not_overlap)
+{
+    static const struct {
+        struct moor_abi_copy_args args; /* size, direction, destination, source, bytes, flags */
+        int32_t expected;
+    } cases[] = {
+        {{40, MOOR_ABI_COPY_H2H, 4096, 8192, 4096, 0}, MOOR_OK},
+        {{40, MOOR_ABI_COPY_D2D, 8192, 4096, 4096, 0}, MOOR_OK},
+        {{40, MOOR_ABI_COPY_H2D, 4096, 4096, 4096, 0}, MOOR_OK}, /* two address spaces */
+        {{40, MOOR_ABI_COPY_D2H, 4097, 4096, 4096, 0}, MOOR_OK},
+        {{40, MOOR_ABI_COPY_H2D, UINT64_MAX - 8, 4096, 8, 0}, MOOR_OK},
+        {{40, MOOR_ABI_COPY_H2H, 4096, 8191, 4096, 0}, MOOR_INVALID},
+        {{40, MOOR_ABI_COPY_D2D, 8191, 4096, 4096, 0}, MOOR_INVALID},
+        {{40, MOOR_ABI_COPY_D2D, 4096, 4096, 1, 0}, MOOR_INVALID},
+        {{40, MOOR_ABI_COPY_H2D, 0, 4096, 1, 0}, MOOR_INVALID},
+        {{40, MOOR_ABI_COPY_H2D, 4096, 0, 1, 0}, MOOR_INVALID},
+        {{40, MOOR_ABI_COPY_H2D, 4096, 8192, 0, 0}, MOOR_INVALID},
+        {{40, MOOR_ABI_COPY_H2D, 4096, 8192, 1, 1}, MOOR_INVALID},
+        {{40, 0, 4096, 8192, 1, 0}, MOOR_INVALID},
+        {{40, 5, 4096, 8192, 1, 0}, MOOR_INVALID},
+        {{32, MOOR_ABI_COPY_H2D, 4096, 8192, 1, 0}, MOOR_INVALID},
+        {{40, MOOR_ABI_COPY_H2D, UINT64_MAX - 7, 4096, 8, 0}, MOOR_OVERFLOW},
+        {{40, MOOR_ABI_COPY_H2D, 4096, 8192, UINT64_MAX, 0}, MOOR_OVERFLOW},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+        cr_expect_eq(moor_kit_check_copy(&cases[i].args, NULL), cases[i].expected, "case %zu", i);
+    cr_expect_eq(moor_kit_check_copy(NULL, NULL), MOOR_INVALID);
+}
+
+Test(check, fills_are_whole_patterns)
+{
+    static const struct {
+        struct moor_abi_fill_args args; /* size, pattern's bytes, destination, bytes, pattern, flags */
+        int32_t expected;
+    } cases[] = {
+        {{40, 1, 4097, 3, 5, 0}, MOOR_OK},
+        {{40, 2, 4098, 6, 5, 0}, MOOR_OK},
+        {{40, 4, 4100, 12, UINT64_MAX, 0}, MOOR_OK},
+        {{40, 0, 4096, 8, 5, 0}, MOOR_INVALID},
+        {{40, 3, 4098, 6, 5, 0}, MOOR_INVALID},
+        {{40, 8, 4096, 8, 5, 0}, MOOR_INVALID},
+        {{40, 2, 4097, 6, 5, 0}, MOOR_INVALID},
+        {{40, 4, 4096, 6, 5, 0}, MOOR_INVALID},
+        {{40, 4, 0, 8, 5, 0}, MOOR_INVALID},
+        {{40, 4, 4096, 0, 5, 0}, MOOR_INVALID},
+        {{40, 4, 4096, 8, 5, 1}, MOOR_INVALID},
+        {{32, 4, 4096, 8, 5, 0}, MOOR_INVALID},
+        {{40, 1, 4096, UINT64_MAX, 5, 0}, MOOR_OVERFLOW},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+        cr_expect_eq(moor_kit_check_fill(&cases[i].args, NULL), cases[i].expected, "case %zu", i);
+    cr_expect_eq(moor_kit_check_fill(NULL, NULL), MOOR_INVALID);
 }
 
 Test(check, rounding_up_does_not_wrap)

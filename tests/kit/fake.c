@@ -57,11 +57,20 @@ static int32_t fake_free_now(void *user, const struct moor_abi_release *release,
     return MOOR_OK;
 }
 
+static void fake_give_up(void *user, const struct moor_abi_release *release)
+{
+    struct fake *fake = user;
+    cr_expect_null(release->points);
+    (void)moor_kit_queue_length(fake->queue); /* hangs if the caller holds the queue's lock */
+    fake->given_up_sum += release->handle;
+    fake->given_up_count++;
+}
+
 void fake_init(struct fake *fake, uint64_t poll_ns)
 {
     memset(fake, 0, sizeof(*fake));
     fake->host = (struct moor_abi_host){.user = fake, .log = fake_log, .clock_ns = fake_clock_ns};
-    const struct moor_kit_queue_callbacks callbacks = {fake_watermark, fake_free_now};
+    const struct moor_kit_queue_callbacks callbacks = {fake_watermark, fake_free_now, fake_give_up};
     cr_assert_eq(moor_kit_queue_create(&callbacks, fake, &fake->host, poll_ns, &fake->queue), MOOR_OK);
 }
 

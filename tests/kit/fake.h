@@ -25,6 +25,8 @@ struct fake {
     struct moor_abi_stream streams[FAKE_STREAMS];
     int32_t free_status; /* what frees answer */
     _Atomic uint32_t free_count;
+    uint32_t given_up_count;
+    uint64_t given_up_sum; /* of their handles */
     uint64_t freed[FAKE_FREES_MAX]; /* the first handles, in order */
     _Atomic uint32_t log_count;
     char log_text[512];                 /* the last message */

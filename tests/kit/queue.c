@@ -176,6 +176,8 @@ Test(queue, a_lost_stream_fails_its_waiters_alone)
     }
     cr_expect_eq(done[0].cookie + done[1].cookie, 1002 + 1003);
     cr_expect_eq(fake.free_count, 1, "what a lost stream may use is not freed");
+    cr_expect_eq(fake.given_up_count, 2, "but may be released again");
+    cr_expect_eq(fake.given_up_sum, 2 + 3);
     cr_expect_eq(fake.log_count, 1, "one line for a stream");
     cr_expect_not_null(strstr(fake.log_text, "fell off the bus"));
 
@@ -198,6 +200,7 @@ Test(queue, a_status_outside_the_list_is_the_providers_failure)
         fake.free_status = odd[i];
         cr_assert_eq(fake_reap(&fake, done), 1);
         cr_expect_eq(done[0].status, MOOR_PROVIDER);
+        cr_expect_eq(fake.given_up_count, 2 * (i + 1), "whichever of the two it was");
         cr_expect_eq(done[0].actual_bytes, 0);
     }
 }

@@ -239,7 +239,7 @@ static void destroy_behind_signals(void)
 int main(void)
 {
     destroy_behind_signals();
-    const struct moor_kit_queue_callbacks callbacks = {watermark, free_now};
+    const struct moor_kit_queue_callbacks callbacks = {.watermark = watermark, .free_now = free_now};
     require(moor_kit_queue_create(&callbacks, NULL, &host, 0, &queue) == MOOR_OK, "no memory");
     for (size_t i = 0; i < SLOTS; i++) {
         pthread_mutex_init(&slots[i].lock, NULL);

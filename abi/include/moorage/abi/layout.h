@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The sizes of 1.0, as literal constants: struct_size of what is built with these headers, and what the other
- * side holds a struct of this minor to. A later minor adds a block of its own below; these lines never
- * change.
+ * The layout of 1.0, in literal numbers. MOOR_ABI_X_SIZE is the struct_size of what is built with these headers, and
+ * what the other side holds a struct of this minor to. A minor that lengthens a struct gives that line its new number
+ * and keeps the old one as MOOR_ABI_X_SIZE_1_0; offsets are only ever added.
  */
 #ifndef MOORAGE_ABI_LAYOUT_H
 #define MOORAGE_ABI_LAYOUT_H

@@ -95,17 +95,24 @@ struct moor_abi_note {
 
 #define MOOR_ABI_WORDS_(value_) (uint32_t)(value_), (uint32_t)((value_) >> 32)
 
+/* Where a note lies, close to the next: AddressSanitizer would put room around it. */
+#if defined(__clang__)
+#define MOOR_ABI_NOTE_PLACE_                                                                                 \
+    __attribute__((section(MOOR_ABI_NOTE_SECTION), used, aligned(4), no_sanitize("address")))
+#elif defined(__GNUC__)
+#define MOOR_ABI_NOTE_PLACE_ __attribute__((section(MOOR_ABI_NOTE_SECTION), used, aligned(4)))
+#endif
+
 /* Once, at file scope, with the arguments of MOOR_ABI_PREFIX. */
 #if defined(__GNUC__)
 #define MOOR_ABI_NOTE(capabilities_, flags_)                                                                 \
-    __attribute__((section(MOOR_ABI_NOTE_SECTION), used, aligned(4))) static const struct moor_abi_note      \
-        moor_abi_note_ = {8,                                                                                 \
-                          40,                                                                                \
-                          MOOR_ABI_NOTE_TYPE,                                                                \
-                          MOOR_ABI_NOTE_NAME,                                                                \
-                          {MOOR_ABI_WORDS_(MOOR_ABI_MAGIC), MOOR_ABI_PROVIDER_SIZE, MOOR_ABI_MAJOR,          \
-                           MOOR_ABI_MINOR, 0, MOOR_ABI_WORDS_((uint64_t)(capabilities_)),                    \
-                           MOOR_ABI_WORDS_((uint64_t)(flags_))}}
+    MOOR_ABI_NOTE_PLACE_ static const struct moor_abi_note moor_abi_note_ = {                                \
+        8,                                                                                                   \
+        40,                                                                                                  \
+        MOOR_ABI_NOTE_TYPE,                                                                                  \
+        MOOR_ABI_NOTE_NAME,                                                                                  \
+        {MOOR_ABI_WORDS_(MOOR_ABI_MAGIC), MOOR_ABI_PROVIDER_SIZE, MOOR_ABI_MAJOR, MOOR_ABI_MINOR, 0,         \
+         MOOR_ABI_WORDS_((uint64_t)(capabilities_)), MOOR_ABI_WORDS_((uint64_t)(flags_))}}
 #endif
 
 #define MOOR_ABI_ENTRY_NAME "moor_provider_entry_v1"

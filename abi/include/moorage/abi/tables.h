@@ -6,7 +6,9 @@
  * What is common to all functions, unless a function says otherwise:
  *  - Threads: any function may be called from any thread at once. init and shutdown of an instance are never
  *    concurrent with anything else on it; destroying an object never with a call that uses it.
- *  - The caller's current device or context is the same after the call as before.
+ *  - The caller's current device or context is the same after the call as before, and so are the thread's signal
+ *    mask and floating-point environment and the process's working directory and umask. Signal handlers and
+ *    the environment are changed by no more than what the device's driver needs.
  *  - Return: MOOR_OK, or a status of moorage/abi/status.h. On anything but MOOR_OK outputs are untouched,
  *    nothing is owned by the caller, and `error` may hold native code and text.
  *  - `error` is never NULL; it is written on failure only.
@@ -106,10 +108,12 @@ struct moor_abi_stream_table {
     int32_t (*record)(struct moor_abi_stream *stream, uint64_t *ret_value, struct moor_abi_error *error);
     /* A cheap read; DEVICE_LOST if the stream can reach nothing more. */
     int32_t (*watermark)(struct moor_abi_stream *stream, uint64_t *ret_value, struct moor_abi_error *error);
-    /* The calling thread waits until a recorded value is reached: OK, or TIMEOUT at the deadline. */
+    /* The calling thread waits until a recorded value is reached: OK, or TIMEOUT at the deadline. INVALID: it was
+     * never recorded. */
     int32_t (*wait)(struct moor_abi_stream *stream, uint64_t value, uint64_t deadline_ns,
                     struct moor_abi_error *error);
-    /* Later work on `stream` takes effect after a recorded value of `other`, of the same instance. */
+    /* Later work on `stream` takes effect after a recorded value of `other`, of the same instance. INVALID as for
+     * wait. */
     int32_t (*wait_stream)(struct moor_abi_stream *stream, struct moor_abi_stream *other, uint64_t value,
                            struct moor_abi_error *error);
     /* Calls function(user) once, in stream order. */

@@ -45,13 +45,20 @@ struct moor_abi_stream;   /* an ordered queue of work on one context, with a tim
 /* Flags of a provider (struct moor_abi_prefix). */
 #define MOOR_ABI_PROVIDER_SIMULATED (UINT64_C(1) << 0) /* no real device stands behind this provider */
 
+/*
+ * Keys that providers of different vendors agree on without knowing each other. A device: its UUID as lower-case
+ * 8-4-4-4-12 where it has one, else whatever is stable. The pool of a device's own memory: the device's key. The
+ * machine's memory, pageable, pinned or managed: MOOR_ABI_POOL_HOST.
+ */
+#define MOOR_ABI_POOL_HOST "host-ram"
+
 /* One device. */
 struct moor_abi_device_info {
     uint32_t struct_size;
     uint32_t domain_count; /* 1..16 */
     uint64_t capabilities;
     uint64_t flags; /* none in 1.0 */
-    char key[64];   /* identity over time and processes (a UUID where there is one); unique, not empty */
+    char key[64];   /* identity over time and processes, see above; unique, not empty */
     char name[64];  /* for people */
     uint64_t reserved[4];
 };
@@ -83,7 +90,7 @@ struct moor_abi_domain_info {
     uint64_t granule_recommended_bytes; /* the unit used unless a range asks otherwise; likewise */
     uint64_t alignment_bytes;           /* every allocation is aligned at least so; a power of two */
     uint64_t address_space_bytes;       /* most addresses that can be reserved; valid with VA_LIMIT_KNOWN */
-    char pool_key[64]; /* names the physical pool: domains with equal keys share one budget */
+    char pool_key[64]; /* names the physical pool: domains with equal keys share one budget, whoever they are of */
     uint64_t reserved[4];
 };
 
@@ -100,7 +107,7 @@ struct moor_abi_alloc_args {
     uint32_t struct_size;
     uint32_t domain;          /* index into the device's domains */
     uint64_t size_bytes;      /* not 0 */
-    uint64_t alignment_bytes; /* a power of two; at least the domain's */
+    uint64_t alignment_bytes; /* of the address; a power of two, at least the domain's */
     uint64_t flags;
 };
 

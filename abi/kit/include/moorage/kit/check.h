@@ -21,10 +21,16 @@ extern "C" {
 int32_t moor_kit_fail(struct moor_abi_error *error, int32_t status, int64_t native_code, const char *format,
                       ...) MOOR_KIT_PRINTF(4, 5);
 
-/* An in-struct: at least `known_size` bytes, a multiple of 8, at most 64 KiB, and zero beyond what is known.
- * INVALID names `what`. */
-int32_t moor_kit_check_in(const void *args, uint32_t known_size, const char *what,
+/* An in-struct: at least `least_size` bytes (of the oldest minor that the provider serves), a multiple of 8, at most
+ * 64 KiB, and zero beyond the `known_size` that the provider was built with. What lies beyond its struct_size must
+ * not be read. INVALID names `what`. */
+int32_t moor_kit_check_in(const void *args, uint32_t known_size, uint32_t least_size, const char *what,
                           struct moor_abi_error *error);
+
+/* An out-struct, to be looked at before anything is made: at least `least_size` bytes. INVALID names `what`.
+ * */
+int32_t moor_kit_check_out(const void *out, uint32_t least_size, const char *what,
+                           struct moor_abi_error *error);
 
 /* Copies min(struct_size, known_size) bytes of `value` into an out-struct and keeps its struct_size. INVALID
  * if it is smaller than `least_size`: then nothing is written. */
@@ -38,6 +44,16 @@ int32_t moor_kit_check_flags(uint64_t flags, uint64_t known, const char *what, s
  * otherwise. */
 int32_t moor_kit_check_span(uint64_t offset_bytes, uint64_t length_bytes, uint64_t size_bytes,
                             uint64_t granule_bytes, struct moor_abi_error *error);
+
+/* What can be said of a call's arguments without the device: struct, flags, sizes, and the rules of
+ * moorage/abi/types.h for each field. INVALID or OVERFLOW. alignment_bytes: the domain's; the domain itself
+ * is for the provider to check, and IMPORT for it to refuse if it has no native streams. */
+int32_t moor_kit_check_alloc(const struct moor_abi_alloc_args *args, uint64_t alignment_bytes,
+                             struct moor_abi_error *error);
+int32_t moor_kit_check_stream(const struct moor_abi_stream_args *args, struct moor_abi_error *error);
+int32_t moor_kit_check_copy(const struct moor_abi_copy_args *args, struct moor_abi_error *error);
+int32_t moor_kit_check_fill(const struct moor_abi_fill_args *args, struct moor_abi_error *error);
+int32_t moor_kit_check_release(const struct moor_abi_release *release, struct moor_abi_error *error);
 
 /* Rounds up to a power of two; OVERFLOW if it does not fit, nothing written then. */
 int32_t moor_kit_round_up(uint64_t bytes, uint64_t granule_bytes, uint64_t *ret_bytes);

@@ -28,6 +28,9 @@ struct moor_kit_queue_callbacks {
      * moor_abi_completion. */
     int32_t (*free_now)(void *user, const struct moor_abi_release *release, uint64_t *ret_actual_bytes,
                         struct moor_abi_error *error);
+    /* The release will complete as failed, because of either of the two above: what it had taken over may be
+     * released again. release->points is NULL. NULL: there is nothing to undo. */
+    void (*give_up)(void *user, const struct moor_abi_release *release);
 };
 
 /* callbacks: [in] copied. host: [borrowed] until destroy. poll_ns: how often a waiting reap looks again when

@@ -11,6 +11,24 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Lies behind a struct that a provider fills: one that writes past the size it is given writes here. */
+struct guard {
+    unsigned char bytes[64];
+};
+
+static struct guard make_guard(void)
+{
+    struct guard guard;
+    memset(guard.bytes, 0x5a, sizeof guard.bytes);
+    return guard;
+}
+
+static bool is_whole(const struct guard *guard)
+{
+    struct guard whole = make_guard();
+    return memcmp(guard, &whole, sizeof whole) == 0;
+}
+
 static bool is_power_of_two(uint64_t value)
 {
     return value != 0 && (value & (value - 1)) == 0;
@@ -59,19 +77,21 @@ static moor_status read_domain(struct moor_device *device, uint32_t index)
 {
     struct moor_provider *provider = device->provider;
     struct moor_abi_error error = MOOR__ERROR_INIT;
-    struct moor_abi_domain_info info = {.struct_size = sizeof info};
-    int32_t status =
-        provider->table.base.domain_info(provider->instance, device->index, index, &info, &error);
-    if (status)
-        return moor__fail_provider(status, &error, provider->table.name, "domain_info");
-    const char *fault = domain_fault(device, index, &info);
+    struct {
+        struct moor_abi_domain_info info;
+        struct guard guard;
+    } out = {.info.struct_size = sizeof out.info, .guard = make_guard()};
+    int32_t called =
+        provider->table.base.domain_info(provider->instance, device->index, index, &out.info, &error);
+    if (called)
+        return moor__fail_provider(called, &error, provider->table.name, "domain_info");
+    const char *fault = is_whole(&out.guard) ? domain_fault(device, index, &out.info)
+                                             : "domain_info wrote past the size it was given";
     if (fault)
         return moor__fail(MOOR_REFUSED, "%s: device %u, domain %u: %s", provider->table.name, device->index,
                           index, fault);
-    device->domains[index].info = info;
-    const uint64_t *total = info.flags & MOOR_ABI_DOMAIN_TOTAL_KNOWN ? &info.total_bytes : NULL;
-    return moor__authority_for_pool(provider->runtime, info.pool_key, total,
-                                    &device->domains[index].authority);
+    device->domains[index].info = out.info;
+    return MOOR_OK;
 }
 
 static const char *device_fault(const struct moor_provider *provider, const struct moor_abi_device_info *info)
@@ -97,39 +117,48 @@ static const char *key_fault(const struct moor_provider *provider, const char *k
     return NULL;
 }
 
-static moor_status read_device(struct moor_provider *provider, uint32_t index)
+/* What the provider says of it is sound. */
+static moor_status add_device(struct moor_provider *provider, uint32_t index,
+                              const struct moor_abi_device_info *info)
 {
     struct moor_device *device = &provider->devices[provider->device_count];
-    struct moor_abi_error error = MOOR__ERROR_INIT;
-    struct moor_abi_device_info info = {.struct_size = sizeof info};
-    int32_t called = provider->table.base.device_info(provider->instance, index, &info, &error);
-    if (called) {
-        /* One broken device does not take the others away. */
-        struct moor_error before = *moor_last_error();
-        (void)moor__fail_provider(called, &error, provider->table.name, "device_info");
-        moor__log(provider->runtime, MOOR_ABI_LOG_WARNING, "device %u is left out: %s", index,
-                  moor_last_error()->text);
-        moor__error_restore(&before);
-        return MOOR_OK;
-    }
-    const char *fault = device_fault(provider, &info);
-    if (!fault)
-        fault = key_fault(provider, info.key);
-    if (fault)
-        return moor__fail(MOOR_REFUSED, "%s: device %u: %s", provider->table.name, index, fault);
-    device->provider = provider;
-    device->index = index;
-    device->info = info;
-    device->domains = calloc(info.domain_count, sizeof *device->domains);
+    device->domains = calloc(info->domain_count, sizeof *device->domains);
     if (!device->domains)
         return moor__fail(MOOR_HOST_NOMEM, "no memory for the domains of device %u", index);
+    device->provider = provider;
+    device->index = index;
+    device->info = *info;
     pthread_mutex_init(&device->lock, NULL);
     pthread_cond_init(&device->opened, NULL);
     provider->device_count++;
     moor_status status = MOOR_OK;
-    for (uint32_t i = 0; i < info.domain_count && !status; i++)
+    for (uint32_t i = 0; i < info->domain_count && !status; i++)
         status = read_domain(device, i);
     return status;
+}
+
+static moor_status read_device(struct moor_provider *provider, uint32_t index)
+{
+    struct moor_abi_error error = MOOR__ERROR_INIT;
+    struct {
+        struct moor_abi_device_info info;
+        struct guard guard;
+    } out = {.info.struct_size = sizeof out.info, .guard = make_guard()};
+    int32_t called = provider->table.base.device_info(provider->instance, index, &out.info, &error);
+    if (called) {
+        /* One broken device does not take the others away. */
+        (void)moor__fail_provider(called, &error, provider->table.name, "device_info");
+        moor__provider_log(provider, MOOR_ABI_LOG_WARNING, "device %u is left out: %s", index,
+                           moor_last_error()->text);
+        return MOOR_OK;
+    }
+    const char *fault = is_whole(&out.guard) ? device_fault(provider, &out.info)
+                                             : "device_info wrote past the size it was given";
+    if (!fault)
+        fault = key_fault(provider, out.info.key);
+    if (fault)
+        return moor__fail(MOOR_REFUSED, "%s: device %u: %s", provider->table.name, index, fault);
+    return add_device(provider, index, &out.info);
 }
 
 moor_status moor__devices_read(struct moor_provider *provider)
@@ -148,6 +177,22 @@ moor_status moor__devices_read(struct moor_provider *provider)
     moor_status status = MOOR_OK;
     for (uint32_t i = 0; i < count && !status; i++)
         status = read_device(provider, i);
+    return status;
+}
+
+static moor_status join_pool(struct moor_provider *provider, struct moor__domain *domain)
+{
+    const struct moor_abi_domain_info *info = &domain->info;
+    const uint64_t *total = info->flags & MOOR_ABI_DOMAIN_TOTAL_KNOWN ? &info->total_bytes : NULL;
+    return moor__authority_for_pool(provider->runtime, info->pool_key, total, &domain->authority);
+}
+
+moor_status moor__devices_join_pools(struct moor_provider *provider)
+{
+    moor_status status = MOOR_OK;
+    for (uint32_t i = 0; i < provider->device_count; i++)
+        for (uint32_t j = 0; j < provider->devices[i].info.domain_count && !status; j++)
+            status = join_pool(provider, &provider->devices[i].domains[j]);
     return status;
 }
 

@@ -35,6 +35,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "headers are read as t
 
 #define SEGMENTS_MAX 64u                /* real libraries have about ten */
 #define DYNAMIC_MAX 4096u               /* entries; real libraries have about thirty */
+#define NOTES_MAX 16384u                /* bytes of a segment of notes; real libraries have about a hundred */
 #define PAGE_BYTES 4096u                /* the smallest that any of these machines has */
 #define ADDRESS_MAX (UINT64_C(1) << 47) /* beyond user space on all of them */
 
@@ -440,17 +441,62 @@ static moor_status check_dynamic(const struct image *image)
     return status;
 }
 
+/* ---- the notes ---- */
+
+static moor_status read_notes(const struct image *image, struct moor__notes *notes)
+{
+    for (unsigned i = 0; i < image->header.e_phnum; i++) {
+        const Elf64_Phdr *segment = &image->segments[i];
+        unsigned char bytes[NOTES_MAX];
+        if (segment->p_type != PT_NOTE)
+            continue;
+        if (segment->p_filesz > sizeof bytes)
+            return refuse(image, "%llu bytes of notes in segment %u, more than %u",
+                          (unsigned long long)segment->p_filesz, i, NOTES_MAX);
+        moor_status status = read_at(image, segment->p_offset, bytes, segment->p_filesz);
+        if (status != MOOR_OK)
+            return status;
+        if (moor__notes_add(notes, bytes, segment->p_filesz, segment->p_align) != MOOR_OK)
+            return moor__fail_for(image->label);
+    }
+    return MOOR_OK;
+}
+
+/* ---- from outside ---- */
+
+static moor_status check_image(struct image *image)
+{
+    moor_status status = read_header(image);
+    if (status == MOOR_OK)
+        status = read_segments(image);
+    if (status == MOOR_OK)
+        status = check_segments(image);
+    if (status == MOOR_OK)
+        status = read_dynamic(image);
+    if (status == MOOR_OK)
+        status = check_dynamic(image);
+    return status;
+}
+
+static struct image image_of(int fd, int64_t size_bytes, const char *label)
+{
+    return (struct image){.fd = fd, .size_bytes = size_bytes < 0 ? 0 : (uint64_t)size_bytes, .label = label};
+}
+
 moor_status moor__elf_check(int fd, int64_t size_bytes, const char *label)
 {
-    struct image image = {.fd = fd, .size_bytes = size_bytes < 0 ? 0 : (uint64_t)size_bytes, .label = label};
-    moor_status status = read_header(&image);
+    struct image image = image_of(fd, size_bytes, label);
+    return check_image(&image);
+}
+
+moor_status moor__elf_read(int fd, int64_t size_bytes, const char *label, struct moor__notes *ret_notes)
+{
+    struct image image = image_of(fd, size_bytes, label);
+    struct moor__notes notes = {0};
+    moor_status status = check_image(&image);
     if (status == MOOR_OK)
-        status = read_segments(&image);
+        status = read_notes(&image, &notes);
     if (status == MOOR_OK)
-        status = check_segments(&image);
-    if (status == MOOR_OK)
-        status = read_dynamic(&image);
-    if (status == MOOR_OK)
-        status = check_dynamic(&image);
+        *ret_notes = notes;
     return status;
 }

@@ -2,7 +2,8 @@
 /*
  * Is this file one that may be loaded? Looks at the name, at who can change the file, and at what it is, in
  * an order in which nothing harmful can happen: attributes before opening (a device may act when it is
- * opened, a FIFO would wait), the ELF structure before anything is mapped.
+ * opened, a FIFO would wait), the ELF structure before anything is mapped, and last what the file says of
+ * itself in its notes: without one of ours it is no provider, and none of its code runs.
  *
  * Who can change the file: owners other than root and ourselves are not trusted, nor are group and others.
  * That must hold for every directory on the real path too, because who may write to a directory may put
@@ -17,6 +18,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -24,6 +26,14 @@
 
 /* Cuts long paths, so that the cause always fits in the error record. */
 #define LABEL "%.256s: "
+
+moor_status moor__fail_for(const char *path)
+{
+    struct moor_error first = *moor_last_error();
+    char before[300];
+    (void)snprintf(before, sizeof before, LABEL, path);
+    return moor__fail_again(&first, before);
+}
 
 static moor_status fail_system(int errno_value, const char *path, const char *what)
 {
@@ -144,11 +154,16 @@ static moor_status check_content(const char *real_path, struct moor__file_id *re
         outcome = fail_system(errno, real_path, "cannot be looked at");
     else
         outcome = check_attributes(&status, real_path);
+    struct moor__notes notes;
     if (outcome == MOOR_OK)
-        outcome = moor__elf_check(fd, status.st_size, real_path);
+        outcome = moor__elf_read(fd, status.st_size, real_path, &notes);
     (void)close(fd); /* it was only read */
-    if (outcome == MOOR_OK)
+    if (outcome == MOOR_OK && moor__notes_check(&notes) != MOOR_OK)
+        outcome = moor__fail_for(real_path);
+    if (outcome == MOOR_OK) {
         *ret_id = id_of(&status);
+        ret_id->notes = notes;
+    }
     return outcome;
 }
 

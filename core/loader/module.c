@@ -47,6 +47,7 @@ struct moor__module {
     lt_dlhandle handle; /* NULL while nobody uses it */
     void *object;       /* dlopen's, valid with the handle */
     unsigned users;
+    bool is_stuck; /* its provider's start has not come to an end: it keeps its user for ever */
 };
 
 static pthread_mutex_t mutex = PTHREAD_ERRORCHECK_MUTEX_INITIALIZER_NP;
@@ -135,6 +136,15 @@ static struct moor__module *find_module(const char *path)
     return module;
 }
 
+/* Under whatever name. */
+static bool is_file_stuck(const struct moor__module *file)
+{
+    for (const struct moor__module *module = modules; module != NULL; module = module->next)
+        if (module->is_stuck && module->device == file->device && module->inode == file->inode)
+            return true;
+    return false;
+}
+
 /* A record of the file as it is now, not yet in the list. */
 static moor_status create_module(const char *path, struct moor__module **ret_module)
 {
@@ -211,7 +221,10 @@ static moor_status acquire(const char *path, struct moor__module **ret_module)
     if (status != MOOR_OK)
         return status;
     struct moor__module *module = find_module(path);
-    if (module != NULL && (module->device != fresh->device || module->inode != fresh->inode))
+    if (is_file_stuck(fresh))
+        status = moor__fail(MOOR_REFUSED,
+                            LABEL "its start, begun before in this process, has not come to an end", path);
+    else if (module != NULL && (module->device != fresh->device || module->inode != fresh->inode))
         status = moor__fail(
             MOOR_REFUSED, LABEL "replaced since its old code was loaded into this process, where that stays",
             path);
@@ -318,6 +331,13 @@ moor_status moor__module_open(const char *real_path, struct moor__module **ret_m
     }
     (void)pthread_mutex_unlock(&mutex); /* cannot fail: it is ours */
     return status;
+}
+
+void moor__module_abandon(struct moor__module *module)
+{
+    (void)pthread_mutex_lock(&mutex); /* cannot fail: nobody abandons from within a constructor */
+    module->is_stuck = true;
+    (void)pthread_mutex_unlock(&mutex);
 }
 
 void moor__module_close(struct moor__module *module)

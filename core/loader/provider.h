@@ -9,6 +9,7 @@
 #include "util/limits.h"
 
 #include <moorage/provider.h>
+#include <semaphore.h>
 #include <sys/queue.h>
 
 /* Objects of a device, by kind: what keeps its provider from being unloaded. */
@@ -48,20 +49,32 @@ struct moor_device {
     struct moor__object *quarantine; /* linked list */
 };
 
+/* start.c: the thread that starts a provider, and what came of it. */
+struct moor__start {
+    const char *_Atomic call; /* the one that it is in, for the message if that does not end */
+    sem_t ended;
+    moor_status status;
+    struct moor_error error; /* the thread's last, if it failed */
+};
+
 struct moor_provider {
     struct moor_runtime *runtime;
     struct moor_provider *next; /* runtime->lock */
+    uint64_t loads;             /* runtime->lock: as often it has to be unloaded */
     uint32_t visitors; /* runtime->lock: threads that reap in it without holding any of its objects */
-    int closing;       /* runtime->lock: no new visitors */
+    int closing;       /* runtime->lock: no new visitors; it may come, stay or go */
     char *path;
-    struct moor__file_id file;
-    struct moor__module *module; /* NULL for one attached in the process */
+    struct moor__file_id file;   /* all zeros for one attached in the process */
+    struct moor__module *module; /* NULL likewise */
     struct moor__table table;
     struct moor_abi_host host;
     struct moor_setting *settings; /* our copies */
     size_t setting_count;
+    struct moor__start start;
     struct moor_abi_instance *instance;
-    bool poisoned; /* it did not end; what it may still use is never freed */
+    _Atomic bool poisoned;               /* it did not start or end; what it may still use is never freed */
+    struct moor_provider *poisoned_next; /* host.c */
+    _Atomic uint32_t talking;            /* threads that are logging for it */
     struct moor_device *devices;
     uint32_t device_count;
 
@@ -73,18 +86,64 @@ struct moor_provider {
     uint64_t in_flight[2]; /* releases and waits begun in epochs of that parity, not yet over */
 };
 
-/* All of loading that comes after the entry was called: validation, init, devices, registration. path: for
- * reports. Used by the file loader, and by tests to attach a provider that lives in the process. */
+/* load.c: all of loading that comes after the entry was called: validation, init, devices, registration.
+ * path: for reports. Used by the file loader, and by tests to attach a provider that lives in the process. */
 moor_status moor__provider_attach(struct moor_runtime *runtime, const struct moor_abi_provider *table,
                                   const char *path, const struct moor_load_options *options,
                                   struct moor_provider **ret_provider);
+/* load.c: frees all of it, unless it is poisoned. NULL is a no-op. */
+void moor__provider_free(struct moor_provider *provider);
 
-/* All providers of a runtime end, or none: BUSY as moor_provider_unload. */
+/* host.c: INVALID for settings that are not there and for unknown flags. options: may be NULL. */
+moor_status moor__options_check(const struct moor_load_options *options);
+/* host.c: copies the settings and fills in what init is given. */
+moor_status moor__host_make(struct moor_provider *provider, const struct moor_load_options *options);
+void moor__host_free(struct moor_provider *provider);
+/* host.c: whether two providers were given the same settings, in whatever order. */
+bool moor__host_is_equal(const struct moor_provider *provider, const struct moor_provider *other);
+/* host.c: a line through the runtime's log. Nothing if the provider is poisoned: its runtime may be gone. */
+void moor__provider_log(struct moor_provider *provider, uint32_t level, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* host.c: from now on it is cut off from its runtime, and kept for ever with all that it may still use. */
+void moor__provider_poison(struct moor_provider *provider);
+
+/* start.c: init and a look at the devices, on a thread of its own. TIMEOUT: the provider is poisoned, and its
+ * file is refused from now on. */
+moor_status moor__provider_start(struct moor_provider *provider, uint64_t timeout_ns);
+/* start.c: nothing of it is alive. If it fails, which is logged, the provider is poisoned. Leaves the last
+ * error alone. */
+void moor__provider_shut_down(struct moor_provider *provider);
+/* start.c: this thread is inside the code of a provider that is being loaded or unloaded. */
+extern _Thread_local bool moor__is_inside;
+
+/* registry.c: makes a provider known as one on its way in, unless its file is loaded in its runtime already:
+ * then that one is counted, and is *ret_loaded. Waits, to the deadline, for others of the same file or build
+ * that are on their way in or out. flags: MOOR_LOAD_*. BUSY, REFUSED, TIMEOUT. */
+moor_status moor__registry_announce(struct moor_provider *provider, uint64_t flags, uint64_t deadline_ns,
+                                    struct moor_provider **ret_loaded);
+/* registry.c: it is whole, and can be found. REFUSED: a device key of it is taken. */
+moor_status moor__registry_enter(struct moor_provider *provider, uint64_t flags);
+/* registry.c: undoes one load, if it is not the last: false. True: nobody comes in now, and nobody is inside.
+ */
+bool moor__registry_close(struct moor_provider *provider);
+/* registry.c: likewise for all of the runtime's, however often they are loaded. BUSY: one is on its way in or
+ * out. */
+moor_status moor__registry_close_all(struct moor_runtime *runtime);
+/* registry.c: it stays after all. */
+void moor__registry_open(struct moor_provider *provider);
+/* registry.c: it is closed; from now on it is on its way out. */
+void moor__registry_leave(struct moor_provider *provider);
+/* registry.c: it is neither in nor on its way; nothing to do if it never was. */
+void moor__registry_forget(struct moor_provider *provider);
+
+/* unload.c: all providers of a runtime end, or none: BUSY as moor_provider_unload. */
 moor_status moor__providers_unload(struct moor_runtime *runtime);
 
 /* device.c: reads devices and domains from the initialised provider; devices that fail are left out with a
- * warning. */
+ * warning. Does not touch the runtime. */
 moor_status moor__devices_read(struct moor_provider *provider);
+/* device.c: finds the authority of each domain. */
+moor_status moor__devices_join_pools(struct moor_provider *provider);
 void moor__devices_free(struct moor_provider *provider);
 /* Opens the device's context unless it is open. Sets device->context. */
 moor_status moor__device_open(struct moor_device *device);

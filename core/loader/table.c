@@ -186,13 +186,12 @@ static moor_status check_size(uint32_t size, const uint32_t *sizes, uint32_t min
     return MOOR_OK;
 }
 
-static moor_status check_prefix(const struct moor_abi_prefix *prefix)
+static moor_status check_version(const struct moor_abi_prefix *prefix, const char *what)
 {
     if (prefix->magic == __builtin_bswap64(MOOR_ABI_MAGIC))
-        return moor__fail(MOOR_REFUSED,
-                          "provider.prefix.magic is byte-swapped: built for the other byte order");
+        return moor__fail(MOOR_REFUSED, "%s.magic is byte-swapped: built for the other byte order", what);
     if (prefix->magic != MOOR_ABI_MAGIC)
-        return moor__fail(MOOR_REFUSED, "provider.prefix.magic is %#llx, not %#llx",
+        return moor__fail(MOOR_REFUSED, "%s.magic is %#llx, not %#llx", what,
                           (unsigned long long)prefix->magic, (unsigned long long)MOOR_ABI_MAGIC);
     if (prefix->major != MOOR_ABI_MAJOR)
         return moor__fail(MOOR_VERSION, "built for ABI %u.%u, this core speaks %u.%u", prefix->major,
@@ -200,11 +199,11 @@ static moor_status check_prefix(const struct moor_abi_prefix *prefix)
     if (prefix->min_host_minor > MOOR_ABI_MINOR)
         return moor__fail(MOOR_VERSION, "needs a core of ABI %u.%u at least, this core speaks %u.%u",
                           MOOR_ABI_MAJOR, prefix->min_host_minor, MOOR_ABI_MAJOR, MOOR_ABI_MINOR);
-    return check_size(prefix->struct_size, provider_sizes, prefix->minor, "provider.prefix");
+    return check_size(prefix->struct_size, provider_sizes, prefix->minor, what);
 }
 
 /* Masks what a newer minor may add, refuses it in a known one. */
-static moor_status check_capabilities(struct moor_abi_prefix *prefix)
+static moor_status check_capabilities(struct moor_abi_prefix *prefix, const char *what)
 {
     if (prefix->minor > MOOR_ABI_MINOR) {
         prefix->capabilities &= MOOR_ABI_CAPS_1_0;
@@ -212,21 +211,26 @@ static moor_status check_capabilities(struct moor_abi_prefix *prefix)
     }
     uint64_t unknown = prefix->capabilities & ~MOOR_ABI_CAPS_1_0;
     if (unknown != 0)
-        return moor__fail(MOOR_REFUSED,
-                          "provider.prefix.capabilities has bits that %u.%u does not know: %#llx",
+        return moor__fail(MOOR_REFUSED, "%s.capabilities has bits that %u.%u does not know: %#llx", what,
                           prefix->major, prefix->minor, (unsigned long long)unknown);
     unknown = prefix->flags & ~MOOR_ABI_PROVIDER_SIMULATED;
     if (unknown != 0)
-        return moor__fail(MOOR_REFUSED, "provider.prefix.flags has bits that %u.%u does not know: %#llx",
+        return moor__fail(MOOR_REFUSED, "%s.flags has bits that %u.%u does not know: %#llx", what,
                           prefix->major, prefix->minor, (unsigned long long)unknown);
     for (size_t i = 0; i < RULE_COUNT; i++)
         if ((rules[i].bit & MOOR_ABI_CAPS_REQUIRED & ~prefix->capabilities) != 0)
-            return moor__fail(MOOR_REFUSED, "provider.prefix.capabilities lacks %s, which is required",
+            return moor__fail(MOOR_REFUSED, "%s.capabilities lacks %s, which is required", what,
                               rules[i].capability);
     if ((prefix->capabilities & MOOR_ABI_CAP_SHARED) != 0 &&
         (prefix->capabilities & MOOR_ABI_CAP_VIRTUAL) == 0)
-        return moor__fail(MOOR_REFUSED, "provider.prefix.capabilities has SHARED without VIRTUAL");
+        return moor__fail(MOOR_REFUSED, "%s.capabilities has SHARED without VIRTUAL", what);
     return MOOR_OK;
+}
+
+moor_status moor__prefix_check(struct moor_abi_prefix *prefix, const char *what)
+{
+    moor_status status = check_version(prefix, what);
+    return status == MOOR_OK ? check_capabilities(prefix, what) : status;
 }
 
 static moor_status check_functions(const char *table, const struct rule *rule, uint32_t size)
@@ -356,7 +360,7 @@ moor_status moor__table_copy(const struct moor_abi_provider *provider, struct mo
     struct moor_abi_provider copy = {0};
     moor_status status = read_struct(&copy.prefix, provider, sizeof copy.prefix, "provider");
     if (status == MOOR_OK)
-        status = check_prefix(&copy.prefix);
+        status = moor__prefix_check(&copy.prefix, "provider.prefix");
     if (status != MOOR_OK)
         return status;
 
@@ -364,8 +368,6 @@ moor_status moor__table_copy(const struct moor_abi_provider *provider, struct mo
     status = read_memory(&copy, provider, prefix.struct_size < sizeof copy ? prefix.struct_size : sizeof copy,
                          "provider");
     copy.prefix = prefix;
-    if (status == MOOR_OK)
-        status = check_capabilities(&copy.prefix);
     if (status == MOOR_OK)
         status = check_reserved(&copy);
     struct moor__table table = stubs;

@@ -98,6 +98,11 @@ moor_status moor_runtime_create(const struct moor_runtime_options *options, stru
     moor__grants_init(runtime, tag);
     pthread_mutex_init(&runtime->lock, NULL);
     pthread_cond_init(&runtime->visited, NULL);
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&runtime->moved, &monotonic);
+    pthread_condattr_destroy(&monotonic);
     *ret_runtime = runtime;
     return MOOR_OK;
 }
@@ -138,6 +143,7 @@ moor_status moor_runtime_destroy(struct moor_runtime *runtime)
                                             &runtime->pieces,  &runtime->grants, &runtime->leases};
     for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++)
         moor__handles_finish(tables[i]);
+    pthread_cond_destroy(&runtime->moved);
     pthread_cond_destroy(&runtime->visited);
     pthread_mutex_destroy(&runtime->lock);
     munmap(runtime->alive, (size_t)sysconf(_SC_PAGESIZE));

@@ -22,7 +22,9 @@ struct moor_runtime {
 
     pthread_mutex_t lock;               /* the registry; lock order: see core/README.md */
     pthread_cond_t visited;             /* a provider's visitors dropped to 0 */
-    struct moor_provider *providers;    /* lock */
+    pthread_cond_t moved;               /* a provider came, went, or stayed after all; CLOCK_MONOTONIC */
+    struct moor_provider *providers;    /* lock; whole ones, that anybody may find */
+    struct moor_provider *moving;       /* lock; those on their way in or out */
     struct moor_authority *authorities; /* lock; entries stay until the end */
 };
 

@@ -93,6 +93,8 @@ static void make_sane(struct moor_device_stats *stats)
         clamp(&stats->held_bytes, MOOR_ABI_STAT_HELD, stats->total_bytes, MOOR_ABI_STAT_TOTAL, stats->valid);
     odd |= clamp(&stats->system_held_bytes, MOOR_ABI_STAT_SYSTEM_HELD, stats->total_bytes,
                  MOOR_ABI_STAT_TOTAL, stats->valid);
+    odd |=
+        clamp(&stats->huge_bytes, MOOR_ABI_STAT_HUGE, stats->total_bytes, MOOR_ABI_STAT_TOTAL, stats->valid);
     odd |= clamp(&stats->huge_bytes, MOOR_ABI_STAT_HUGE, stats->system_held_bytes, MOOR_ABI_STAT_SYSTEM_HELD,
                  stats->valid);
     const uint64_t all = MOOR_ABI_STAT_TOTAL | MOOR_ABI_STAT_FREE | MOOR_ABI_STAT_HELD;

@@ -68,9 +68,10 @@ moor_status moor__fail_provider(int32_t status, const struct moor_abi_error *err
                           (int)status);
     last_error.status = status;
     last_error.native_code = error->native_code;
-    /* The provider's text is data: it may lack its NUL. */
-    (void)snprintf(last_error.text, sizeof last_error.text, "%s: %s: %.*s", provider_name, what,
-                   (int)strnlen(error->text, sizeof error->text), error->text);
+    /* The provider's text is data: it may lack its NUL, or be missing. */
+    int length = (int)strnlen(error->text, sizeof error->text);
+    (void)snprintf(last_error.text, sizeof last_error.text, "%s: %s: %.*s%s", provider_name, what, length,
+                   error->text, length > 0 ? "" : "failed, and does not say why");
     return status;
 }
 

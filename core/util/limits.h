@@ -15,4 +15,8 @@
 #define MOOR_REAP_EVERY 64               /* releases of a device until a look at what has completed */
 #define MOOR_STAGING_BYTES (1u << 20)    /* host memory for a copy between providers, per half */
 
+#define MOOR_START_TIMEOUT_NS 60000000000ull /* a provider's start, unless the host says otherwise */
+#define MOOR_START_SLOW_NS 1000000000ull     /* a start that takes longer is logged */
+#define MOOR_LIMIT_PROBE_BYTES 65536         /* path and settings that are handed to a probe */
+
 #endif

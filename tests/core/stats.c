@@ -176,6 +176,7 @@ Test(stats, device_figures_that_lie_are_made_sane)
         {.valid = all, .total_bytes = 1000, .held_bytes = 1001},
         {.valid = all, .total_bytes = 1000, .system_held_bytes = UINT64_MAX},
         {.valid = all, .total_bytes = 1000, .huge_bytes = 2000},
+        {.valid = MOOR_ABI_STAT_TOTAL | MOOR_ABI_STAT_HUGE, .total_bytes = 1000, .huge_bytes = 2000},
         {.valid = all, .total_bytes = 0, .free_bytes = 5},
         {.valid = all, .total_bytes = 1000, .free_bytes = 900, .held_bytes = 101},
         {.valid = all, .total_bytes = 1000, .free_bytes = 1000, .held_bytes = 1000},
@@ -201,6 +202,23 @@ Test(stats, device_figures_that_lie_are_made_sane)
         .valid = MOOR_ABI_STAT_FREE, .total_bytes = 7, .free_bytes = 100, .held_bytes = 5};
     EXPECT(MOOR_OK, moor_device_get_stats(f.device, 0, &stats));
     cr_assert_eq(stats.valid & all, MOOR_ABI_STAT_FREE, "what is not valid is not shown as known");
+    fixture_close(&f);
+}
+
+/* A query that fails says nothing, and the next one is asked anew. */
+Test(stats, device_figures_that_cannot_be_had_are_not_made_up)
+{
+    struct fixture f = fixture_open(NULL);
+    struct moor_device_stats stats;
+    struct moor_device_stats untouched;
+    memset(&stats, 0x5a, sizeof stats);
+    memcpy(&untouched, &stats, sizeof stats);
+    scripted_fail(f.script,
+                  (struct scripted_fault){.name = SCRIPTED_STATS, .nth = 1, .status = MOOR_DEVICE_LOST});
+    EXPECT(MOOR_DEVICE_LOST, moor_device_get_stats(f.device, 0, &stats));
+    cr_assert_eq(memcmp(&stats, &untouched, sizeof stats), 0);
+    EXPECT(MOOR_OK, moor_device_get_stats(f.device, 0, &stats));
+    cr_assert_eq(stats.total_bytes, MIB(64));
     fixture_close(&f);
 }
 

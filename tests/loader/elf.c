@@ -1,95 +1,43 @@
 /* SPDX-License-Identifier: MIT */
 /* Bytes of a sound shared library, changed one place at a time: each is refused for its own reason. */
 #include "expect.h"
+#include "image.h"
 #include "loader/loader.h"
 
-#include <elf.h>
-#include <fcntl.h>
 #include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #define COUNT(array_) (sizeof(array_) / sizeof(array_)[0])
 
-struct blob {
-    unsigned char *bytes;
-    size_t size;
-};
-
-static struct blob read_sound(void)
-{
-    const char *folder = getenv("MOOR_ZOO_DIR");
-    cr_assert(folder != NULL, "MOOR_ZOO_DIR names the folder of the zoo's modules");
-    char path[4096];
-    (void)snprintf(path, sizeof path, "%s/good.so", folder);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    struct stat status;
-    cr_assert(fd >= 0 && fstat(fd, &status) == 0, "%s cannot be read", path);
-    struct blob blob = {malloc((size_t)status.st_size), (size_t)status.st_size};
-    cr_assert(blob.bytes != NULL && read(fd, blob.bytes, blob.size) == status.st_size);
-    (void)close(fd);
-    return blob;
-}
-
-static moor_status check(const struct blob *blob)
+static moor_status check(const struct image *image)
 {
     int fd = memfd_create("elf", MFD_CLOEXEC);
-    cr_assert(fd >= 0 && write(fd, blob->bytes, blob->size) == (ssize_t)blob->size);
-    moor_status status = moor__elf_check(fd, (int64_t)blob->size, "LABEL");
+    cr_assert(fd >= 0 && write(fd, image->bytes, image->size) == (ssize_t)image->size);
+    moor_status status = moor__elf_check(fd, (int64_t)image->size, "LABEL");
     (void)close(fd);
     return status;
 }
 
-static void expect_refused(const struct blob *blob, const char *message)
+static void expect_refused(const struct image *image, const char *message)
 {
     char whole[256];
     (void)snprintf(whole, sizeof whole, "LABEL: %s", message);
-    expect(check(blob), MOOR_REFUSED, whole, message);
+    expect(check(image), MOOR_REFUSED, whole, message);
 }
 
 /* The cause need not follow the label at once: it may begin with which segment it is. */
-static void expect_refused_somewhere(const struct blob *blob, const char *message)
+static void expect_refused_somewhere(const struct image *image, const char *message)
 {
-    expect(check(blob), MOOR_REFUSED, message, message);
-}
-
-static Elf64_Ehdr *header_of(struct blob *blob)
-{
-    return (Elf64_Ehdr *)(void *)blob->bytes;
-}
-
-/* The n-th program header of a type. */
-static Elf64_Phdr *segment_of(struct blob *blob, uint32_t type, unsigned n)
-{
-    Elf64_Phdr *segments = (Elf64_Phdr *)(void *)(blob->bytes + header_of(blob)->e_phoff);
-    for (unsigned i = 0; i < header_of(blob)->e_phnum; i++)
-        if (segments[i].p_type == type && n-- == 0)
-            return &segments[i];
-    cr_assert(false, "no segment of type %#x", type);
-    return NULL;
-}
-
-static Elf64_Dyn *entry_of(struct blob *blob, Elf64_Sxword tag)
-{
-    const Elf64_Phdr *dynamic = segment_of(blob, PT_DYNAMIC, 0);
-    Elf64_Dyn *entries = (Elf64_Dyn *)(void *)(blob->bytes + dynamic->p_offset);
-    for (size_t i = 0; i < dynamic->p_filesz / sizeof *entries; i++)
-        if (entries[i].d_tag == tag)
-            return &entries[i];
-    cr_assert(false, "no entry %#lx", (unsigned long)tag);
-    return NULL;
+    expect(check(image), MOOR_REFUSED, message, message);
 }
 
 Test(elf, sound_library_is_accepted)
 {
-    struct blob blob = read_sound();
-    expect(check(&blob), MOOR_OK, "", "good.so");
-    free(blob.bytes);
+    struct image image = image_read("good");
+    expect(check(&image), MOOR_OK, "", "good.so");
+    free(image.bytes);
 }
 
 Test(elf, what_is_no_elf_file)
@@ -107,8 +55,8 @@ Test(elf, what_is_no_elf_file)
         {"!<arch>\nsomething that looks like a static archive of sixty-four bytes", 70, "not an ELF file"},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
-        struct blob blob = {(unsigned char *)(uintptr_t)cases[i].bytes, cases[i].size};
-        expect_refused(&blob, cases[i].message);
+        struct image image = {(unsigned char *)(uintptr_t)cases[i].bytes, cases[i].size};
+        expect_refused(&image, cases[i].message);
     }
 }
 
@@ -139,14 +87,14 @@ Test(elf, header_rules)
         POKE(e_phoff, 65, "truncated: its program headers are outside the file"),
 #undef POKE
     };
-    struct blob blob = read_sound();
-    Elf64_Ehdr sound = *header_of(&blob);
+    struct image image = image_read("good");
+    Elf64_Ehdr sound = *image_header(&image);
     for (size_t i = 0; i < COUNT(pokes); i++) {
-        memcpy(blob.bytes + pokes[i].offset, &pokes[i].value, pokes[i].size);
-        expect_refused(&blob, pokes[i].message);
-        *header_of(&blob) = sound;
+        memcpy(image.bytes + pokes[i].offset, &pokes[i].value, pokes[i].size);
+        expect_refused(&image, pokes[i].message);
+        *image_header(&image) = sound;
     }
-    free(blob.bytes);
+    free(image.bytes);
 }
 
 Test(elf, segment_rules)
@@ -191,48 +139,48 @@ Test(elf, segment_rules)
         POKE(PT_GNU_RELRO, 0, p_memsz, UINT64_MAX, "is outside what is loaded"),
 #undef POKE
     };
-    struct blob blob = read_sound();
+    struct image image = image_read("good");
     for (size_t i = 0; i < COUNT(pokes); i++) {
-        Elf64_Phdr *segment = segment_of(&blob, pokes[i].type, pokes[i].n);
+        Elf64_Phdr *segment = image_segment(&image, pokes[i].type, pokes[i].n);
         Elf64_Phdr sound = *segment;
         memcpy((char *)segment + pokes[i].offset, &pokes[i].value, pokes[i].size);
         if (pokes[i].message == NULL)
-            expect(check(&blob), MOOR_OK, "", "harmless change");
+            expect(check(&image), MOOR_OK, "", "harmless change");
         else
-            expect_refused_somewhere(&blob, pokes[i].message);
+            expect_refused_somewhere(&image, pokes[i].message);
         *segment = sound;
     }
-    free(blob.bytes);
+    free(image.bytes);
 }
 
 Test(elf, thread_local_rules)
 {
-    struct blob blob = read_sound();
-    Elf64_Phdr *segment = segment_of(&blob, PT_NOTE, 0);
+    struct image image = image_read("good");
+    Elf64_Phdr *segment = image_segment(&image, PT_NOTE, 0);
     segment->p_type = PT_TLS;
     segment->p_align = 12;
-    expect_refused_somewhere(&blob, "(thread-local data) contradicts itself");
+    expect_refused_somewhere(&image, "(thread-local data) contradicts itself");
     segment->p_align = 8;
     segment->p_memsz = segment->p_filesz - 1;
-    expect_refused_somewhere(&blob, "(thread-local data) contradicts itself");
+    expect_refused_somewhere(&image, "(thread-local data) contradicts itself");
     segment->p_memsz = segment->p_filesz + 4096; /* zeroes follow: the common case */
-    expect(check(&blob), MOOR_OK, "", "thread-local zeroes");
+    expect(check(&image), MOOR_OK, "", "thread-local zeroes");
     segment->p_filesz = 0; /* nothing but zeroes: they need no place */
     segment->p_vaddr = 1 << 30;
-    expect(check(&blob), MOOR_OK, "", "thread-local zeroes alone");
-    free(blob.bytes);
+    expect(check(&image), MOOR_OK, "", "thread-local zeroes alone");
+    free(image.bytes);
 }
 
 /* Nothing but headers: no segment to load. */
 Test(elf, nothing_to_load)
 {
-    struct blob blob = read_sound();
-    Elf64_Phdr *segments = (Elf64_Phdr *)(void *)(blob.bytes + header_of(&blob)->e_phoff);
-    for (unsigned i = 0; i < header_of(&blob)->e_phnum; i++)
+    struct image image = image_read("good");
+    Elf64_Phdr *segments = (Elf64_Phdr *)(void *)(image.bytes + image_header(&image)->e_phoff);
+    for (unsigned i = 0; i < image_header(&image)->e_phnum; i++)
         if (segments[i].p_type == PT_LOAD)
             segments[i].p_type = PT_NULL;
-    expect_refused(&blob, "nothing in it is to be loaded");
-    free(blob.bytes);
+    expect_refused(&image, "nothing in it is to be loaded");
+    free(image.bytes);
 }
 
 Test(elf, dynamic_values)
@@ -258,18 +206,18 @@ Test(elf, dynamic_values)
         {DT_INIT, 64, "DT_INIT lies outside the segments it may be in"},
         {DT_FINI, 0x7fffffff, "DT_FINI lies outside the segments it may be in"},
     };
-    struct blob blob = read_sound();
+    struct image image = image_read("good");
     for (size_t i = 0; i < COUNT(pokes); i++) {
-        Elf64_Dyn *entry = entry_of(&blob, pokes[i].tag);
+        Elf64_Dyn *entry = image_dynamic(&image, pokes[i].tag);
         Elf64_Dyn sound = *entry;
         entry->d_un.d_val = pokes[i].value;
         if (pokes[i].message == NULL)
-            expect(check(&blob), MOOR_OK, "", "harmless value");
+            expect(check(&image), MOOR_OK, "", "harmless value");
         else
-            expect_refused(&blob, pokes[i].message);
+            expect_refused(&image, pokes[i].message);
         *entry = sound;
     }
-    free(blob.bytes);
+    free(image.bytes);
 }
 
 /* DT_RELACOUNT is only a hint, so that its place can be had for another entry. */
@@ -295,106 +243,106 @@ Test(elf, dynamic_entries)
         {DT_RELASZ, DT_RELACOUNT, 0, "DT_RELA has no size"},
         {DT_RELAENT, DT_RELACOUNT, 0, "DT_RELAENT is not 24"},
     };
-    struct blob blob = read_sound();
+    struct image image = image_read("good");
     for (size_t i = 0; i < COUNT(pokes); i++) {
-        Elf64_Dyn *entry = entry_of(&blob, pokes[i].from);
+        Elf64_Dyn *entry = image_dynamic(&image, pokes[i].from);
         Elf64_Dyn sound = *entry;
         *entry = (Elf64_Dyn){.d_tag = pokes[i].tag, .d_un.d_val = pokes[i].value};
         if (pokes[i].message == NULL)
-            expect(check(&blob), MOOR_OK, "", "harmless entry");
+            expect(check(&image), MOOR_OK, "", "harmless entry");
         else
-            expect_refused(&blob, pokes[i].message);
+            expect_refused(&image, pokes[i].message);
         *entry = sound;
     }
-    free(blob.bytes);
+    free(image.bytes);
 }
 
 Test(elf, versions_without_their_table)
 {
-    struct blob blob = read_sound();
-    const Elf64_Phdr *dynamic = segment_of(&blob, PT_DYNAMIC, 0);
-    Elf64_Dyn *entries = (Elf64_Dyn *)(void *)(blob.bytes + dynamic->p_offset);
+    struct image image = image_read("good");
+    const Elf64_Phdr *dynamic = image_segment(&image, PT_DYNAMIC, 0);
+    Elf64_Dyn *entries = (Elf64_Dyn *)(void *)(image.bytes + dynamic->p_offset);
     for (size_t i = 0; i < dynamic->p_filesz / sizeof *entries; i++)
         if (entries[i].d_tag == DT_VERSYM) /* it has one if it was linked with a library that has versions */
             entries[i].d_tag = DT_DEBUG;
-    entry_of(&blob, DT_RELACOUNT)->d_tag = DT_VERNEED;
-    expect_refused(&blob, "DT_VERSYM is missing");
-    free(blob.bytes);
+    image_dynamic(&image, DT_RELACOUNT)->d_tag = DT_VERNEED;
+    expect_refused(&image, "DT_VERSYM is missing");
+    free(image.bytes);
 }
 
 Test(elf, dynamic_contents)
 {
-    struct blob blob = read_sound();
+    struct image image = image_read("good");
     /* In what the linker has made, these tables lie in the first segment, at the same offset as address. */
-    uint32_t *hash = (uint32_t *)(void *)(blob.bytes + entry_of(&blob, DT_GNU_HASH)->d_un.d_val);
+    uint32_t *hash = (uint32_t *)(void *)(image.bytes + image_dynamic(&image, DT_GNU_HASH)->d_un.d_val);
     uint32_t sound = hash[2];
     hash[2] = 3; /* words of the filter */
-    expect_refused(&blob, "DT_GNU_HASH contradicts itself");
+    expect_refused(&image, "DT_GNU_HASH contradicts itself");
     hash[2] = UINT32_C(1) << 31;
-    expect_refused(&blob, "DT_GNU_HASH contradicts itself");
+    expect_refused(&image, "DT_GNU_HASH contradicts itself");
     hash[2] = sound;
 
-    unsigned char *strings = blob.bytes + entry_of(&blob, DT_STRTAB)->d_un.d_val;
-    strings[entry_of(&blob, DT_STRSZ)->d_un.d_val - 1] = 'x';
-    expect_refused(&blob, "DT_STRTAB has no end");
-    strings[entry_of(&blob, DT_STRSZ)->d_un.d_val - 1] = '\0';
+    unsigned char *strings = image.bytes + image_dynamic(&image, DT_STRTAB)->d_un.d_val;
+    strings[image_dynamic(&image, DT_STRSZ)->d_un.d_val - 1] = 'x';
+    expect_refused(&image, "DT_STRTAB has no end");
+    strings[image_dynamic(&image, DT_STRSZ)->d_un.d_val - 1] = '\0';
 
-    Elf64_Phdr *dynamic = segment_of(&blob, PT_DYNAMIC, 0);
+    Elf64_Phdr *dynamic = image_segment(&image, PT_DYNAMIC, 0);
     dynamic->p_vaddr += 4;
     dynamic->p_offset += 4;
-    expect_refused(&blob, "its dynamic section is misaligned");
+    expect_refused(&image, "its dynamic section is misaligned");
     dynamic->p_vaddr -= 4;
     dynamic->p_offset -= 4;
     dynamic->p_filesz = 5 * sizeof(Elf64_Dyn); /* before DT_NULL */
     dynamic->p_memsz = dynamic->p_filesz;
-    expect_refused(&blob, "its dynamic section has no end");
-    free(blob.bytes);
+    expect_refused(&image, "its dynamic section has no end");
+    free(image.bytes);
 }
 
 /* Where the linker would write into it, it must be writable. */
 Test(elf, dynamic_section_in_a_read_only_segment)
 {
-    struct blob blob = read_sound();
-    const Elf64_Phdr *dynamic = segment_of(&blob, PT_DYNAMIC, 0);
+    struct image image = image_read("good");
+    const Elf64_Phdr *dynamic = image_segment(&image, PT_DYNAMIC, 0);
     for (unsigned n = 0;; n++) {
-        Elf64_Phdr *load = segment_of(&blob, PT_LOAD, n);
+        Elf64_Phdr *load = image_segment(&image, PT_LOAD, n);
         if (dynamic->p_vaddr - load->p_vaddr < load->p_memsz) {
             load->p_flags = PF_R;
             break;
         }
     }
-    expect_refused(&blob, "its dynamic section is writable, but where it lies is not");
-    free(blob.bytes);
+    expect_refused(&image, "its dynamic section is writable, but where it lies is not");
+    free(image.bytes);
 }
 
 /* Cut anywhere within what is loaded, it is refused; and reading it past the cut never happens. */
 Test(elf, truncated_anywhere)
 {
-    struct blob blob = read_sound();
+    struct image image = image_read("good");
     uint64_t loaded_end = 0;
-    for (unsigned i = 0; i < header_of(&blob)->e_phnum; i++) {
-        Elf64_Phdr *segments = (Elf64_Phdr *)(void *)(blob.bytes + header_of(&blob)->e_phoff);
+    for (unsigned i = 0; i < image_header(&image)->e_phnum; i++) {
+        Elf64_Phdr *segments = (Elf64_Phdr *)(void *)(image.bytes + image_header(&image)->e_phoff);
         if (segments[i].p_type == PT_LOAD && segments[i].p_offset + segments[i].p_filesz > loaded_end)
             loaded_end = segments[i].p_offset + segments[i].p_filesz;
     }
     for (size_t size = 0; size < loaded_end; size += size < 1024 ? 1 : 97) {
-        struct blob cut = {blob.bytes, size};
+        struct image cut = {image.bytes, size};
         cr_assert(check(&cut) == MOOR_REFUSED, "cut at %zu of %zu", size, (size_t)loaded_end);
     }
-    blob.size = loaded_end; /* section headers are nobody's business */
-    expect(check(&blob), MOOR_OK, "", "cut behind what is loaded");
-    free(blob.bytes);
+    image.size = loaded_end; /* section headers are nobody's business */
+    expect(check(&image), MOOR_OK, "", "cut behind what is loaded");
+    free(image.bytes);
 }
 
 /* It shrinks after its size was asked for. */
 Test(elf, shrinks_meanwhile)
 {
-    struct blob blob = read_sound();
+    struct image image = image_read("good");
     int fd = memfd_create("elf", MFD_CLOEXEC);
-    cr_assert(fd >= 0 && write(fd, blob.bytes, 100) == 100);
-    expect(moor__elf_check(fd, (int64_t)blob.size, "LABEL"), MOOR_REFUSED, "LABEL: truncated", "shrunk");
+    cr_assert(fd >= 0 && write(fd, image.bytes, 100) == 100);
+    expect(moor__elf_check(fd, (int64_t)image.size, "LABEL"), MOOR_REFUSED, "LABEL: truncated", "shrunk");
     (void)close(fd);
-    free(blob.bytes);
+    free(image.bytes);
 }
 
 static uint64_t next_random(uint64_t *state) /* xorshift64, Marsaglia 2003 */
@@ -408,21 +356,21 @@ static uint64_t next_random(uint64_t *state) /* xorshift64, Marsaglia 2003 */
 /* Whatever the first 4 KiB say: an answer, with a reason if it is no. */
 Test(elf, random_mutations)
 {
-    struct blob sound = read_sound();
-    struct blob blob = {malloc(sound.size), sound.size};
-    cr_assert(blob.bytes != NULL);
+    struct image sound = image_read("good");
+    struct image image = {malloc(sound.size), sound.size};
+    cr_assert(image.bytes != NULL);
     uint64_t state = 0x4d6f6f7261676531;
     unsigned refused = 0;
     for (unsigned round = 0; round < 2000; round++) {
-        memcpy(blob.bytes, sound.bytes, sound.size);
+        memcpy(image.bytes, sound.bytes, sound.size);
         for (uint64_t changes = next_random(&state) % 8 + 1; changes > 0; changes--) {
             /* Half of them where it matters most: the headers. */
             size_t span = next_random(&state) % 2 == 0 ? 1024 : 4096;
             uint64_t value = next_random(&state) % 3 == 0 ? UINT64_MAX : next_random(&state);
             size_t width = (size_t)1 << next_random(&state) % 4;
-            memcpy(blob.bytes + next_random(&state) % (span - width), &value, width);
+            memcpy(image.bytes + next_random(&state) % (span - width), &value, width);
         }
-        moor_status status = check(&blob);
+        moor_status status = check(&image);
         cr_assert(status == MOOR_OK || status == MOOR_REFUSED);
         if (status == MOOR_REFUSED) {
             cr_assert(strncmp(moor_last_error()->text, "LABEL: ", 7) == 0);
@@ -430,6 +378,6 @@ Test(elf, random_mutations)
         }
     }
     cr_assert(refused > 1000, "only %u refused", refused);
-    free(blob.bytes);
+    free(image.bytes);
     free(sound.bytes);
 }

@@ -4,6 +4,6 @@
 
 const struct moor_abi_provider *moor_provider_entry_v1(void)
 {
-    zoo.provider.prefix.magic++;
+    zoo.provider.prefix.magic = MOOR_ABI_MAGIC + 1;
     return &zoo.provider;
 }

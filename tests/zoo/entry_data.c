@@ -1,4 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* The entry's name is that of a variable. */
-extern __attribute__((visibility("default"))) int moor_provider_entry_v1;
-int moor_provider_entry_v1 = 1;
+#include <moorage/abi/provider.h>
+
+MOOR_ABI_NOTE(MOOR_ABI_CAPS_1_0, MOOR_ABI_PROVIDER_SIMULATED);
+
+extern MOOR_ABI_EXPORT int zoo_entry __asm__(MOOR_ABI_ENTRY_NAME);
+int zoo_entry = 1;

@@ -1,4 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* The entry's name is that of a thread-local variable. */
-extern __attribute__((visibility("default"))) _Thread_local int moor_provider_entry_v1;
-_Thread_local int moor_provider_entry_v1 = 1;
+#include <moorage/abi/provider.h>
+
+MOOR_ABI_NOTE(MOOR_ABI_CAPS_1_0, MOOR_ABI_PROVIDER_SIMULATED);
+
+extern MOOR_ABI_EXPORT _Thread_local int zoo_entry __asm__(MOOR_ABI_ENTRY_NAME);
+_Thread_local int zoo_entry = 1;

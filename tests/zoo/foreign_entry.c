@@ -2,6 +2,8 @@
 /* Its entry is that of a library it depends on (good), not its own. */
 #include <moorage/abi/provider.h>
 
+MOOR_ABI_NOTE(MOOR_ABI_CAPS_1_0, MOOR_ABI_PROVIDER_SIMULATED);
+
 __attribute__((visibility("default"))) const void *zoo_caller(void);
 const void *zoo_caller(void)
 {

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* A shared library, but no provider. */
+/* A shared library with a note, but no provider. */
+#include <moorage/abi/provider.h>
+
+MOOR_ABI_NOTE(MOOR_ABI_CAPS_1_0, MOOR_ABI_PROVIDER_SIMULATED);
+
 __attribute__((visibility("default"))) int zoo_something(void);
 int zoo_something(void)
 {

@@ -1,7 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* Built for another major. */
-__attribute__((visibility("default"))) const void *moor_provider_entry_v0(void);
+#define ZOO_OWN_NOTE
+#include "zoo.h"
+
+ZOO_NOTE note = {8, 40, MOOR_ABI_NOTE_TYPE, MOOR_ABI_NOTE_NAME,
+                 ZOO_DESCRIPTION(MOOR_ABI_MAGIC, 0, 0, 0, MOOR_ABI_CAPS_1_0)};
+
+MOOR_ABI_EXPORT const void *moor_provider_entry_v0(void);
 const void *moor_provider_entry_v0(void)
 {
-    return 0;
+    return &zoo.provider;
 }

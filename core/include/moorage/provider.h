@@ -30,32 +30,39 @@ struct moor_load_options {
     const struct moor_setting *settings; /* [in] copied; NULL if count is 0 */
     size_t setting_count;
     uint64_t flags;      /* MOOR_LOAD_* */
-    uint64_t timeout_ns; /* for the provider's start, and for a probe as a whole; 0: 60 seconds */
+    uint64_t timeout_ns; /* for a start, for a probe, and to wait for others; 0: 60 seconds */
 };
 
 /* Loads a provider and initialises it.
  * path: [in] absolute. The file is checked before any of its code runs, its table before any of it is called.
  * options: [in] may be NULL. ret_provider: [out, owned] until moor_provider_unload.
  * A file that is loaded in this runtime already, under whatever name, is the same provider: it is counted,
- * and has to be unloaded as often. BUSY if the settings differ then.
+ * and has to be unloaded as often. BUSY if the settings differ then, in whatever order they are given. Loads
+ * and unloads of one file by several threads wait for each other, at most timeout_ns: TIMEOUT.
  * REFUSED: the file or table was not accepted, or the probe failed; VERSION: built for another ABI; both say
  * why. TIMEOUT: its start does not come to an end; what it may still use is kept, and the file is refused
- * from then on. Loaded code stays in the process after unloading. */
+ * from then on in this process. Init runs on a thread of its own; from inside it, as from inside a
+ * constructor or a shutdown, nothing can be loaded: REFUSED. Loaded code stays in the process after
+ * unloading. */
 MOOR_API moor_status moor_provider_load(struct moor_runtime *runtime, const char *path,
                                         const struct moor_load_options *options,
                                         struct moor_provider **ret_provider) MOOR_MUST_USE;
 
-/* Loads, initialises and unloads a provider in a process of its own, so that a crash, a hang or an exit() is a
- * report: REFUSED with the cause. What it does to the process that it should not (signal handlers, working
- * directory, environment, threads left) is told as warnings through the runtime's log. options: as for a
- * load; SAME_DEVICE and COPY mean nothing. UNSUPPORTED: the probe program (moorage-probe) is missing. */
+/* Loads, initialises and unloads a provider in a process of its own, so that a crash, a hang or an exit() is
+ * a report: REFUSED with the cause. What a load itself would say comes with its own status. What it does to the
+ * process that it should not (signal handlers, working directory, environment, umask, threads left, symbols
+ * that a host's own may replace) is told as warnings through the runtime's log. options: as for a load, path
+ * and settings up to 64 KiB (LIMIT); SAME_DEVICE and COPY mean nothing.
+ * The process is a child: a host that reaps all children may see it, and nothing depends on that. It runs
+ * moorage-probe, named by MOORAGE_PROBE (absolute; ignored in a process with raised privileges), or beside
+ * this library: UNSUPPORTED if that is missing. */
 MOOR_API moor_status moor_provider_probe(struct moor_runtime *runtime, const char *path,
                                          const struct moor_load_options *options);
 
 /* Where a provider called by its name is: NAME.so in the directories of MOORAGE_PROVIDER_PATH (absolute,
  * colons between; ignored with a line in the log in a process with raised privileges), then among those
  * installed with this library. runtime: for its log. ret_path: [out, owned] free(). INVALID: the name has a
- * slash or is empty; REFUSED: there is none. */
+ * slash or is empty; REFUSED: there is none. Whether the file may be loaded is for the load to say. */
 MOOR_API moor_status moor_provider_find(struct moor_runtime *runtime, const char *name, char **ret_path);
 
 /* Undoes one load; the last one drains, shuts down and forgets the provider. BUSY with counts per kind while

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What a provider holds of its host: settings, log and clock. It may use them on any thread, from its init
+ * to its shutdown. One that never comes to that end is poisoned: it keeps all of this for ever, but cut off
+ * from the runtime, which may go.
+ */
+#include "loader/provider.h"
+
+#include "util/error.h"
+
+#include <sched.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- services ---- */
+
+void moor__provider_log(struct moor_provider *provider, uint32_t level, const char *format, ...)
+{
+    char line[640];
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(line, sizeof line, format, args); /* cut short is good enough */
+    va_end(args);
+    /* Sequentially consistent, here and in moor__provider_poison: one of the two sees the other. */
+    atomic_fetch_add(&provider->talking, 1);
+    if (!atomic_load(&provider->poisoned))
+        moor__log(provider->runtime, level, "%s", line);
+    atomic_fetch_sub(&provider->talking, 1);
+}
+
+static void host_log(void *user, uint32_t level, const char *message)
+{
+    struct moor_provider *provider = user;
+    moor__provider_log(provider, level, "%s: %s", provider->table.name, message ? message : "");
+}
+
+static const char *find_setting(const struct moor_provider *provider, const char *key)
+{
+    for (size_t i = 0; i < provider->setting_count; i++)
+        if (strcmp(provider->settings[i].key, key) == 0)
+            return provider->settings[i].value;
+    return NULL;
+}
+
+static const char *host_config(void *user, const char *key)
+{
+    return key ? find_setting(user, key) : NULL;
+}
+
+static uint64_t host_clock_ns(void *user)
+{
+    (void)user;
+    return moor_clock_ns();
+}
+
+/* ---- settings ---- */
+
+moor_status moor__options_check(const struct moor_load_options *options)
+{
+    if (!options)
+        return MOOR_OK;
+    uint64_t unknown = options->flags & ~(MOOR_LOAD_PROBE | MOOR_LOAD_COPY | MOOR_LOAD_SAME_DEVICE);
+    if (unknown)
+        return moor__fail(MOOR_INVALID, "unknown flags: %#llx", (unsigned long long)unknown);
+    if (options->setting_count && !options->settings)
+        return moor__fail(MOOR_INVALID, "settings is NULL with a count of %zu", options->setting_count);
+    for (size_t i = 0; i < options->setting_count; i++)
+        if (!options->settings[i].key || !options->settings[i].value)
+            return moor__fail(MOOR_INVALID, "setting %zu has a NULL key or value", i);
+    return MOOR_OK;
+}
+
+static moor_status copy_settings(struct moor_provider *provider, const struct moor_load_options *options)
+{
+    if (!options || options->setting_count == 0)
+        return MOOR_OK;
+    provider->settings = calloc(options->setting_count, sizeof *provider->settings);
+    if (!provider->settings)
+        return moor__fail(MOOR_HOST_NOMEM, "no memory for settings");
+    for (size_t i = 0; i < options->setting_count; i++) {
+        const struct moor_setting *setting = &options->settings[i];
+        provider->settings[i] = (struct moor_setting){strdup(setting->key), strdup(setting->value)};
+        provider->setting_count = i + 1;
+        if (!provider->settings[i].key || !provider->settings[i].value)
+            return moor__fail(MOOR_HOST_NOMEM, "no memory for settings");
+    }
+    return MOOR_OK;
+}
+
+/* Each setting that can be found in `provider` is found in `other`. */
+static bool has_settings_of(const struct moor_provider *other, const struct moor_provider *provider)
+{
+    for (size_t i = 0; i < provider->setting_count; i++) {
+        const char *key = provider->settings[i].key;
+        const char *value = find_setting(other, key);
+        if (!value || strcmp(value, find_setting(provider, key)) != 0)
+            return false;
+    }
+    return true;
+}
+
+bool moor__host_is_equal(const struct moor_provider *provider, const struct moor_provider *other)
+{
+    return has_settings_of(other, provider) && has_settings_of(provider, other);
+}
+
+/* ---- life ---- */
+
+moor_status moor__host_make(struct moor_provider *provider, const struct moor_load_options *options)
+{
+    provider->host = (struct moor_abi_host){
+        .prefix = {MOOR_ABI_MAGIC, MOOR_ABI_HOST_SIZE, MOOR_ABI_MAJOR, MOOR_ABI_MINOR, 0, 0, 0},
+        .user = provider,
+        .log = host_log,
+        .config = host_config,
+        .clock_ns = host_clock_ns,
+    };
+    return copy_settings(provider, options);
+}
+
+void moor__host_free(struct moor_provider *provider)
+{
+    for (size_t i = 0; i < provider->setting_count; i++) {
+        free((void *)(uintptr_t)provider->settings[i].key); /* our copies, const only to readers */
+        free((void *)(uintptr_t)provider->settings[i].value);
+    }
+    free(provider->settings);
+}
+
+/* All that are poisoned. Nobody looks into it, but so what is kept on purpose is no leak. */
+static struct moor_provider *_Atomic poisoned;
+
+void moor__provider_poison(struct moor_provider *provider)
+{
+    atomic_store(&provider->poisoned, true);
+    while (atomic_load(&provider->talking)) /* as long as the host's own log function takes */
+        (void)sched_yield();
+    provider->poisoned_next = atomic_load(&poisoned);
+    while (!atomic_compare_exchange_weak(&poisoned, &provider->poisoned_next, provider))
+        ;
+}

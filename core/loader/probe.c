@@ -1,0 +1,360 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The host's side of a probe: a provider is loaded, looked at and unloaded by moorage-probe, a program of our
+ * own, so that a crash, a hang or an exit() of it is a report.
+ *
+ * The process is spawned, not forked: a host may be large, and have threads that hold locks. It waits for its
+ * request, so that it is certainly there when a descriptor of it is taken; from then on it is only spoken of
+ * by that descriptor, because a host that reaps or ignores children may free its number at any moment. It is
+ * believed when its answer is whole and carries the token; how it ended only explains why there is none.
+ */
+#include "loader/probe.h"
+
+#include "loader/beside.h"
+#include "memory/runtime.h"
+#include "util/deadline.h"
+#include "util/error.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <moorage/abi/provider.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define PROGRAM "moorage-probe"
+#define PROGRAM_VARIABLE "MOORAGE_PROBE"
+#define END_MS 1000 /* how long a process that is about to end may take for it */
+
+struct probe {
+    pid_t process;
+    int process_fd;
+    int socket; /* our end */
+    struct moor__probe_answer answer;
+    size_t answer_bytes; /* of it so far */
+};
+
+/* ---- the program ---- */
+
+/* Where it is installed, or else where it is built. ret_path: [out, owned] */
+static moor_status find_beside(char **ret_path)
+{
+    char *installed = NULL;
+    char *built = NULL;
+    moor_status status = moor__path_beside("moorage/" PROGRAM, &installed);
+    if (!status)
+        status = moor__path_beside(PROGRAM, &built);
+    char **found = !status && access(installed, X_OK) == 0 ? &installed : &built;
+    if (!status && access(*found, X_OK) != 0)
+        status = moor__fail(MOOR_UNSUPPORTED,
+                            "the program " PROGRAM " is missing: it is neither %.192s nor %.192s", installed,
+                            built);
+    if (!status) {
+        *ret_path = *found;
+        *found = NULL;
+    }
+    free(installed);
+    free(built);
+    return status;
+}
+
+/* ret_path: [out, owned] */
+static moor_status find_program(char **ret_path)
+{
+    const char *named = secure_getenv(PROGRAM_VARIABLE);
+    if (!named)
+        return find_beside(ret_path);
+    if (named[0] != '/' || access(named, X_OK) != 0)
+        return moor__fail(MOOR_UNSUPPORTED, "%.256s (" PROGRAM_VARIABLE ") is no program", named);
+    char *path = strdup(named);
+    if (!path)
+        return moor__fail(MOOR_HOST_NOMEM, "no memory for a path");
+    *ret_path = path;
+    return MOOR_OK;
+}
+
+/* Nothing of the host's but its environment: no descriptors, no blocked or ignored signals. What the provider
+ * prints goes where errors go. */
+static moor_status spawn(const char *program, int socket, pid_t *ret_process)
+{
+    char *const arguments[] = {(char[]){PROGRAM}, NULL};
+    bool has_errors = fcntl(STDERR_FILENO, F_GETFD) >= 0;
+    posix_spawn_file_actions_t files;
+    posix_spawnattr_t attributes;
+    sigset_t none, all;
+    sigemptyset(&none);
+    sigfillset(&all);
+    int reason = posix_spawn_file_actions_init(&files);
+    if (reason)
+        return moor__fail_errno(MOOR_HOST_NOMEM, reason, "no memory for a process");
+    posix_spawnattr_init(&attributes); /* this and the setters cannot fail; what adds to `files` can */
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+    posix_spawnattr_setsigmask(&attributes, &none);
+    posix_spawnattr_setsigdefault(&attributes, &all);
+    reason = posix_spawn_file_actions_adddup2(&files, socket, MOOR__PROBE_SOCKET);
+    if (!reason)
+        reason = posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDWR, 0);
+    if (!reason && !has_errors)
+        reason = posix_spawn_file_actions_adddup2(&files, STDIN_FILENO, STDERR_FILENO);
+    if (!reason)
+        reason = posix_spawn_file_actions_adddup2(&files, STDERR_FILENO, STDOUT_FILENO);
+    if (!reason)
+        reason = posix_spawn_file_actions_addclosefrom_np(&files, MOOR__PROBE_SOCKET + 1);
+    if (!reason)
+        reason = posix_spawn(ret_process, program, &files, &attributes, arguments, environ);
+    posix_spawnattr_destroy(&attributes);
+    posix_spawn_file_actions_destroy(&files);
+    if (reason)
+        return moor__fail_errno(reason == ENOENT || reason == EACCES ? MOOR_UNSUPPORTED : MOOR_LIMIT, reason,
+                                "%.256s does not start", program);
+    return MOOR_OK;
+}
+
+/* A pair of sockets, neither under a number that the spawned process gets something else under: a host may
+ * have closed its standard files. */
+static moor_status make_sockets(int ret_ends[2])
+{
+    int ends[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
+        return moor__fail_errno(MOOR_LIMIT, errno, "no socket for a probe");
+    for (int i = 0; i < 2; i++) {
+        ret_ends[i] = fcntl(ends[i], F_DUPFD_CLOEXEC, MOOR__PROBE_SOCKET + 1);
+        (void)close(ends[i]);
+    }
+    if (ret_ends[0] >= 0 && ret_ends[1] >= 0)
+        return MOOR_OK;
+    moor_status status = moor__fail_errno(MOOR_LIMIT, errno, "no socket for a probe");
+    for (int i = 0; i < 2; i++)
+        if (ret_ends[i] >= 0)
+            (void)close(ret_ends[i]);
+    return status;
+}
+
+/* ---- the process ---- */
+
+static bool is_over(const struct probe *probe, int timeout_ms)
+{
+    struct pollfd process = {.fd = probe->process_fd, .events = POLLIN};
+    int ready;
+    while ((ready = poll(&process, 1, timeout_ms)) < 0 && errno == EINTR)
+        ; /* waits anew: a host with signals of that frequency has other problems */
+    return ready > 0;
+}
+
+/* Ends it, if it has not ended. ret_how: how it ended; si_pid is 0 if somebody else has taken that. */
+static void end(const struct probe *probe, siginfo_t *ret_how)
+{
+    *ret_how = (siginfo_t){0};
+    (void)syscall(SYS_pidfd_send_signal, probe->process_fd, SIGKILL, NULL, 0); /* fails only if it has gone */
+    /* One that the kernel cannot end now, in a driver, is not waited for. */
+    if (!is_over(probe, END_MS) || waitid(P_PIDFD, (id_t)probe->process_fd, ret_how, WEXITED | WNOHANG) != 0)
+        ret_how->si_pid = 0;
+}
+
+static moor_status start(struct probe *probe)
+{
+    int ends[2] = {-1, -1};
+    char *program = NULL;
+    moor_status status = find_program(&program);
+    if (status)
+        return status;
+    status = make_sockets(ends);
+    if (status) {
+        free(program);
+        return status;
+    }
+    probe->socket = ends[0];
+    status = spawn(program, ends[1], &probe->process);
+    (void)close(ends[1]);
+    free(program);
+    if (!status) {
+        probe->process_fd = (int)syscall(SYS_pidfd_open, probe->process, 0);
+        if (probe->process_fd >= 0)
+            return MOOR_OK;
+        bool has_gone = errno == ESRCH; /* somebody has reaped it: its number may be another's by now */
+        status = moor__fail_errno(MOOR_UNSUPPORTED, errno, "no descriptor for the process of " PROGRAM);
+        if (!has_gone && kill(probe->process, SIGKILL) == 0)
+            (void)waitpid(probe->process, NULL, 0);
+    }
+    (void)close(probe->socket);
+    return status;
+}
+
+/* ---- what is said ---- */
+
+static bool append(struct moor__probe_request *request, const char *text)
+{
+    size_t bytes = strlen(text) + 1;
+    if (bytes > sizeof request->text - request->text_bytes)
+        return false;
+    memcpy(request->text + request->text_bytes, text, bytes);
+    request->text_bytes += (uint32_t)bytes;
+    return true;
+}
+
+static moor_status fill_request(struct moor__probe_request *request, const char *path,
+                                const struct moor_load_options *options, uint64_t timeout_ns)
+{
+    request->protocol = MOOR__PROBE_PROTOCOL;
+    request->setting_count = 0;
+    request->timeout_ns = timeout_ns;
+    request->host = getpid();
+    request->text_bytes = 0;
+    if (getrandom(request->token, sizeof request->token, 0) != (ssize_t)sizeof request->token)
+        return moor__fail_errno(MOOR_LIMIT, errno, "no random number for a probe");
+    bool fits = append(request, path);
+    for (size_t i = 0; options && i < options->setting_count && fits; i++) {
+        fits = append(request, options->settings[i].key) && append(request, options->settings[i].value);
+        request->setting_count++;
+    }
+    if (!fits)
+        return moor__fail(MOOR_LIMIT, "path and settings are more than the %d bytes that a probe takes",
+                          MOOR_LIMIT_PROBE_BYTES);
+    return MOOR_OK;
+}
+
+/* It fits into the socket whole: nobody waits here. A program that is not there any more has ended by itself,
+ * before it could have loaded anything. */
+static moor_status ask(const struct probe *probe, const struct moor__probe_request *request)
+{
+    size_t bytes = offsetof(struct moor__probe_request, text) + request->text_bytes;
+    if (send(probe->socket, request, bytes, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)bytes)
+        return MOOR_OK;
+    return moor__fail_errno(errno == EPIPE ? MOOR_UNSUPPORTED : MOOR_LIMIT, errno,
+                            PROGRAM " does not take its request");
+}
+
+enum ending { ANSWERED, SILENT, LATE };
+
+/* Takes in what has come: so many bytes. 0: none now; -1: none can come any more. */
+static ssize_t receive(struct probe *probe)
+{
+    ssize_t count = recv(probe->socket, (char *)&probe->answer + probe->answer_bytes,
+                         sizeof probe->answer - probe->answer_bytes, MSG_DONTWAIT);
+    if (count < 0 && (errno == EAGAIN || errno == EINTR))
+        return 0;
+    if (count <= 0)
+        return -1;
+    probe->answer_bytes += (size_t)count;
+    return count;
+}
+
+static enum ending listen_to(struct probe *probe, uint64_t deadline_ns)
+{
+    for (;;) {
+        uint64_t now_ns = moor_clock_ns();
+        if (now_ns >= deadline_ns)
+            return LATE;
+        uint64_t left_ms = (deadline_ns - now_ns) / 1000000 + 1;
+        struct pollfd fds[] = {{.fd = probe->socket, .events = POLLIN},
+                               {.fd = probe->process_fd, .events = POLLIN}};
+        if (poll(fds, 2, left_ms > INT32_MAX ? INT32_MAX : (int)left_ms) <= 0)
+            continue; /* interrupted, or the deadline, which is looked at above */
+        ssize_t count = receive(probe);
+        if (probe->answer_bytes == sizeof probe->answer)
+            return ANSWERED;
+        /* A process of the provider's own may keep the socket open: then the end of ours is the end. */
+        if (count < 0 || (count == 0 && fds[1].revents))
+            return SILENT;
+    }
+}
+
+/* ---- what it means ---- */
+
+static moor_status explain_silence(const char *path, const siginfo_t *how, bool was_over)
+{
+    if (!was_over || (how->si_pid && how->si_code == CLD_EXITED && how->si_status == MOOR__PROBE_MUTE))
+        return moor__fail(MOOR_REFUSED, "%.256s: closed the files of its probe process", path);
+    if (how->si_pid == 0)
+        return moor__fail(MOOR_REFUSED, "%.256s: ended its probe process before it answered", path);
+    if (how->si_code == CLD_EXITED && how->si_status == MOOR__PROBE_STRANGER)
+        return moor__fail(MOOR_UNSUPPORTED, PROGRAM " belongs to another version of this library");
+    if (how->si_code == CLD_EXITED)
+        return moor__fail(MOOR_REFUSED,
+                          "%.256s: ended its probe process with exit status %d before it answered", path,
+                          how->si_status);
+    const char *name = sigabbrev_np(how->si_status);
+    return moor__fail(MOOR_REFUSED, "%.256s: killed its probe process: signal %d (SIG%s)", path,
+                      how->si_status, name ? name : "RT");
+}
+
+static void log_warnings(struct moor_runtime *runtime, const char *path, struct moor__probe_answer *answer)
+{
+    for (uint32_t i = 0; i < answer->warning_count && i < MOOR__PROBE_WARNINGS; i++)
+        moor__log(runtime, MOOR_ABI_LOG_WARNING, "%.256s: in its probe process: %.*s", path,
+                  MOOR__PROBE_WARNING_BYTES, answer->warnings[i]);
+}
+
+static moor_status take_answer(struct moor_runtime *runtime, const char *path, struct probe *probe,
+                               const uint64_t token[2])
+{
+    struct moor__probe_answer *answer = &probe->answer;
+    if (memcmp(answer->token, token, sizeof answer->token) != 0)
+        return moor__fail(MOOR_REFUSED, "%.256s: answered in place of its probe process", path);
+    log_warnings(runtime, path, answer);
+    if (answer->status == MOOR_OK)
+        return MOOR_OK;
+    struct moor_error refusal = {.status = answer->status, .native_code = answer->native_code};
+    memcpy(refusal.text, answer->text, sizeof refusal.text - 1);
+    moor__error_restore(&refusal);
+    return refusal.status;
+}
+
+static moor_status judge(struct moor_runtime *runtime, const char *path, struct probe *probe,
+                         const struct moor__probe_request *request)
+{
+    enum ending ending = listen_to(probe, moor__deadline_after(request->timeout_ns));
+    bool was_over = ending == SILENT && is_over(probe, END_MS);
+    siginfo_t how;
+    end(probe, &how);
+    switch (ending) {
+    case ANSWERED:
+        return take_answer(runtime, path, probe, request->token);
+    case LATE:
+        return moor__fail(MOOR_REFUSED, "%.256s: its probe process did not come to an end within %llu ms",
+                          path, (unsigned long long)(request->timeout_ns / 1000000));
+    case SILENT:
+    default:
+        return explain_silence(path, &how, was_over);
+    }
+}
+
+static moor_status ask_and_judge(struct moor_runtime *runtime, const char *path,
+                                 const struct moor__probe_request *request)
+{
+    struct probe probe = {.process_fd = -1};
+    siginfo_t how;
+    moor_status status = start(&probe);
+    if (status)
+        return status;
+    status = ask(&probe, request);
+    if (status)
+        end(&probe, &how);
+    else
+        status = judge(runtime, path, &probe, request);
+    (void)close(probe.socket);
+    (void)close(probe.process_fd);
+    return status;
+}
+
+moor_status moor__probe(struct moor_runtime *runtime, const char *path,
+                        const struct moor_load_options *options, uint64_t timeout_ns)
+{
+    struct moor__probe_request *request = malloc(sizeof *request); /* large for some threads' stacks */
+    if (!request)
+        return moor__fail(MOOR_HOST_NOMEM, "no memory for a probe's request");
+    moor_status status = fill_request(request, path, options, timeout_ns);
+    if (!status)
+        status = ask_and_judge(runtime, path, request);
+    free(request);
+    return status;
+}

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The start of a provider, and its end: the calls that may do anything, of code that may be wrong.
+ *
+ * Init and the first look at the devices run on a thread of their own, for one reason: a call that hangs can
+ * be left behind. It is never joined then, and all that it may touch stays for ever: the provider is
+ * poisoned. On that thread nothing of the runtime is touched, which may have gone when the call comes back.
+ *
+ * A provider must not load providers while it is being loaded or unloaded itself: it might wait for itself.
+ * moor__is_inside tells such a call apart.
+ */
+#include "loader/provider.h"
+
+#include "util/deadline.h"
+#include "util/error.h"
+
+#include <errno.h>
+
+_Thread_local bool moor__is_inside;
+
+/* Both sides speak every minor up to their own. */
+static uint32_t negotiate(uint32_t theirs, uint32_t ours)
+{
+    return theirs < ours ? theirs : ours;
+}
+
+static moor_status initialise(struct moor_provider *provider)
+{
+    struct moor_abi_error error = MOOR__ERROR_INIT;
+    struct moor_abi_instance *instance = NULL;
+    int32_t called = provider->table.base.init(
+        &provider->host, negotiate(provider->table.prefix.minor, MOOR_ABI_MINOR), &instance, &error);
+    const char *name = provider->table.name;
+    if (called)
+        return moor__fail_provider(called, &error, name, "init");
+    if (!instance)
+        return moor__fail(MOOR_PROVIDER, "%s: init succeeded with a NULL instance", name);
+    provider->instance = instance;
+    return MOOR_OK;
+}
+
+static void *run(void *user)
+{
+    struct moor_provider *provider = user;
+    struct moor__start *start = &provider->start;
+    moor__is_inside = true;
+    start->status = initialise(provider);
+    if (!start->status) {
+        atomic_store(&start->call, "the look at its devices");
+        start->status = moor__devices_read(provider);
+    }
+    /* The outcomes that a host may decide on are not for the provider to give: a load has its own. */
+    if (start->status > 0)
+        start->status =
+            moor__fail(MOOR_PROVIDER, "%s: %s answered %s, which is no failure", provider->table.name,
+                       atomic_load(&start->call), moor_status_name(start->status));
+    if (start->status)
+        start->error = *moor_last_error();
+    (void)sem_post(&start->ended); /* cannot overflow: posted once */
+    return NULL;
+}
+
+/* False: the deadline came first. */
+static bool wait_for_end(struct moor__start *start, uint64_t deadline_ns)
+{
+    const struct timespec deadline = moor__deadline_timespec(deadline_ns);
+    while (sem_clockwait(&start->ended, CLOCK_MONOTONIC, &deadline) != 0)
+        if (errno != EINTR)
+            return false;
+    return true;
+}
+
+static moor_status leave_behind(struct moor_provider *provider, pthread_t thread, uint64_t timeout_ns)
+{
+    (void)pthread_detach(thread); /* cannot fail: nobody else has it */
+    moor__provider_poison(provider);
+    if (provider->module)
+        moor__module_abandon(provider->module);
+    return moor__fail(MOOR_TIMEOUT, "%s: %s did not come to an end within %llu ms", provider->table.name,
+                      atomic_load(&provider->start.call), (unsigned long long)(timeout_ns / 1000000));
+}
+
+moor_status moor__provider_start(struct moor_provider *provider, uint64_t timeout_ns)
+{
+    struct moor__start *start = &provider->start;
+    pthread_t thread;
+    atomic_store(&start->call, "init");
+    (void)sem_init(&start->ended, 0, 0); /* cannot fail: private, and within bounds */
+    uint64_t begin_ns = moor_clock_ns();
+    int reason = pthread_create(&thread, NULL, run, provider);
+    if (reason)
+        return moor__fail_errno(MOOR_LIMIT, reason, "no thread to start %s on", provider->table.name);
+    if (!wait_for_end(start, moor__deadline_after(timeout_ns)))
+        return leave_behind(provider, thread, timeout_ns);
+    (void)pthread_join(thread, NULL); /* cannot fail: it is ours, and at its end */
+    uint64_t took_ns = moor_clock_ns() - begin_ns;
+    if (took_ns > MOOR_START_SLOW_NS)
+        moor__provider_log(provider, MOOR_ABI_LOG_WARNING, "%s: its start took %llu ms", provider->table.name,
+                           (unsigned long long)(took_ns / 1000000));
+    if (start->status)
+        moor__error_restore(&start->error);
+    moor_status status = start->status ? start->status : moor__devices_join_pools(provider);
+    if (status && provider->instance)
+        moor__provider_shut_down(provider);
+    return status;
+}
+
+/* Contexts first. Stops at what fails. */
+static bool close_all(struct moor_provider *provider)
+{
+    if (!moor__devices_close(provider))
+        return false;
+    struct moor_abi_error error = MOOR__ERROR_INIT;
+    int32_t called = provider->table.base.shutdown(provider->instance, &error);
+    if (called) {
+        (void)moor__fail_provider(called, &error, provider->table.name, "shutdown");
+        moor__provider_log(provider, MOOR_ABI_LOG_ERROR, "%s", moor_last_error()->text);
+    }
+    return called == 0;
+}
+
+void moor__provider_shut_down(struct moor_provider *provider)
+{
+    struct moor_error before = *moor_last_error();
+    bool was_inside = moor__is_inside;
+    moor__is_inside = true;
+    if (!close_all(provider))
+        moor__provider_poison(provider);
+    moor__is_inside = was_inside;
+    moor__error_restore(&before);
+}

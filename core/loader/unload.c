@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Unloading: a provider ends when its last load is undone and nothing of it is alive. Until that is certain
+ * nothing has changed; then it drains, shuts down and is forgotten. Its code stays in the process.
+ */
+#include "loader/provider.h"
+
+#include "memory/release.h"
+#include "util/error.h"
+
+#include <sched.h>
+
+static moor_status check_idle(struct moor_provider *provider)
+{
+    uint64_t sum[MOOR__COUNTS] = {0};
+    uint64_t alive = 0;
+    for (uint32_t i = 0; i < provider->device_count; i++)
+        for (int kind = 0; kind < MOOR__COUNTS; kind++) {
+            uint64_t count = atomic_load_explicit(&provider->devices[i].counts[kind], memory_order_acquire);
+            sum[kind] += count;
+            alive += count;
+        }
+    if (alive == 0)
+        return MOOR_OK;
+    return moor__fail(
+        MOOR_BUSY,
+        "%s: alive: %llu buffers, %llu ranges, %llu segments, %llu streams, %llu bindings, %llu releases "
+        "pending, %llu quarantined",
+        provider->table.name, (unsigned long long)sum[MOOR__COUNT_BUFFER],
+        (unsigned long long)sum[MOOR__COUNT_RANGE], (unsigned long long)sum[MOOR__COUNT_SEGMENT],
+        (unsigned long long)sum[MOOR__COUNT_STREAM], (unsigned long long)sum[MOOR__COUNT_BINDING],
+        (unsigned long long)sum[MOOR__COUNT_RELEASE], (unsigned long long)sum[MOOR__COUNT_QUARANTINE]);
+}
+
+/* It is closed. If nothing of it is alive it can end; otherwise it is open as before. */
+static moor_status settle(struct moor_provider *provider)
+{
+    for (uint32_t i = 0; i < provider->device_count; i++) {
+        if (!provider->devices[i].context)
+            continue;
+        moor__quarantine_retry(&provider->devices[i]);
+        moor__device_reap(&provider->devices[i], MOOR_NO_WAIT);
+    }
+    moor__streams_retire(provider, true);
+    moor_status status = check_idle(provider);
+    if (status)
+        moor__registry_open(provider);
+    return status;
+}
+
+/* It is settled. */
+static void end(struct moor_provider *provider)
+{
+    /* Calls whose objects have gone may be on their last steps. */
+    for (uint32_t i = 0; i < provider->device_count; i++)
+        while (atomic_load_explicit(&provider->devices[i].calls, memory_order_acquire))
+            (void)sched_yield();
+    moor__registry_leave(provider);
+    moor__provider_shut_down(provider);
+    moor__registry_forget(provider);
+    moor__provider_free(provider);
+}
+
+moor_status moor_provider_unload(struct moor_provider *provider)
+{
+    if (!provider)
+        return moor__fail(MOOR_INVALID, "the provider is NULL");
+    moor_status status = moor__enter(provider->runtime);
+    if (status || !moor__registry_close(provider))
+        return status;
+    status = settle(provider);
+    if (!status)
+        end(provider);
+    return status;
+}
+
+moor_status moor__providers_unload(struct moor_runtime *runtime)
+{
+    moor_status status = moor__registry_close_all(runtime);
+    if (status)
+        return status;
+    struct moor_provider *provider = runtime->providers;
+    for (; provider && !status; provider = provider->next)
+        status = settle(provider);
+    for (struct moor_provider *other = runtime->providers; status && other; other = other->next)
+        moor__registry_open(other);
+    while (!status && runtime->providers)
+        end(runtime->providers);
+    return status;
+}

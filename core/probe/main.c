@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * moorage-probe: loads one provider as a host does, looks at its devices, unloads it, and tells the process
+ * that started it how that went. Not for people. The core is linked into it, so that it runs wherever it is
+ * put.
+ *
+ * Whatever the provider does to this process must end it or be seen: it has a limit of processor time, leaves
+ * no core dump, ends with its parent, and answers only over the very socket that it was given.
+ */
+#include "watch.h"
+
+#include <errno.h>
+#include <moorage/moorage.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define SPARE_S 2 /* of processor time, beyond the deadline of who waits */
+
+static struct moor__probe_request request;
+static struct moor__probe_answer answer;
+static struct stat socket_identity;
+
+/* False: the other side has gone, or there is none. */
+static bool receive(void *to, size_t bytes)
+{
+    for (size_t done = 0; done < bytes;) {
+        ssize_t count = recv(MOOR__PROBE_SOCKET, (char *)to + done, bytes - done, 0);
+        if (count > 0)
+            done += (size_t)count;
+        else if (count == 0 || errno != EINTR)
+            return false;
+    }
+    return true;
+}
+
+static void take_request(void)
+{
+    /* In this order: a host that ends in between has ended before the look at who the parent is. */
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (!receive(&request, offsetof(struct moor__probe_request, text)))
+        _exit(MOOR__PROBE_STRANGER);
+    if (request.protocol != MOOR__PROBE_PROTOCOL || request.text_bytes == 0 ||
+        request.text_bytes > sizeof request.text || !receive(request.text, request.text_bytes) ||
+        request.text[request.text_bytes - 1] != '\0' || getppid() != request.host ||
+        fstat(MOOR__PROBE_SOCKET, &socket_identity) != 0)
+        _exit(MOOR__PROBE_STRANGER);
+}
+
+static void limit(void)
+{
+    rlim_t seconds = (rlim_t)(request.timeout_ns / 1000000000) + SPARE_S;
+    /* One byte and not none: that also keeps away who takes core dumps through a pipe. */
+    (void)setrlimit(RLIMIT_CORE, &(struct rlimit){1, 1});
+    (void)setrlimit(RLIMIT_CPU, &(struct rlimit){seconds, seconds + SPARE_S});
+}
+
+/* The next of the request's strings. */
+static const char *next_text(const char **at)
+{
+    const char *end = request.text + request.text_bytes;
+    if (*at == end)
+        _exit(MOOR__PROBE_STRANGER);
+    const char *text = *at;
+    *at += strlen(text) + 1;
+    return text;
+}
+
+static moor_status try(const char *path, const struct moor_load_options *options)
+{
+    struct moor_runtime *runtime = NULL;
+    struct moor_provider *provider = NULL;
+    moor_status status = moor_runtime_create(NULL, &runtime);
+    if (!status)
+        status = moor_provider_load(runtime, path, options, &provider);
+    if (!status)
+        status = moor_provider_unload(provider);
+    return status;
+}
+
+/* A socket that was closed, and something else opened under its number, is not ours to write to. */
+static void send_answer(void)
+{
+    struct stat now;
+    memcpy(answer.token, request.token, sizeof answer.token);
+    if (fstat(MOOR__PROBE_SOCKET, &now) != 0 || now.st_dev != socket_identity.st_dev ||
+        now.st_ino != socket_identity.st_ino ||
+        send(MOOR__PROBE_SOCKET, &answer, sizeof answer, MSG_NOSIGNAL) != (ssize_t)sizeof answer)
+        _exit(MOOR__PROBE_MUTE);
+}
+
+int main(void)
+{
+    take_request();
+    limit();
+    const char *at = request.text;
+    const char *path = next_text(&at);
+    struct moor_setting *settings = calloc(request.setting_count + 1, sizeof *settings);
+    for (uint32_t i = 0; settings && i < request.setting_count; i++) {
+        settings[i].key = next_text(&at);
+        settings[i].value = next_text(&at);
+    }
+    /* Who waits outside has the first word on a start that does not end. */
+    const struct moor_load_options options = {
+        .settings = settings, .setting_count = request.setting_count, .timeout_ns = UINT64_MAX};
+    watch_begin();
+    answer.status = try(path, &options);
+    if (answer.status) {
+        const struct moor_error *error = moor_last_error();
+        answer.native_code = error->native_code;
+        memcpy(answer.text, error->text, sizeof answer.text);
+    }
+    watch_end(&answer);
+    if (!answer.status)
+        check_symbols(path, &answer);
+    send_answer();
+    _exit(EXIT_SUCCESS); /* what runs at exit is not the provider's load */
+}

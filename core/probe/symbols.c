@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Symbols that a provider shows beside its entry. A host's own of the same name replaces them, in the
+ * provider's own code too (interposition), unless that was linked with -Bsymbolic; and unique ones, of C++
+ * templates and inline functions, are shared by all that have them, whatever the flags. As the linker sees
+ * it: the dynamic section of the loaded file.
+ */
+#include "watch.h"
+
+#include <dlfcn.h>
+#include <elf.h>
+#include <link.h>
+#include <stdbool.h>
+#include <string.h>
+
+#define ENTRY "moor_provider_entry_v" /* of any major */
+
+struct symbols {
+    const ElfW(Sym) * table;
+    const char *names;
+    const uint32_t *gnu_hash; /* NULL: hash */
+    const uint32_t *hash;
+    bool is_symbolic; /* its own code uses its own symbols */
+};
+
+/* Most machines' linkers have made addresses of these offsets by now. */
+static const void *address_of(const struct link_map *map, ElfW(Addr) value)
+{
+    return (const void *)(value < map->l_addr ? map->l_addr + value : value);
+}
+
+static struct symbols find_symbols(const struct link_map *map)
+{
+    struct symbols symbols = {0};
+    for (const ElfW(Dyn) *entry = map->l_ld; entry->d_tag != DT_NULL; entry++) {
+        switch (entry->d_tag) {
+        case DT_SYMTAB:
+            symbols.table = address_of(map, entry->d_un.d_ptr);
+            break;
+        case DT_STRTAB:
+            symbols.names = address_of(map, entry->d_un.d_ptr);
+            break;
+        case DT_GNU_HASH:
+            symbols.gnu_hash = address_of(map, entry->d_un.d_ptr);
+            break;
+        case DT_HASH:
+            symbols.hash = address_of(map, entry->d_un.d_ptr);
+            break;
+        case DT_SYMBOLIC:
+            symbols.is_symbolic = true;
+            break;
+        case DT_FLAGS:
+            symbols.is_symbolic |= (entry->d_un.d_val & DF_SYMBOLIC) != 0;
+            break;
+        default:
+            break;
+        }
+    }
+    return symbols;
+}
+
+/* The table has no length of its own; the hash tables that point into it have. */
+static uint32_t count_symbols(const struct symbols *symbols)
+{
+    if (!symbols->gnu_hash)
+        return symbols->hash ? symbols->hash[1] : 0;
+    const uint32_t *head = symbols->gnu_hash; /* buckets, first symbol, words of 64 bits, shift */
+    const uint32_t *buckets = head + 4 + 2 * head[2];
+    const uint32_t *chains = buckets + head[0];
+    uint32_t last = 0;
+    for (uint32_t i = 0; i < head[0]; i++)
+        last = buckets[i] > last ? buckets[i] : last;
+    if (last < head[1])
+        return 0; /* all buckets are empty */
+    while ((chains[last - head[1]] & 1) == 0)
+        last++;
+    return last + 1;
+}
+
+/* The linker's own are in every file. */
+static bool is_expected(const char *name)
+{
+    static const char *const names[] = {"_init", "_fini", "_edata", "_end", "__bss_start"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(name, names[i]) == 0)
+            return true;
+    return strncmp(name, ENTRY, sizeof ENTRY - 1) == 0;
+}
+
+static bool can_be_replaced(const struct symbols *symbols, const ElfW(Sym) * symbol)
+{
+    unsigned binding = ELF64_ST_BIND(symbol->st_info);
+    if (symbol->st_shndx == SHN_UNDEF || ELF64_ST_VISIBILITY(symbol->st_other) != STV_DEFAULT)
+        return false;
+    if (binding != STB_GNU_UNIQUE && (symbols->is_symbolic || (binding != STB_GLOBAL && binding != STB_WEAK)))
+        return false;
+    return !is_expected(symbols->names + symbol->st_name);
+}
+
+void check_symbols(const char *path, struct moor__probe_answer *answer)
+{
+    struct link_map *map = NULL;
+    void *object = dlopen(path, RTLD_LAZY | RTLD_NOLOAD);
+    if (!object || dlinfo(object, RTLD_DI_LINKMAP, &map) != 0)
+        return;
+    struct symbols symbols = find_symbols(map);
+    uint32_t total = count_symbols(&symbols);
+    uint32_t count = 0;
+    const char *first = NULL;
+    for (uint32_t i = 1; i < total; i++) {
+        if (!can_be_replaced(&symbols, &symbols.table[i]))
+            continue;
+        if (!first)
+            first = symbols.names + symbols.table[i].st_name;
+        count++;
+    }
+    if (count > 0)
+        warn(answer, "symbols that a host's own may replace: %u, the first %.80s", count, first);
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: MIT */
+/* Deadlines are absolute, in nanoseconds of moor_clock_ns(); UINT64_MAX is never. */
+#ifndef MOOR_UTIL_DEADLINE_H
+#define MOOR_UTIL_DEADLINE_H
+
+#include <moorage/runtime.h>
+#include <time.h>
+
+static inline uint64_t moor__deadline_after(uint64_t timeout_ns)
+{
+    uint64_t now_ns = moor_clock_ns();
+    return timeout_ns < UINT64_MAX - now_ns ? now_ns + timeout_ns : UINT64_MAX;
+}
+
+/* For waits on CLOCK_MONOTONIC. */
+static inline struct timespec moor__deadline_timespec(uint64_t deadline_ns)
+{
+    return (struct timespec){.tv_sec = (time_t)(deadline_ns / 1000000000u),
+                             .tv_nsec = (long)(deadline_ns % 1000000000u)};
+}
+
+#endif

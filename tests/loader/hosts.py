@@ -1,0 +1,149 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Hosts that come to the library in other ways than by linking to it: opened at run time with its symbols kept to
+itself, opened twice as two files, and opened in a namespace of the linker's own. Each case is a process."""
+import ctypes
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+root = pathlib.Path(sys.argv[1])
+sys.path.insert(0, str(root / "tests/support"))
+import tap  # noqa: E402
+
+library, cpu, mock, probe = (os.path.realpath(path) for path in sys.argv[2:6])
+OK, REFUSED, UNSUPPORTED = 0, -11, -5
+LM_ID_NEWLM, RTLD_NOW, RTLD_LOCAL = -1, 2, 0
+
+
+class Error(ctypes.Structure):
+    _fields_ = [("status", ctypes.c_int32), ("native_code", ctypes.c_int64), ("text", ctypes.c_char * 512)]
+
+
+class Core:
+    """One copy of the library, by its functions."""
+
+    def __init__(self, opened):
+        def function(name, result, *arguments):
+            bound = getattr(opened, name)
+            bound.restype, bound.argtypes = result, arguments
+            return bound
+        pointer, status = ctypes.c_void_p, ctypes.c_int32
+        self._create = function("moor_runtime_create", status, pointer, ctypes.POINTER(pointer))
+        self._destroy = function("moor_runtime_destroy", status, pointer)
+        self._load = function("moor_provider_load", status, pointer, ctypes.c_char_p, pointer, ctypes.POINTER(pointer))
+        self._probe = function("moor_provider_probe", status, pointer, ctypes.c_char_p, pointer)
+        self._find = function("moor_provider_find", status, pointer, ctypes.c_char_p, ctypes.POINTER(ctypes.c_char_p))
+        self._last_error = function("moor_last_error", ctypes.POINTER(Error))
+        self.runtime = pointer()
+        assert self._create(None, ctypes.byref(self.runtime)) == OK
+
+    def load(self, path):
+        provider = ctypes.c_void_p()
+        return self._load(self.runtime, path.encode(), None, ctypes.byref(provider))
+
+    def probe(self, path):
+        return self._probe(self.runtime, path.encode(), None)
+
+    def find(self, name):
+        path = ctypes.c_char_p()
+        return path.value.decode() if self._find(self.runtime, name.encode(), ctypes.byref(path)) == OK else None
+
+    def text(self):
+        return self._last_error().contents.text.decode()
+
+    def end(self):
+        return self._destroy(self.runtime)
+
+
+def open_local(path):
+    return Core(ctypes.CDLL(path, mode=RTLD_LOCAL | RTLD_NOW))
+
+
+def copy_of_library(folder):
+    return shutil.copy(library, os.path.join(folder, "libmoorage-copy.so"))
+
+
+# ---- the cases: each returns what is wrong, or nothing ----
+
+def opened_with_its_symbols_to_itself():
+    core = open_local(library)
+    for path in cpu, mock:
+        if core.load(path) != OK:
+            return core.text()
+    return core.end() and core.text()
+
+
+def two_copies_load_one_provider_each():
+    with tempfile.TemporaryDirectory() as folder:
+        cores = open_local(library), open_local(copy_of_library(folder))
+        for core, path in zip(cores, (cpu, mock)):
+            if core.load(path) != OK:
+                return core.text()
+        return any(core.end() for core in cores) and "a runtime does not end"
+
+
+def two_copies_and_one_provider():
+    """libltdl, which both copies share, has one handle for it: the second is told, and nothing breaks."""
+    with tempfile.TemporaryDirectory() as folder:
+        first, second = open_local(library), open_local(copy_of_library(folder))
+        if first.load(mock) != OK:
+            return first.text()
+        if second.load(mock) != REFUSED or "opened before by another user of libltdl" not in second.text():
+            return "it is not refused: " + second.text()
+        if second.load(cpu) != OK or first.load(mock) != OK:
+            return first.text() + second.text()
+        if first.end() or second.load(mock) != OK:
+            return "it is not free after the first has given it up: " + second.text()
+        return second.end() and second.text()
+
+
+def in_a_namespace_of_its_own():
+    """Everything is there twice then, the linker's lists too."""
+    first = open_local(library)
+    dlmopen = ctypes.CDLL(None).dlmopen
+    dlmopen.restype, dlmopen.argtypes = ctypes.c_void_p, (ctypes.c_long, ctypes.c_char_p, ctypes.c_int)
+    handle = dlmopen(LM_ID_NEWLM, library.encode(), RTLD_NOW)
+    if not handle:
+        return "dlmopen fails"
+    second = Core(ctypes.CDLL(library, handle=handle))
+    for path in mock, cpu:
+        for core in first, second:
+            if core.load(path) != OK:
+                return core.text()
+    return any(core.end() for core in (first, second)) and "a runtime does not end"
+
+
+def finds_what_is_installed_beside_it():
+    """Providers by name, and the probe program, in the folder moorage/ beside the library, wherever that is."""
+    with tempfile.TemporaryDirectory() as folder:
+        inner = os.path.join(os.path.realpath(folder), "moorage")
+        core = open_local(copy_of_library(folder))
+        if core.probe(mock) != UNSUPPORTED or inner + "/moorage-probe" not in core.text():
+            return "without a program: " + core.text()
+        if core.find("mock") or inner not in core.text():
+            return "without a provider: " + core.text()
+        os.mkdir(inner)
+        for path in mock, probe:
+            shutil.copy(path, inner)
+        found = core.find("mock")
+        if found != inner + "/mock.so":
+            return f"found {found}: {core.text()}"
+        if core.probe(found) != OK or core.load(found) != OK:
+            return core.text()
+        return core.end() and core.text()
+
+
+cases = [opened_with_its_symbols_to_itself, two_copies_load_one_provider_each, two_copies_and_one_provider,
+         in_a_namespace_of_its_own, finds_what_is_installed_beside_it]
+if len(sys.argv) > 6:
+    wrong = next(case for case in cases if case.__name__ == sys.argv[6])()
+    sys.exit(wrong or 0)
+plain = {key: value for key, value in os.environ.items() if not key.startswith("MOORAGE_")}
+for case in cases:
+    done = subprocess.run([sys.executable, *sys.argv[:6], case.__name__], env=plain, capture_output=True, text=True, timeout=60)
+    tap.check(case.__name__.replace("_", " "), done.returncode == 0, f"{done.returncode}: {done.stderr.strip()}")
+tap.finish()

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Many threads load, look at and unload a few providers of one runtime, while others walk all that are there:
+ * a file is never two providers, and one that was loaded stays until it is unloaded. Not under Criterion,
+ * where ThreadSanitizer does not run.
+ *
+ *     load-stress PROVIDER [SECONDS [THREADS]]
+ */
+#include <moorage/moorage.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define FILES 8
+#define THREADS_MAX 64
+#define NS_PER_S UINT64_C(1000000000)
+
+static struct moor_runtime *runtime;
+static char folder[] = "/tmp/moorage-stress-XXXXXX";
+static char files[FILES][64];
+static uint64_t end_ns;
+static _Atomic uint64_t rounds;
+
+static void require(int condition, const char *what)
+{
+    if (condition)
+        return;
+    (void)fprintf(stderr, "%s: %s: %s\n", what, moor_status_name(moor_last_error()->status),
+                  moor_last_error()->text);
+    abort();
+}
+
+/* Who has a file loaded at this moment: all have the same provider. */
+static struct {
+    pthread_mutex_t lock;
+    unsigned users;
+    struct moor_provider *provider;
+} shared[FILES];
+
+static void join(unsigned file, struct moor_provider *provider)
+{
+    pthread_mutex_lock(&shared[file].lock);
+    require(shared[file].users == 0 || shared[file].provider == provider, "one file is one provider");
+    shared[file].provider = provider;
+    shared[file].users++;
+    pthread_mutex_unlock(&shared[file].lock);
+}
+
+static void leave(unsigned file)
+{
+    pthread_mutex_lock(&shared[file].lock);
+    shared[file].users--;
+    pthread_mutex_unlock(&shared[file].lock);
+}
+
+static void use(unsigned file)
+{
+    const struct moor_load_options options = {.flags = MOOR_LOAD_COPY | MOOR_LOAD_SAME_DEVICE};
+    struct moor_provider *provider = NULL;
+    struct moor_provider_info info;
+    struct moor_device *device = NULL;
+    struct moor_stream *stream = NULL;
+    require(moor_provider_load(runtime, files[file], &options, &provider) == MOOR_OK, "load");
+    join(file, provider);
+    require(moor_provider_get_info(provider, &info) == MOOR_OK && strcmp(info.path, files[file]) == 0,
+            "its path");
+    require(moor_provider_get_device(provider, 0, &device) == MOOR_OK, "device");
+    require(moor_stream_create(device, NULL, &stream) == MOOR_OK, "stream");
+    require(moor_stream_destroy(stream) == MOOR_OK, "end of the stream");
+    leave(file);
+    moor_status status = moor_provider_unload(provider);
+    while (status == MOOR_BUSY) { /* another thread's stream, of a load that is counted with ours */
+        (void)moor_runtime_reap(runtime, MOOR_NO_WAIT);
+        status = moor_provider_unload(provider);
+    }
+    require(status == MOOR_OK, "unload");
+}
+
+static void *run(void *user)
+{
+    uint64_t state = (uintptr_t)user;
+    while (moor_clock_ns() < end_ns) {
+        state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+        if ((state >> 60) == 0) {
+            struct moor_object_counts counts;
+            require(moor_runtime_get_counts(runtime, &counts) == MOOR_OK, "counts");
+            (void)moor_runtime_reap(runtime, MOOR_NO_WAIT); /* PENDING where others are at work */
+        } else {
+            use((unsigned)(state >> 33) % FILES);
+        }
+        atomic_fetch_add_explicit(&rounds, 1, memory_order_relaxed);
+    }
+    return NULL;
+}
+
+static void copy_provider(const char *provider)
+{
+    require(mkdtemp(folder) != NULL, "a folder");
+    for (int i = 0; i < FILES; i++) {
+        pthread_mutex_init(&shared[i].lock, NULL);
+        (void)snprintf(files[i], sizeof files[i], "%s/%d.so", folder, i);
+        char *command = NULL;
+        require(asprintf(&command, "cp '%s' '%s'", provider, files[i]) >= 0 && system(command) == 0,
+                "a copy");
+        free(command);
+    }
+}
+
+static void remove_copies(void)
+{
+    for (int i = 0; i < FILES; i++)
+        (void)unlink(files[i]);
+    (void)rmdir(folder);
+}
+
+int main(int argc, char **argv)
+{
+    pthread_t threads[THREADS_MAX];
+    unsigned long seconds = argc > 2 ? strtoul(argv[2], NULL, 10) : 3;
+    unsigned long count = argc > 3 ? strtoul(argv[3], NULL, 10) : 16;
+    if (argc < 2 || count == 0 || count > THREADS_MAX) {
+        (void)fprintf(stderr, "usage: %s PROVIDER [SECONDS [THREADS]]\n", argv[0]);
+        return 2;
+    }
+    copy_provider(argv[1]);
+    require(moor_runtime_create(NULL, &runtime) == MOOR_OK, "a runtime");
+    end_ns = moor_clock_ns() + seconds * NS_PER_S;
+    for (uintptr_t i = 0; i < count; i++)
+        require(pthread_create(&threads[i], NULL, run, (void *)(i + 1)) == 0, "a thread");
+    for (unsigned long i = 0; i < count; i++)
+        (void)pthread_join(threads[i], NULL); /* cannot fail: it is ours */
+    require(moor_runtime_destroy(runtime) == MOOR_OK, "the end of the runtime");
+    remove_copies();
+    (void)printf("load-stress: %llu rounds in %lu s on %lu threads\n",
+                 (unsigned long long)atomic_load(&rounds), seconds, count);
+    return 0;
+}

@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The start of a provider, over the scripted one: what its calls answer is told, what is slow is logged, and
+ * what hangs is left behind, with everything that it may still touch.
+ */
+#include "fixture.h"
+#include "loader/provider.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#define MS UINT64_C(1000000)
+
+TestSuite(start, .timeout = 30);
+
+/* ---- a runtime that listens ---- */
+
+static _Atomic int line_count;
+static char last_line[512];
+
+static void keep_line(void *user, uint32_t level, const char *message)
+{
+    (void)user;
+    (void)level;
+    (void)snprintf(last_line, sizeof last_line, "%s", message);
+    atomic_fetch_add(&line_count, 1);
+}
+
+static struct moor_runtime *open_runtime(void)
+{
+    const struct moor_runtime_options options = {.log = keep_line};
+    struct moor_runtime *runtime = NULL;
+    EXPECT(MOOR_OK, moor_runtime_create(&options, &runtime));
+    return runtime;
+}
+
+static moor_status attach(struct moor_runtime *runtime, struct scripted *script, uint64_t timeout_ns,
+                          struct moor_provider **ret_provider)
+{
+    const struct moor_setting setting = {SCRIPTED_SETTING_KEY, scripted_setting(script)};
+    const struct moor_load_options options = {
+        .settings = &setting, .setting_count = 1, .timeout_ns = timeout_ns};
+    return moor__provider_attach(runtime, scripted_table(script), "/scripted", &options, ret_provider);
+}
+
+static void expect_text(const char *part)
+{
+    cr_assert(strstr(moor_last_error()->text, part) != NULL, "'%s' does not say '%s'",
+              moor_last_error()->text, part);
+}
+
+/* ---- what it answers ---- */
+
+Test(start, failures_reach_the_caller_with_code_and_text)
+{
+    static const enum scripted_name calls[] = {SCRIPTED_INIT, SCRIPTED_DEVICE_COUNT, SCRIPTED_DOMAIN_INFO};
+    struct moor_runtime *runtime = open_runtime();
+    struct moor_provider *provider = NULL;
+    struct scripted *script = scripted_create(NULL);
+    for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
+        const struct scripted_fault fault = {
+            .name = calls[i], .nth = 1, .status = MOOR_DEVICE_LOST, .native_code = 719, .text = "no anchor"};
+        scripted_fail(script, fault);
+        EXPECT(MOOR_DEVICE_LOST, attach(runtime, script, 0, &provider));
+        expect_text("no anchor");
+        cr_assert(moor_last_error()->native_code == 719);
+        scripted_clear_faults(script);
+    }
+    cr_assert_null(provider);
+    cr_assert_eq(scripted_count(script, SCRIPTED_SHUTDOWN), 2, "what had been initialised is shut down");
+    EXPECT(MOOR_OK, moor_runtime_destroy(runtime));
+    scripted_destroy(script);
+}
+
+/* BUSY and TIMEOUT of a load mean something of ours; a provider must not be able to say them. */
+Test(start, outcomes_are_no_failures)
+{
+    static const enum scripted_name calls[] = {SCRIPTED_INIT, SCRIPTED_DEVICE_COUNT, SCRIPTED_DOMAIN_INFO};
+    struct moor_runtime *runtime = open_runtime();
+    struct moor_provider *provider = NULL;
+    struct scripted *script = scripted_create(NULL);
+    for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++)
+        for (moor_status status = MOOR_PENDING; status <= MOOR_NOT_RESIDENT + 1; status++) {
+            scripted_fail(script, (struct scripted_fault){.name = calls[i], .nth = 1, .status = status});
+            EXPECT(MOOR_PROVIDER, attach(runtime, script, 0, &provider));
+            expect_text(status <= MOOR_NOT_RESIDENT ? "which is no failure" : "which is no status");
+            scripted_clear_faults(script);
+        }
+    cr_assert_null(provider);
+    EXPECT(MOOR_OK, moor_runtime_destroy(runtime));
+    scripted_destroy(script);
+}
+
+Test(start, failures_without_a_reason_say_so)
+{
+    struct moor_runtime *runtime = open_runtime();
+    struct moor_provider *provider = NULL;
+    struct scripted *script = scripted_create(NULL);
+    scripted_fail(script,
+                  (struct scripted_fault){.name = SCRIPTED_INIT, .nth = 1, .status = MOOR_LIMIT, .text = ""});
+    EXPECT(MOOR_LIMIT, attach(runtime, script, 0, &provider));
+    expect_text("scripted: init: failed, and does not say why");
+    scripted_clear_faults(script);
+    EXPECT(MOOR_OK, moor_runtime_destroy(runtime));
+    scripted_destroy(script);
+}
+
+/* ---- what is slow, and what hangs ---- */
+
+struct gate {
+    enum scripted_name call; /* that waits at it */
+    _Atomic int stage;       /* 1: somebody waits; 2: open */
+};
+
+static void wait_at_gate(void *user, const struct scripted_call *call)
+{
+    struct gate *gate = user;
+    if (call->name != gate->call)
+        return;
+    atomic_store(&gate->stage, 1);
+    fixture_await(&gate->stage, 2);
+}
+
+static void sleep_in_init(void *user, const struct scripted_call *call)
+{
+    (void)user;
+    if (call->name == SCRIPTED_INIT)
+        (void)nanosleep(&(struct timespec){.tv_sec = 1, .tv_nsec = 50 * (long)MS}, NULL);
+}
+
+Test(start, that_is_slow_is_logged)
+{
+    struct moor_runtime *runtime = open_runtime();
+    struct moor_provider *provider = NULL;
+    struct scripted *script = scripted_create(NULL);
+    EXPECT(MOOR_OK, attach(runtime, script, 0, &provider));
+    cr_assert_eq(atomic_load(&line_count), 0, "a quick one is not: %s", last_line);
+    EXPECT(MOOR_OK, moor_provider_unload(provider));
+    scripted_set_hook(script, sleep_in_init, NULL);
+    EXPECT(MOOR_OK, attach(runtime, script, 0, &provider));
+    cr_assert_eq(atomic_load(&line_count), 1);
+    cr_assert(strstr(last_line, "scripted: its start took 1") != NULL, "%s", last_line);
+    EXPECT(MOOR_OK, moor_runtime_destroy(runtime));
+    scripted_destroy(script);
+}
+
+/* The runtime is gone when the call comes back: nothing of it is touched, and nobody is told anything. */
+Test(start, that_hangs_is_left_behind)
+{
+    static const struct {
+        enum scripted_name call;
+        const char *text;
+    } cases[] = {
+        {SCRIPTED_INIT, "scripted: init did not come to an end within 30 ms"},
+        {SCRIPTED_DEVICE_INFO, "scripted: the look at its devices did not come to an end within 30 ms"},
+        {SCRIPTED_DOMAIN_INFO, "scripted: the look at its devices did not come to an end within 30 ms"}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct gate gate = {.call = cases[i].call};
+        struct moor_runtime *runtime = open_runtime();
+        struct moor_provider *provider = NULL;
+        struct scripted *script = scripted_create(NULL);
+        scripted_set_hook(script, wait_at_gate, &gate);
+        uint64_t begin_ns = moor_clock_ns();
+        EXPECT(MOOR_TIMEOUT, attach(runtime, script, 30 * MS, &provider));
+        cr_assert_geq(moor_clock_ns() - begin_ns, 30 * MS);
+        expect_text(cases[i].text);
+        cr_assert_null(provider);
+        fixture_await(&gate.stage, 1);
+        EXPECT(MOOR_OK, moor_runtime_destroy(runtime));
+        atomic_store(&gate.stage, 2);
+        uint64_t deadline_ns = fixture_soon(5000);
+        while (scripted_count(script, SCRIPTED_DOMAIN_INFO) < 2 && moor_clock_ns() < deadline_ns)
+            (void)nanosleep(&(struct timespec){.tv_nsec = (long)MS}, NULL);
+        cr_assert_eq(scripted_count(script, SCRIPTED_DOMAIN_INFO), 2, "it goes on to its end");
+        scripted_say(script, MOOR_ABI_LOG_ERROR, "is anybody there");
+        cr_assert_eq(atomic_load(&line_count), 0, "%s", last_line);
+        cr_assert_eq(scripted_count(script, SCRIPTED_SHUTDOWN), 0);
+        scripted_abandon(script);
+    }
+}
+
+/* One that does not shut down may go on talking: to nobody. */
+Test(start, that_does_not_end_is_cut_off)
+{
+    struct moor_runtime *runtime = open_runtime();
+    struct moor_provider *provider = NULL;
+    struct scripted *script = scripted_create(NULL);
+    EXPECT(MOOR_OK, attach(runtime, script, 0, &provider));
+    scripted_say(script, MOOR_ABI_LOG_INFO, "afloat");
+    cr_assert_eq(atomic_load(&line_count), 1);
+    scripted_fail(script,
+                  (struct scripted_fault){.name = SCRIPTED_SHUTDOWN, .nth = 1, .status = MOOR_PROVIDER});
+    EXPECT(MOOR_OK, moor_provider_unload(provider));
+    cr_assert_eq(atomic_load(&line_count), 2, "the failure is logged");
+    scripted_say(script, MOOR_ABI_LOG_INFO, "adrift");
+    EXPECT(MOOR_OK, moor_runtime_destroy(runtime));
+    scripted_say(script, MOOR_ABI_LOG_INFO, "adrift");
+    cr_assert_eq(atomic_load(&line_count), 2);
+    scripted_abandon(script);
+}

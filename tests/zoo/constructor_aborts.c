@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: MIT */
+/* Its constructor gives up. */
+#include "zoo.h"
+
+#include <stdlib.h>
+
+__attribute__((constructor)) static void misbehave(void)
+{
+    abort();
+}
+
+const struct moor_abi_provider *moor_provider_entry_v1(void)
+{
+    return &zoo.provider;
+}

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: MIT */
+/* Answers with an outcome that only the core decides on. */
+#include "zoo.h"
+
+static int32_t init(const struct moor_abi_host *host, uint32_t minor, struct moor_abi_instance **ret_instance,
+                    struct moor_abi_error *error)
+{
+    return MOOR_PENDING;
+}
+
+const struct moor_abi_provider *moor_provider_entry_v1(void)
+{
+    zoo.base.init = init;
+    return &zoo.provider;
+}

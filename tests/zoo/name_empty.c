@@ -1,0 +1,9 @@
+/* SPDX-License-Identifier: MIT */
+/* Its name is empty. */
+#include "zoo.h"
+
+const struct moor_abi_provider *moor_provider_entry_v1(void)
+{
+    zoo.provider.name = "";
+    return &zoo.provider;
+}

@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: MIT */
+/* Its name does not end. */
+#include "zoo.h"
+
+static char endless[4096];
+
+const struct moor_abi_provider *moor_provider_entry_v1(void)
+{
+    memset(endless, 'x', sizeof endless);
+    zoo.provider.name = endless;
+    return &zoo.provider;
+}

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: MIT */
+/* Its note says that it is longer than the file. */
+#define ZOO_OWN_NOTE
+#include "mark.h"
+#include "zoo.h"
+
+ZOO_NOTE note = {8, 0x7ffffff0, MOOR_ABI_NOTE_TYPE, MOOR_ABI_NOTE_NAME,
+                 ZOO_DESCRIPTION(MOOR_ABI_MAGIC, 1, 0, 0, MOOR_ABI_CAPS_1_0)};
+
+const struct moor_abi_provider *moor_provider_entry_v1(void)
+{
+    return &zoo.provider;
+}

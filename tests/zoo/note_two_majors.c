@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: MIT */
+/* Its notes say that it speaks two majors, of which one is ours. */
+#define ZOO_OWN_NOTE
+#include "zoo.h"
+
+ZOO_NOTE note = {8, 40, MOOR_ABI_NOTE_TYPE, MOOR_ABI_NOTE_NAME,
+                 ZOO_DESCRIPTION(MOOR_ABI_MAGIC, 2, 0, 0, MOOR_ABI_CAPS_1_0)};
+MOOR_ABI_NOTE(MOOR_ABI_CAPS_1_0, MOOR_ABI_PROVIDER_SIMULATED);
+
+const struct moor_abi_provider *moor_provider_entry_v1(void)
+{
+    return &zoo.provider;
+}

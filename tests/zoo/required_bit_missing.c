@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: MIT */
+/* A required capability is missing, with its table. */
+#include "zoo.h"
+
+const struct moor_abi_provider *moor_provider_entry_v1(void)
+{
+    zoo.provider.prefix.capabilities &= ~MOOR_ABI_CAP_STREAM;
+    zoo.provider.stream = 0;
+    return &zoo.provider;
+}

@@ -1,0 +1,9 @@
+/* SPDX-License-Identifier: MIT */
+/* A field that is reserved is not zero. */
+#include "zoo.h"
+
+const struct moor_abi_provider *moor_provider_entry_v1(void)
+{
+    zoo.provider.reserved[1] = 1;
+    return &zoo.provider;
+}

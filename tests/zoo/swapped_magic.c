@@ -1,0 +1,9 @@
+/* SPDX-License-Identifier: MIT */
+/* Its struct is written in the other byte order. */
+#include "zoo.h"
+
+const struct moor_abi_provider *moor_provider_entry_v1(void)
+{
+    zoo.provider.prefix.magic = __builtin_bswap64(MOOR_ABI_MAGIC);
+    return &zoo.provider;
+}

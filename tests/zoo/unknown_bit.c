@@ -1,0 +1,9 @@
+/* SPDX-License-Identifier: MIT */
+/* Sets a capability that its minor does not know. */
+#include "zoo.h"
+
+const struct moor_abi_provider *moor_provider_entry_v1(void)
+{
+    zoo.provider.prefix.capabilities |= UINT64_C(1) << 40;
+    return &zoo.provider;
+}

@@ -1,0 +1,9 @@
+/* SPDX-License-Identifier: MIT */
+/* Sets a flag that its minor does not know. */
+#include "zoo.h"
+
+const struct moor_abi_provider *moor_provider_entry_v1(void)
+{
+    zoo.provider.prefix.flags |= UINT64_C(1) << 9;
+    return &zoo.provider;
+}

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: MIT */
+/* Exports a function beside its entry, which one of the host's that has the same name would replace. */
+#include "zoo.h"
+
+MOOR_ABI_EXPORT int zoo_visible_function(void);
+int zoo_visible_function(void)
+{
+    return 1;
+}
+
+const struct moor_abi_provider *moor_provider_entry_v1(void)
+{
+    zoo.provider.name = zoo_visible_function() == 1 ? "zoo" : "interposed";
+    return &zoo.provider;
+}

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: MIT */
+/* It fails, and fills what it should leave alone. */
+#include "zoo.h"
+
+static int32_t allocate(struct moor_abi_context *context, const struct moor_abi_alloc_args *args,
+                        struct moor_abi_allocation *ret_allocation, struct moor_abi_error *error)
+{
+    memset((char *)ret_allocation + 8, 0xee, sizeof *ret_allocation - 8);
+    return MOOR_DEVICE_NOMEM;
+}
+
+const struct moor_abi_provider *moor_provider_entry_v1(void)
+{
+    zoo.alloc.allocate = allocate;
+    return &zoo.provider;
+}

@@ -17,4 +17,5 @@ need_packages() {
 }
 
 build_packages=(gcc libc6-dev meson ninja-build pkg-config libltdl-dev libjansson-dev zlib1g-dev uthash-dev)
-test_packages=(g++ clang libclang-rt-14-dev libcriterion-dev gcovr python3)
+test_packages=(g++ clang libclang-rt-14-dev libcriterion-dev gcovr python3 abigail-tools ocl-icd-opencl-dev opencl-headers
+    pocl-opencl-icd)

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import tempfile
 
-MOOR, PROVIDER, SOURCE_ROOT = sys.argv[1:4]
+MOOR, PROVIDER, SOURCE_ROOT, MOCK = map(os.path.abspath, sys.argv[1:5])
 sys.path.insert(0, os.path.join(SOURCE_ROOT, "tests", "support"))
 from tap import check, finish, skip  # noqa: E402,F401
 TRACE = os.path.join(SOURCE_ROOT, "..", "shared", "traces", "mooncake", "conversation_trace.jsonl")

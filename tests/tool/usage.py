@@ -7,11 +7,13 @@ base = ["replay", good, "--provider", PROVIDER, "--capacity", "64MiB"]
 
 for arguments in [
         [], ["nonsense"], ["replay"], ["inspect"], ["inspect", PROVIDER, PROVIDER], ["inspect", "--nonsense"],
+        ["inspect", PROVIDER, "--set", "novalue"], ["inspect", PROVIDER, "--timeout", "0"],
+        ["inspect", PROVIDER, "--timeout", "1s"],
         ["replay", good, "--capacity", "64MiB"], ["replay", good, "--provider", PROVIDER],
         base + ["--capacity-blocks", "3"], base + ["--nonsense"], base + ["--limit"],
         base + ["--limit", "-1"], base + ["--limit", "1x"], base + ["--scale", "0"],
         base + ["--scale", "nan"], base + ["--scale", "-1"], base + ["--scale", "1e999"],
-        base + ["--policy", "lru"],
+        base + ["--policy", "lru"], base + ["--mode", "mapped"],
         base + ["--touch", "some"],
         base + ["--model", "GPT-0"], base + ["--model", "Qwen3-8B", "--kv-bytes-per-token", "4096"],
         base + ["--block-tokens", "0"], base + ["--kv-bytes-per-token", "0"], base + ["--set", "novalue"],

@@ -2,36 +2,52 @@
 /*
  * moor inspect: what a provider says it is and can do.
  *
- * The provider is loaded in a child process, which gathers everything as one JSON text and sends it through a
- * pipe. Code that runs while a library is loaded can crash, hang or call exit(0); here that is a report. The
- * child is believed only when its whole answer has come, closed by a token, whatever status it ends with.
+ * The library tries it in a process of its own first, so that a crash, a hang or an exit() while it starts is
+ * a report; then it is loaded here and described. The description is one JSON object, and the text is printed
+ * from it: the two cannot differ.
  */
 #include "tool.h"
 
-#include <errno.h>
-#include <fcntl.h>
+#include <moorage/abi/provider.h>
 #include <moorage/moorage.h>
-#include <poll.h>
-#include <signal.h>
+#include <pthread.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
-#define PROBE_DEADLINE_NS (UINT64_C(20) * 1000 * 1000 * 1000) /* from the start to the whole answer */
-#define ANSWER_BYTES_MAX (UINT64_C(16) << 20)
-
-static const char answer_end[] = "\nmoor-inspect-answer-complete\n";
+#define TIMEOUT_S_MAX 3600
 
 struct inspect_options {
     struct tool_failure *failure;
-    bool json;
     char *provider;
+    struct tool_settings settings;
+    uint64_t timeout_s; /* 0: as the library likes */
+    bool json;
 };
 
-/* ---- in the child ---- */
+/* ---- the description ---- */
+
+static void set(json_t *object, const char *key, json_t *value)
+{
+    if (json_object_set_new(object, key, value) != 0)
+        tool_out_of_memory();
+}
+
+/* Not every string of a provider, and no path, has to be UTF-8; JSON has to. */
+static json_t *text_value(const char *text)
+{
+    json_t *value = json_string(text);
+    return value != NULL ? value : json_null();
+}
+
+static json_t *bytes_value(bool known, uint64_t bytes)
+{
+    return known ? json_integer((json_int_t)bytes) : json_null();
+}
+
+static json_t *flag_value(uint64_t flags, uint64_t flag)
+{
+    return json_boolean((flags & flag) != 0);
+}
 
 static json_t *capability_names(uint64_t capabilities)
 {
@@ -65,252 +81,148 @@ static const char *domain_kind_name(uint32_t kind)
     }
 }
 
-/* The total is told of the device's own memory; where it has no such domain, of its first one. */
-static json_t *describe_total(struct moor_device *device)
+static json_t *total_value(const struct moor_abi_domain_info *info)
 {
-    struct moor_abi_domain_info info = {.struct_size = sizeof info};
-    uint32_t domain = 0;
-    if (moor_device_find_domain(device, MOOR_ABI_DOMAIN_DEVICE, &domain) != MOOR_OK)
-        domain = 0;
-    if (moor_device_get_domain_info(device, domain, &info) != MOOR_OK ||
-        !(info.flags & MOOR_ABI_DOMAIN_TOTAL_KNOWN))
-        return json_null();
-    return json_integer((json_int_t)info.total_bytes);
+    return bytes_value(info->flags & MOOR_ABI_DOMAIN_TOTAL_KNOWN, info->total_bytes);
 }
 
-static json_t *describe_device(struct moor_device *device, struct tool_failure *failure)
+static json_t *describe_domain(const struct moor_abi_domain_info *info)
 {
-    struct moor_abi_device_info info = {.struct_size = sizeof info};
-    if (moor_device_get_info(device, &info) != MOOR_OK) {
-        (void)tool_fail_last(failure, TOOL_REFUSED, "device");
-        return NULL;
-    }
+    bool has_granule = (info->capabilities & MOOR_ABI_CAP_VIRTUAL) != 0;
+    bool has_limit = (info->flags & MOOR_ABI_DOMAIN_VA_LIMIT_KNOWN) != 0;
+    json_t *domain = json_object();
+    set(domain, "kind", json_string(domain_kind_name(info->kind)));
+    set(domain, "total_bytes", total_value(info));
+    set(domain, "enforced", flag_value(info->flags, MOOR_ABI_DOMAIN_ENFORCED));
+    set(domain, "granule_bytes", bytes_value(has_granule, info->granule_recommended_bytes));
+    set(domain, "granule_min_bytes", bytes_value(has_granule, info->granule_min_bytes));
+    set(domain, "alignment_bytes", json_integer((json_int_t)info->alignment_bytes));
+    set(domain, "address_space_bytes", bytes_value(has_limit, info->address_space_bytes));
+    set(domain, "host_access", flag_value(info->flags, MOOR_ABI_DOMAIN_HOST_ACCESS));
+    set(domain, "opaque", flag_value(info->flags, MOOR_ABI_DOMAIN_OPAQUE));
+    set(domain, "pool_key", text_value(info->pool_key));
+    set(domain, "capabilities", capability_names(info->capabilities));
+    return domain;
+}
+
+/* The total of a device is that of its own memory; where it has no such domain, of its first one. */
+static bool describe_device(struct moor_device *device, json_t *devices, struct tool_failure *failure)
+{
+    struct moor_abi_device_info info;
+    struct moor_abi_domain_info domain;
+    uint32_t own_domain = 0;
+    if (moor_device_get_info(device, &info) != MOOR_OK)
+        return tool_fail_last(failure, TOOL_REFUSED, "device");
+    if (moor_device_find_domain(device, MOOR_ABI_DOMAIN_DEVICE, &own_domain) != MOOR_OK)
+        own_domain = 0;
+    json_t *description = json_object();
+    json_array_append_new(devices, description);
     json_t *domains = json_array();
+    set(description, "key", text_value(info.key));
+    set(description, "name", text_value(info.name));
+    set(description, "total_bytes", json_null()); /* in its place, until it is known */
+    set(description, "capabilities", capability_names(info.capabilities));
+    set(description, "domains", domains);
     for (uint32_t i = 0; i < info.domain_count; i++) {
-        struct moor_abi_domain_info domain = {.struct_size = sizeof domain};
-        if (moor_device_get_domain_info(device, i, &domain) != MOOR_OK) {
-            (void)tool_fail_last(failure, TOOL_REFUSED, "domain");
-            json_decref(domains);
-            return NULL;
-        }
-        json_t *granule = domain.granule_recommended_bytes != 0
-                              ? json_integer((json_int_t)domain.granule_recommended_bytes)
-                              : json_null();
-        json_array_append_new(domains, json_pack("{s:s, s:o, s:I, s:o}", "kind",
-                                                 domain_kind_name(domain.kind), "granule_bytes", granule,
-                                                 "alignment_bytes", (json_int_t)domain.alignment_bytes,
-                                                 "capabilities", capability_names(domain.capabilities)));
-    }
-    return json_pack("{s:s, s:s, s:o, s:o}", "key", info.key, "name", info.name, "total_bytes",
-                     describe_total(device), "domains", domains);
-}
-
-static json_t *describe_provider(struct moor_provider *provider, struct tool_failure *failure)
-{
-    struct moor_provider_info info;
-    if (moor_provider_get_info(provider, &info) != MOOR_OK) {
-        (void)tool_fail_last(failure, TOOL_REFUSED, "provider");
-        return NULL;
-    }
-    json_t *devices = json_array();
-    for (uint32_t i = 0; i < info.device_count; i++) {
-        struct moor_device *device = NULL;
-        json_t *described = NULL;
-        if (moor_provider_get_device(provider, i, &device) != MOOR_OK)
-            (void)tool_fail_last(failure, TOOL_REFUSED, "device");
-        else
-            described = describe_device(device, failure);
-        if (described == NULL) {
-            json_decref(devices);
-            return NULL;
-        }
-        json_array_append_new(devices, described);
-    }
-    json_t *path = json_string(info.path);
-    if (path == NULL) /* a path need not be UTF-8 */
-        path = json_null();
-    return json_pack("{s:o, s:{s:i, s:i}, s:{s:s, s:s, s:s}, s:b, s:o, s:o}", "path", path, "abi", "major",
-                     (int)info.abi_major, "minor", (int)info.abi_minor, "provider", "name", info.name,
-                     "vendor", info.vendor, "version", info.version, "simulated",
-                     (info.flags & MOOR_ABI_PROVIDER_SIMULATED) != 0, "capabilities",
-                     capability_names(info.capabilities), "devices", devices);
-}
-
-/* The description, or NULL with a failure. */
-static json_t *load_and_describe(const char *path, struct tool_failure *failure)
-{
-    struct moor_runtime *runtime = NULL;
-    if (moor_runtime_create(NULL, &runtime) != MOOR_OK) {
-        (void)tool_fail_last(failure, TOOL_FAILED, "runtime");
-        return NULL;
-    }
-    struct moor_provider *provider = NULL;
-    json_t *description = NULL;
-    if (moor_provider_load(runtime, path, NULL, &provider) != MOOR_OK) {
-        /* The library's text names the file already. */
-        (void)tool_fail(failure, TOOL_REFUSED, moor_last_error()->status, "%s", moor_last_error()->text);
-    } else {
-        description = describe_provider(provider, failure);
-        if (moor_provider_unload(provider) != MOOR_OK) {
-            (void)tool_fail_last(failure, TOOL_REFUSED, "shutdown");
-            json_decref(description);
-            description = NULL;
-        }
-    }
-    (void)moor_runtime_destroy(runtime); /* the process ends here: nothing can depend on it */
-    return description;
-}
-
-static void write_all(int fd, const char *bytes, size_t size)
-{
-    while (size > 0) {
-        ssize_t written = write(fd, bytes, size);
-        if (written < 0 && errno == EINTR)
-            continue;
-        if (written <= 0)
-            _exit(TOOL_FAILED); /* the parent has gone, or sees an answer without its end */
-        bytes += written;
-        size -= (size_t)written;
-    }
-}
-
-_Noreturn static void child_main(const char *path, int answer_fd)
-{
-    (void)dup2(STDERR_FILENO, STDOUT_FILENO); /* what a provider prints must not mix with the answer's JSON */
-    struct tool_failure failure = {0};
-    json_t *description = load_and_describe(path, &failure);
-    json_t *answer = NULL;
-    if (description != NULL)
-        answer = json_pack("{s:o}", "ok", description);
-    else
-        answer = json_pack("{s:i, s:i, s:s}", "exit", failure.exit_status, "status", (int)failure.status,
-                           "text", failure.text);
-    char *text = answer != NULL ? json_dumps(answer, JSON_COMPACT) : NULL;
-    if (text == NULL)
-        _exit(TOOL_FAILED);
-    write_all(answer_fd, text, strlen(text));
-    write_all(answer_fd, answer_end, sizeof answer_end - 1);
-    _exit(TOOL_DONE);
-}
-
-/* ---- in the parent ---- */
-
-struct answer {
-    char *bytes;
-    size_t size;
-};
-
-static bool answer_is_complete(const struct answer *answer)
-{
-    size_t end_size = sizeof answer_end - 1;
-    return answer->size >= end_size &&
-           memcmp(answer->bytes + answer->size - end_size, answer_end, end_size) == 0;
-}
-
-/* Reads until the end token, the end of the pipe or the deadline. False at the deadline. */
-static bool read_answer(int fd, struct answer *answer)
-{
-    uint64_t deadline_ns = moor_clock_ns() + PROBE_DEADLINE_NS;
-    while (!answer_is_complete(answer) && answer->size < ANSWER_BYTES_MAX) {
-        uint64_t now_ns = moor_clock_ns();
-        if (now_ns >= deadline_ns)
-            return false;
-        struct pollfd poll_fd = {.fd = fd, .events = POLLIN};
-        if (poll(&poll_fd, 1, (int)((deadline_ns - now_ns) / 1000000) + 1) <= 0)
-            continue; /* interrupted, or the deadline, which is looked at above */
-        answer->bytes = tool_reallocate(answer->bytes, answer->size + 65536, 1);
-        ssize_t got = read(fd, answer->bytes + answer->size, 65536);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0)
-            return true;
-        answer->size += (size_t)got;
+        if (moor_device_get_domain_info(device, i, &domain) != MOOR_OK)
+            return tool_fail_last(failure, TOOL_REFUSED, "domain");
+        json_array_append_new(domains, describe_domain(&domain));
+        if (i == own_domain)
+            set(description, "total_bytes", total_value(&domain));
     }
     return true;
 }
 
-/* Ends the child: its answer has come, or never will. */
-static void end_child(pid_t child)
+static bool describe_provider(struct moor_provider *provider, json_t *description,
+                              struct tool_failure *failure)
 {
-    (void)kill(child, SIGKILL);
-    while (waitpid(child, NULL, 0) < 0 && errno == EINTR)
-        ;
+    struct moor_provider_info info;
+    if (moor_provider_get_info(provider, &info) != MOOR_OK)
+        return tool_fail_last(failure, TOOL_REFUSED, "provider");
+    json_t *abi = json_object();
+    set(abi, "major", json_integer(info.abi_major));
+    set(abi, "minor", json_integer(info.abi_minor));
+    json_t *names = json_object();
+    set(names, "name", text_value(info.name));
+    set(names, "vendor", text_value(info.vendor));
+    set(names, "version", text_value(info.version));
+    json_t *devices = json_array();
+    set(description, "path", text_value(info.path));
+    set(description, "abi", abi);
+    set(description, "provider", names);
+    set(description, "simulated", flag_value(info.flags, MOOR_ABI_PROVIDER_SIMULATED));
+    set(description, "capabilities", capability_names(info.capabilities));
+    set(description, "devices", devices);
+    for (uint32_t i = 0; i < info.device_count; i++) {
+        struct moor_device *device = NULL;
+        if (moor_provider_get_device(provider, i, &device) != MOOR_OK)
+            return tool_fail_last(failure, TOOL_REFUSED, "device");
+        if (!describe_device(device, devices, failure))
+            return false;
+    }
+    return true;
 }
 
-/* Why there was no answer although the child closed its end of the pipe: as a rule because it has ended. */
-static void explain_silence(const char *path, pid_t child, struct tool_failure *failure)
+/* ---- loading ---- */
+
+/* What the library and the provider warn of meanwhile, each once: the trial says again what the load says. */
+struct warnings {
+    pthread_mutex_t lock;
+    json_t *list; /* under lock */
+};
+
+static void take_warning(void *user, uint32_t level, const char *message)
 {
-    static const struct timespec pause = {.tv_nsec = 10 * 1000 * 1000};
-    int wait_status = 0;
-    pid_t ended = 0;
-    for (int i = 0; i < 200 && ended == 0; i++) {
-        ended = waitpid(child, &wait_status, WNOHANG);
-        if (ended == 0)
-            (void)nanosleep(&pause, NULL); /* cut short: looks again sooner */
-    }
-    if (ended != child) {
-        end_child(child);
-        (void)tool_fail(failure, TOOL_REFUSED, MOOR_REFUSED, "%s: loading it closed the probe's files", path);
-    } else if (WIFSIGNALED(wait_status)) {
-        (void)tool_fail(failure, TOOL_REFUSED, MOOR_REFUSED, "%s: loading it killed the probe process: %s",
-                        path, strsignal(WTERMSIG(wait_status)));
-    } else {
-        (void)tool_fail(failure, TOOL_REFUSED, MOOR_REFUSED,
-                        "%s: loading it ended the probe process with exit status %d", path,
-                        WEXITSTATUS(wait_status));
-    }
+    struct warnings *warnings = user;
+    if (level > MOOR_ABI_LOG_WARNING)
+        return;
+    json_t *warning = text_value(message);
+    pthread_mutex_lock(&warnings->lock);
+    bool is_known = false;
+    for (size_t i = 0; i < json_array_size(warnings->list) && !is_known; i++)
+        is_known = json_equal(json_array_get(warnings->list, i), warning);
+    if (!is_known)
+        json_array_append(warnings->list, warning);
+    pthread_mutex_unlock(&warnings->lock);
+    json_decref(warning);
 }
 
-/* Returns the description, or NULL with a failure. */
-static json_t *take_answer(const struct answer *answer, struct tool_failure *failure)
+static bool load_and_describe(const struct inspect_options *options, struct moor_runtime *runtime,
+                              json_t *description)
 {
-    json_t *parsed = json_loadb(answer->bytes, answer->size - (sizeof answer_end - 1), 0, NULL);
-    json_t *description = json_object_get(parsed, "ok");
-    if (description != NULL) {
-        json_incref(description);
-    } else {
-        int exit_status = TOOL_REFUSED;
-        int status = MOOR_REFUSED;
-        const char *text = "the probe process gave an answer that makes no sense";
-        (void)json_unpack(parsed, "{s:i, s:i, s:s}", "exit", &exit_status, "status", &status, "text", &text);
-        (void)tool_fail(failure, exit_status, status, "%s", text);
-    }
-    json_decref(parsed);
-    return description;
+    struct moor_provider *provider = NULL;
+    struct moor_load_options load = {.settings = options->settings.list,
+                                     .setting_count = options->settings.count,
+                                     .flags = MOOR_LOAD_PROBE,
+                                     .timeout_ns = options->timeout_s * UINT64_C(1000000000)};
+    if (!tool_load_provider(runtime, options->provider, &load, &provider, options->failure))
+        return false;
+    bool described = describe_provider(provider, description, options->failure);
+    if (moor_provider_unload(provider) != MOOR_OK)
+        return tool_fail_last(options->failure, TOOL_REFUSED, "shutdown");
+    return described;
 }
 
-static json_t *probe(const char *path, struct tool_failure *failure)
+/* Meanwhile standard output is where errors go: what a provider prints must not mix with the report. */
+static bool inspect(const struct inspect_options *options, json_t *description)
 {
-    int pipe_fds[2];
-    if (pipe2(pipe_fds, O_CLOEXEC) != 0) {
-        (void)tool_fail(failure, TOOL_FAILED, MOOR_LIMIT, "pipe: %s", strerror(errno));
-        return NULL;
-    }
-    pid_t child = fork();
-    if (child == 0) {
-        close(pipe_fds[0]);
-        child_main(path, pipe_fds[1]);
-    }
-    close(pipe_fds[1]);
-    struct answer answer = {0};
-    json_t *description = NULL;
-    if (child < 0) {
-        (void)tool_fail(failure, TOOL_FAILED, MOOR_LIMIT, "fork: %s", strerror(errno));
-    } else if (!read_answer(pipe_fds[0], &answer)) {
-        end_child(child);
-        (void)tool_fail(failure, TOOL_REFUSED, MOOR_REFUSED, "%s: loading it does not come to an end", path);
-    } else if (!answer_is_complete(&answer)) {
-        explain_silence(path, child, failure);
-    } else {
-        end_child(child);
-        description = take_answer(&answer, failure);
-    }
-    close(pipe_fds[0]);
-    free(answer.bytes);
-    return description;
+    struct warnings warnings = {.lock = PTHREAD_MUTEX_INITIALIZER, .list = json_array()};
+    struct moor_runtime_options runtime_options = {.log = take_warning, .log_user = &warnings};
+    struct moor_runtime *runtime = NULL;
+    int output = dup(STDOUT_FILENO);
+    (void)dup2(STDERR_FILENO, STDOUT_FILENO); /* both fail where there is none: then nothing can mix */
+    bool described = moor_runtime_create(&runtime_options, &runtime) == MOOR_OK
+                         ? load_and_describe(options, runtime, description)
+                         : tool_fail_last(options->failure, TOOL_FAILED, "runtime");
+    (void)moor_runtime_destroy(runtime); /* nothing is loaded any more */
+    (void)fflush(stdout);
+    (void)dup2(output, STDOUT_FILENO);
+    (void)close(output);
+    set(description, "warnings", warnings.list);
+    return described;
 }
 
-/* ---- output ---- */
+/* ---- text ---- */
 
 static void print_names(const json_t *list)
 {
@@ -319,54 +231,85 @@ static void print_names(const json_t *list)
     putchar('\n');
 }
 
-static void print_quantity(const char *label, const json_t *value)
-{
-    if (json_is_integer(value))
-        printf("%s%" JSON_INTEGER_FORMAT, label, json_integer_value(value));
-    else
-        printf("%sunknown", label);
-}
-
 static const char *text_of(const json_t *object, const char *key)
 {
     const char *text = json_string_value(json_object_get(object, key));
     return text != NULL ? text : "?";
 }
 
+static bool is_set(const json_t *object, const char *key)
+{
+    return json_is_true(json_object_get(object, key));
+}
+
+/* "8192 bytes", or what stands for a figure that there is not. */
+static void print_bytes(const json_t *object, const char *key, const char *missing)
+{
+    const json_t *value = json_object_get(object, key);
+    if (json_is_integer(value))
+        printf("%" JSON_INTEGER_FORMAT " bytes", json_integer_value(value));
+    else
+        printf("%s", missing);
+}
+
+static void print_domain(const json_t *domain)
+{
+    printf("  %s\n    total          ", text_of(domain, "kind"));
+    print_bytes(domain, "total_bytes", "unknown");
+    printf("%s\n    granule        ", is_set(domain, "enforced") ? ", enforced by the device" : "");
+    print_bytes(domain, "granule_bytes", "none");
+    if (json_is_integer(json_object_get(domain, "granule_min_bytes"))) {
+        printf(", at least ");
+        print_bytes(domain, "granule_min_bytes", "");
+    }
+    printf("\n    alignment      ");
+    print_bytes(domain, "alignment_bytes", "unknown");
+    printf("\n    address space  ");
+    print_bytes(domain, "address_space_bytes", "unknown");
+    printf("\n    addresses      %s\n    pool           %s\n    capabilities   ",
+           is_set(domain, "host_access") ? "the host's too"
+           : is_set(domain, "opaque")    ? "opaque"
+                                         : "the device's",
+           text_of(domain, "pool_key"));
+    print_names(json_object_get(domain, "capabilities"));
+}
+
+static void print_device(const json_t *device, size_t index)
+{
+    const json_t *domains = json_object_get(device, "domains");
+    printf("device %zu         %s, %s\n  total            ", index, text_of(device, "key"),
+           text_of(device, "name"));
+    print_bytes(device, "total_bytes", "unknown");
+    printf("\n  capabilities     ");
+    print_names(json_object_get(device, "capabilities"));
+    for (size_t i = 0; i < json_array_size(domains); i++)
+        print_domain(json_array_get(domains, i));
+}
+
 static void print_text(const json_t *description)
 {
     const json_t *provider = json_object_get(description, "provider");
     const json_t *abi = json_object_get(description, "abi");
-    printf("path          %s\n", text_of(description, "path"));
-    printf("provider      %s %s, %s%s\n", text_of(provider, "name"), text_of(provider, "version"),
-           text_of(provider, "vendor"),
-           json_is_true(json_object_get(description, "simulated")) ? " (simulated)" : "");
-    printf("abi           %d.%d\n", (int)json_integer_value(json_object_get(abi, "major")),
-           (int)json_integer_value(json_object_get(abi, "minor")));
-    printf("capabilities  ");
-    print_names(json_object_get(description, "capabilities"));
     const json_t *devices = json_object_get(description, "devices");
+    const json_t *warnings = json_object_get(description, "warnings");
+    printf("path             %s\n", text_of(description, "path"));
+    printf("provider         %s %s, %s%s\n", text_of(provider, "name"), text_of(provider, "version"),
+           text_of(provider, "vendor"), is_set(description, "simulated") ? " (simulated)" : "");
+    printf("abi              %d.%d\n", (int)json_integer_value(json_object_get(abi, "major")),
+           (int)json_integer_value(json_object_get(abi, "minor")));
+    printf("capabilities     ");
+    print_names(json_object_get(description, "capabilities"));
     if (json_array_size(devices) == 0)
-        puts("devices       none");
-    for (size_t i = 0; i < json_array_size(devices); i++) {
-        const json_t *device = json_array_get(devices, i);
-        printf("device %zu      %s, %s", i, text_of(device, "key"), text_of(device, "name"));
-        print_quantity(", total bytes ", json_object_get(device, "total_bytes"));
-        putchar('\n');
-        const json_t *domains = json_object_get(device, "domains");
-        for (size_t j = 0; j < json_array_size(domains); j++) {
-            const json_t *domain = json_array_get(domains, j);
-            printf("  %-10s ", text_of(domain, "kind"));
-            if (json_is_integer(json_object_get(domain, "granule_bytes")))
-                print_quantity(" granule ", json_object_get(domain, "granule_bytes"));
-            else
-                printf(" no granule");
-            print_quantity(", alignment ", json_object_get(domain, "alignment_bytes"));
-            printf(": ");
-            print_names(json_object_get(domain, "capabilities"));
-        }
-    }
+        puts("devices          none");
+    for (size_t i = 0; i < json_array_size(devices); i++)
+        print_device(json_array_get(devices, i), i);
+    for (size_t i = 0; i < json_array_size(warnings); i++)
+        printf("warning          %s\n", json_string_value(json_array_get(warnings, i)));
 }
+
+/* ---- the command line ---- */
+
+enum { KEY_TIMEOUT = TOOL_KEY_OWN };
 
 static error_t parse_option(int key, char *argument, struct argp_state *state)
 {
@@ -374,52 +317,72 @@ static error_t parse_option(int key, char *argument, struct argp_state *state)
     switch (key) {
     case ARGP_KEY_ERROR:
         tool_refuse_option(state, options->failure);
-        return 0;
+        break;
     case TOOL_KEY_JSON:
         options->json = true;
-        return 0;
+        break;
+    case TOOL_KEY_SET:
+        (void)tool_settings_add(&options->settings, argument, options->failure); /* the failure ends it */
+        break;
+    case KEY_TIMEOUT:
+        if (!tool_parse_number(argument, TIMEOUT_S_MAX, &options->timeout_s) || options->timeout_s == 0)
+            (void)tool_fail(options->failure, TOOL_USAGE, MOOR_INVALID, "--timeout '%s' is not 1 to %d",
+                            argument, TIMEOUT_S_MAX);
+        break;
     case ARGP_KEY_ARG:
         if (options->provider != NULL)
             (void)tool_fail(options->failure, TOOL_USAGE, MOOR_INVALID, "one PROVIDER at a time");
         else
             options->provider = argument;
-        return 0;
+        break;
     case ARGP_KEY_END:
         if (options->provider == NULL)
             (void)tool_fail(options->failure, TOOL_USAGE, MOOR_INVALID, "PROVIDER is missing");
-        return 0;
+        break;
     default:
         return ARGP_ERR_UNKNOWN;
     }
+    return 0;
 }
 
-int inspect_command(int argc, char **argv, bool json)
+static int inspect_and_report(const struct inspect_options *options)
 {
-    static const struct argp_option option_list[] = {TOOL_OPTION_JSON, TOOL_OPTION_HELP, {0}};
-    static const struct argp argp = {
-        .options = option_list,
-        .parser = parse_option,
-        .args_doc = "PROVIDER",
-        .doc = "What a provider is: ABI, devices, domains, capabilities, quantities. PROVIDER is the path of "
-               "a shared "
-               "object. It is loaded in a process of its own.",
-    };
-    struct tool_failure failure = {0};
-    struct inspect_options options = {.failure = &failure, .json = json};
-    if (!tool_parse_options(&argp, argc, argv, &options, &failure))
-        return tool_report(&failure, options.json);
-
-    char *path = tool_absolute_path(options.provider);
-    json_t *description = probe(path, &failure);
-    free(path);
-    if (description == NULL)
-        return tool_report(&failure, options.json);
+    json_t *description = json_object();
+    if (!inspect(options, description)) {
+        json_decref(description);
+        return tool_report(options->failure, options->json);
+    }
     bool has_device = json_array_size(json_object_get(description, "devices")) > 0;
-    if (options.json) {
+    if (options->json) {
         tool_print_json(description);
     } else {
         print_text(description);
         json_decref(description);
     }
     return has_device ? TOOL_DONE : TOOL_NO_DEVICE;
+}
+
+int inspect_command(int argc, char **argv, bool json)
+{
+    static const struct argp_option option_list[] = {
+        TOOL_OPTION_SET,
+        {"timeout", KEY_TIMEOUT, "SECONDS", 0, "How long its start may take (default 60)", 0},
+        TOOL_OPTION_JSON,
+        TOOL_OPTION_HELP,
+        {0}};
+    static const struct argp argp = {
+        .options = option_list,
+        .parser = parse_option,
+        .args_doc = "PROVIDER",
+        .doc =
+            "What a provider is: ABI, devices, domains, capabilities, quantities. PROVIDER is the path of a "
+            "shared object, or a name to look up. It is tried in a process of its own first.",
+    };
+    struct tool_failure failure = {0};
+    struct inspect_options options = {.failure = &failure, .json = json};
+    int exit_status = tool_parse_options(&argp, argc, argv, &options, &failure)
+                          ? inspect_and_report(&options)
+                          : tool_report(&failure, options.json);
+    tool_settings_finish(&options.settings);
+    return exit_status;
 }

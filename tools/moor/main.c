@@ -13,8 +13,10 @@ static const struct command {
     const char *synopsis;
 } commands[] = {
     {"inspect", "moor inspect", inspect_command, "PROVIDER [--json]"},
+    {"check", "moor check", check_command, "PROVIDER [CHECK...] [--list] [--json]"},
     {"replay", "moor replay", replay_command, "TRACE... --provider PROVIDER --capacity SIZE [--json]"},
     {"bench", "moor bench", bench_command, "[NAME...] --provider PROVIDER [--json]"},
+    {"new-provider", "moor new-provider", new_provider_command, "DIR --name NAME [--json]"},
 };
 
 #define COMMAND_COUNT (sizeof commands / sizeof *commands)
@@ -25,8 +27,8 @@ static void print_help(void)
     for (size_t i = 0; i < COMMAND_COUNT; i++)
         printf("    %s %s\n", commands[i].title, commands[i].synopsis);
     puts("\n'moor COMMAND --help' says more. SIZE takes KiB, MiB, GiB, TiB.\n"
-         "Exit status: 0 done and the books balance, 1 they do not, 2 usage, 3 provider refused,\n"
-         "4 no device, 5 bad input.");
+         "Exit status: 0 done and the books balance, 1 they do not or a check failed, 2 usage,\n"
+         "3 provider refused, 4 no device, 5 bad input.");
 }
 
 /* Known before any option is parsed, so that a usage error is told as JSON too. */

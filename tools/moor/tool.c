@@ -81,6 +81,29 @@ void tool_refuse_option(const struct argp_state *state, struct tool_failure *fai
                     state->argv[state->next - 1], state->argv[0]);
 }
 
+bool tool_settings_add(struct tool_settings *settings, const char *argument, struct tool_failure *failure)
+{
+    const char *equals = strchr(argument, '=');
+    if (equals == NULL || equals == argument)
+        return tool_fail(failure, TOOL_USAGE, MOOR_INVALID, "--set takes KEY=VALUE: '%s'", argument);
+    char *key = strdup(argument);
+    if (key == NULL)
+        tool_out_of_memory();
+    char *value = key + (equals - argument) + 1;
+    value[-1] = '\0';
+    settings->list = tool_reallocate(settings->list, settings->count + 1, sizeof *settings->list);
+    settings->list[settings->count++] = (struct moor_setting){.key = key, .value = value};
+    return true;
+}
+
+void tool_settings_finish(struct tool_settings *settings)
+{
+    for (size_t i = 0; i < settings->count; i++)
+        free((void *)(uintptr_t)settings->list[i].key); /* const for the library, ours to free */
+    free(settings->list);
+    *settings = (struct tool_settings){0};
+}
+
 /* Digits only: strtoull alone would take signs, blanks and "-1" as a huge number. */
 static bool parse_digits(const char *text, uint64_t *ret_value, const char **ret_rest)
 {
@@ -135,10 +158,10 @@ bool tool_parse_size(const char *text, uint64_t *ret_bytes)
     return false;
 }
 
-char *tool_absolute_path(const char *path)
+static char *absolute_path(const char *path)
 {
     char *absolute = NULL;
-    if (*path == '/' || *path == '\0')
+    if (*path == '/')
         absolute = strdup(path);
     else {
         char *directory = getcwd(NULL, 0);
@@ -149,6 +172,39 @@ char *tool_absolute_path(const char *path)
     if (absolute == NULL)
         tool_out_of_memory();
     return absolute;
+}
+
+/* What has a slash is a path, as on a shell's command line; and so is a file's name. */
+static bool is_path(const char *provider)
+{
+    size_t length = strlen(provider);
+    return strchr(provider, '/') != NULL || (length > 3 && strcmp(provider + length - 3, ".so") == 0);
+}
+
+bool tool_refuse_provider(struct tool_failure *failure)
+{
+    return tool_fail(failure, TOOL_REFUSED, moor_last_error()->status, "%s", moor_last_error()->text);
+}
+
+bool tool_find_provider(struct moor_runtime *runtime, const char *provider, char **ret_path,
+                        struct tool_failure *failure)
+{
+    if (!is_path(provider))
+        return moor_provider_find(runtime, provider, ret_path) == MOOR_OK || tool_refuse_provider(failure);
+    *ret_path = absolute_path(provider);
+    return true;
+}
+
+bool tool_load_provider(struct moor_runtime *runtime, const char *provider,
+                        const struct moor_load_options *options, struct moor_provider **ret_provider,
+                        struct tool_failure *failure)
+{
+    char *path = NULL;
+    if (!tool_find_provider(runtime, provider, &path, failure))
+        return false;
+    moor_status status = moor_provider_load(runtime, path, options, ret_provider);
+    free(path);
+    return status == MOOR_OK || tool_refuse_provider(failure);
 }
 
 void tool_out_of_memory(void)

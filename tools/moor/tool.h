@@ -6,7 +6,7 @@
 
 #include <argp.h>
 #include <jansson.h>
-#include <moorage/error.h>
+#include <moorage/provider.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -46,6 +46,7 @@ void tool_refuse_option(const struct argp_state *state, struct tool_failure *fai
 /* Options that every subcommand has. --help never reaches a parser. */
 #define TOOL_KEY_JSON 0x100
 #define TOOL_KEY_HELP 0x101
+#define TOOL_KEY_SET 0x102
 #define TOOL_KEY_OWN 0x110 /* a subcommand's own keys start here: long names only */
 #define TOOL_OPTION_JSON                                                                                     \
     {                                                                                                        \
@@ -56,13 +57,34 @@ void tool_refuse_option(const struct argp_state *state, struct tool_failure *fai
         "help", TOOL_KEY_HELP, NULL, 0, "Print this text", 0                                                 \
     }
 
+#define TOOL_OPTION_SET                                                                                      \
+    {                                                                                                        \
+        "set", TOOL_KEY_SET, "KEY=VALUE", 0, "A setting for the provider; may be repeated", 0                \
+    }
+
+/* What --set gave, for moor_load_options. Starts as zero. */
+struct tool_settings {
+    struct moor_setting *list; /* [owned], and so are the keys; values lie in the same string */
+    size_t count;
+};
+/* Adds one; a usage failure if it is no KEY=VALUE. */
+bool tool_settings_add(struct tool_settings *settings, const char *argument, struct tool_failure *failure);
+void tool_settings_finish(struct tool_settings *settings);
+
 /* Whole decimal numbers up to max; sizes in bytes with KiB, MiB, GiB or TiB, with or without a space. */
 bool tool_parse_number(const char *text, uint64_t max, uint64_t *ret_value);
 bool tool_parse_size(const char *text, uint64_t *ret_bytes);
 
-/* The path as an absolute one, without resolving it: the library looks at every link itself. [owned] free().
- */
-char *tool_absolute_path(const char *path);
+/* A provider was not accepted: the library's text, which names the file already. Returns false. */
+bool tool_refuse_provider(struct tool_failure *failure);
+/* PROVIDER of the command line. A path (it has a slash, or ends in .so) is made absolute, without resolving it:
+ * the library looks at every link itself. A name is looked up by the library. ret_path: [out, owned] free(). */
+bool tool_find_provider(struct moor_runtime *runtime, const char *provider, char **ret_path,
+                        struct tool_failure *failure);
+/* Finds and loads it. options: may be NULL. ret_provider: [out, owned]. */
+bool tool_load_provider(struct moor_runtime *runtime, const char *provider,
+                        const struct moor_load_options *options, struct moor_provider **ret_provider,
+                        struct tool_failure *failure);
 
 /* Zeroed memory, or the end: a tool that cannot keep its own lists has nothing useful left to do. */
 void *tool_allocate(size_t count, size_t size);
@@ -74,7 +96,9 @@ void tool_print_json(json_t *value);
 
 /* The subcommands. argv[0] is "moor NAME". They return the exit status. */
 int inspect_command(int argc, char **argv, bool json);
+int check_command(int argc, char **argv, bool json);
 int replay_command(int argc, char **argv, bool json);
 int bench_command(int argc, char **argv, bool json);
+int new_provider_command(int argc, char **argv, bool json);
 
 #endif

@@ -203,15 +203,10 @@ static bool open_area(const struct bench_options *options, struct area *area)
 {
     struct tool_failure *failure = options->failure;
     struct moor_provider *provider;
-    if (!options->provider)
-        return tool_fail(failure, TOOL_USAGE, MOOR_INVALID, "backing needs --provider");
-    char *path = tool_absolute_path(options->provider);
     if (moor_runtime_create(NULL, &area->host.runtime))
         return tool_fail_last(failure, TOOL_FAILED, "runtime");
-    bool loaded = !moor_provider_load(area->host.runtime, path, NULL, &provider);
-    free(path);
-    if (!loaded)
-        return tool_fail_last(failure, TOOL_REFUSED, options->provider);
+    if (!tool_load_provider(area->host.runtime, options->provider, NULL, &provider, failure))
+        return false;
     if (!open_ranges(&area->host, provider))
         return tool_fail_last(failure, TOOL_REFUSED, options->provider);
     if (!open_raw(&area->raw))

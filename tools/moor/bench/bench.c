@@ -12,6 +12,7 @@ static const struct {
     bool (*run)(const struct bench_options *options, struct bench_report *report);
 } benchmarks[] = {
     {"backing", bench_backing},
+    {"load", bench_load},
 };
 
 #define BENCHMARK_COUNT (sizeof benchmarks / sizeof *benchmarks)
@@ -101,8 +102,10 @@ static bool wanted(const struct bench_options *options, const char *name)
     return found;
 }
 
-static bool check_names(const struct bench_options *options)
+static bool check_options(const struct bench_options *options)
 {
+    if (options->provider == NULL)
+        return tool_fail(options->failure, TOOL_USAGE, MOOR_INVALID, "--provider is missing");
     for (size_t i = 0; i < options->name_count; i++) {
         bool known = false;
         for (size_t b = 0; b < BENCHMARK_COUNT; b++)
@@ -117,7 +120,7 @@ static bool check_names(const struct bench_options *options)
 int bench_command(int argc, char **argv, bool json)
 {
     static const struct argp_option option_list[] = {
-        {"provider", KEY_PROVIDER, "PROVIDER", 0, "Measure this provider", 0},
+        {"provider", KEY_PROVIDER, "PROVIDER", 0, "Measure this provider: a path, or a name to look up", 0},
         {"rounds", KEY_ROUNDS, "N", 0, "Take N samples of each case (default 101)", 0},
         TOOL_OPTION_JSON,
         TOOL_OPTION_HELP,
@@ -126,14 +129,15 @@ int bench_command(int argc, char **argv, bool json)
                                      parse,
                                      "[NAME...] --provider PROVIDER",
                                      "Measures. Names: backing (commit, touch and decommit 2 MiB, beside raw "
-                                     "system calls); all without a name.",
+                                     "system calls), load (from a path to a provider and back, with and "
+                                     "without a trial in a process of its own); all without a name.",
                                      NULL,
                                      NULL,
                                      NULL};
     struct tool_failure failure = {0};
     struct bench_options options = {.failure = &failure, .rounds = 101, .json = json};
     struct bench_report report = {0};
-    bool good = tool_parse_options(&argp, argc, argv, &options, &failure) && check_names(&options);
+    bool good = tool_parse_options(&argp, argc, argv, &options, &failure) && check_options(&options);
     for (size_t i = 0; i < BENCHMARK_COUNT && good; i++)
         if (wanted(&options, benchmarks[i].name))
             good = benchmarks[i].run(&options, &report);

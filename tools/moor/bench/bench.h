@@ -14,8 +14,8 @@ struct bench_options {
     struct tool_failure *failure;
     char **names; /* of argv */
     size_t name_count;
-    const char *provider;
-    uint64_t rounds; /* 1..BENCH_ROUNDS_MAX */
+    const char *provider; /* given */
+    uint64_t rounds;      /* 1..BENCH_ROUNDS_MAX */
     bool json;
 };
 
@@ -44,5 +44,7 @@ void bench_add(struct bench_report *report, struct bench_result result);
 
 /* backing.c: commit, touch and decommit of 2 MiB, beside the raw sequences that do the same. */
 bool bench_backing(const struct bench_options *options, struct bench_report *report);
+/* load.c: a provider's load and unload, with and without a probe. */
+bool bench_load(const struct bench_options *options, struct bench_report *report);
 
 #endif

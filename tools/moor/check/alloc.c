@@ -1,4 +1,408 @@
 /* SPDX-License-Identifier: MIT */
+/* ALLOC: what single allocations are, and what is refused. */
 #include "check/check.h"
 
-const struct check check_alloc[] = {{0}};
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define KIB UINT64_C(1024)
+#define MIB (KIB * KIB)
+#define LIVE_COUNT 1000u /* small ones: all of them fit where few bytes may be locked */
+
+static const uint64_t some_sizes[] = {
+    1,           2,       3,          7,    8,    63,           64,       65,           255,
+    256,         257,     4095,       4096, 4097, 64 * KIB - 1, 64 * KIB, 64 * KIB + 1, MIB,
+    MIB + 12345, 2 * MIB, 4 * MIB - 1};
+
+#define SIZE_COUNT (sizeof some_sizes / sizeof *some_sizes)
+
+/* ---- what an allocation is ---- */
+
+static void take_sizes(struct check_run *run, struct check_place *place)
+{
+    for (size_t i = 0; i < SIZE_COUNT; i++) {
+        struct moor_abi_allocation allocation = check_allocate(run, place, some_sizes[i], 0);
+        check_that(run, allocation.address % place->info.alignment_bytes == 0,
+                   "%" PRIu64 " bytes at 0x%" PRIx64 ": the domain's alignment is %" PRIu64, some_sizes[i],
+                   allocation.address, place->info.alignment_bytes);
+        (void)check_free(run, place, allocation.handle); /* release.actual_bytes looks at the bytes */
+    }
+}
+
+/* Allocates with arguments that must do. */
+static struct moor_abi_allocation allocate_with(struct check_run *run, struct check_place *place,
+                                                const struct moor_abi_alloc_args *args)
+{
+    struct moor_abi_allocation allocation = {.struct_size = MOOR_ABI_ALLOCATION_SIZE};
+    char what[80];
+    (void)snprintf(what, sizeof what, "allocate of %" PRIu64 " bytes at alignment %" PRIu64, args->size_bytes,
+                   args->alignment_bytes);
+    check_status(run, run->provider->alloc->allocate(place->context, args, &allocation, check_error()),
+                 MOOR_OK, what);
+    return allocation;
+}
+
+static void take_alignments(struct check_run *run, struct check_place *place)
+{
+    uint64_t most = 64 * KIB > place->info.alignment_bytes ? 64 * KIB : place->info.alignment_bytes;
+    for (uint64_t alignment = place->info.alignment_bytes; alignment <= most; alignment *= 2) {
+        struct moor_abi_alloc_args args = check_alloc_args(place, 100);
+        args.alignment_bytes = alignment;
+        struct moor_abi_allocation pair[2];
+        for (size_t i = 0; i < 2; i++) { /* the second does not start where a large block starts */
+            pair[i] = allocate_with(run, place, &args);
+            check_that(run, pair[i].address % alignment == 0, "0x%" PRIx64 " is not aligned to %" PRIu64,
+                       pair[i].address, alignment);
+        }
+        for (size_t i = 0; i < 2; i++)
+            (void)check_free(run, place, pair[i].handle);
+    }
+}
+
+/* Many small ones of different sizes, all alive. [owned] */
+static struct moor_abi_allocation *allocate_many(struct check_run *run, struct check_place *place)
+{
+    struct moor_abi_allocation *live = check_memory(run, LIVE_COUNT, sizeof *live);
+    for (uint32_t i = 0; i < LIVE_COUNT; i++)
+        live[i] = check_allocate(run, place, 1 + i * 37 % 5000, 0);
+    return live;
+}
+
+static void free_many(struct check_run *run, struct check_place *place, struct moor_abi_allocation *live)
+{
+    for (uint32_t i = 0; i < LIVE_COUNT; i++)
+        (void)check_free(run, place, live[i].handle);
+    free(live);
+}
+
+static int by_address(const void *left, const void *right)
+{
+    const struct moor_abi_allocation *a = left, *b = right;
+    return (a->address > b->address) - (a->address < b->address);
+}
+
+static int by_handle(const void *left, const void *right)
+{
+    const struct moor_abi_allocation *a = left, *b = right;
+    return (a->handle > b->handle) - (a->handle < b->handle);
+}
+
+static void look_for_overlap(struct check_run *run, struct check_place *place)
+{
+    struct moor_abi_allocation *live = allocate_many(run, place);
+    qsort(live, LIVE_COUNT, sizeof *live, by_address);
+    for (uint32_t i = 1; i < LIVE_COUNT; i++)
+        check_that(run, live[i].address - live[i - 1].address >= live[i - 1].actual_bytes,
+                   "%" PRIu64 " bytes at 0x%" PRIx64 " overlap with those at 0x%" PRIx64,
+                   live[i - 1].actual_bytes, live[i - 1].address, live[i].address);
+    free_many(run, place, live);
+}
+
+static void compare_handles(struct check_run *run, struct check_place *place)
+{
+    struct moor_abi_allocation *live = allocate_many(run, place);
+    qsort(live, LIVE_COUNT, sizeof *live, by_handle);
+    for (uint32_t i = 1; i < LIVE_COUNT; i++)
+        check_that(run, live[i].handle != live[i - 1].handle, "handle 0x%" PRIx64 " was given to two",
+                   live[i].handle);
+    free_many(run, place, live);
+}
+
+static void compare_footprints(struct check_run *run, struct check_place *place)
+{
+    for (size_t i = 0; i < 2 * SIZE_COUNT; i++) {
+        struct moor_abi_alloc_args args = check_alloc_args(place, some_sizes[i / 2]);
+        args.flags = i % 2 != 0 ? MOOR_ABI_ALLOC_ZERO : 0;
+        uint64_t bytes = 0;
+        check_status(run, run->provider->alloc->footprint(place->context, &args, &bytes, check_error()),
+                     MOOR_OK, "footprint");
+        struct moor_abi_allocation allocation = allocate_with(run, place, &args);
+        check_that(run, bytes == allocation.actual_bytes,
+                   "%" PRIu64 " bytes: a footprint of %" PRIu64 ", and %" PRIu64 " were taken",
+                   args.size_bytes, bytes, allocation.actual_bytes);
+        (void)check_free(run, place, allocation.handle);
+    }
+}
+
+/* ---- contents ---- */
+
+static void dirty_and_take_again(struct check_run *run, struct check_place *place)
+{
+    static const uint64_t zeroed_sizes[] = {1, 100, 4096, 64 * KIB + 1, MIB};
+    if (!check_can_touch(run, place))
+        return;
+    for (size_t i = 0; i < sizeof zeroed_sizes / sizeof *zeroed_sizes; i++) {
+        uint64_t bytes = zeroed_sizes[i];
+        for (int round = 0; round < 3; round++) {
+            struct moor_abi_allocation zeroed = check_allocate(run, place, bytes, MOOR_ABI_ALLOC_ZERO);
+            check_bytes(run, place, zeroed.address, bytes, 0, "memory asked for with ZERO");
+            check_fill(run, place, zeroed.address, bytes, 0xff);
+            (void)check_free(run, place, zeroed.handle);
+            struct moor_abi_allocation dirty = check_allocate(run, place, bytes, 0);
+            check_fill(run, place, dirty.address, bytes, 0xfe);
+            (void)check_free(run, place, dirty.handle);
+        }
+    }
+}
+
+#define PATTERNED_COUNT 100u
+
+static uint64_t patterned_size(uint32_t index)
+{
+    return 1 + (uint64_t)index * index; /* 1 byte to 10 KiB */
+}
+
+static void keep_patterns(struct check_run *run, struct check_place *place)
+{
+    struct moor_abi_allocation live[PATTERNED_COUNT];
+    if (!check_can_touch(run, place))
+        return;
+    for (uint32_t i = 0; i < PATTERNED_COUNT; i++) {
+        live[i] = check_allocate(run, place, patterned_size(i), 0);
+        check_fill(run, place, live[i].address, patterned_size(i), (uint8_t)(i + 1));
+    }
+    for (uint32_t i = 0; i < PATTERNED_COUNT; i += 2)
+        (void)check_free(run, place, live[i].handle); /* that disturbs the others no more than taking does */
+    for (uint32_t i = 1; i < PATTERNED_COUNT; i += 2) {
+        check_bytes(run, place, live[i].address, patterned_size(i), (uint8_t)(i + 1),
+                    "an allocation beside others");
+        (void)check_free(run, place, live[i].handle);
+    }
+}
+
+/* ---- what is refused ---- */
+
+/* An allocation that must fail, and leave its output alone. */
+static void refuse(struct check_run *run, struct check_place *place, const struct moor_abi_alloc_args *args,
+                   uint32_t allowed)
+{
+    struct moor_abi_allocation allocation;
+    check_poison(&allocation, sizeof allocation);
+    allocation.struct_size = MOOR_ABI_ALLOCATION_SIZE;
+    const struct moor_abi_allocation before = allocation;
+    char what[160];
+    (void)snprintf(what, sizeof what,
+                   "allocate of %" PRIu64 " bytes at alignment %" PRIu64 ", flags 0x%" PRIx64 ", domain %u",
+                   args->size_bytes, args->alignment_bytes, args->flags, args->domain);
+    check_refused(run, run->provider->alloc->allocate(place->context, args, &allocation, check_error()),
+                  allowed, what);
+    check_that(run, memcmp(&allocation, &before, sizeof allocation) == 0, "%s failed and wrote to its output",
+               what);
+}
+
+/* footprint, which touches nothing, may say how many bytes an endless size is; but never fewer. */
+static void measure_endless(struct check_run *run, struct check_place *place,
+                            const struct moor_abi_alloc_args *args)
+{
+    uint64_t bytes = 0;
+    int32_t status = run->provider->alloc->footprint(place->context, args, &bytes, check_error());
+    check_that(run, status != MOOR_OK || bytes >= args->size_bytes,
+               "the footprint of %" PRIu64 " bytes is %" PRIu64, args->size_bytes, bytes);
+    check_that(run, status == MOOR_OK || bytes == 0, "footprint failed and wrote to its output");
+}
+
+static void take_endless(struct check_run *run, struct check_place *place)
+{
+    static const uint64_t distances[] = {0,   1,   2,    7,    8,        15,          16,
+                                         255, 256, 4095, 4096, 64 * KIB, 2 * MIB - 1, 2 * MIB};
+    for (size_t i = 0; i < sizeof distances / sizeof *distances; i++) {
+        const uint64_t endless[] = {UINT64_MAX - distances[i], (UINT64_C(1) << 63) - distances[i],
+                                    (UINT64_C(1) << 63) + distances[i], (UINT64_C(1) << 62) + distances[i]};
+        for (size_t j = 0; j < sizeof endless / sizeof *endless; j++) {
+            struct moor_abi_alloc_args args = check_alloc_args(place, endless[j]);
+            refuse(run, place, &args, CHECK_BAD_SIZE);
+            measure_endless(run, place, &args);
+        }
+    }
+}
+
+static void take_nothing(struct check_run *run, struct check_place *place)
+{
+    struct moor_abi_alloc_args args = check_alloc_args(place, 0);
+    refuse(run, place, &args, CHECK_BAD_ARGUMENT);
+}
+
+static void take_misaligned(struct check_run *run, struct check_place *place)
+{
+    uint64_t least = place->info.alignment_bytes;
+    const uint64_t bad[] = {0, 3, least / 2, least + 1, 3 * least, UINT64_MAX, (UINT64_C(1) << 63) + 1};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct moor_abi_alloc_args args = check_alloc_args(place, 4096);
+        args.alignment_bytes = bad[i];
+        if (!check_is_power_of_two(bad[i]) || bad[i] < least)
+            refuse(run, place, &args, CHECK_BAD_ARGUMENT);
+    }
+}
+
+static void take_flagged(struct check_run *run, struct check_place *place)
+{
+    for (int bit = 0; bit < 64; bit++) {
+        struct moor_abi_alloc_args args = check_alloc_args(place, 4096);
+        args.flags = UINT64_C(1) << bit;
+        if (args.flags != MOOR_ABI_ALLOC_ZERO)
+            refuse(run, place, &args, CHECK_BAD_ARGUMENT);
+    }
+}
+
+static void take_elsewhere(struct check_run *run, struct check_place *place)
+{
+    const uint32_t domains[] = {place->device_info.domain_count, place->device_info.domain_count + 1,
+                                UINT32_MAX};
+    for (size_t i = 0; i < sizeof domains / sizeof *domains; i++) {
+        struct moor_abi_alloc_args args = check_alloc_args(place, 4096);
+        args.domain = domains[i];
+        refuse(run, place, &args, CHECK_BAD_ARGUMENT);
+    }
+}
+
+static int32_t call_allocate(struct check_run *run, struct check_place *place, void *argument)
+{
+    struct moor_abi_allocation allocation = {.struct_size = MOOR_ABI_ALLOCATION_SIZE};
+    int32_t status = run->provider->alloc->allocate(place->context, argument, &allocation, check_error());
+    if (status == MOOR_OK)
+        (void)check_free(run, place, allocation.handle);
+    return status;
+}
+
+static int32_t call_footprint(struct check_run *run, struct check_place *place, void *argument)
+{
+    uint64_t bytes = 0;
+    return run->provider->alloc->footprint(place->context, argument, &bytes, check_error());
+}
+
+static int32_t call_allocate_into(struct check_run *run, struct check_place *place, void *argument)
+{
+    const struct moor_abi_alloc_args args = check_alloc_args(place, 4096);
+    int32_t status = run->provider->alloc->allocate(place->context, &args, argument, check_error());
+    if (status == MOOR_OK)
+        (void)check_free(run, place, ((const struct moor_abi_allocation *)argument)->handle);
+    return status;
+}
+
+static void size_args(struct check_run *run, struct check_place *place)
+{
+    const struct moor_abi_alloc_args args = check_alloc_args(place, 4096);
+    check_in_struct(run, place, &args, MOOR_ABI_ALLOC_ARGS_SIZE, call_allocate, "allocate");
+    check_in_struct(run, place, &args, MOOR_ABI_ALLOC_ARGS_SIZE, call_footprint, "footprint");
+}
+
+static void size_result(struct check_run *run, struct check_place *place)
+{
+    check_out_struct(run, place, MOOR_ABI_ALLOCATION_SIZE, call_allocate_into, "allocate");
+}
+
+/* ---- exhaustion ---- */
+
+#define EXHAUSTED_TOTAL_MAX (8 * KIB * MIB)
+#define CHUNK_COUNT 32u
+
+static bool can_be_exhausted(struct check_run *run, const struct check_place *place)
+{
+    const uint64_t flags = MOOR_ABI_DOMAIN_TOTAL_KNOWN | MOOR_ABI_DOMAIN_ENFORCED;
+    uint64_t free_bytes = (uint64_t)sysconf(_SC_AVPHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+    if ((run->provider->prefix.flags & MOOR_ABI_PROVIDER_SIMULATED) == 0)
+        check_pass_over(run, "a real device is not filled up for a check");
+    else if ((place->info.flags & flags) != flags)
+        check_pass_over(run, "the domain enforces no known total");
+    else if (place->info.total_bytes > EXHAUSTED_TOTAL_MAX || place->info.total_bytes > free_bytes / 2)
+        check_pass_over(run, "%" PRIu64 " bytes are too many to fill up here", place->info.total_bytes);
+    else
+        return true;
+    return false;
+}
+
+static void fill_up(struct check_run *run, struct check_place *place)
+{
+    if (!can_be_exhausted(run, place))
+        return;
+    struct moor_abi_allocation live[CHUNK_COUNT + 1];
+    const struct moor_abi_alloc_args args = check_alloc_args(place, place->info.total_bytes / CHUNK_COUNT);
+    uint32_t count = 0;
+    int32_t status = MOOR_OK;
+    while (status == MOOR_OK) {
+        check_that(run, count <= CHUNK_COUNT, "%u chunks of %" PRIu64 " bytes fit into %" PRIu64, count,
+                   args.size_bytes, place->info.total_bytes);
+        live[count] = (struct moor_abi_allocation){.struct_size = MOOR_ABI_ALLOCATION_SIZE};
+        status = run->provider->alloc->allocate(place->context, &args, &live[count], check_error());
+        count += status == MOOR_OK;
+    }
+    check_refused(run, status, CHECK_MAY(MOOR_DEVICE_NOMEM), "allocate on a full device");
+    check_that(run, count > 0, "an empty device of %" PRIu64 " bytes has no room for %" PRIu64,
+               place->info.total_bytes, args.size_bytes);
+    (void)check_free(run, place, live[--count].handle);
+    live[count] = check_allocate(run, place, args.size_bytes, 0);
+    for (uint32_t i = 0; i <= count; i++)
+        (void)check_free(run, place, live[i].handle);
+}
+
+const struct check check_alloc[] = {
+    {.name = "alloc.sizes",
+     .rule = "Allocations of any size are at least as large, and aligned as the domain says.",
+     .needs = MOOR_ABI_CAPS_REQUIRED,
+     .visit = take_sizes},
+    {.name = "alloc.alignments",
+     .rule = "An allocation is aligned as asked, up to 64 KiB.",
+     .needs = MOOR_ABI_CAPS_REQUIRED,
+     .visit = take_alignments},
+    {.name = "alloc.no_overlap",
+     .rule = "The bytes that live allocations took do not overlap.",
+     .needs = MOOR_ABI_CAPS_REQUIRED,
+     .visit = look_for_overlap},
+    {.name = "alloc.handles_unique",
+     .rule = "Handles of live allocations differ.",
+     .needs = MOOR_ABI_CAPS_REQUIRED,
+     .visit = compare_handles},
+    {.name = "alloc.footprint",
+     .rule = "The footprint is what allocate takes.",
+     .needs = MOOR_ABI_CAPS_REQUIRED,
+     .visit = compare_footprints},
+    {.name = "alloc.zero",
+     .rule = "Memory asked for with ZERO reads as zero, also where it was used before.",
+     .needs = MOOR_ABI_CAPS_REQUIRED,
+     .visit = dirty_and_take_again},
+    {.name = "alloc.contents_distinct",
+     .rule = "What is in an allocation stays when others come and go.",
+     .needs = MOOR_ABI_CAPS_REQUIRED,
+     .visit = keep_patterns},
+    {.name = "alloc.size_endless",
+     .rule = "Sizes near 2^63 and 2^64 are refused, and do not wrap.",
+     .needs = MOOR_ABI_CAPS_REQUIRED,
+     .visit = take_endless},
+    {.name = "alloc.size_zero",
+     .rule = "An allocation of 0 bytes is INVALID.",
+     .needs = MOOR_ABI_CAPS_REQUIRED,
+     .visit = take_nothing},
+    {.name = "alloc.alignment_bad",
+     .rule = "An alignment that is no power of two, or below the domain's, is INVALID.",
+     .needs = MOOR_ABI_CAPS_REQUIRED,
+     .visit = take_misaligned},
+    {.name = "alloc.flags_unknown",
+     .rule = "Unknown flags are INVALID.",
+     .needs = MOOR_ABI_CAPS_REQUIRED,
+     .visit = take_flagged},
+    {.name = "alloc.domain_unknown",
+     .rule = "A domain that is not there is INVALID.",
+     .needs = MOOR_ABI_CAPS_REQUIRED,
+     .once_a_device = true,
+     .visit = take_elsewhere},
+    {.name = "alloc.args_size",
+     .rule = "Arguments are held to the rules of sizes.",
+     .needs = MOOR_ABI_CAPS_REQUIRED,
+     .once_a_device = true,
+     .of_our_minor = true,
+     .visit = size_args},
+    {.name = "alloc.result_size",
+     .rule = "allocate writes no more than struct_size, and refuses less than 1.0's.",
+     .needs = MOOR_ABI_CAPS_REQUIRED,
+     .once_a_device = true,
+     .of_our_minor = true,
+     .visit = size_result},
+    {.name = "alloc.exhaustion",
+     .rule = "A full device says DEVICE_NOMEM, and has room again when something is given back.",
+     .needs = MOOR_ABI_CAPS_REQUIRED,
+     .visit = fill_up},
+    {0},
+};

@@ -1,4 +1,327 @@
 /* SPDX-License-Identifier: MIT */
-#include "check/check.h"
+/* PINNED: host memory of the caller's that the provider locks, and gives back as it was. */
+#include "check/backing.h"
 
-const struct check check_pinned[] = {{0}};
+#include <linux/capability.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define NEEDS MOOR_ABI_CAP_PINNED
+#define PAGES 4u
+
+static uint64_t page_bytes(void)
+{
+    return (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+/* Fresh pages of the process, written. */
+static uint8_t *map_pages(struct check_run *run, uint64_t count)
+{
+    uint8_t *memory =
+        mmap(NULL, count * page_bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    check_that(run, memory != MAP_FAILED, "no memory for the check itself");
+    for (uint64_t i = 0; i < count; i++)
+        memset(memory + i * page_bytes(), (int)(i + 1), page_bytes());
+    return memory;
+}
+
+static void unmap_pages(uint8_t *memory, uint64_t count)
+{
+    (void)munmap(memory, count * page_bytes()); /* just mapped, so it is */
+}
+
+static void expect_contents(struct check_run *run, const uint8_t *memory, uint64_t count, const char *when)
+{
+    for (uint64_t i = 0; i < count * page_bytes(); i++)
+        if (memory[i] != i / page_bytes() + 1)
+            check_that(run, false, "%s: byte %llu has changed", when, (unsigned long long)i);
+}
+
+static struct moor_abi_pin_args pin_args(const uint8_t *memory, uint64_t count)
+{
+    return (struct moor_abi_pin_args){.struct_size = MOOR_ABI_PIN_ARGS_SIZE,
+                                      .address = (uintptr_t)memory,
+                                      .size_bytes = count * page_bytes()};
+}
+
+static int32_t try_pin(struct check_run *run, struct check_place *place, const struct moor_abi_pin_args *args,
+                       uint64_t *handle)
+{
+    return run->provider->pinned->pin(place->context, args, handle, check_error());
+}
+
+/* False: the system lets this process lock too little, and the place is passed over. */
+static bool pin(struct check_run *run, struct check_place *place, const uint8_t *memory, uint64_t count,
+                uint64_t *ret_handle)
+{
+    struct moor_abi_pin_args args = pin_args(memory, count);
+    int32_t status = try_pin(run, place, &args, ret_handle);
+    if (status == MOOR_LIMIT) {
+        check_pass_over(run, "LIMIT for %llu bytes: this process may lock too little",
+                        (unsigned long long)args.size_bytes);
+        return false;
+    }
+    check_status(run, status, MOOR_OK, "pin");
+    check_that(run, *ret_handle != 0, "pin gave handle 0");
+    return true;
+}
+
+static void unpin(struct check_run *run, struct check_place *place, uint64_t handle)
+{
+    struct moor_abi_release release = check_release_args(MOOR_ABI_RELEASE_PIN, handle, handle, NULL, 0);
+    uint64_t bytes = check_release_and_reap(run, place, &release);
+    check_that(run, bytes == 0, "the release of a pin gave back %llu bytes, not 0",
+               (unsigned long long)bytes);
+}
+
+static void contents_stay(struct check_run *run, struct check_place *place)
+{
+    uint8_t *memory = map_pages(run, PAGES);
+    uint64_t handle = 0;
+    if (pin(run, place, memory, PAGES, &handle)) {
+        expect_contents(run, memory, PAGES, "pinned");
+        memset(memory, 0x19, page_bytes()); /* it is the caller's to write, still */
+        memset(memory, 1, page_bytes());
+        unpin(run, place, handle);
+        expect_contents(run, memory, PAGES, "no longer pinned");
+        memset(memory, 0x19, page_bytes());
+    }
+    unmap_pages(memory, PAGES);
+}
+
+static void copy(struct check_run *run, struct moor_abi_stream *stream, uint32_t direction,
+                 uint64_t destination, uint64_t source, uint64_t size_bytes)
+{
+    struct moor_abi_copy_args args = {MOOR_ABI_COPY_ARGS_SIZE, direction, destination, source, size_bytes, 0};
+    check_status(run, run->provider->copy->copy(stream, &args, check_error()), MOOR_OK, "copy");
+}
+
+/* From the first half of pinned pages to the device, and back to the second half. */
+static void copies(struct check_run *run, struct check_place *place)
+{
+    uint8_t *memory = map_pages(run, PAGES);
+    uint64_t half = PAGES / 2 * page_bytes();
+    uint64_t handle = 0;
+    if (pin(run, place, memory, PAGES, &handle)) {
+        struct moor_abi_stream *stream = check_stream_create(run, place);
+        struct moor_abi_allocation device = check_allocate(run, place, half, 0);
+        copy(run, stream, MOOR_ABI_COPY_H2D, device.address, (uintptr_t)memory, half);
+        copy(run, stream, MOOR_ABI_COPY_D2H, (uintptr_t)memory + half, device.address, half);
+        check_stream_destroy(run, stream); /* waits */
+        check_that(run, memcmp(memory, memory + half, half) == 0 && memory[0] == 1,
+                   "copies from and to pinned memory lost its contents");
+        (void)check_free(run, place, device.handle); /* its bytes are the business of other checks */
+        unpin(run, place, handle);
+    }
+    unmap_pages(memory, PAGES);
+}
+
+/* Pins side by side, given back in another order. */
+static void many(struct check_run *run, struct check_place *place)
+{
+    uint8_t *memory = map_pages(run, PAGES);
+    uint64_t handles[PAGES] = {0};
+    uint64_t count = 0;
+    while (count < PAGES && pin(run, place, memory + count * page_bytes(), 1, &handles[count])) {
+        for (uint64_t i = 0; i < count; i++)
+            check_that(run, handles[i] != handles[count], "two live pins have handle 0x%llx",
+                       (unsigned long long)handles[i]);
+        count++;
+    }
+    for (uint64_t i = 0; i < count; i++)
+        unpin(run, place, handles[(i + 1) % count]);
+    expect_contents(run, memory, PAGES, "after many pins");
+    unmap_pages(memory, PAGES);
+}
+
+static void expect_unpin_waits(struct check_run *run, struct check_place *place,
+                               struct moor_abi_stream *stream, struct check_gate *gate, uint64_t handle)
+{
+    struct moor_abi_fence_point point = {stream, check_record(run, stream)};
+    struct moor_abi_release release = check_release_args(MOOR_ABI_RELEASE_PIN, handle, handle, &point, 1);
+    check_release_submit(run, place, &release);
+    check_reap_none(run, place, "the release of a pin behind work that is not done");
+    check_release_in_use(run, place, &release, "a second release of a pin that is still leaving");
+    check_gate_open(gate);
+    uint64_t bytes = check_reap(run, place, release.cookie);
+    check_that(run, bytes == 0, "the release of a pin gave back %llu bytes, not 0",
+               (unsigned long long)bytes);
+}
+
+static void unpin_waits(struct check_run *run, struct check_place *place)
+{
+    uint8_t *memory = map_pages(run, PAGES);
+    uint64_t handle = 0;
+    if (pin(run, place, memory, PAGES, &handle)) {
+        struct moor_abi_stream *stream = check_stream_create(run, place);
+        struct check_gate *gate = check_gate_close(run, stream);
+        if (gate)
+            expect_unpin_waits(run, place, stream, gate, handle);
+        else
+            unpin(run, place, handle);
+        check_stream_destroy(run, stream);
+        check_gate_free(gate);
+    }
+    unmap_pages(memory, PAGES);
+}
+
+/* The thread's privilege to lock any amount, which root has: whether it is in force. False: the system does not let
+ * it be changed. */
+static bool set_lock_privilege(bool in_force)
+{
+    struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3];
+    if (syscall(SYS_capget, &header, data) != 0)
+        return false;
+    struct __user_cap_data_struct *word = &data[CAP_TO_INDEX(CAP_IPC_LOCK)];
+    word->effective &= ~CAP_TO_MASK(CAP_IPC_LOCK);
+    if (in_force)
+        word->effective |= word->permitted & CAP_TO_MASK(CAP_IPC_LOCK);
+    return syscall(SYS_capset, &header, data) == 0;
+}
+
+/* Pins with nothing allowed to be locked: by RLIMIT_MEMLOCK, and without the privilege to go beyond it. */
+static int32_t pin_beyond_limit(struct check_run *run, struct check_place *place, const uint8_t *memory,
+                                uint64_t *handle)
+{
+    struct moor_abi_pin_args args = pin_args(memory, PAGES);
+    struct rlimit before;
+    check_that(run, getrlimit(RLIMIT_MEMLOCK, &before) == 0, "no RLIMIT_MEMLOCK here");
+    struct rlimit none = {0, before.rlim_max};
+    bool dropped = set_lock_privilege(false); /* where it stays, the pin succeeds */
+    check_that(run, setrlimit(RLIMIT_MEMLOCK, &none) == 0, "RLIMIT_MEMLOCK cannot be lowered");
+    int32_t status = try_pin(run, place, &args, handle);
+    check_that(run, setrlimit(RLIMIT_MEMLOCK, &before) == 0, "RLIMIT_MEMLOCK cannot be raised again");
+    check_that(run, !dropped || set_lock_privilege(true), "CAP_IPC_LOCK cannot be put back in force");
+    return status;
+}
+
+static void limit_is_told(struct check_run *run, struct check_place *place)
+{
+    uint8_t *memory = map_pages(run, PAGES);
+    uint64_t handle = 0;
+    check_poison(&handle, sizeof handle);
+    int32_t status = pin_beyond_limit(run, place, memory, &handle);
+    if (status == MOOR_OK) {
+        unpin(run, place, handle);
+        check_pass_over(run, "RLIMIT_MEMLOCK does not bind this process or this provider");
+    } else {
+        check_refused(run, status, CHECK_MAY(MOOR_LIMIT), "a pin beyond RLIMIT_MEMLOCK");
+        check_that(run, check_is_poison(&handle, sizeof handle), "a refused pin wrote its output");
+        if (pin(run, place, memory, PAGES, &handle)) /* nothing is left of the failure */
+            unpin(run, place, handle);
+    }
+    unmap_pages(memory, PAGES);
+}
+
+/* ---- refusals ---- */
+
+static int32_t pin_in(struct check_run *run, struct check_place *place, void *args)
+{
+    uint64_t handle = 0;
+    int32_t status = try_pin(run, place, args, &handle);
+    if (status == MOOR_OK)
+        unpin(run, place, handle);
+    return status;
+}
+
+static void refuses_args(struct check_run *run, struct check_place *place)
+{
+    uint8_t *memory = map_pages(run, PAGES);
+    const uint64_t page = page_bytes();
+    const struct moor_abi_pin_args good = pin_args(memory, PAGES);
+    const struct {
+        uint64_t address, size_bytes, flags;
+        const char *what;
+    } wrong[] = {{good.address + 1, page, 0, "an address within a page"},
+                 {good.address + page / 2, page, 0, "an address in the middle of a page"},
+                 {good.address, page + 1, 0, "a page and a byte"},
+                 {good.address, page / 2, 0, "half a page"},
+                 {good.address, 0, 0, "no bytes"},
+                 {good.address, page, 1, "an unknown flag"},
+                 {good.address, page, UINT64_C(1) << 63, "another unknown flag"}};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        struct moor_abi_pin_args args = good;
+        args.address = wrong[i].address;
+        args.size_bytes = wrong[i].size_bytes;
+        args.flags = wrong[i].flags;
+        check_refused(run, pin_in(run, place, &args), CHECK_BAD_ARGUMENT, wrong[i].what);
+    }
+    struct moor_abi_pin_args wrapping = good;
+    wrapping.size_bytes = UINT64_MAX - page + 1;
+    check_refused(run, pin_in(run, place, &wrapping), CHECK_MAY(MOOR_INVALID) | CHECK_MAY(MOOR_OVERFLOW),
+                  "a size that wraps");
+    expect_contents(run, memory, PAGES, "after refused pins");
+    unmap_pages(memory, PAGES);
+}
+
+static void structs(struct check_run *run, struct check_place *place)
+{
+    uint8_t *memory = map_pages(run, PAGES);
+    struct moor_abi_pin_args args = pin_args(memory, PAGES);
+    uint64_t handle = 0;
+    if (pin(run, place, memory, PAGES, &handle)) {
+        unpin(run, place, handle);
+        check_in_struct(run, place, &args, MOOR_ABI_PIN_ARGS_SIZE, pin_in, "pin args");
+    }
+    unmap_pages(memory, PAGES);
+}
+
+static int32_t release_pin(struct check_run *run, struct check_place *place, uint64_t handle, uint64_t user)
+{
+    struct moor_abi_release release = check_release_args(MOOR_ABI_RELEASE_PIN, handle, user, NULL, 0);
+    return run->provider->release->release(place->context, &release, check_error());
+}
+
+static void wrong_handles(struct check_run *run, struct check_place *place)
+{
+    uint8_t *memory = map_pages(run, PAGES);
+    uint64_t handle = 0;
+    check_wrong_handles(run, place, release_pin, 0, "the release of a pin");
+    if (pin(run, place, memory, PAGES, &handle)) {
+        unpin(run, place, handle);
+        check_stale_handle(run, place, release_pin, 0, handle, "the release of a pin");
+    }
+    unmap_pages(memory, PAGES);
+}
+
+const struct check check_pinned[] = {
+    {.name = "pinned.contents_stay",
+     .rule = "Pinning and unpinning leave memory, its contents and its owner's access alone.",
+     .needs = NEEDS,
+     .visit = contents_stay},
+    {.name = "pinned.copies",
+     .rule = "Pinned memory can be copied from and to.",
+     .needs = NEEDS | MOOR_ABI_CAP_COPY,
+     .visit = copies},
+    {.name = "pinned.many",
+     .rule = "Pins that live at once have handles of their own and end in any order.",
+     .needs = NEEDS,
+     .visit = many},
+    {.name = "pinned.unpin_waits",
+     .rule = "A pin does not end before its fence points are reached, and gives back 0 bytes.",
+     .needs = NEEDS,
+     .visit = unpin_waits},
+    {.name = "pinned.limit_is_told",
+     .rule = "Where the system allows no more locked bytes a pin is LIMIT, and leaves nothing behind.",
+     .needs = NEEDS,
+     .visit = limit_is_told},
+    {.name = "pinned.refuses_args",
+     .rule = "Addresses and sizes that are not whole pages, 0 bytes, unknown flags and sizes that wrap are "
+             "refused.",
+     .needs = NEEDS,
+     .visit = refuses_args},
+    {.name = "pinned.structs",
+     .rule = "Pin arguments keep the rules of sizes of in-structs.",
+     .needs = NEEDS,
+     .of_our_minor = true,
+     .visit = structs},
+    {.name = "pinned.wrong_handles",
+     .rule = "Handles that name no pin, or one that is gone, are INVALID or STALE.",
+     .needs = NEEDS,
+     .visit = wrong_handles},
+    {0},
+};

@@ -26,11 +26,12 @@ static void run(const struct replay_config *config, const struct replay_trace *t
     uint64_t start_ns = moor_clock_ns();
     if (!replay_memory_open(config, &memory, failure))
         return;
+    struct replay_terms terms = replay_memory_get_terms(memory);
     bool done = replay_model_run(config, trace, memory, &counts, &books, failure);
     done = replay_memory_close(memory, failure) && done;
     if (!done)
         return;
-    replay_report(config, &counts, &books, (double)(moor_clock_ns() - start_ns) / 1e9);
+    replay_report(config, &terms, &counts, &books, (double)(moor_clock_ns() - start_ns) / 1e9);
     if (!books.balanced)
         (void)tool_fail(failure, TOOL_FAILED, MOOR_CORRUPT, "the books do not balance: %s", books.mismatch);
 }

@@ -3,10 +3,14 @@
 #ifndef MOOR_REPLAY_CONFIG_H
 #define MOOR_REPLAY_CONFIG_H
 
-#include <moorage/provider.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "tool.h"
+
+/* How blocks are had. */
+enum replay_mode {
+    REPLAY_AUTO,    /* virtual where the provider can */
+    REPLAY_VIRTUAL, /* in ranges of addresses */
+    REPLAY_EAGER,   /* each as a buffer */
+};
 
 /* Which blocks are shared, and how long. */
 enum replay_policy {
@@ -27,17 +31,16 @@ enum replay_touch {
 #define REPLAY_SCALE_MAX 1000.0
 #define REPLAY_ROWS_MAX (UINT64_C(1) << 24)
 #define REPLAY_BLOCK_TOKENS_MAX (UINT64_C(1) << 20)
-#define REPLAY_SETTINGS_MAX 32
 
 struct replay_config {
     char **traces; /* [borrowed] the command line */
     size_t trace_count;
     const char *provider;
-    struct moor_setting settings[REPLAY_SETTINGS_MAX]; /* [owned] keys; values lie in the same string */
-    size_t setting_count;
+    struct tool_settings settings;
+    enum replay_mode mode;
     enum replay_policy policy;
     enum replay_touch touch;
-    uint64_t capacity_bytes; /* as given; 0: capacity_blocks was */
+    uint64_t capacity_bytes; /* 0: capacity_blocks was given */
     uint64_t capacity_blocks;
     uint64_t kv_bytes_per_token;
     uint64_t block_tokens;
@@ -53,8 +56,6 @@ struct replay_config {
     const char *generate_out; /* NULL: the generated trace is only replayed */
     bool json;
 };
-
-struct tool_failure;
 
 /* Fills config from the command line. False, with a usage failure, if it makes no sense. */
 bool replay_config_parse(int argc, char **argv, bool json, struct replay_config *config,

@@ -15,12 +15,12 @@ struct replay_block *replay_index_find(struct replay_index *index, int64_t id)
     return block;
 }
 
-struct replay_block *replay_index_add(struct replay_index *index, int64_t id, moor_segment segment)
+struct replay_block *replay_index_add(struct replay_index *index, int64_t id, replay_handle handle)
 {
     struct replay_block *block = tool_allocate(1, sizeof *block);
     block->id = id;
     block->references = 1;
-    block->segment = segment;
+    block->handle = handle;
     HASH_ADD(hh, index->blocks, id, sizeof block->id, block);
     index->resident_count++;
     return block;
@@ -43,16 +43,16 @@ void replay_index_unreference(struct replay_index *index, struct replay_block *b
     }
 }
 
-moor_segment replay_index_remove(struct replay_index *index, struct replay_block *block)
+replay_handle replay_index_remove(struct replay_index *index, struct replay_block *block)
 {
-    moor_segment segment = block->segment;
+    replay_handle handle = block->handle;
     assert(block->references == 0);
     DL_DELETE(index->evictable, block);
     index->evictable_count--;
     HASH_DEL(index->blocks, block);
     index->resident_count--;
     free(block);
-    return segment;
+    return handle;
 }
 
 void replay_index_finish(struct replay_index *index)

@@ -7,13 +7,12 @@
 #define MOOR_REPLAY_INDEX_H
 
 #include "hash.h"
-
-#include <moorage/memory.h>
+#include "replay/memory.h"
 
 struct replay_block {
     int64_t id;
-    uint64_t references; /* requests that have it mapped; 0: evictable, and in the list */
-    moor_segment segment;
+    uint64_t references;       /* requests that have it mapped; 0: evictable, and in the list */
+    replay_handle handle;      /* its memory, which the index owns */
     struct replay_block *prev; /* in the list of evictable blocks */
     struct replay_block *next;
     UT_hash_handle hh;
@@ -29,13 +28,13 @@ struct replay_index {
 /* NULL if it is not resident. */
 struct replay_block *replay_index_find(struct replay_index *index, int64_t id);
 /* A new block with one reference. The id is not in the index. */
-struct replay_block *replay_index_add(struct replay_index *index, int64_t id, moor_segment segment);
+struct replay_block *replay_index_add(struct replay_index *index, int64_t id, replay_handle handle);
 void replay_index_reference(struct replay_index *index, struct replay_block *block);
 /* The last reference makes it the youngest evictable block. */
 void replay_index_unreference(struct replay_index *index, struct replay_block *block);
-/* Takes an evictable block out and frees the entry; its segment becomes the caller's. */
-moor_segment replay_index_remove(struct replay_index *index, struct replay_block *block);
-/* Frees all entries, whatever their references. The segments must be gone already. */
+/* Takes an evictable block out and frees the entry; its handle becomes the caller's. */
+replay_handle replay_index_remove(struct replay_index *index, struct replay_block *block);
+/* Frees all entries, whatever their references. The handles must be gone already. */
 void replay_index_finish(struct replay_index *index);
 
 #endif

@@ -47,6 +47,7 @@ struct model {
     struct replay_books books;
     struct replay_events events;
     struct replay_index index;
+    uint64_t capacity_blocks;
     struct run *runs; /* one per row */
     size_t *queue;    /* rows in order of arrival; one place per row */
     size_t queue_head;
@@ -108,7 +109,7 @@ static uint64_t count_hits(struct model *model, const struct replay_request *req
 static bool make_room(struct model *model, const struct run *run, const int64_t *ids, uint64_t *ret_evicted)
 {
     uint64_t wanted = model->used_blocks + run->total_blocks - run->hit_blocks;
-    uint64_t capacity = model->config->capacity_blocks;
+    uint64_t capacity = model->capacity_blocks;
     uint64_t short_blocks = wanted > capacity ? wanted - capacity : 0;
     uint64_t evictable = model->index.evictable_count;
     for (uint64_t i = 0; i < run->hit_blocks; i++)
@@ -121,8 +122,8 @@ static bool make_room(struct model *model, const struct run *run, const int64_t 
         replay_index_reference(&model->index, run->shared[i]);
     }
     for (uint64_t i = 0; i < short_blocks; i++) {
-        moor_segment segment = replay_index_remove(&model->index, model->index.evictable);
-        (void)replay_memory_drop(model->memory, segment, model->failure); /* a failure shows in start() */
+        replay_handle handle = replay_index_remove(&model->index, model->index.evictable);
+        (void)replay_memory_drop(model->memory, handle, model->failure); /* a failure shows in start() */
     }
     model->used_blocks -= short_blocks;
     model->committed_blocks -= short_blocks;
@@ -137,15 +138,15 @@ static bool open_seat(struct model *model, size_t row)
     struct run *run = &model->runs[row];
     if (run->total_blocks == 0)
         return true; /* nothing in, nothing out */
-    moor_segment *hits = tool_allocate(run->hit_blocks, sizeof *hits);
+    replay_handle *hits = tool_allocate(run->hit_blocks, sizeof *hits);
     for (uint64_t i = 0; i < run->hit_blocks; i++)
-        hits[i] = run->shared[i]->segment;
+        hits[i] = run->shared[i]->handle;
     struct replay_admission admission = {
         .row = row,
         .total_blocks = run->total_blocks,
         .prompt_blocks = run->prompt_blocks,
         .hit_blocks = run->hit_blocks,
-        .hit_segments = hits,
+        .hit_handles = hits,
         .ids = model->trace->ids + request->first_id,
         .id_count = run->full_blocks,
     };
@@ -190,7 +191,7 @@ static bool try_start(struct model *model)
         struct run *run = &model->runs[row];
         uint64_t evicted = 0;
         run->total_blocks = blocks_of(model, request->input_tokens + request->output_tokens);
-        if (run->total_blocks > model->config->capacity_blocks) {
+        if (run->total_blocks > model->capacity_blocks) {
             model->counts.reject++;
             model->queue_head++;
             continue;
@@ -221,12 +222,12 @@ static bool prefill_done(struct model *model, size_t row)
     model->prefilling = false;
     run->prefill_done_us = model->now_us;
     for (uint64_t i = run->hit_blocks; config->policy != REPLAY_NONE && i < run->full_blocks; i++) {
-        moor_segment segment = 0;
+        replay_handle handle = 0;
         if (replay_index_find(&model->index, ids[i]) != NULL)
             continue; /* known: this copy stays private */
-        if (!replay_seat_publish(run->seat, i, &segment, model->failure))
+        if (!replay_seat_publish(run->seat, i, &handle, model->failure))
             return false;
-        run->shared[i] = replay_index_add(&model->index, ids[i], segment);
+        run->shared[i] = replay_index_add(&model->index, ids[i], handle);
     }
     if (run->next_block < run->total_blocks &&
         !schedule(model, model->now_us, run->next_block * config->block_tokens - request->input_tokens,
@@ -253,26 +254,6 @@ static bool grow(struct model *model, size_t row)
                     REPLAY_GROW, row);
 }
 
-/* Whether the slot's memory goes with the request: private, or shared with nobody any more under policy live.
- */
-static bool is_leaving(const struct model *model, const struct run *run, uint64_t slot)
-{
-    const struct replay_block *block = slot < run->full_blocks ? run->shared[slot] : NULL;
-    return block == NULL || (model->config->policy == REPLAY_LIVE && block->references == 1);
-}
-
-static bool close_seat(struct model *model, struct run *run)
-{
-    if (run->seat == NULL)
-        return true;
-    bool *leaving = tool_allocate(run->total_blocks, sizeof *leaving);
-    for (uint64_t i = 0; i < run->total_blocks; i++)
-        leaving[i] = is_leaving(model, run, i);
-    bool closed = replay_seat_finish(run->seat, leaving, model->failure);
-    free(leaving);
-    return closed;
-}
-
 /*
  * The peak of pending blocks is read when the private blocks have joined those that wait, and before the
  * published blocks that policy live lets go with them do: that is how the expected figures count.
@@ -280,8 +261,6 @@ static bool close_seat(struct model *model, struct run *run)
 static bool finish(struct model *model, size_t row)
 {
     struct run *run = &model->runs[row];
-    if (!close_seat(model, run))
-        return false;
     uint64_t private_blocks = run->total_blocks;
     for (uint64_t i = 0; i < run->full_blocks; i++)
         private_blocks -= run->shared[i] != NULL;
@@ -295,8 +274,7 @@ static bool finish(struct model *model, size_t row)
             continue;
         replay_index_unreference(&model->index, block);
         if (model->config->policy == REPLAY_LIVE && block->references == 0) {
-            if (!replay_memory_drop(model->memory, replay_index_remove(&model->index, block), model->failure))
-                return false;
+            replay_seat_take_back(run->seat, i, replay_index_remove(&model->index, block));
             model->pending_blocks++;
             run->leaving_blocks++;
         }
@@ -305,7 +283,8 @@ static bool finish(struct model *model, size_t row)
     run->shared = NULL;
     model->live_requests--;
     model->counts.done++;
-    return replay_memory_settle(model->memory, model->failure) &&
+    return (run->seat == NULL || replay_seat_finish(run->seat, model->failure)) &&
+           replay_memory_settle(model->memory, model->failure) &&
            schedule(model, model->now_us, 1, model->config->fence_us, REPLAY_FENCE_PASSED, row);
 }
 
@@ -350,8 +329,7 @@ static bool handle(struct model *model, const struct replay_event *event)
 
 static bool sample(struct model *model)
 {
-    return replay_memory_sample(model->memory, model->committed_blocks * model->config->block_bytes,
-                                &model->books, model->failure);
+    return replay_memory_sample(model->memory, model->committed_blocks, &model->books, model->failure);
 }
 
 /* On a terminal, and only there. */
@@ -425,7 +403,7 @@ static void drop_index(struct model *model)
     struct replay_block *next = NULL;
     HASH_ITER(hh, model->index.blocks, block, next)
     {
-        (void)replay_memory_drop(model->memory, block->segment,
+        (void)replay_memory_drop(model->memory, block->handle,
                                  model->failure); /* told at the end, if the first */
     }
     replay_index_finish(&model->index);
@@ -449,6 +427,7 @@ bool replay_model_run(const struct replay_config *config, const struct replay_tr
         .trace = trace,
         .memory = memory,
         .failure = failure,
+        .capacity_blocks = replay_memory_get_terms(memory).capacity_blocks,
         .books.balanced = true,
         .runs = tool_allocate(rows, sizeof *model.runs),
         .queue = tool_allocate(rows, sizeof *model.queue),

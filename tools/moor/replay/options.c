@@ -10,10 +10,11 @@
 #include <string.h>
 #include <strings.h>
 
-enum key {
+enum {
     KEY_PROVIDER = TOOL_KEY_OWN,
     KEY_CAPACITY,
     KEY_CAPACITY_BLOCKS,
+    KEY_MODE,
     KEY_POLICY,
     KEY_LIMIT,
     KEY_SCALE,
@@ -24,18 +25,22 @@ enum key {
     KEY_DECODE,
     KEY_FENCE,
     KEY_TOUCH,
-    KEY_SET,
     KEY_GENERATE,
     KEY_REQUESTS,
     KEY_SEED,
     KEY_OUT,
+    KEY_END,
 };
 
+_Static_assert(KEY_END - TOOL_KEY_OWN <= 64, "a bit for each: struct parse");
+
 static const struct argp_option option_list[] = {
-    {"provider", KEY_PROVIDER, "PROVIDER", 0, "Path of the provider to run on", 1},
+    {"provider", KEY_PROVIDER, "PROVIDER", 0, "The provider to run on: a path, or a name to look up", 1},
     {"capacity", KEY_CAPACITY, "SIZE", 0, "Device memory that may be held, in whole blocks", 1},
     {"capacity-blocks", KEY_CAPACITY_BLOCKS, "N", 0, "The same, as a number of blocks", 1},
-    {"set", KEY_SET, "KEY=VALUE", 0, "A setting for the provider; may be repeated", 1},
+    TOOL_OPTION_SET,
+    {"mode", KEY_MODE, "auto|virtual|eager", 0,
+     "Blocks in ranges of addresses, or each a buffer (default auto: virtual where the provider can)", 2},
     {"policy", KEY_POLICY, "none|live|retain", 0, "Which blocks are shared and how long (default retain)", 2},
     {"model", KEY_MODEL, "NAME", 0, "KV bytes per token of a known model, such as Llama-3.1-8B", 2},
     {"kv-bytes-per-token", KEY_KV_BYTES, "SIZE", 0, "KV bytes per token (default 4096)", 2},
@@ -56,6 +61,26 @@ static const struct argp_option option_list[] = {
     {0},
 };
 
+/* The options that are whole numbers. */
+static const struct number_option {
+    int key;
+    const char *name;
+    uint64_t min;
+    uint64_t max;
+    size_t offset; /* of a uint64_t in struct replay_config */
+} number_options[] = {
+    {KEY_CAPACITY_BLOCKS, "--capacity-blocks", 1, INT64_MAX, offsetof(struct replay_config, capacity_blocks)},
+    {KEY_BLOCK_TOKENS, "--block-tokens", 1, REPLAY_BLOCK_TOKENS_MAX,
+     offsetof(struct replay_config, block_tokens)},
+    {KEY_LIMIT, "--limit", 0, REPLAY_ROWS_MAX, offsetof(struct replay_config, rows_max)},
+    {KEY_PREFILL, "--prefill-us-per-token", 0, REPLAY_STEP_US_MAX,
+     offsetof(struct replay_config, prefill_us)},
+    {KEY_DECODE, "--decode-us-per-token", 0, REPLAY_STEP_US_MAX, offsetof(struct replay_config, decode_us)},
+    {KEY_FENCE, "--fence-us", 0, REPLAY_STEP_US_MAX, offsetof(struct replay_config, fence_us)},
+    {KEY_REQUESTS, "--requests", 0, REPLAY_ROWS_MAX, offsetof(struct replay_config, generate_rows)},
+    {KEY_SEED, "--seed", 0, UINT64_MAX, offsetof(struct replay_config, generate_seed)},
+};
+
 static const struct {
     const char *name;
     uint64_t kv_bytes_per_token; /* bf16, K and V of all layers */
@@ -64,19 +89,17 @@ static const struct {
     {"Qwen3-8B", 147456},     {"Qwen3-30B-A3B", 98304},  {"Mixtral-8x7B", 131072}, {"DeepSeek-V3", 70272},
 };
 
+static const char *const mode_names[] = {
+    [REPLAY_AUTO] = "auto", [REPLAY_VIRTUAL] = "virtual", [REPLAY_EAGER] = "eager", NULL};
 static const char *const policy_names[] = {
-    [REPLAY_NONE] = "none", [REPLAY_LIVE] = "live", [REPLAY_RETAIN] = "retain"};
+    [REPLAY_NONE] = "none", [REPLAY_LIVE] = "live", [REPLAY_RETAIN] = "retain", NULL};
 static const char *const touch_names[] = {
-    [REPLAY_TOUCH_NONE] = "none", [REPLAY_TOUCH_PAGE] = "page", [REPLAY_TOUCH_FULL] = "full"};
+    [REPLAY_TOUCH_NONE] = "none", [REPLAY_TOUCH_PAGE] = "page", [REPLAY_TOUCH_FULL] = "full", NULL};
 
 struct parse {
     struct replay_config *config;
     struct tool_failure *failure;
-    bool has_model;
-    bool has_kv_bytes;
-    bool has_capacity;
-    bool has_capacity_blocks;
-    bool has_generator_option;
+    uint64_t given; /* a bit for each of our own options */
 };
 
 const char *replay_policy_name(enum replay_policy policy)
@@ -84,46 +107,43 @@ const char *replay_policy_name(enum replay_policy policy)
     return policy_names[policy];
 }
 
+static bool is_given(const struct parse *parse, int key)
+{
+    return (parse->given >> (key - TOOL_KEY_OWN) & 1) != 0;
+}
+
 static void usage(struct parse *parse, const char *what, const char *argument)
 {
     (void)tool_fail(parse->failure, TOOL_USAGE, MOOR_INVALID, "%s: '%s'", what, argument);
 }
 
-static void parse_number(struct parse *parse, const char *what, const char *argument, uint64_t min,
-                         uint64_t max, uint64_t *ret_value)
+static void parse_number(struct parse *parse, const struct number_option *option, const char *argument)
 {
-    uint64_t value = 0;
-    if (tool_parse_number(argument, max, &value) && value >= min)
-        *ret_value = value;
-    else
+    uint64_t *value = (uint64_t *)((char *)parse->config + option->offset);
+    if (!tool_parse_number(argument, option->max, value) || *value < option->min)
         (void)tool_fail(parse->failure, TOOL_USAGE, MOOR_INVALID,
-                        "%s takes a whole number from %" PRIu64 " to %" PRIu64 ", not '%s'", what, min, max,
-                        argument);
+                        "%s takes a whole number from %" PRIu64 " to %" PRIu64 ", not '%s'", option->name,
+                        option->min, option->max, argument);
 }
 
 static void parse_size(struct parse *parse, const char *what, const char *argument, uint64_t *ret_bytes)
 {
-    uint64_t bytes = 0;
-    if (tool_parse_size(argument, &bytes) && bytes > 0)
-        *ret_bytes = bytes;
-    else
+    if (!tool_parse_size(argument, ret_bytes) || *ret_bytes == 0)
         usage(parse, what, argument);
 }
 
-/* Finds argument among names; the index, or -1 with a failure. */
-static int parse_choice(struct parse *parse, const char *what, const char *argument, const char *const *names,
-                        int name_count)
+/* The index among names, which end with NULL; 0 with a failure. */
+static int parse_choice(struct parse *parse, const char *what, const char *argument, const char *const *names)
 {
-    for (int i = 0; i < name_count; i++)
+    for (int i = 0; names[i] != NULL; i++)
         if (strcmp(argument, names[i]) == 0)
             return i;
     usage(parse, what, argument);
-    return -1;
+    return 0;
 }
 
 static void parse_model(struct parse *parse, const char *argument)
 {
-    parse->has_model = true;
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
         if (strcasecmp(argument, models[i].name) == 0) {
             parse->config->kv_bytes_per_token = models[i].kv_bytes_per_token;
@@ -143,89 +163,48 @@ static void parse_scale(struct parse *parse, const char *argument)
         usage(parse, "--scale takes a number above 0, at most 1000", argument);
 }
 
-static void parse_setting(struct parse *parse, const char *argument)
+static void parse_own_option(struct parse *parse, int key, char *argument)
 {
     struct replay_config *config = parse->config;
-    const char *equals = strchr(argument, '=');
-    if (equals == NULL || equals == argument) {
-        usage(parse, "--set takes KEY=VALUE", argument);
-    } else if (config->setting_count == REPLAY_SETTINGS_MAX) {
-        usage(parse, "too many --set", argument);
-    } else {
-        char *key = strdup(argument);
-        if (key == NULL)
-            tool_out_of_memory();
-        key[equals - argument] = '\0';
-        config->settings[config->setting_count++] =
-            (struct moor_setting){.key = key, .value = key + (equals - argument) + 1};
-    }
-}
-
-static error_t parse_generator_option(struct parse *parse, int key, char *argument)
-{
-    struct replay_config *config = parse->config;
+    parse->given |= UINT64_C(1) << (key - TOOL_KEY_OWN);
+    for (size_t i = 0; i < sizeof number_options / sizeof *number_options; i++)
+        if (number_options[i].key == key)
+            parse_number(parse, &number_options[i], argument);
     switch (key) {
+    case KEY_PROVIDER:
+        config->provider = argument;
+        break;
+    case KEY_CAPACITY:
+        parse_size(parse, "--capacity takes a size, such as 1280MiB", argument, &config->capacity_bytes);
+        break;
+    case KEY_KV_BYTES:
+        parse_size(parse, "--kv-bytes-per-token takes a size", argument, &config->kv_bytes_per_token);
+        break;
+    case KEY_MODEL:
+        parse_model(parse, argument);
+        break;
+    case KEY_SCALE:
+        parse_scale(parse, argument);
+        break;
+    case KEY_MODE:
+        config->mode = parse_choice(parse, "--mode is auto, virtual or eager", argument, mode_names);
+        break;
+    case KEY_POLICY:
+        config->policy = parse_choice(parse, "--policy is none, live or retain", argument, policy_names);
+        break;
+    case KEY_TOUCH:
+        config->touch = parse_choice(parse, "--touch is none, page or full", argument, touch_names);
+        break;
     case KEY_GENERATE:
-        config->generate = true;
         if (strcmp(argument, "mooncake-conversation") != 0)
             usage(parse, "--generate knows mooncake-conversation only", argument);
-        break;
-    case KEY_REQUESTS:
-        parse_number(parse, "--requests", argument, 0, REPLAY_ROWS_MAX, &config->generate_rows);
-        break;
-    case KEY_SEED:
-        parse_number(parse, "--seed", argument, 0, UINT64_MAX, &config->generate_seed);
+        config->generate = true;
         break;
     case KEY_OUT:
         config->generate_out = argument;
         break;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-    parse->has_generator_option = true;
-    return 0;
-}
-
-static error_t parse_model_option(struct parse *parse, int key, char *argument)
-{
-    struct replay_config *config = parse->config;
-    int choice;
-    switch (key) {
-    case KEY_POLICY:
-        choice = parse_choice(parse, "--policy is none, live or retain", argument, policy_names, 3);
-        config->policy = choice >= 0 ? (enum replay_policy)choice : config->policy;
-        return 0;
-    case KEY_TOUCH:
-        choice = parse_choice(parse, "--touch is none, page or full", argument, touch_names, 3);
-        config->touch = choice >= 0 ? (enum replay_touch)choice : config->touch;
-        return 0;
-    case KEY_MODEL:
-        parse_model(parse, argument);
-        return 0;
-    case KEY_KV_BYTES:
-        parse->has_kv_bytes = true;
-        parse_size(parse, "--kv-bytes-per-token takes a size", argument, &config->kv_bytes_per_token);
-        return 0;
-    case KEY_BLOCK_TOKENS:
-        parse_number(parse, "--block-tokens", argument, 1, REPLAY_BLOCK_TOKENS_MAX, &config->block_tokens);
-        return 0;
-    case KEY_LIMIT:
-        parse_number(parse, "--limit", argument, 0, REPLAY_ROWS_MAX, &config->rows_max);
-        return 0;
-    case KEY_SCALE:
-        parse_scale(parse, argument);
-        return 0;
-    case KEY_PREFILL:
-        parse_number(parse, "--prefill-us-per-token", argument, 0, REPLAY_STEP_US_MAX, &config->prefill_us);
-        return 0;
-    case KEY_DECODE:
-        parse_number(parse, "--decode-us-per-token", argument, 0, REPLAY_STEP_US_MAX, &config->decode_us);
-        return 0;
-    case KEY_FENCE:
-        parse_number(parse, "--fence-us", argument, 0, REPLAY_STEP_US_MAX, &config->fence_us);
-        return 0;
-    default:
-        return parse_generator_option(parse, key, argument);
+    default: /* a number */
+        break;
     }
 }
 
@@ -240,26 +219,18 @@ static error_t parse_option(int key, char *argument, struct argp_state *state)
     case TOOL_KEY_JSON:
         config->json = true;
         return 0;
-    case KEY_PROVIDER:
-        config->provider = argument;
-        return 0;
-    case KEY_CAPACITY:
-        parse->has_capacity = true;
-        parse_size(parse, "--capacity takes a size, such as 1280MiB", argument, &config->capacity_bytes);
-        return 0;
-    case KEY_CAPACITY_BLOCKS:
-        parse->has_capacity_blocks = true;
-        parse_number(parse, "--capacity-blocks", argument, 1, INT64_MAX, &config->capacity_blocks);
-        return 0;
-    case KEY_SET:
-        parse_setting(parse, argument);
+    case TOOL_KEY_SET:
+        (void)tool_settings_add(&config->settings, argument, parse->failure); /* the failure ends it */
         return 0;
     case ARGP_KEY_ARGS:
         config->traces = state->argv + state->next;
         config->trace_count = (size_t)(state->argc - state->next);
         return 0;
     default:
-        return argument != NULL ? parse_model_option(parse, key, argument) : ARGP_ERR_UNKNOWN;
+        if (key < TOOL_KEY_OWN || key >= KEY_END)
+            return ARGP_ERR_UNKNOWN;
+        parse_own_option(parse, key, argument);
+        return 0;
     }
 }
 
@@ -268,11 +239,12 @@ static bool check_combination(const struct parse *parse)
 {
     const struct replay_config *config = parse->config;
     const char *wrong = NULL;
-    if (parse->has_model && parse->has_kv_bytes)
+    if (is_given(parse, KEY_MODEL) && is_given(parse, KEY_KV_BYTES))
         wrong = "--model and --kv-bytes-per-token exclude each other";
     else if (config->generate && config->trace_count > 0)
         wrong = "--generate takes no TRACE";
-    else if (!config->generate && parse->has_generator_option)
+    else if (!config->generate &&
+             (is_given(parse, KEY_REQUESTS) || is_given(parse, KEY_SEED) || is_given(parse, KEY_OUT)))
         wrong = "--requests, --seed and --out need --generate";
     else if (!config->generate && config->trace_count == 0)
         wrong = "TRACE is missing";
@@ -280,30 +252,19 @@ static bool check_combination(const struct parse *parse)
         wrong = NULL; /* only makes a trace */
     else if (config->provider == NULL)
         wrong = "--provider is missing";
-    else if (parse->has_capacity == parse->has_capacity_blocks)
+    else if (is_given(parse, KEY_CAPACITY) == is_given(parse, KEY_CAPACITY_BLOCKS))
         wrong = "one of --capacity and --capacity-blocks is needed";
     if (wrong != NULL)
         return tool_fail(parse->failure, TOOL_USAGE, MOOR_INVALID, "%s", wrong);
     return true;
 }
 
-/* From bytes to blocks and back, without wrapping. */
-static bool check_capacity(const struct parse *parse)
+static bool size_blocks(const struct parse *parse)
 {
     struct replay_config *config = parse->config;
-    uint64_t bytes = 0;
     if (__builtin_mul_overflow(config->kv_bytes_per_token, config->block_tokens, &config->block_bytes))
         return tool_fail(parse->failure, TOOL_USAGE, MOOR_OVERFLOW,
                          "the size of a block does not fit 64 bits");
-    if (config->provider == NULL)
-        return true;
-    if (parse->has_capacity)
-        config->capacity_blocks = config->capacity_bytes / config->block_bytes;
-    if (config->capacity_blocks == 0)
-        return tool_fail(parse->failure, TOOL_USAGE, MOOR_INVALID,
-                         "--capacity is less than one block of %" PRIu64 " bytes", config->block_bytes);
-    if (__builtin_mul_overflow(config->capacity_blocks, config->block_bytes, &bytes) || bytes > INT64_MAX)
-        return tool_fail(parse->failure, TOOL_USAGE, MOOR_OVERFLOW, "the capacity does not fit 63 bits");
     return true;
 }
 
@@ -333,11 +294,10 @@ bool replay_config_parse(int argc, char **argv, bool json, struct replay_config 
     };
     struct parse parse = {.config = config, .failure = failure};
     return tool_parse_options(&argp, argc, argv, &parse, failure) && check_combination(&parse) &&
-           check_capacity(&parse);
+           size_blocks(&parse);
 }
 
 void replay_config_finish(struct replay_config *config)
 {
-    for (size_t i = 0; i < config->setting_count; i++)
-        free((void *)(uintptr_t)config->settings[i].key); /* const for the library, ours to free */
+    tool_settings_finish(&config->settings);
 }

@@ -51,18 +51,19 @@ static json_t *describe_books(const struct replay_books *books)
                      (json_int_t)books->samples, "balanced", books->balanced);
 }
 
-static json_t *describe(const struct replay_config *config, const struct replay_counts *counts,
-                        const struct replay_books *books, double wall_s)
+static json_t *describe(const struct replay_config *config, const struct replay_terms *terms,
+                        const struct replay_counts *counts, const struct replay_books *books, double wall_s)
 {
     char *traces = name_traces(config);
-    json_t *report = json_pack("{s:o, s:o, s:s, s:f}", "trace", path_string(traces), "provider",
-                               path_string(config->provider), "policy", replay_policy_name(config->policy),
-                               "scale", config->scale);
+    json_t *report = json_pack("{s:o, s:o, s:s, s:s, s:f}", "trace", path_string(traces), "provider",
+                               path_string(config->provider), "mode", terms->mode, "policy",
+                               replay_policy_name(config->policy), "scale", config->scale);
     free(traces);
     if (report == NULL)
         tool_out_of_memory();
-    set_number(report, "capacity_blocks", config->capacity_blocks);
+    set_number(report, "capacity_blocks", terms->capacity_blocks);
     set_number(report, "block_bytes", config->block_bytes);
+    set_number(report, "footprint_bytes", terms->footprint_bytes);
     set_number(report, "rows", counts->rows);
     set_number(report, "done", counts->done);
     set_number(report, "reject", counts->reject);
@@ -110,10 +111,12 @@ static void print_text(const json_t *report)
     } lines[] = {
         {"trace", "trace", ""},
         {"provider", "provider", ""},
+        {"mode", "mode", ""},
         {"policy", "policy", ""},
         {"time scale", "scale", ""},
         {"capacity", "capacity_blocks", " blocks"},
         {"block", "block_bytes", " bytes"},
+        {"  of device memory", "footprint_bytes", " bytes"},
         {NULL, NULL, NULL},
         {"requests", "rows", ""},
         {"  done", "done", ""},
@@ -156,10 +159,10 @@ static void print_text(const json_t *report)
     }
 }
 
-void replay_report(const struct replay_config *config, const struct replay_counts *counts,
-                   const struct replay_books *books, double wall_s)
+void replay_report(const struct replay_config *config, const struct replay_terms *terms,
+                   const struct replay_counts *counts, const struct replay_books *books, double wall_s)
 {
-    json_t *report = describe(config, counts, books, wall_s);
+    json_t *report = describe(config, terms, counts, books, wall_s);
     if (config->json) {
         tool_print_json(report);
     } else {

@@ -5,7 +5,7 @@
 
 #include "replay/model.h"
 
-void replay_report(const struct replay_config *config, const struct replay_counts *counts,
-                   const struct replay_books *books, double wall_s);
+void replay_report(const struct replay_config *config, const struct replay_terms *terms,
+                   const struct replay_counts *counts, const struct replay_books *books, double wall_s);
 
 #endif

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: MIT */
+/* Crashes while it is initialised. */
+#include "zoo.h"
+
+#include <signal.h>
+
+static int32_t init(const struct moor_abi_host *host, uint32_t minor, struct moor_abi_instance **ret_instance,
+                    struct moor_abi_error *error)
+{
+    (void)raise(SIGSEGV);
+    return zoo_init(host, minor, ret_instance, error);
+}
+
+const struct moor_abi_provider *moor_provider_entry_v1(void)
+{
+    zoo.base.init = init;
+    return &zoo.provider;
+}

@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * ALLOC and STATS. Each allocation is a cl_mem.
+ *
+ * Device memory has no address in OpenCL 1.2, so it gets an opaque one. Pinned memory is mapped for its
+ * whole life and its address is the host's: commands use it by that pointer alone, for the cl_mem must not
+ * be touched while it is mapped, and it has no native name to be touched by.
+ *
+ * clCreateBuffer promises no memory, drivers take it at the first use. Writing all of it makes that use
+ * happen here; so it reads as zero whether that was asked for or not.
+ */
+#include "opencl.h"
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* `fill` does not say which of the two memories it is given. */
+bool ocl_is_device_address(uint64_t address)
+{
+    return (address & MOOR_KIT_ADDRESS_OPAQUE) != 0;
+}
+
+int32_t ocl_allocation_locate(struct moor_abi_instance *instance, uint64_t address, uint64_t size_bytes,
+                              struct moor_abi_context **ret_context, cl_mem *ret_memory,
+                              uint64_t *ret_offset_bytes, struct moor_abi_error *error)
+{
+    void *record = NULL;
+    uint64_t handle = 0;
+    int32_t status = moor_kit_handles_locate(instance->allocations, address, size_bytes, 0, &record, &handle,
+                                             ret_offset_bytes, error);
+    if (status != MOOR_OK)
+        return status;
+    const struct ocl_allocation *allocation = record;
+    *ret_context = allocation->context;
+    *ret_memory = allocation->memory;
+    cl_int code = clRetainMemObject(allocation->memory);
+    moor_kit_handles_put(instance->allocations, handle);
+    return code == CL_SUCCESS ? MOOR_OK : ocl_fail(error, code, "clRetainMemObject");
+}
+
+/* ---- how much ---- */
+
+/* Pinned memory is larger by its alignment: nothing is said of where a map starts. */
+static int32_t footprint(struct moor_abi_context *context, const struct moor_abi_alloc_args *args,
+                         uint64_t *ret_bytes, struct moor_abi_error *error)
+{
+    uint64_t alignment_bytes = context->device->alignment_bytes;
+    int32_t status = moor_kit_check_alloc(args, alignment_bytes, error);
+    if (status != MOOR_OK)
+        return status;
+    if (args->domain >= OCL_DOMAIN_COUNT)
+        return moor_kit_fail(error, MOOR_INVALID, 0, "domain %" PRIu32 " of %d", args->domain,
+                             OCL_DOMAIN_COUNT);
+    uint64_t slack_bytes = args->domain == OCL_PINNED_MEMORY ? args->alignment_bytes : 0;
+    if (args->size_bytes > UINT64_MAX - slack_bytes ||
+        moor_kit_round_up(args->size_bytes + slack_bytes, alignment_bytes, ret_bytes) != MOOR_OK)
+        return moor_kit_fail(error, MOOR_OVERFLOW, 0, "size %" PRIu64 ", alignment %" PRIu64,
+                             args->size_bytes, args->alignment_bytes);
+    return MOOR_OK;
+}
+
+static int32_t check_limits(const struct ocl_device *device, const struct moor_abi_alloc_args *args,
+                            uint64_t bytes, struct moor_abi_error *error)
+{
+    if (bytes > device->total_bytes[args->domain])
+        return moor_kit_fail(error, MOOR_DEVICE_NOMEM, 0, "%" PRIu64 " bytes of %" PRIu64, bytes,
+                             device->total_bytes[args->domain]);
+    if (bytes > device->allocation_bytes_max)
+        return moor_kit_fail(error, MOOR_LIMIT, CL_INVALID_BUFFER_SIZE,
+                             "%" PRIu64 " bytes: one buffer has %" PRIu64 " at most", bytes,
+                             device->allocation_bytes_max);
+    if (args->domain == OCL_DEVICE_MEMORY && args->alignment_bytes > MOOR_KIT_ADDRESS_SPAN_BYTES)
+        return moor_kit_fail(error, MOOR_LIMIT, 0, "alignment %" PRIu64 ": at most %" PRIu64,
+                             args->alignment_bytes, MOOR_KIT_ADDRESS_SPAN_BYTES);
+    return MOOR_OK;
+}
+
+/* Counts before the memory is taken, so that no more is ever taken than there is. */
+static int32_t charge(struct moor_abi_context *context, enum ocl_domain domain, uint64_t bytes,
+                      struct moor_abi_error *error)
+{
+    struct ocl_device *device = context->device;
+    /* Relaxed here and below: counts that order nothing. */
+    uint64_t held = atomic_load_explicit(&device->held_bytes[domain], memory_order_relaxed);
+    do {
+        if (bytes > device->total_bytes[domain] - held)
+            return moor_kit_fail(error, MOOR_DEVICE_NOMEM, 0, "%" PRIu64 " bytes wanted, %" PRIu64 " free",
+                                 bytes, device->total_bytes[domain] - held);
+    } while (!atomic_compare_exchange_weak_explicit(&device->held_bytes[domain], &held, held + bytes,
+                                                    memory_order_relaxed, memory_order_relaxed));
+    atomic_fetch_add_explicit(&context->held_bytes[domain], bytes, memory_order_relaxed);
+    return MOOR_OK;
+}
+
+static void refund(struct moor_abi_context *context, enum ocl_domain domain, uint64_t bytes)
+{
+    atomic_fetch_sub_explicit(&context->held_bytes[domain], bytes, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&context->device->held_bytes[domain], bytes, memory_order_relaxed);
+}
+
+/* ---- the memory ---- */
+
+static cl_int zero_device(const struct ocl_allocation *allocation)
+{
+    const cl_uint zero = 0;
+    cl_event filled;
+    cl_int code = clEnqueueFillBuffer(allocation->context->service, allocation->memory, &zero, sizeof(zero),
+                                      0, allocation->bytes, 0, NULL, &filled);
+    return code == CL_SUCCESS ? ocl_finish_event(filled) : code;
+}
+
+static cl_int map_pinned(struct ocl_allocation *allocation)
+{
+    cl_int code = CL_SUCCESS;
+    void *mapped = clEnqueueMapBuffer(allocation->context->service, allocation->memory, CL_TRUE,
+                                      CL_MAP_READ | CL_MAP_WRITE, 0, allocation->bytes, 0, NULL, NULL, &code);
+    if (code != CL_SUCCESS)
+        return code;
+    memset(mapped, 0, allocation->bytes);
+    allocation->mapped = mapped;
+    return CL_SUCCESS;
+}
+
+static cl_int unmap_pinned(struct ocl_allocation *allocation)
+{
+    cl_event unmapped;
+    cl_int code = clEnqueueUnmapMemObject(allocation->context->service, allocation->memory,
+                                          allocation->mapped, 0, NULL, &unmapped);
+    if (code != CL_SUCCESS)
+        return code;
+    allocation->mapped = NULL; /* it is given up with the command, however that ends */
+    return ocl_finish_event(unmapped);
+}
+
+static int32_t take_memory(struct ocl_allocation *allocation, struct moor_abi_error *error)
+{
+    bool is_pinned = allocation->domain == OCL_PINNED_MEMORY;
+    cl_int code = CL_SUCCESS;
+    allocation->memory = clCreateBuffer(allocation->context->native,
+                                        CL_MEM_READ_WRITE | (is_pinned ? CL_MEM_ALLOC_HOST_PTR : 0),
+                                        allocation->bytes, NULL, &code);
+    if (code != CL_SUCCESS)
+        return ocl_fail(error, code, "clCreateBuffer");
+    code = is_pinned ? map_pinned(allocation) : zero_device(allocation);
+    if (code == CL_SUCCESS)
+        return MOOR_OK;
+    (void)clReleaseMemObject(allocation->memory); /* ours, and in use by nothing */
+    return ocl_fail(error, code, "the first use of a buffer");
+}
+
+static int32_t give_memory(struct ocl_allocation *allocation, struct moor_abi_error *error)
+{
+    cl_int code = allocation->mapped ? unmap_pinned(allocation) : CL_SUCCESS;
+    if (code != CL_SUCCESS)
+        return ocl_fail(error, code, "clEnqueueUnmapMemObject");
+    code = clReleaseMemObject(allocation->memory);
+    return code == CL_SUCCESS ? MOOR_OK : ocl_fail(error, code, "clReleaseMemObject");
+}
+
+/* ---- the table ---- */
+
+static uint64_t address_of(const struct ocl_allocation *allocation, uint64_t handle, uint64_t alignment_bytes)
+{
+    if (allocation->domain == OCL_DEVICE_MEMORY)
+        return moor_kit_handles_address(handle);
+    return ((uintptr_t)allocation->mapped + alignment_bytes - 1) & ~(alignment_bytes - 1);
+}
+
+static int32_t make(struct ocl_allocation *allocation, uint64_t *ret_handle, struct moor_abi_error *error)
+{
+    struct moor_abi_context *context = allocation->context;
+    int32_t status = charge(context, allocation->domain, allocation->bytes, error);
+    if (status != MOOR_OK)
+        return status;
+    status = take_memory(allocation, error);
+    if (status != MOOR_OK)
+        goto refund_bytes;
+    uint64_t span_bytes = allocation->domain == OCL_DEVICE_MEMORY ? allocation->bytes : 0;
+    status =
+        moor_kit_handles_add(context->instance->allocations, 0, allocation, span_bytes, ret_handle, error);
+    if (status == MOOR_OK)
+        return MOOR_OK;
+
+    (void)give_memory(allocation, error); /* the first failure is the one to tell, and is told already */
+refund_bytes:
+    refund(context, allocation->domain, allocation->bytes);
+    return status;
+}
+
+static int32_t allocate(struct moor_abi_context *context, const struct moor_abi_alloc_args *args,
+                        struct moor_abi_allocation *ret_allocation, struct moor_abi_error *error)
+{
+    uint64_t bytes = 0;
+    int32_t status = moor_kit_check_out(ret_allocation, MOOR_ABI_ALLOCATION_SIZE, "allocation", error);
+    if (status == MOOR_OK)
+        status = footprint(context, args, &bytes, error);
+    if (status == MOOR_OK)
+        status = check_limits(context->device, args, bytes, error);
+    if (status != MOOR_OK)
+        return status;
+    struct ocl_allocation *allocation = malloc(sizeof(*allocation));
+    if (!allocation)
+        return moor_kit_fail(error, MOOR_HOST_NOMEM, 0, "no host memory for an allocation's record");
+    *allocation =
+        (struct ocl_allocation){.context = context, .domain = (enum ocl_domain)args->domain, .bytes = bytes};
+    uint64_t handle = 0;
+    status = make(allocation, &handle, error);
+    if (status != MOOR_OK) {
+        free(allocation);
+        return status;
+    }
+    struct moor_abi_allocation made = {
+        .handle = handle,
+        .address = address_of(allocation, handle, args->alignment_bytes),
+        .actual_bytes = bytes,
+        .native = allocation->domain == OCL_DEVICE_MEMORY ? (uintptr_t)allocation->memory : 0,
+    };
+    return moor_kit_fill_out(ret_allocation, &made, sizeof(made), MOOR_ABI_ALLOCATION_SIZE, "allocation",
+                             error);
+}
+
+int32_t ocl_allocation_free(struct ocl_allocation *allocation, struct moor_abi_error *error)
+{
+    int32_t status = give_memory(allocation, error);
+    if (status == MOOR_OK)
+        refund(allocation->context, allocation->domain, allocation->bytes);
+    return status;
+}
+
+/* What is free is not known to OpenCL, nor what others hold. */
+static int32_t stats(struct moor_abi_context *context, uint32_t domain, struct moor_abi_stats *ret_stats,
+                     struct moor_abi_error *error)
+{
+    if (domain >= OCL_DOMAIN_COUNT)
+        return moor_kit_fail(error, MOOR_INVALID, 0, "domain %" PRIu32 " of %d", domain, OCL_DOMAIN_COUNT);
+    struct moor_abi_stats result = {
+        .valid = MOOR_ABI_STAT_TOTAL | MOOR_ABI_STAT_HELD,
+        .total_bytes = context->device->total_bytes[domain],
+        .held_bytes = atomic_load_explicit(&context->held_bytes[domain], memory_order_relaxed),
+    };
+    return moor_kit_fill_out(ret_stats, &result, sizeof(result), MOOR_ABI_STATS_SIZE, "stats", error);
+}
+
+const struct moor_abi_alloc_table ocl_alloc_table = {
+    .struct_size = MOOR_ABI_ALLOC_TABLE_SIZE,
+    .footprint = footprint,
+    .allocate = allocate,
+};
+
+const struct moor_abi_stats_table ocl_stats_table = {
+    .struct_size = MOOR_ABI_STATS_TABLE_SIZE,
+    .stats = stats,
+};

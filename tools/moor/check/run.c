@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Checks in child processes. The tool itself never loads the provider: what it does, a child does.
+ *
+ * A child is forked from the tool, which has one thread, and runs checks in order until one of them ends
+ * other than passed. It sends one answer for each. The parent waits for the next answer, for the end of the
+ * child or for the deadline of the check; whatever ends a child without an answer is the answer. Then a new
+ * child goes on with the next check.
+ */
+#include "check/check.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/pidfd.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* How a check ended, in one write: so it comes whole. */
+struct answer {
+    int32_t result; /* enum check_result */
+    int32_t reserved;
+    int64_t device_count; /* -1: not known */
+    char reason[CHECK_REASON_BYTES];
+};
+
+_Static_assert(sizeof(struct answer) <= PIPE_BUF, "an answer is written at once");
+
+/* ---- in the child ---- */
+
+/* One line of UTF-8, whatever a provider said. */
+static void tidy(char *text)
+{
+    bool is_utf8 = check_is_utf8(text);
+    for (char *at = text; *at != '\0'; at++) {
+        unsigned char byte = (unsigned char)*at;
+        if (byte < ' ' || byte == 0x7f)
+            *at = ' ';
+        else if (byte >= 0x80 && !is_utf8)
+            *at = '?';
+    }
+}
+
+void check_end(struct check_run *run, enum check_result result, const char *reason)
+{
+    static atomic_flag over = ATOMIC_FLAG_INIT;
+    if (result != CHECK_PASSED && atomic_flag_test_and_set(&over))
+        for (;;) /* another thread is ending the process */
+            (void)pause();
+    struct answer answer = {.result = (int32_t)result,
+                            .device_count = run->instance != NULL ? (int64_t)run->device_count : -1};
+    (void)snprintf(answer.reason, sizeof answer.reason, "%s", reason); /* too long is cut */
+    tidy(answer.reason);
+    ssize_t written = write(run->answer_fd, &answer, sizeof answer);
+    if (result != CHECK_PASSED || written != (ssize_t)sizeof answer) /* the parent has gone */
+        _exit(0);
+}
+
+static void log_line(void *user, uint32_t level, const char *message)
+{
+    static const char *const names[] = {"error", "warning", "info", "debug"};
+    const struct check_run *run = user;
+    if (run->verbose)
+        fprintf(stderr, "%s: %s\n", level < sizeof names / sizeof *names ? names[level] : "log", message);
+}
+
+static const char *find_setting(void *user, const char *key)
+{
+    const struct moor_load_options *options = ((const struct check_run *)user)->options;
+    for (size_t i = 0; i < options->setting_count; i++)
+        if (strcmp(options->settings[i].key, key) == 0)
+            return options->settings[i].value;
+    return NULL;
+}
+
+static uint64_t read_clock(void *user)
+{
+    (void)user;
+    return moor_clock_ns();
+}
+
+/* Loads the file as the core does, and asks for the table. */
+static void load(struct check_run *run)
+{
+    void *module = dlopen(run->path, RTLD_NOW | RTLD_LOCAL);
+    check_that(run, module != NULL, "dlopen: %s", module == NULL ? dlerror() : "");
+    void *entry = dlsym(module, MOOR_ABI_ENTRY_NAME);
+    check_that(run, entry != NULL, "%s is not exported", MOOR_ABI_ENTRY_NAME);
+    memcpy(&run->entry, &entry, sizeof run->entry); /* an object pointer that is a function's, by POSIX */
+    run->before_entry = check_usage_now(run);
+    run->provider = run->entry();
+    run->after_entry = check_usage_now(run);
+    check_that(run, run->provider != NULL, "the entry returned NULL");
+}
+
+static const char *capability_name(uint64_t bit)
+{
+    static const char *const names[] = {"ALLOC",   "STREAM", "RELEASE", "COPY",
+                                        "VIRTUAL", "SHARED", "PINNED",  "STATS"};
+    unsigned int index = (unsigned int)__builtin_ctzll(bit);
+    return index < sizeof names / sizeof *names ? names[index] : "a capability";
+}
+
+static void run_check(struct check_run *run, const struct check *check, uint64_t timeout_ns)
+{
+    run->deadline_ns = moor_clock_ns() + timeout_ns / 10 * 9;
+    uint64_t lacking = check->needs & ~run->provider->prefix.capabilities;
+    if (lacking != 0)
+        check_skip(run, "the provider has no %s", capability_name(lacking));
+    if (check->of_our_minor && run->provider->prefix.minor > MOOR_ABI_MINOR)
+        check_skip(run, "the provider is of ABI %u.%u, and this tool knows %u.%u", MOOR_ABI_MAJOR,
+                   run->provider->prefix.minor, MOOR_ABI_MAJOR, MOOR_ABI_MINOR);
+    run->instance = check_init(run);
+    run->passed_over[0] = '\0';
+    check_status(run, run->provider->base->device_count(run->instance, &run->device_count, check_error()),
+                 MOOR_OK, "device_count");
+    if (check->run != NULL)
+        check->run(run);
+    else if (check->once_a_device)
+        check_each_device(run, check->needs, check->visit);
+    else
+        check_each_place(run, check->needs, check->visit);
+    check_shutdown(run, run->instance);
+    check_end(run, CHECK_PASSED, "");
+    run->instance = NULL;
+}
+
+static _Noreturn void child_main(const struct check_plan *plan, const struct check_report *reports,
+                                 size_t count, int answer_fd)
+{
+    /* The report is the parent's: what a provider prints goes where its errors go. */
+    (void)dup2(STDERR_FILENO, STDOUT_FILENO);
+    struct check_run run = {
+        .path = plan->path,
+        .options = plan->options,
+        .host = {.prefix = {MOOR_ABI_MAGIC, MOOR_ABI_HOST_SIZE, MOOR_ABI_MAJOR, MOOR_ABI_MINOR, 0, 0, 0},
+                 .user = &run,
+                 .log = log_line,
+                 .config = find_setting,
+                 .clock_ns = read_clock},
+        .surroundings = check_surroundings_now(),
+        .answer_fd = answer_fd,
+        .verbose = plan->verbose};
+    load(&run);
+    for (size_t i = 0; i < count; i++)
+        run_check(&run, reports[i].check, plan->timeout_ns);
+    _exit(0);
+}
+
+/* ---- in the parent ---- */
+
+struct child {
+    pid_t pid; /* 0: there is none */
+    int answers;
+    int end; /* pidfd: readable when the child has ended */
+};
+
+/* Ends the child if it has not ended by itself, and what it has forked. Returns its wait status. */
+static int finish_child(struct child *child)
+{
+    int status = 0;
+    (void)kill(-child->pid, SIGKILL); /* its group; changes nothing where all have ended */
+    while (waitpid(child->pid, &status, 0) < 0 && errno == EINTR)
+        ;
+    close(child->answers);
+    close(child->end);
+    *child = (struct child){0};
+    return status;
+}
+
+static bool start_child(const struct check_plan *plan, const struct check_report *reports, size_t count,
+                        struct child *child)
+{
+    int fds[2];
+    if (pipe2(fds, O_CLOEXEC) != 0)
+        return false;
+    (void)fflush(NULL); /* or the child may print it once more */
+    pid_t parent = getpid();
+    pid_t pid = fork();
+    if (pid == 0) {
+        close(fds[0]);
+        if (setpgid(0, 0) != 0 || prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != parent)
+            _exit(0); /* the parent has gone already */
+        child_main(plan, reports, count, fds[1]);
+    }
+    int error = errno;
+    close(fds[1]);
+    if (pid > 0) {
+        (void)setpgid(pid, pid); /* whoever of the two is first */
+        *child = (struct child){.pid = pid, .answers = fds[0], .end = pidfd_open(pid, 0)};
+        if (child->end >= 0)
+            return true;
+        error = errno;
+        (void)finish_child(child); /* nothing of it is known yet */
+    } else {
+        close(fds[0]);
+    }
+    errno = error;
+    return false;
+}
+
+enum event { ANSWERED, ENDED, TIMED_OUT };
+
+static enum event await(const struct child *child, uint64_t deadline_ns, struct answer *answer)
+{
+    struct pollfd fds[] = {{.fd = child->answers, .events = POLLIN}, {.fd = child->end, .events = POLLIN}};
+    for (;;) {
+        uint64_t now_ns = moor_clock_ns();
+        if (now_ns >= deadline_ns)
+            return TIMED_OUT;
+        if (poll(fds, 2, (int)((deadline_ns - now_ns) / 1000000) + 1) <= 0)
+            continue; /* interrupted, or the deadline, which is looked at above */
+        if ((fds[0].revents & POLLIN) &&
+            read(child->answers, answer, sizeof *answer) == (ssize_t)sizeof *answer)
+            return ANSWERED;
+        if (fds[1].revents != 0)
+            return ENDED;
+        fds[0].fd = -1; /* closed by a child that lives on: there will be no answer */
+    }
+}
+
+static void explain_end(int status, struct check_report *report)
+{
+    report->result = CHECK_FAILED;
+    if (WIFSIGNALED(status))
+        (void)snprintf(report->reason, sizeof report->reason, "crashed: SIG%s (%s)",
+                       sigabbrev_np(WTERMSIG(status)), strsignal(WTERMSIG(status)));
+    else
+        (void)snprintf(report->reason, sizeof report->reason, "ended the process with exit status %d",
+                       WEXITSTATUS(status));
+}
+
+/* One check, whose turn it is in the child. The child is over unless the check has passed. */
+static void take_report(struct child *child, uint64_t timeout_ns, struct check_report *report,
+                        int64_t *device_count)
+{
+    struct answer answer;
+    switch (await(child, moor_clock_ns() + timeout_ns, &answer)) {
+    case ANSWERED:
+        report->result = (enum check_result)answer.result;
+        memcpy(report->reason, answer.reason, sizeof report->reason);
+        if (answer.device_count >= 0)
+            *device_count = answer.device_count;
+        if (report->result != CHECK_PASSED)
+            (void)finish_child(child); /* its answer is all there is to know */
+        break;
+    case ENDED:
+        explain_end(finish_child(child), report);
+        break;
+    case TIMED_OUT:
+        (void)finish_child(child);
+        report->result = CHECK_FAILED;
+        (void)snprintf(report->reason, sizeof report->reason, "hangs: no end after %.0f s",
+                       (double)timeout_ns / 1e9);
+        break;
+    }
+}
+
+bool check_run_all(const struct check_plan *plan, struct check_report *reports, size_t count,
+                   void (*tell)(const struct check_report *report), int64_t *ret_device_count)
+{
+    struct child child = {0};
+    int64_t device_count = -1;
+    for (size_t i = 0; i < count; i++) {
+        if (child.pid == 0 && !start_child(plan, reports + i, count - i, &child))
+            return false;
+        take_report(&child, plan->timeout_ns, &reports[i], &device_count);
+        tell(&reports[i]);
+    }
+    if (child.pid != 0)
+        (void)finish_child(&child); /* it has nothing left to do */
+    *ret_device_count = device_count;
+    return true;
+}

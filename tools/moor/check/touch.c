@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: MIT */
+/* Holding a stream, and the bytes of device memory. */
+#include "check/check.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* ---- gates ---- */
+
+struct check_gate {
+    pthread_mutex_t lock;
+    pthread_cond_t moved;
+    pthread_t submitter;
+    bool is_submitting; /* under lock, as the rest */
+    bool is_synchronous;
+    bool is_open;
+};
+
+void check_gate_stand(void *user)
+{
+    struct check_gate *gate = user;
+    pthread_mutex_lock(&gate->lock);
+    gate->is_synchronous = gate->is_submitting && pthread_equal(gate->submitter, pthread_self());
+    while (!gate->is_open && !gate->is_synchronous)
+        pthread_cond_wait(&gate->moved, &gate->lock);
+    pthread_mutex_unlock(&gate->lock);
+}
+
+struct check_gate *check_gate_create(struct check_run *run)
+{
+    struct check_gate *gate = check_memory(run, 1, sizeof *gate);
+    *gate = (struct check_gate){.lock = PTHREAD_MUTEX_INITIALIZER,
+                                .moved = PTHREAD_COND_INITIALIZER,
+                                .submitter = pthread_self(),
+                                .is_submitting = true};
+    return gate;
+}
+
+bool check_gate_holds(struct check_gate *gate)
+{
+    pthread_mutex_lock(&gate->lock);
+    gate->is_submitting = false;
+    bool is_synchronous = gate->is_synchronous;
+    pthread_mutex_unlock(&gate->lock);
+    return !is_synchronous;
+}
+
+struct check_gate *check_gate_try(struct check_run *run, struct moor_abi_stream *stream)
+{
+    struct check_gate *gate = check_gate_create(run);
+    check_host_function(run, stream, check_gate_stand, gate);
+    if (check_gate_holds(gate))
+        return gate;
+    check_gate_free(gate);
+    return NULL;
+}
+
+struct check_gate *check_gate_close(struct check_run *run, struct moor_abi_stream *stream)
+{
+    struct check_gate *gate = check_gate_try(run, stream);
+    if (gate == NULL)
+        check_pass_over(run, "the device is synchronous: nothing of it can be held");
+    return gate;
+}
+
+void check_gate_pause(void)
+{
+    const struct timespec pause = {.tv_nsec = (long)CHECK_HELD_NS};
+    (void)nanosleep(&pause, NULL); /* cut short: no wrong answer comes from it */
+}
+
+void check_gate_open(struct check_gate *gate)
+{
+    pthread_mutex_lock(&gate->lock);
+    gate->is_open = true;
+    pthread_cond_broadcast(&gate->moved);
+    pthread_mutex_unlock(&gate->lock);
+}
+
+void check_gate_free(struct check_gate *gate)
+{
+    free(gate); /* statically initialised parts need no end */
+}
+
+/* ---- bytes ---- */
+
+static bool has_host_access(const struct check_place *place)
+{
+    return (place->info.flags & MOOR_ABI_DOMAIN_HOST_ACCESS) != 0;
+}
+
+bool check_is_touchable(const struct check_place *place)
+{
+    return has_host_access(place) || (place->info.capabilities & MOOR_ABI_CAP_COPY) != 0;
+}
+
+bool check_can_touch(struct check_run *run, struct check_place *place)
+{
+    bool is_touchable = check_is_touchable(place);
+    if (!is_touchable)
+        check_pass_over(run, "the domain has neither HOST_ACCESS nor COPY: its memory cannot be looked at");
+    return is_touchable;
+}
+
+static void copy_and_wait(struct check_run *run, struct check_place *place, uint32_t direction,
+                          uint64_t destination, uint64_t source, uint64_t size_bytes)
+{
+    if (place->copier == NULL)
+        place->copier = check_stream_create(run, place);
+    const struct moor_abi_copy_args args = {.struct_size = MOOR_ABI_COPY_ARGS_SIZE,
+                                            .direction = direction,
+                                            .destination = destination,
+                                            .source = source,
+                                            .size_bytes = size_bytes};
+    check_status(run, run->provider->copy->copy(place->copier, &args, check_error()), MOOR_OK, "copy");
+    check_wait(run, place->copier, check_record(run, place->copier));
+}
+
+void check_write(struct check_run *run, struct check_place *place, uint64_t address, const void *bytes,
+                 uint64_t size_bytes)
+{
+    if (has_host_access(place))
+        memcpy((void *)(uintptr_t)address, bytes, size_bytes);
+    else
+        copy_and_wait(run, place, MOOR_ABI_COPY_H2D, address, (uintptr_t)bytes, size_bytes);
+}
+
+void check_read(struct check_run *run, struct check_place *place, uint64_t address, void *bytes,
+                uint64_t size_bytes)
+{
+    if (has_host_access(place))
+        memcpy(bytes, (const void *)(uintptr_t)address, size_bytes);
+    else
+        copy_and_wait(run, place, MOOR_ABI_COPY_D2H, (uintptr_t)bytes, address, size_bytes);
+}
+
+void check_fill(struct check_run *run, struct check_place *place, uint64_t address, uint64_t size_bytes,
+                uint8_t value)
+{
+    unsigned char *bytes = check_memory(run, 1, size_bytes);
+    memset(bytes, value, size_bytes);
+    check_write(run, place, address, bytes, size_bytes);
+    free(bytes);
+}
+
+void check_bytes(struct check_run *run, struct check_place *place, uint64_t address, uint64_t size_bytes,
+                 uint8_t value, const char *what)
+{
+    unsigned char *bytes = check_memory(run, 1, size_bytes);
+    check_read(run, place, address, bytes, size_bytes);
+    for (uint64_t i = 0; i < size_bytes; i++)
+        check_that(run, bytes[i] == value, "%s: byte %llu of %llu reads as 0x%02x, not 0x%02x", what,
+                   (unsigned long long)i, (unsigned long long)size_bytes, bytes[i], value);
+    free(bytes);
+}

@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * moor new-provider: writes the project of a small provider, to be built and checked at once and then
+ * changed. The template is a provider that builds as it is, called PLACEHOLDER, a word that occurs in it for
+ * no other reason; its text becomes the new name wherever it stands, in the names of files too.
+ */
+#include "new_provider.h"
+#include "tool.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define PLACEHOLDER "skiff"
+#define NAME_LENGTH_MAX 32
+
+struct file {
+    char *name; /* [owned], and so is the text */
+    char *text;
+};
+
+struct new_provider {
+    const char *directory;
+    const char *name;
+    struct file *files;
+    size_t file_count;
+    struct tool_failure failure;
+};
+
+static const struct argp_option options[] = {
+    {"name", TOOL_KEY_OWN, "NAME", 0, "What the provider is called: a-z, then a-z, 0-9, _ and -; 32 at most",
+     0},
+    TOOL_OPTION_JSON,
+    TOOL_OPTION_HELP,
+    {0},
+};
+
+static bool is_name(const char *text)
+{
+    size_t length = strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789_-");
+    return *text >= 'a' && *text <= 'z' && text[length] == '\0' && length <= NAME_LENGTH_MAX;
+}
+
+static error_t parse_option(int key, char *argument, struct argp_state *state)
+{
+    struct new_provider *wanted = state->input;
+    switch (key) {
+    case TOOL_KEY_OWN:
+        wanted->name = argument;
+        return 0;
+    case TOOL_KEY_JSON:
+        return 0;
+    case ARGP_KEY_ARG:
+        if (wanted->directory != NULL)
+            (void)tool_fail(&wanted->failure, TOOL_USAGE, MOOR_INVALID, "one directory: '%s' is too much",
+                            argument);
+        wanted->directory = argument;
+        return 0;
+    case ARGP_KEY_ERROR:
+        tool_refuse_option(state, &wanted->failure);
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static bool parse(int argc, char **argv, struct new_provider *wanted)
+{
+    static const struct argp argp = {
+        .options = options,
+        .parser = parse_option,
+        .args_doc = "DIR --name NAME",
+        .doc = "Writes a small provider to start from into DIR, which is made, or is there and empty.",
+    };
+    if (!tool_parse_options(&argp, argc, argv, wanted, &wanted->failure))
+        return false;
+    if (wanted->directory == NULL || wanted->name == NULL)
+        return tool_fail(&wanted->failure, TOOL_USAGE, MOOR_INVALID, "%s",
+                         wanted->directory == NULL ? "no directory given" : "no --name given");
+    if (!is_name(wanted->name))
+        return tool_fail(&wanted->failure, TOOL_USAGE, MOOR_INVALID,
+                         "--name '%s': a-z, then a-z, 0-9, _ and -; %d characters at most", wanted->name,
+                         NAME_LENGTH_MAX);
+    return true;
+}
+
+/* ---- the files ---- */
+
+/* The text with the name in every place of the placeholder. [owned] free(). */
+static char *fill_in(const char *text, const char *name)
+{
+    char *filled = NULL;
+    size_t size = 0;
+    FILE *stream = open_memstream(&filled, &size);
+    if (stream == NULL)
+        tool_out_of_memory();
+    for (const char *at = strstr(text, PLACEHOLDER); at != NULL; at = strstr(text, PLACEHOLDER)) {
+        fprintf(stream, "%.*s%s", (int)(at - text), text, name);
+        text = at + strlen(PLACEHOLDER);
+    }
+    fputs(text, stream);
+    if (fclose(stream) != 0)
+        tool_out_of_memory();
+    return filled;
+}
+
+static void fill_in_files(struct new_provider *wanted)
+{
+    for (const struct template_file *file = new_provider_files; file->name != NULL; file++) {
+        wanted->files = tool_reallocate(wanted->files, wanted->file_count + 1, sizeof *wanted->files);
+        wanted->files[wanted->file_count++] =
+            (struct file){fill_in(file->name, wanted->name), fill_in(file->text, wanted->name)};
+    }
+}
+
+static void free_files(struct new_provider *wanted)
+{
+    for (size_t i = 0; i < wanted->file_count; i++) {
+        free(wanted->files[i].name);
+        free(wanted->files[i].text);
+    }
+    free(wanted->files);
+}
+
+/* A file that is not there yet, whole or not at all. 0 or an errno. */
+static int write_file(int directory, const struct file *file)
+{
+    int descriptor = openat(directory, file->name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (descriptor < 0)
+        return errno;
+    int code = dprintf(descriptor, "%s", file->text) < 0 ? errno : 0;
+    if (close(descriptor) != 0 && code == 0)
+        code = errno;
+    if (code != 0)
+        (void)unlinkat(directory, file->name, 0); /* the first failure is what is told */
+    return code;
+}
+
+/* All of them or none. */
+static void write_files(int directory, struct new_provider *wanted)
+{
+    for (size_t i = 0; i < wanted->file_count; i++) {
+        int code = write_file(directory, &wanted->files[i]);
+        if (code == 0)
+            continue;
+        (void)tool_fail(&wanted->failure, TOOL_FAILED, MOOR_INVALID, "'%s/%s': %s", wanted->directory,
+                        wanted->files[i].name, strerror(code));
+        while (i-- > 0)
+            (void)unlinkat(directory, wanted->files[i].name, 0); /* as above */
+        return;
+    }
+}
+
+/* ---- the directory ---- */
+
+static bool is_empty(DIR *directory)
+{
+    const struct dirent *entry = readdir(directory);
+    while (entry != NULL && (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0))
+        entry = readdir(directory);
+    return entry == NULL;
+}
+
+/* What was made is gone again after a failure. */
+static bool write_directory(struct new_provider *wanted)
+{
+    bool made = mkdir(wanted->directory, 0777) == 0;
+    DIR *directory = made || errno == EEXIST ? opendir(wanted->directory) : NULL;
+    if (directory == NULL)
+        (void)tool_fail(&wanted->failure, TOOL_USAGE, MOOR_INVALID, "'%s': %s", wanted->directory,
+                        strerror(errno));
+    else if (!is_empty(directory))
+        (void)tool_fail(&wanted->failure, TOOL_USAGE, MOOR_INVALID, "'%s' is not empty", wanted->directory);
+    else
+        write_files(dirfd(directory), wanted);
+    if (directory != NULL)
+        (void)closedir(directory); /* each file in it was closed, and looked at */
+    bool written = wanted->failure.exit_status == TOOL_DONE;
+    if (made && !written)
+        (void)rmdir(wanted->directory); /* the first failure is what is told */
+    return written;
+}
+
+static void print_done(const struct new_provider *wanted, bool json)
+{
+    if (!json) {
+        printf(
+            "'%s' is written. Build and check it:\n    cd %s && meson setup build && meson test -C build\n",
+            wanted->name, wanted->directory);
+        return;
+    }
+    json_t *files = json_array();
+    for (size_t i = 0; i < wanted->file_count; i++)
+        (void)json_array_append_new(files,
+                                    json_string(wanted->files[i].name)); /* fails for want of memory alone */
+    tool_print_json(json_pack("{s:s, s:o}", "name", wanted->name, "files", files));
+}
+
+int new_provider_command(int argc, char **argv, bool json)
+{
+    struct new_provider wanted = {0};
+    if (parse(argc, argv, &wanted)) {
+        fill_in_files(&wanted);
+        if (write_directory(&wanted))
+            print_done(&wanted, json);
+    }
+    free_files(&wanted);
+    return tool_report(&wanted.failure, json);
+}

@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-/* The dynamic linker knows where this code came from; the program itself has no name there, but the system
- * knows it. */
+/*
+ * The dynamic linker knows where this code came from, by the path that it was given. That is of no use for
+ * the program itself, which has none there, and for a relative one: it leads elsewhere when the process has
+ * gone to another folder. The kernel has the real path of both.
+ */
 #include "loader/beside.h"
 
 #include "util/error.h"
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <link.h>
 #include <stdio.h>
@@ -15,19 +19,49 @@
 
 static const char here; /* an address in this file's object */
 
-moor_status moor__path_beside(const char *name, char **ret_path)
+/* The path in the line of /proc/self/maps that is about `here`. 0, or the reason why there is none. */
+static int ask_kernel(char path[PATH_MAX])
+{
+    char line[PATH_MAX + 128]; /* addresses, rights, offset, device, inode, path */
+    FILE *maps = fopen("/proc/self/maps", "re");
+    if (!maps)
+        return errno;
+    int reason = ENOENT;
+    while (reason && fgets(line, sizeof line, maps)) {
+        uintptr_t start = 0, end = 0;
+        int path_at = 0;
+        (void)sscanf(line, "%" SCNxPTR "-%" SCNxPTR " %*s %*s %*s %*s %n", &start, &end, &path_at);
+        if ((uintptr_t)&here < start || (uintptr_t)&here >= end)
+            continue;
+        (void)snprintf(path, PATH_MAX, "%.*s", (int)strcspn(line + path_at, "\n"), line + path_at);
+        reason = 0;
+    }
+    (void)fclose(maps); /* it was only read */
+    return reason;
+}
+
+/* The real path of this code's file. 0, or the reason why it has none. */
+static int find_own(char path[PATH_MAX])
 {
     Dl_info info;
     void *extra = NULL;
-    char own[PATH_MAX];
     if (dladdr1(&here, &info, &extra, RTLD_DL_LINKMAP) == 0)
-        return moor__fail(MOOR_REFUSED, "the dynamic linker does not know this library");
+        return ENOENT;
     const struct link_map *map = extra;
-    const char *file = map->l_name[0] ? map->l_name : "/proc/self/exe";
-    if (!realpath(file, own))
-        return moor__fail_errno(MOOR_REFUSED, errno, "%.256s, this library, cannot be found", file);
-    strrchr(own, '/')[1] = '\0'; /* a real path has one */
-    if (asprintf(ret_path, "%s%s", own, name) < 0)
+    if (map->l_name[0] != '/')
+        return ask_kernel(path);
+    return realpath(map->l_name, path) ? 0 : errno;
+}
+
+moor_status moor__path_beside(const char *name, char **ret_path)
+{
+    char own[PATH_MAX];
+    int reason = find_own(own);
+    if (reason)
+        return moor__fail_errno(moor__status_of_errno(reason, MOOR_REFUSED), reason,
+                                "the file of this library cannot be found");
+    size_t folder = (size_t)(strrchr(own, '/') - own); /* a real path has a slash */
+    if (asprintf(ret_path, "%.*s/%s", (int)folder, own, name) < 0)
         return moor__fail(MOOR_HOST_NOMEM, "no memory for a path");
     return MOOR_OK;
 }

@@ -37,12 +37,8 @@ moor_status moor__fail_for(const char *path)
 
 static moor_status fail_system(int errno_value, const char *path, const char *what)
 {
-    moor_status status = MOOR_REFUSED;
-    if (errno_value == ENOMEM)
-        status = MOOR_HOST_NOMEM;
-    else if (errno_value == EMFILE || errno_value == ENFILE)
-        status = MOOR_LIMIT;
-    return moor__fail_errno(status, errno_value, LABEL "%s", path, what);
+    return moor__fail_errno(moor__status_of_errno(errno_value, MOOR_REFUSED), errno_value, LABEL "%s", path,
+                            what);
 }
 
 /* libltdl reads a .la file as a recipe that names another file to load, and a static library is no provider.

@@ -72,9 +72,10 @@ moor_status moor_provider_find(struct moor_runtime *runtime, const char *name, c
     const char *directories = searched_directories(runtime);
     char *installed = NULL;
     char *path = NULL;
-    status = moor__path_beside("moorage", &installed);
-    if (!status && directories)
+    if (directories)
         status = look_in_each(runtime, directories, name, &path);
+    if (!status && !path)
+        status = moor__path_beside("moorage", &installed);
     if (!status && !path)
         status = look_in(installed, (int)strlen(installed), name, &path);
     if (!status && !path)

@@ -114,7 +114,7 @@ static moor_status spawn(const char *program, int socket, pid_t *ret_process)
     posix_spawnattr_destroy(&attributes);
     posix_spawn_file_actions_destroy(&files);
     if (reason)
-        return moor__fail_errno(reason == ENOENT || reason == EACCES ? MOOR_UNSUPPORTED : MOOR_LIMIT, reason,
+        return moor__fail_errno(moor__status_of_errno(reason, MOOR_UNSUPPORTED), reason,
                                 "%.256s does not start", program);
     return MOOR_OK;
 }
@@ -160,6 +160,16 @@ static void end(const struct probe *probe, siginfo_t *ret_how)
         ret_how->si_pid = 0;
 }
 
+/* It has no descriptor: its number serves, unless it has gone, when that may be another's by now. */
+static moor_status give_up(const struct probe *probe, int reason)
+{
+    if (reason != ESRCH && kill(probe->process, SIGKILL) == 0)
+        while (waitpid(probe->process, NULL, 0) < 0 && errno == EINTR)
+            ;
+    return moor__fail_errno(moor__status_of_errno(reason, MOOR_UNSUPPORTED), reason,
+                            "no descriptor for the process of " PROGRAM);
+}
+
 static moor_status start(struct probe *probe)
 {
     int ends[2] = {-1, -1};
@@ -180,10 +190,7 @@ static moor_status start(struct probe *probe)
         probe->process_fd = (int)syscall(SYS_pidfd_open, probe->process, 0);
         if (probe->process_fd >= 0)
             return MOOR_OK;
-        bool has_gone = errno == ESRCH; /* somebody has reaped it: its number may be another's by now */
-        status = moor__fail_errno(MOOR_UNSUPPORTED, errno, "no descriptor for the process of " PROGRAM);
-        if (!has_gone && kill(probe->process, SIGKILL) == 0)
-            (void)waitpid(probe->process, NULL, 0);
+        status = give_up(probe, errno);
     }
     (void)close(probe->socket);
     return status;

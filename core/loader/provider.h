@@ -62,7 +62,7 @@ struct moor_provider {
     struct moor_provider *next; /* runtime->lock */
     uint64_t loads;             /* runtime->lock: as often it has to be unloaded */
     uint32_t visitors; /* runtime->lock: threads that reap in it without holding any of its objects */
-    int closing;       /* runtime->lock: no new visitors; it may come, stay or go */
+    bool closing;      /* runtime->lock: no new visitors; it may come, stay or go */
     char *path;
     struct moor__file_id file;   /* all zeros for one attached in the process */
     struct moor__module *module; /* NULL likewise */
@@ -123,14 +123,15 @@ moor_status moor__registry_announce(struct moor_provider *provider, uint64_t fla
                                     struct moor_provider **ret_loaded);
 /* registry.c: it is whole, and can be found. REFUSED: a device key of it is taken. */
 moor_status moor__registry_enter(struct moor_provider *provider, uint64_t flags);
-/* registry.c: undoes one load, if it is not the last: false. True: nobody comes in now, and nobody is inside.
- */
-bool moor__registry_close(struct moor_provider *provider);
-/* registry.c: likewise for all of the runtime's, however often they are loaded. BUSY: one is on its way in or
- * out. */
+/* registry.c: undoes one load, unless it is the last: then nobody comes in now, and nobody is inside. BUSY:
+ * it is closing already. */
+moor_status moor__registry_close(struct moor_provider *provider, bool *ret_is_last);
+/* registry.c: likewise for all of the runtime's, however often they are loaded. BUSY: one is closing
+ * already, or on its way. */
 moor_status moor__registry_close_all(struct moor_runtime *runtime);
-/* registry.c: it stays after all. */
+/* registry.c: it stays after all, or they all do. */
 void moor__registry_open(struct moor_provider *provider);
+void moor__registry_open_all(struct moor_runtime *runtime);
 /* registry.c: it is closed; from now on it is on its way out. */
 void moor__registry_leave(struct moor_provider *provider);
 /* registry.c: it is neither in nor on its way; nothing to do if it never was. */

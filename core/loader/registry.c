@@ -90,10 +90,21 @@ static moor_status wait_for_move(struct moor_runtime *runtime, uint64_t deadline
                                                                                            : MOOR_OK;
 }
 
+/* One that is on its way, or may soon be; NULL: all are here to stay. */
+static const struct moor_provider *find_closing(const struct moor_runtime *runtime)
+{
+    if (runtime->moving)
+        return runtime->moving;
+    const struct moor_provider *provider = runtime->providers;
+    while (provider && !provider->closing)
+        provider = provider->next;
+    return provider;
+}
+
 /* No new visitors, and none left. */
 static void keep_out(struct moor_provider *provider)
 {
-    provider->closing = 1;
+    provider->closing = true;
     while (provider->visitors)
         pthread_cond_wait(&provider->runtime->visited, &provider->runtime->lock);
 }
@@ -122,7 +133,7 @@ moor_status moor__registry_announce(struct moor_provider *provider, uint64_t fla
         rival = find_rival(provider, flags);
     }
     if (!rival) {
-        provider->closing = 1;
+        provider->closing = true;
         insert(&runtime->moving, provider);
         status = MOOR_OK;
     } else if (rival->closing) {
@@ -145,7 +156,7 @@ moor_status moor__registry_enter(struct moor_provider *provider, uint64_t flags)
             status = check_keys(provider, other);
     if (!status) {
         take_out(&runtime->moving, provider);
-        provider->closing = 0;
+        provider->closing = false;
         provider->loads = 1;
         insert(&runtime->providers, provider);
         pthread_cond_broadcast(&runtime->moved);
@@ -156,24 +167,32 @@ moor_status moor__registry_enter(struct moor_provider *provider, uint64_t flags)
 
 /* ---- out ---- */
 
-bool moor__registry_close(struct moor_provider *provider)
+moor_status moor__registry_close(struct moor_provider *provider, bool *ret_is_last)
 {
+    moor_status status = MOOR_OK;
     pthread_mutex_lock(&provider->runtime->lock);
     bool is_last = provider->loads == 1;
-    if (is_last)
+    if (provider->closing)
+        status = moor__fail(MOOR_BUSY, "%.256s is being unloaded", provider->path);
+    else if (is_last)
         keep_out(provider);
     else
         provider->loads--;
     pthread_mutex_unlock(&provider->runtime->lock);
-    return is_last;
+    if (!status)
+        *ret_is_last = is_last;
+    return status;
 }
 
 moor_status moor__registry_close_all(struct moor_runtime *runtime)
 {
     moor_status status = MOOR_OK;
     pthread_mutex_lock(&runtime->lock);
-    if (runtime->moving)
-        status = moor__fail(MOOR_BUSY, "%.256s is being loaded or unloaded", runtime->moving->path);
+    const struct moor_provider *closing = find_closing(runtime);
+    if (closing)
+        status = moor__fail(MOOR_BUSY, "%.256s is being loaded or unloaded", closing->path);
+    for (struct moor_provider *provider = runtime->providers; provider && !status; provider = provider->next)
+        provider->closing = true; /* all before the first is waited for: none leaves meanwhile */
     for (struct moor_provider *provider = runtime->providers; provider && !status; provider = provider->next)
         keep_out(provider);
     pthread_mutex_unlock(&runtime->lock);
@@ -183,9 +202,18 @@ moor_status moor__registry_close_all(struct moor_runtime *runtime)
 void moor__registry_open(struct moor_provider *provider)
 {
     pthread_mutex_lock(&provider->runtime->lock);
-    provider->closing = 0;
+    provider->closing = false;
     pthread_cond_broadcast(&provider->runtime->moved);
     pthread_mutex_unlock(&provider->runtime->lock);
+}
+
+void moor__registry_open_all(struct moor_runtime *runtime)
+{
+    pthread_mutex_lock(&runtime->lock);
+    for (struct moor_provider *provider = runtime->providers; provider; provider = provider->next)
+        provider->closing = false;
+    pthread_cond_broadcast(&runtime->moved);
+    pthread_mutex_unlock(&runtime->lock);
 }
 
 void moor__registry_leave(struct moor_provider *provider)

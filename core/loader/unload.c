@@ -32,7 +32,7 @@ static moor_status check_idle(struct moor_provider *provider)
         (unsigned long long)sum[MOOR__COUNT_RELEASE], (unsigned long long)sum[MOOR__COUNT_QUARANTINE]);
 }
 
-/* It is closed. If nothing of it is alive it can end; otherwise it is open as before. */
+/* It is closed. BUSY: something of it is alive. */
 static moor_status settle(struct moor_provider *provider)
 {
     for (uint32_t i = 0; i < provider->device_count; i++) {
@@ -42,10 +42,7 @@ static moor_status settle(struct moor_provider *provider)
         moor__device_reap(&provider->devices[i], MOOR_NO_WAIT);
     }
     moor__streams_retire(provider, true);
-    moor_status status = check_idle(provider);
-    if (status)
-        moor__registry_open(provider);
-    return status;
+    return check_idle(provider);
 }
 
 /* It is settled. */
@@ -65,11 +62,16 @@ moor_status moor_provider_unload(struct moor_provider *provider)
 {
     if (!provider)
         return moor__fail(MOOR_INVALID, "the provider is NULL");
+    bool is_last = false;
     moor_status status = moor__enter(provider->runtime);
-    if (status || !moor__registry_close(provider))
+    if (!status)
+        status = moor__registry_close(provider, &is_last);
+    if (status || !is_last)
         return status;
     status = settle(provider);
-    if (!status)
+    if (status)
+        moor__registry_open(provider);
+    else
         end(provider);
     return status;
 }
@@ -82,8 +84,8 @@ moor_status moor__providers_unload(struct moor_runtime *runtime)
     struct moor_provider *provider = runtime->providers;
     for (; provider && !status; provider = provider->next)
         status = settle(provider);
-    for (struct moor_provider *other = runtime->providers; status && other; other = other->next)
-        moor__registry_open(other);
+    if (status)
+        moor__registry_open_all(runtime);
     while (!status && runtime->providers)
         end(runtime->providers);
     return status;

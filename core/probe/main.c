@@ -21,7 +21,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define SPARE_S 2 /* of processor time, beyond the deadline of who waits */
+#define SPARE_S 2            /* beyond the deadline of who waits */
+#define LONGEST_S 1000000000 /* of processor time: the kernel counts nanoseconds in 64 bits, and wraps */
 
 static struct moor__probe_request request;
 static struct moor__probe_answer answer;
@@ -53,9 +54,18 @@ static void take_request(void)
         _exit(MOOR__PROBE_STRANGER);
 }
 
+/* All processors until the deadline. */
+static rlim_t processor_seconds(void)
+{
+    long online = sysconf(_SC_NPROCESSORS_ONLN);
+    uint64_t processors = online > 0 ? (uint64_t)online : 1;
+    uint64_t seconds = request.timeout_ns / 1000000000 + SPARE_S;
+    return seconds < LONGEST_S / processors ? seconds * processors : LONGEST_S;
+}
+
 static void limit(void)
 {
-    rlim_t seconds = (rlim_t)(request.timeout_ns / 1000000000) + SPARE_S;
+    rlim_t seconds = processor_seconds();
     /* One byte and not none: that also keeps away who takes core dumps through a pipe. */
     (void)setrlimit(RLIMIT_CORE, &(struct rlimit){1, 1});
     (void)setrlimit(RLIMIT_CPU, &(struct rlimit){seconds, seconds + SPARE_S});

@@ -6,6 +6,7 @@
  */
 #include "util/error.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -40,6 +41,20 @@ moor_status moor__fail_errno(moor_status status, int errno_value, const char *fo
     size_t used = strlen(last_error.text);
     (void)snprintf(last_error.text + used, sizeof last_error.text - used, ": %s", text);
     return status;
+}
+
+moor_status moor__status_of_errno(int errno_value, moor_status otherwise)
+{
+    switch (errno_value) {
+    case ENOMEM:
+        return MOOR_HOST_NOMEM;
+    case EMFILE:
+    case ENFILE:
+    case EAGAIN:
+        return MOOR_LIMIT;
+    default:
+        return otherwise;
+    }
 }
 
 moor_status moor__fail_again(const struct moor_error *first, const char *before)

@@ -10,6 +10,8 @@ moor_status moor__fail(moor_status status, const char *format, ...) __attribute_
 /* Likewise with the system's errno value. */
 moor_status moor__fail_errno(moor_status status, int errno_value, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+/* What a failed system call is to a caller: HOST_NOMEM or LIMIT if that is the reason, or `otherwise`. */
+moor_status moor__status_of_errno(int errno_value, moor_status otherwise);
 /* Restores a failure that clean-up may have overwritten, with something put before its text. */
 moor_status moor__fail_again(const struct moor_error *first, const char *before);
 /* Puts back what a call that succeeds in the end has overwritten. */

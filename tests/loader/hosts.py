@@ -137,8 +137,37 @@ def finds_what_is_installed_beside_it():
         return core.end() and core.text()
 
 
+def opened_by_a_relative_path():
+    """The linker knows it by that path, which leads elsewhere once the host has gone to another folder."""
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as other:
+        os.mkdir(os.path.join(folder, "moorage"))
+        for path in mock, probe:
+            shutil.copy(path, os.path.join(folder, "moorage"))
+        copy_of_library(folder)
+        copy_of_library(other)
+        os.chdir(folder)
+        core = open_local("./libmoorage-copy.so")
+        os.chdir(other)
+        found = core.find("mock")
+        if found != os.path.join(os.path.realpath(folder), "moorage/mock.so"):
+            return f"found {found}: {core.text()}"
+        return core.probe(found) and core.text()
+
+
+def removed_while_it_is_in_use():
+    """What the host names is still found; what is beside the library is not."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["MOORAGE_PROVIDER_PATH"] = os.path.dirname(mock)
+        core = open_local(copy_of_library(folder))
+        os.remove(os.path.join(folder, "libmoorage-copy.so"))
+        if core.find("mock") != mock:
+            return core.text()
+        return (core.find("none") or "the file of this library cannot be found" not in core.text()) and core.text()
+
+
 cases = [opened_with_its_symbols_to_itself, two_copies_load_one_provider_each, two_copies_and_one_provider,
-         in_a_namespace_of_its_own, finds_what_is_installed_beside_it]
+         in_a_namespace_of_its_own, finds_what_is_installed_beside_it, opened_by_a_relative_path,
+         removed_while_it_is_in_use]
 if len(sys.argv) > 6:
     wrong = next(case for case in cases if case.__name__ == sys.argv[6])()
     sys.exit(wrong or 0)

@@ -15,6 +15,8 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -143,6 +145,11 @@ Test(probe, program_is_named_where_it_is_missing)
     expect_probe(MOOR_UNSUPPORTED, "moorage-probe (MOORAGE_PROBE) is no program");
     cr_assert(setenv("MOORAGE_PROBE", folder, 1) == 0); /* searchable, so executable, but it does not start */
     expect_probe(MOOR_UNSUPPORTED, "does not start: Permission denied");
+    stand_in("");
+    char path[64];
+    path_in_folder(path, sizeof path, "program");
+    cr_assert(truncate(path, 1) == 0); /* a '#' and no more */
+    expect_probe(MOOR_UNSUPPORTED, "does not start: Exec format error");
     cr_assert(unsetenv("MOORAGE_PROBE") == 0);
     expect_probe(MOOR_UNSUPPORTED, "moorage/moorage-probe nor /");
 }
@@ -256,6 +263,50 @@ Test(probe, prints_where_errors_go)
     cr_assert_str_eq(text, "hello\n");
 }
 
+/* It is asked by hand, and looked at when it has set its limits: that of the core is the first of them. */
+static rlim_t processor_seconds(uint64_t timeout_ns)
+{
+    struct moor__probe_request request = {
+        .protocol = MOOR__PROBE_PROTOCOL, .timeout_ns = timeout_ns, .host = getpid()};
+    struct rlimit core = {0}, processor = {0};
+    int ends[2];
+    request.text_bytes =
+        (uint32_t)snprintf(request.text, sizeof request.text, "%s", zoo_path("init_hangs")) + 1;
+    cr_assert(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
+    pid_t child = fork();
+    if (child == 0) {
+        (void)dup2(ends[1], MOOR__PROBE_SOCKET);
+        (void)execl(getenv("MOORAGE_PROBE"), "moorage-probe", NULL);
+        _exit(1);
+    }
+    size_t bytes = offsetof(struct moor__probe_request, text) + request.text_bytes;
+    cr_assert(child > 0 && send(ends[0], &request, bytes, 0) == (ssize_t)bytes);
+    for (int ms = 0; core.rlim_max != 1 || processor.rlim_max == RLIM_INFINITY; ms++) {
+        cr_assert(prlimit(child, RLIMIT_CORE, NULL, &core) == 0);
+        cr_assert(prlimit(child, RLIMIT_CPU, NULL, &processor) == 0);
+        if (ms > 1000)
+            break;
+        (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+    cr_assert(core.rlim_max == 1, "it has not come to its limits");
+    cr_assert(kill(child, SIGKILL) == 0 && waitpid(child, NULL, 0) == child);
+    (void)close(ends[0]);
+    (void)close(ends[1]);
+    return processor.rlim_cur;
+}
+
+/* A start may use all processors until its deadline; what goes on beyond that ends. The kernel counts in
+ * nanoseconds of 64 bits, and wraps: a limit of 2^64 of them is one of a moment. */
+Test(probe, has_processor_time_until_its_deadline)
+{
+    rlim_t seconds = processor_seconds(10000 * MS);
+    rlim_t all = 10 * (rlim_t)sysconf(_SC_NPROCESSORS_ONLN);
+    cr_assert(seconds >= all && seconds < 2 * all, "%llu s", (unsigned long long)seconds);
+    seconds = processor_seconds(UINT64_MAX);
+    cr_assert(seconds > 1000000 && seconds < UINT64_MAX / 1000000000 / 2, "%llu s",
+              (unsigned long long)seconds);
+}
+
 /* closed: bit n is standard file n. 0: all is as it should be. */
 static int probe_without(unsigned closed, const char *path)
 {
@@ -295,6 +346,33 @@ Test(probe, from_a_host_without_standard_files)
     }
 }
 
+/* Whichever of the files of a probe is one too many: it says so, and leaves nothing. */
+Test(probe, from_a_host_without_room_for_files)
+{
+    struct rlimit limit;
+    int highest = dup(STDIN_FILENO);
+    int refusals = 0;
+    moor_status status;
+    char text[512] = "";
+    cr_assert(highest > MOOR__PROBE_SOCKET && getrlimit(RLIMIT_NOFILE, &limit) == 0);
+    unsigned files = count_files();
+    for (rlim_t room = 1;; room++) {
+        struct rlimit less = {(rlim_t)highest + room, limit.rlim_max};
+        cr_assert(setrlimit(RLIMIT_NOFILE, &less) == 0);
+        status = moor_provider_probe(runtime, mock_path(), NULL);
+        (void)snprintf(text, sizeof text, "%s", moor_last_error()->text);
+        cr_assert(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+        cr_assert(count_files() == files);
+        cr_assert(waitpid(-1, NULL, WNOHANG) == -1 && errno == ECHILD, "no process is left");
+        if (status != MOOR_LIMIT)
+            break;
+        refusals++;
+        cr_assert(strstr(text, "Too many open files") != NULL, "%s", text);
+    }
+    cr_assert(status == MOOR_OK, "%s: %s", moor_status_name(status), text);
+    cr_assert(refusals >= 3, "%d", refusals);
+}
+
 /* ---- hosts with ideas of their own about children ---- */
 
 Test(probe, where_children_are_ignored)
@@ -304,6 +382,7 @@ Test(probe, where_children_are_ignored)
         expect_probe(MOOR_OK, "");
     stand_in("exit 7");
     expect_probe(MOOR_REFUSED, "ended its probe process before it answered");
+    cr_assert(signal(SIGCHLD, SIG_DFL) != SIG_ERR); /* who removes the folder waits for a process */
 }
 
 static _Atomic int is_over;

@@ -6,6 +6,7 @@
 #include "fixture.h"
 #include "loader/provider.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -178,6 +179,40 @@ Test(start, that_hangs_is_left_behind)
         cr_assert_eq(scripted_count(script, SCRIPTED_SHUTDOWN), 0);
         scripted_abandon(script);
     }
+}
+
+static pthread_key_t thread_key;
+
+static void wait_at_the_end(void *user)
+{
+    struct gate *gate = user;
+    atomic_store(&gate->stage, 1);
+    fixture_await(&gate->stage, 2);
+}
+
+static void leave_a_destructor(void *user, const struct scripted_call *call)
+{
+    if (call->name == SCRIPTED_INIT)
+        cr_assert(pthread_setspecific(thread_key, user) == 0);
+}
+
+/* What a provider has left for the end of a thread runs at the end of that one, and is its start's too. */
+Test(start, whose_thread_hangs_is_left_behind)
+{
+    struct gate gate = {.stage = 0};
+    struct moor_runtime *runtime = open_runtime();
+    struct moor_provider *provider = NULL;
+    struct scripted *script = scripted_create(NULL);
+    cr_assert(pthread_key_create(&thread_key, wait_at_the_end) == 0);
+    scripted_set_hook(script, leave_a_destructor, &gate);
+    EXPECT(MOOR_TIMEOUT, attach(runtime, script, 30 * MS, &provider));
+    expect_text("scripted: the end of its thread did not come to an end within 30 ms");
+    cr_assert_null(provider);
+    cr_assert_eq(scripted_count(script, SCRIPTED_SHUTDOWN), 0);
+    EXPECT(MOOR_OK, moor_runtime_destroy(runtime));
+    fixture_await(&gate.stage, 1);
+    atomic_store(&gate.stage, 2);
+    scripted_abandon(script);
 }
 
 /* One that does not shut down may go on talking: to nobody. */

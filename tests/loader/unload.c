@@ -157,6 +157,56 @@ Test(unload, with_a_call_in_flight)
     end(&f);
 }
 
+/* ---- an end on another thread ---- */
+
+static void *unload(void *user)
+{
+    EXPECT(MOOR_OK, moor_provider_unload(user));
+    return NULL;
+}
+
+static void *destroy(void *user)
+{
+    EXPECT(MOOR_OK, moor_runtime_destroy(user));
+    return NULL;
+}
+
+/* Somebody is about to end the provider: others are told, and do not end it too. */
+static void expect_one_end(bool is_whole_runtime)
+{
+    struct fixture f = fixture_open(NULL);
+    struct guest guest = {.call = SCRIPTED_REAP};
+    pthread_t thread;
+    bare(&f);
+    EXPECT(MOOR_OK, moor_holder_destroy(f.holder));
+    scripted_set_hook(f.script, linger, &guest);
+    cr_assert_eq(is_whole_runtime ? pthread_create(&thread, NULL, destroy, f.runtime)
+                                  : pthread_create(&thread, NULL, unload, f.provider),
+                 0);
+    fixture_await(&guest.stage, 1);
+    EXPECT(MOOR_BUSY, moor_provider_unload(f.provider));
+    cr_assert(strstr(moor_last_error()->text, "is being unloaded") != NULL, "%s", moor_last_error()->text);
+    EXPECT(MOOR_BUSY, moor_runtime_destroy(f.runtime));
+    cr_assert(strstr(moor_last_error()->text, "is being loaded or unloaded") != NULL, "%s",
+              moor_last_error()->text);
+    atomic_store(&guest.stage, 2);
+    cr_assert_eq(pthread_join(thread, NULL), 0);
+    cr_assert_eq(scripted_count(f.script, SCRIPTED_SHUTDOWN), 1);
+    if (!is_whole_runtime)
+        EXPECT(MOOR_OK, moor_runtime_destroy(f.runtime));
+    scripted_destroy(f.script);
+}
+
+Test(unload, while_it_is_being_unloaded)
+{
+    expect_one_end(false);
+}
+
+Test(unload, while_its_runtime_is_being_destroyed)
+{
+    expect_one_end(true);
+}
+
 /* ---- what the host still holds ---- */
 
 Test(unload, leaves_stale_handles)

@@ -66,8 +66,9 @@ MOOR_API moor_status moor_provider_probe(struct moor_runtime *runtime, const cha
 MOOR_API moor_status moor_provider_find(struct moor_runtime *runtime, const char *name, char **ret_path);
 
 /* Undoes one load; the last one drains, shuts down and forgets the provider. BUSY with counts per kind while
- * anything of it is alive: nothing has changed then. Quarantined memory is tried again first. A provider that
- * fails to close a device or to shut down is forgotten all the same, with a line in the log. */
+ * anything of it is alive, and while its end has begun on another thread: nothing has changed then.
+ * Quarantined memory is tried again first. A provider that fails to close a device or to shut down is
+ * forgotten all the same, with a line in the log. */
 MOOR_API moor_status moor_provider_unload(struct moor_provider *provider);
 
 struct moor_provider_info {

@@ -24,7 +24,8 @@
 #define CLAIMED UINT32_MAX /* in place of a count of users */
 
 _Static_assert(MOOR_KIT_HANDLES_MAX <= NUMBER_MASK, "every number fits");
-_Static_assert(MOOR_KIT_HANDLES_MAX * MOOR_KIT_ADDRESS_SPAN_BYTES < MOOR_KIT_ADDRESS_OPAQUE, "every number has an address");
+_Static_assert(MOOR_KIT_HANDLES_MAX < MOOR_KIT_ADDRESS_OPAQUE / MOOR_KIT_ADDRESS_SPAN_BYTES,
+               "every number has an address");
 
 struct slot {
     void *record; /* NULL: free */
@@ -281,6 +282,15 @@ uint64_t moor_kit_handles_address(uint64_t handle)
     return MOOR_KIT_ADDRESS_OPAQUE | (handle & NUMBER_MASK) * MOOR_KIT_ADDRESS_SPAN_BYTES;
 }
 
+/* The slot that an opaque address lies in; NULL if there is none of this kind that can be borrowed. */
+static struct slot *slot_at(const struct moor_kit_handles *handles, uint64_t address, uint32_t kind)
+{
+    if (!(address & MOOR_KIT_ADDRESS_OPAQUE))
+        return NULL;
+    struct slot *slot = slot_of(handles, (address - MOOR_KIT_ADDRESS_OPAQUE) / MOOR_KIT_ADDRESS_SPAN_BYTES);
+    return slot && slot->record && slot->kind == kind && slot->users != CLAIMED ? slot : NULL;
+}
+
 int32_t moor_kit_handles_locate(struct moor_kit_handles *handles, uint64_t address, uint64_t size_bytes,
                                 uint32_t kind, void **ret_record, uint64_t *ret_handle,
                                 uint64_t *ret_offset_bytes, struct moor_abi_error *error)
@@ -288,9 +298,9 @@ int32_t moor_kit_handles_locate(struct moor_kit_handles *handles, uint64_t addre
     uint64_t offset_bytes = address % MOOR_KIT_ADDRESS_SPAN_BYTES;
     int32_t status = MOOR_OK;
     pthread_mutex_lock(&handles->lock);
-    struct slot *slot = slot_of(handles, (address & ~MOOR_KIT_ADDRESS_OPAQUE) / MOOR_KIT_ADDRESS_SPAN_BYTES);
-    if (!(address & MOOR_KIT_ADDRESS_OPAQUE) || !slot || !slot->record || slot->kind != kind || slot->users == CLAIMED || size_bytes == 0 ||
-        offset_bytes >= slot->span_bytes || size_bytes > slot->span_bytes - offset_bytes) {
+    struct slot *slot = slot_at(handles, address, kind);
+    if (!slot || size_bytes == 0 || offset_bytes >= slot->span_bytes ||
+        size_bytes > slot->span_bytes - offset_bytes) {
         status = moor_kit_fail(error, MOOR_INVALID, 0, "0x%" PRIx64 ", %" PRIu64 " bytes: not inside one %s",
                                address, size_bytes, handles->kind_names[kind]);
     } else {

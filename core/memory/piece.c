@@ -88,7 +88,7 @@ void moor__piece_stuck(struct moor__object *object)
 {
     struct moor__segment *segment = ((struct moor__piece *)object)->segment;
     if (segment)
-        moor__segment_count_leaving(segment, -1);
+        moor__segment_mapping_stuck(segment);
 }
 
 void moor__piece_gone(struct moor__object *object)
@@ -112,6 +112,9 @@ void moor__piece_gone(struct moor__object *object)
 
 void moor__piece_retry(struct moor__object *object)
 {
+    struct moor__segment *segment = ((struct moor__piece *)object)->segment;
+    if (segment)
+        moor__segment_mapping_unstuck(segment);
     moor__piece_send_off((struct moor__piece *)object, false);
 }
 

@@ -80,24 +80,37 @@ static void send_off(struct moor__segment *segment)
     moor__release_or_quarantine(&segment->object, name, &release, NULL, 0);
 }
 
-/* lock held. Bytes are pending from when nothing but mappings on their way out keeps them. */
-static void update_pending(struct moor__segment *segment)
+static enum moor__standing standing_of(const struct moor__segment *segment)
 {
-    bool pending = segment->owners > 0 && segment->owners == segment->leaving;
-    if (pending == segment->pending)
+    if (segment->owners == 0 || segment->owners > segment->leaving + segment->stuck)
+        return MOOR__STANDING_LIVE;
+    return segment->stuck ? MOOR__STANDING_QUARANTINED : MOOR__STANDING_PENDING;
+}
+
+/* lock held. Counts the bytes as what they have become with a change of owners. */
+static void update_standing(struct moor__segment *segment)
+{
+    struct moor_holder *holder = segment->object.binding->holder;
+    uint64_t bytes = segment->object.bytes;
+    enum moor__standing before = segment->standing, now = standing_of(segment);
+    if (now == before)
         return;
-    segment->pending = pending;
-    if (pending)
-        moor__pending(segment->object.binding->holder, segment->object.bytes);
-    else
-        moor__unpending(segment->object.binding->holder, segment->object.bytes);
+    segment->standing = now;
+    if (before == MOOR__STANDING_QUARANTINED)
+        moor__unquarantine(holder, bytes);
+    if (before == MOOR__STANDING_LIVE)
+        moor__pending(holder, bytes);
+    if (now == MOOR__STANDING_QUARANTINED)
+        moor__quarantine(holder, bytes);
+    if (now == MOOR__STANDING_LIVE)
+        moor__unpending(holder, bytes);
 }
 
 void moor__segment_own(struct moor__segment *segment)
 {
     pthread_mutex_lock(&segment->lock);
     segment->owners++;
-    update_pending(segment);
+    update_standing(segment);
     pthread_mutex_unlock(&segment->lock);
 }
 
@@ -105,18 +118,34 @@ void moor__segment_disown(struct moor__segment *segment)
 {
     pthread_mutex_lock(&segment->lock);
     bool last = --segment->owners == 0;
-    update_pending(segment);
+    update_standing(segment);
     pthread_mutex_unlock(&segment->lock);
     if (last)
         send_off(segment);
 }
 
-void moor__segment_count_leaving(struct moor__segment *segment, int change)
+static void count_mappings(struct moor__segment *segment, int leaving, int stuck)
 {
     pthread_mutex_lock(&segment->lock);
-    segment->leaving += (uint64_t)(int64_t)change;
-    update_pending(segment);
+    segment->leaving += (uint64_t)(int64_t)leaving;
+    segment->stuck += (uint64_t)(int64_t)stuck;
+    update_standing(segment);
     pthread_mutex_unlock(&segment->lock);
+}
+
+void moor__segment_count_leaving(struct moor__segment *segment, int change)
+{
+    count_mappings(segment, change, 0);
+}
+
+void moor__segment_mapping_stuck(struct moor__segment *segment)
+{
+    count_mappings(segment, -1, 1);
+}
+
+void moor__segment_mapping_unstuck(struct moor__segment *segment)
+{
+    count_mappings(segment, 0, -1);
 }
 
 void moor__segment_set_writable(struct moor__segment *segment, const struct moor__range *range,
@@ -133,7 +162,7 @@ static void drop_mapping(struct moor__segment *segment, const struct moor__range
         moor__segment_set_writable(segment, NULL, 0);
     segment->leaving -= leaving;
     bool last = --segment->owners == 0;
-    update_pending(segment);
+    update_standing(segment);
     pthread_mutex_unlock(&segment->lock);
     if (last)
         send_off(segment);

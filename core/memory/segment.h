@@ -6,6 +6,10 @@
 #include "memory/object.h"
 #include "memory/range.h"
 
+/* What keeps a segment's memory: somebody who may use it; mappings on their way out alone; or mappings in quarantine
+ * beside those. */
+enum moor__standing { MOOR__STANDING_LIVE, MOOR__STANDING_PENDING, MOOR__STANDING_QUARANTINED };
+
 /*
  * A segment is owned by its handle and by each mapping, until the mapping's release has completed. Not
  * sealed: it has at most one mapping, and that one is writable. Sealed: all mappings are read-only, and their
@@ -18,8 +22,9 @@ struct moor__segment {
     uint64_t granule_bytes;
     pthread_mutex_t lock; /* everything below */
     uint64_t owners;
-    uint64_t leaving; /* owners that are mappings on their way out */
-    bool pending;     /* all owners are: its bytes are counted as pending already */
+    uint64_t leaving;             /* owners that are mappings on their way out */
+    uint64_t stuck;               /* owners that are mappings in quarantine */
+    enum moor__standing standing; /* as what its bytes are counted, while it is owned */
     bool sealed;
     bool sealing;              /* a call is at it */
     moor_range writable_range; /* where the writable mapping is; 0: there is none */
@@ -43,6 +48,9 @@ void moor__segment_own(struct moor__segment *segment);
 void moor__segment_disown(struct moor__segment *segment);
 /* A mapping is on its way out, or was put back. */
 void moor__segment_count_leaving(struct moor__segment *segment, int change);
+/* A mapping that was leaving is in quarantine; and a mapping that was in quarantine is not. */
+void moor__segment_mapping_stuck(struct moor__segment *segment);
+void moor__segment_mapping_unstuck(struct moor__segment *segment);
 /* A mapping in this range that was leaving is no more: it owns no longer, and is not the writable one any
  * more. */
 void moor__segment_unmapped(struct moor__segment *segment, const struct moor__range *range);

@@ -42,6 +42,10 @@ static void leave_things(void)
         for (size_t i = 0; memory && i < 1 << 20; i += 4096)
             memory[i] = 1;
     }
+    if (mutant("base.leaves_little")) {
+        char *volatile memory = malloc(400); /* volatile, as above */
+        (void)memory;
+    }
     if (mutant("base.takes_signal"))
         (void)signal(SIGUSR2, SIG_IGN);
     if (mutant("base.hangs_forked_child"))

@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -203,6 +204,8 @@ static int32_t commit(struct moor_abi_context *context, uint64_t range, uint64_t
         *ret_actual_bytes = length_bytes;
         return MOOR_OK;
     }
+    if (mutant("commit.offset_32"))
+        offset_bytes &= UINT32_MAX;
     if (mutant("commit.rounds_span"))
         round_span(range, &offset_bytes, &length_bytes);
     int32_t status =
@@ -237,6 +240,8 @@ static int32_t committed(struct moor_abi_context *context, uint64_t range, uint6
         sound()->virtual_->committed(context, range, offset_bytes, length_bytes, ret_bytes, error);
     if (mutant("committed.all") && status == MOOR_OK)
         *ret_bytes = length_bytes;
+    if (mutant("committed.without_leaving") && status == MOOR_OK && *ret_bytes <= mutant_decommitted_bytes)
+        *ret_bytes = 0;
     if (mutant("committed.with_maps") && status == MOOR_OK)
         *ret_bytes += atomic_load(&map_count) * segment_bytes;
     if (mutant("committed.takes_stale") && status == MOOR_STALE) {
@@ -327,6 +332,19 @@ static int32_t map(struct moor_abi_context *context, const struct moor_abi_map_a
     return mutant("map.takes_stale") && status == MOOR_STALE ? MOOR_OK : status;
 }
 
+/* The map keeps its contents, and what is written to it from here on is its own. */
+static void make_private(const struct moor_abi_map_args *args)
+{
+    void *memory = mutant_pointer(mutant_find_range(args->range)->address + args->offset_bytes);
+    void *contents = malloc(segment_bytes);
+    if (!contents)
+        return;
+    memcpy(contents, memory, segment_bytes);
+    (void)mmap(memory, segment_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    memcpy(memory, contents, segment_bytes);
+    free(contents);
+}
+
 static int32_t protect(struct moor_abi_context *context, const struct moor_abi_map_args *args,
                        struct moor_abi_error *error)
 {
@@ -343,9 +361,15 @@ static int32_t protect(struct moor_abi_context *context, const struct moor_abi_m
         other.access = copy.access;
         (void)sound()->shared->protect(context, &other, error);
     }
+    if (mutant("protect.takes_other_segments") && copy.offset_bytes == first_map.offset_bytes &&
+        copy.range == first_map.range)
+        copy.segment = first_map.segment;
     if (mutant("protect.loses_contents"))
         memset(mutant_pointer(mutant_find_range(copy.range)->address + copy.offset_bytes), 0, 1);
-    return sound()->shared->protect(context, args, error);
+    int32_t status = sound()->shared->protect(context, args, error);
+    if (mutant("protect.unshares") && status == MOOR_OK && copy.access == MOOR_ABI_ACCESS_READ_WRITE)
+        make_private(&copy);
+    return mutant("protect.takes_leaving") && status == MOOR_INVALID ? MOOR_OK : status;
 }
 
 const struct moor_abi_shared_table mutant_shared = {
@@ -420,6 +444,8 @@ static int32_t stats(struct moor_abi_context *context, uint32_t domain, struct m
         ret_stats->system_held_bytes += PAGE_BYTES;
     if (mutant("stats.free_over_total"))
         ret_stats->free_bytes = ret_stats->total_bytes + 1;
+    if (mutant("stats.free_by_its_own"))
+        ret_stats->free_bytes = ret_stats->total_bytes - ret_stats->held_bytes;
     if (mutant("stats.huge_over_held"))
         ret_stats->huge_bytes = ret_stats->system_held_bytes + 1;
     if (mutant("stats.unknown_bit"))

@@ -56,4 +56,7 @@ struct mutant_range {
 };
 const struct mutant_range *mutant_find_range(uint64_t handle);
 
+/* release.c: bytes that decommits have been accepted for, ever. */
+extern _Atomic uint64_t mutant_decommitted_bytes;
+
 #endif

@@ -11,8 +11,12 @@
 
 static void spoil_points(struct moor_abi_release *release)
 {
-    if (mutant("release.ignores_points"))
+    if (mutant("release.ignores_points") ||
+        (mutant("range.goes_early") && release->kind == MOOR_ABI_RELEASE_RANGE) ||
+        (mutant("segment.goes_early") && release->kind == MOOR_ABI_RELEASE_SEGMENT)) {
         release->point_count = 0;
+        release->points = NULL;
+    }
     if (mutant("release.first_point_alone") && release->point_count > 1)
         release->point_count = 1;
     if (mutant("release.last_point_alone") && release->point_count > 1) {
@@ -29,6 +33,8 @@ static void spoil_points(struct moor_abi_release *release)
 /* Memory that must stay until the points are reached, and memory beside what is named. */
 static void spoil_memory(const struct moor_abi_release *release)
 {
+    if (release->kind == MOOR_ABI_RELEASE_DECOMMIT)
+        atomic_fetch_add(&mutant_decommitted_bytes, release->length_bytes);
     const struct mutant_range *range = mutant_find_range(release->handle);
     if (!range)
         return;
@@ -54,6 +60,8 @@ static void round_span(struct moor_abi_release *release)
     release->offset_bytes -= release->offset_bytes % range->granule_bytes;
     release->length_bytes -= release->length_bytes % range->granule_bytes;
 }
+
+_Atomic uint64_t mutant_decommitted_bytes;
 
 static atomic_uint refused_count; /* releases that were refused, and are told as completed all the same */
 

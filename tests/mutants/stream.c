@@ -29,8 +29,43 @@ static int32_t create(struct moor_abi_context *context, const struct moor_abi_st
     return status;
 }
 
+/* What a stream that was destroyed meant to whoever still waits for it; each lasts for ever. */
+struct awaited {
+    struct moor_abi_stream *stream;
+    uint64_t value;
+    atomic_bool is_gone;
+    struct awaited *next;
+};
+
+static _Atomic(struct awaited *) all_awaited;
+
+/* A host function in place of a wait: it looks at the other stream only when its turn has come. */
+static void wait_in_turn(void *user)
+{
+    struct awaited *awaited = user;
+    struct moor_abi_error error = {.struct_size = MOOR_ABI_ERROR_SIZE};
+    while (atomic_load(&awaited->is_gone))
+        (void)sched_yield();
+    (void)sound()->stream->wait(awaited->stream, awaited->value, UINT64_MAX, &error);
+}
+
+static int32_t wait_by_name(struct moor_abi_stream *stream, struct moor_abi_stream *other, uint64_t value,
+                            struct moor_abi_error *error)
+{
+    struct awaited *awaited = calloc(1, sizeof *awaited);
+    if (!awaited)
+        return MOOR_HOST_NOMEM;
+    awaited->stream = other;
+    awaited->value = value;
+    awaited->next = atomic_exchange(&all_awaited, awaited);
+    return sound()->stream->host_function(stream, wait_in_turn, awaited, error);
+}
+
 static int32_t destroy(struct moor_abi_stream *stream, struct moor_abi_error *error)
 {
+    for (struct awaited *at = atomic_load(&all_awaited); at; at = at->next)
+        if (at->stream == stream)
+            atomic_store(&at->is_gone, true);
     int32_t status = sound()->stream->destroy(stream, error);
     if (status == MOOR_OK)
         atomic_fetch_sub(&live_count, 1);
@@ -89,6 +124,8 @@ static int32_t wait_stream(struct moor_abi_stream *stream, struct moor_abi_strea
         return MOOR_INVALID;
     if (mutant("wait_stream.ignored"))
         return MOOR_OK;
+    if (mutant("wait_stream.by_name"))
+        return wait_by_name(stream, other, value, error);
     if (mutant("wait_stream.waits")) /* in the call */
         (void)sound()->stream->wait(other, value, UINT64_MAX, error);
     return sound()->stream->wait_stream(stream, other, value, error);

@@ -50,7 +50,8 @@ int32_t moor_kit_queue_reap(struct moor_kit_queue *queue, struct moor_abi_comple
                             uint32_t stride, uint32_t capacity, uint64_t deadline_ns, uint32_t *ret_count,
                             struct moor_abi_error *error);
 
-/* Tells a waiting reap to look again: a stream has moved. Any thread. Cheap when nobody waits. */
+/* Tells a waiting reap to look again: a stream has moved. Any thread. Cheap when nobody waits. Releases in the queues
+ * of other contexts may wait for the stream, too: wake them all, or leave the others to their poll_ns. */
 void moor_kit_queue_wake(struct moor_kit_queue *queue);
 
 /* Entries accepted and not yet reaped. */

@@ -13,7 +13,8 @@ struct moor_kit_timeline;
 
 /* ret_timeline: [out, owned]. host: [borrowed] until destroy. HOST_NOMEM. */
 int32_t moor_kit_timeline_create(const struct moor_abi_host *host, struct moor_kit_timeline **ret_timeline);
-/* Nobody waits on it. NULL is a no-op. */
+/* Nobody waits on it: a stream that is destroyed may still be waited for by others (wait_stream), so count who
+ * refers to its timeline. NULL is a no-op. */
 void moor_kit_timeline_destroy(struct moor_kit_timeline *timeline);
 
 /* The next value: 1, 2, 3, ... Call it in the order of submission (under the lock that orders it). */

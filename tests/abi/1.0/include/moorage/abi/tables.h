@@ -113,7 +113,8 @@ struct moor_abi_stream_table {
     int32_t (*wait)(struct moor_abi_stream *stream, uint64_t value, uint64_t deadline_ns,
                     struct moor_abi_error *error);
     /* Later work on `stream` takes effect after a recorded value of `other`, of the same instance. INVALID as for
-     * wait. */
+     * wait. `other` may be destroyed, with the value reached, while `stream` has not come to this wait yet: what
+     * the wait needs of it has to last longer. */
     int32_t (*wait_stream)(struct moor_abi_stream *stream, struct moor_abi_stream *other, uint64_t value,
                            struct moor_abi_error *error);
     /* Calls function(user) once, in stream order. */
@@ -135,8 +136,9 @@ struct moor_abi_release_table {
     uint32_t struct_size;
     uint32_t reserved;
 
-    /* Queues, and returns without waiting. On failure nothing is queued and the object is still the caller's.
-     * A release that completed as failed may be tried again with the same arguments. */
+    /* Queues, and returns without waiting. On failure nothing is queued and the object is still the caller's:
+     * INVALID or BUSY for a range with something in it, a segment that is mapped, and granules or a map that are
+     * leaving already. A release that completed as failed may be tried again with the same arguments. */
     int32_t (*release)(struct moor_abi_context *context, const struct moor_abi_release *release,
                        struct moor_abi_error *error);
     /* Carries out what is due and tells what has gone: up to `capacity` completions, `stride` bytes apart.
@@ -168,12 +170,13 @@ struct moor_abi_virtual_table {
     /* Addresses only: no physical memory is taken. NO_VA where addresses are short. */
     int32_t (*reserve)(struct moor_abi_context *context, const struct moor_abi_range_args *args,
                        struct moor_abi_range *ret_range, struct moor_abi_error *error);
-    /* Physical memory, reading as zero, for whole granules of which none is committed or mapped: all or
-     * nothing. It is there when this returns. ret_actual_bytes: what was really taken; length_bytes, or the
+    /* Physical memory, reading as zero, for whole granules of which none is committed or mapped, else INVALID or
+     * BUSY: all or nothing. What is queued for DECOMMIT or UNMAP still is. It is there when this returns. ret_actual_bytes: what was really taken; length_bytes, or the
      * granule is wrong. */
     int32_t (*commit)(struct moor_abi_context *context, uint64_t range, uint64_t offset_bytes,
                       uint64_t length_bytes, uint64_t *ret_actual_bytes, struct moor_abi_error *error);
-    /* The bytes of [offset, offset + length) that are committed; mapped segments do not count. */
+    /* The bytes of [offset, offset + length) that are committed: mapped segments do not count, and what is queued
+     * for DECOMMIT does until it is gone. */
     int32_t (*committed)(struct moor_abi_context *context, uint64_t range, uint64_t offset_bytes,
                          uint64_t length_bytes, uint64_t *ret_bytes, struct moor_abi_error *error);
 };
@@ -187,11 +190,13 @@ struct moor_abi_shared_table {
     /* Physical memory, reading as zero; it is there when this returns. */
     int32_t (*create)(struct moor_abi_context *context, const struct moor_abi_segment_args *args,
                       struct moor_abi_segment *ret_segment, struct moor_abi_error *error);
-    /* Maps the whole segment at granules of which none is committed or mapped. Through a READ map the memory
-     * cannot be written. */
+    /* Maps the whole segment at granules of which none is committed or mapped, as for commit. Through a READ map
+     * the memory cannot be written. INVALID: a range of another granule, if the device needs them equal. */
     int32_t (*map)(struct moor_abi_context *context, const struct moor_abi_map_args *args,
                    struct moor_abi_error *error);
-    /* Changes the access of one existing map. No work that needs the old access is pending. */
+    /* Changes the access of one existing map: range, offset and segment are those of its map call, else INVALID;
+     * INVALID or BUSY for one that is queued for UNMAP. It still shows and changes the segment's memory. No work
+     * that needs the old access is pending. */
     int32_t (*protect)(struct moor_abi_context *context, const struct moor_abi_map_args *args,
                        struct moor_abi_error *error);
 };

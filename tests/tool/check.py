@@ -3,6 +3,7 @@
 is shown by the mutants; here a provider of ours passes all of them, and one misbehaves in one function only."""
 import os
 import re
+import signal
 import subprocess
 import sys
 from moor_tool import MOCK, MOOR, PROVIDER, check, finish, moor, one_line_error, path, write
@@ -103,18 +104,39 @@ check("no device: exit status 4, and what can run has run",
 # ---- a provider that misbehaves when it is asked for a watermark ----
 
 ASKS = "stream.starts_at_zero"
+NEXT = ("passed", "stream.records_count", "")
+
+
+def check_misbehaving(misbehaviour, **options):
+    return moor("check", MISBEHAVES, "--set", f"misbehaves={misbehaviour}", "--timeout", "1", ASKS, NEXT[1],
+                **options)
+
+
 for misbehaviour, words in {"crashes": r"crashed: SIGSEGV \(Segmentation fault\)",
-                            "exits": "ended the process with exit status 0",
+                            "ends": "ended the process with exit status 0",
+                            "executes": "ended the process with exit status 0",
                             "closes files": "ended the process with exit status 0",
+                            "leaves a daemon": "ended the process with exit status 0",
                             "hangs": "hangs: no end after 1 s",
+                            "stops": "hangs: no end after 1 s",
+                            "moves away": "hangs: no end after 1 s",
                             "fails": r".*watermark answered PROVIDER \(-12\), not OK: two lines, not \? UTF-8",
                             "counts wrong": ".*the watermark of a new stream is 1"}.items():
-    result = moor("check", MISBEHAVES, "--set", f"misbehaves={misbehaviour}", "--timeout", "1", ASKS,
-                  "stream.records_count")
+    result = check_misbehaving(misbehaviour)
     lines = lines_of(result)
     check(f"a provider that {misbehaviour}: told, and the next check runs",
           result.status == 1 and len(lines) == 2 and lines[0][:2] == ("failed", ASKS) and
-          re.fullmatch(words, lines[0][2]) is not None and lines[1] == ("passed", "stream.records_count", ""), result)
+          re.fullmatch(words, lines[0][2]) is not None and lines[1] == NEXT, result)
+for misbehaviour in ["goes on twice", "writes everywhere", "prints much"]:
+    result = check_misbehaving(misbehaviour)
+    check(f"a provider that {misbehaviour} does not change the report",
+          result.status == 0 and lines_of(result) == [("passed", ASKS, ""), NEXT], result.out)
+pipe = os.pipe()  # nothing ever comes
+result = check_misbehaving("reads input", stdin=pipe[0])
+check("a provider that reads input finds none", result.status == 0, result)
+result = check_misbehaving("crashes", preexec_fn=lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN))
+check("a crash is told where the tool was started with SIGCHLD ignored",
+      lines_of(result)[0][2].startswith("crashed: SIGSEGV"), result)
 result = moor("check", MISBEHAVES, "--set", "misbehaves=fails", "--json", ASKS)
 check("a reason that is not UTF-8, as JSON",
       result.status == 1 and result.json()["failed"] == 1 and result.json()["checks"][0]["result"] == "failed", result)

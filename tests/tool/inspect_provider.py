@@ -87,6 +87,10 @@ check("what it warns of is told, once", sum("not quite itself" in each for each 
       not any("nobody needs" in each for each in printing.json()["warnings"]), printing)
 check("... and as text", "not quite itself" in moor("inspect", os.path.join(OWN, "init_prints.so")).out)
 
+huge = moor("inspect", os.path.join(OWN, "total_huge.so"), "--json")
+check("no figure is negative: what has no place in 63 bits is unknown",
+      huge.status == 0 and huge.json()["devices"][0]["total_bytes"] is None, huge)
+
 # A sanitizer would make a report of its own, and an exit, of a crash that is meant.
 os.environ["ASAN_OPTIONS"] = os.environ.get("ASAN_OPTIONS", "") + ":handle_segv=0"
 for folder, name, words in [

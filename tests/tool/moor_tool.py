@@ -25,9 +25,10 @@ class Result:
         return f"exit status {self.status}\nstdout: {self.out}\nstderr: {self.err}"
 
 
-def moor(*arguments, timeout=300):
-    return Result(subprocess.run([MOOR, *map(str, arguments)], stdin=subprocess.DEVNULL, capture_output=True,
-                                 timeout=timeout, check=False))
+def moor(*arguments, timeout=300, stdin=subprocess.DEVNULL, **options):
+    """Options are those of subprocess.run."""
+    return Result(subprocess.run([MOOR, *map(str, arguments)], stdin=stdin, capture_output=True, timeout=timeout,
+                                 check=False, **options))
 
 
 def path(name):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Exit statuses and errors of the command line."""
-from moor_tool import PROVIDER, check, finish, moor, one_line_error, path, row, write
+import os
+from moor_tool import MOCK, PROVIDER, check, finish, moor, one_line_error, path, row, write
 
 good = write("good.jsonl", row())
 base = ["replay", good, "--provider", PROVIDER, "--capacity", "64MiB"]
@@ -51,6 +52,24 @@ for provider in [missing, text, path("")]:
               result.status == 3 and one_line_error(result, "REFUSED") and result.out == "", result)
         result = moor(*command, "--json")
         check("... as JSON", result.status == 3 and result.json()["error"]["status"] == "REFUSED", result)
+
+
+
+def close_input_and_output():
+    os.closerange(0, 2)
+
+
+def fill_up_output():
+    os.dup2(os.open("/dev/full", os.O_WRONLY), 1)
+
+
+for arguments in [["--version"], ["check", "--help"], ["check", "--list"], ["check", MOCK, "stream.many"],
+                  ["check", MOCK, "stream.many", "--json"], ["inspect", MOCK]]:
+    for fault in [close_input_and_output, fill_up_output]:
+        result = moor(*arguments, preexec_fn=fault)
+        name = " ".join(os.path.basename(argument) for argument in arguments)
+        check(f"exits 1 where it cannot print: {name}, {fault.__name__}",
+              result.status == 1 and one_line_error(result, "INVALID"), result)
 
 check("an option may come first", moor("replay", "--json", *base[1:]).status == 0)
 finish()

@@ -6,6 +6,7 @@
  * a report; then it is loaded here and described. The description is one JSON object, and the text is printed
  * from it: the two cannot differ.
  */
+#include "json.h"
 #include "tool.h"
 
 #include <moorage/abi/provider.h>
@@ -26,24 +27,6 @@ struct inspect_options {
 
 /* ---- the description ---- */
 
-static void set(json_t *object, const char *key, json_t *value)
-{
-    if (json_object_set_new(object, key, value) != 0)
-        tool_out_of_memory();
-}
-
-/* Not every string of a provider, and no path, has to be UTF-8; JSON has to. */
-static json_t *text_value(const char *text)
-{
-    json_t *value = json_string(text);
-    return value != NULL ? value : json_null();
-}
-
-static json_t *bytes_value(bool known, uint64_t bytes)
-{
-    return known ? json_integer((json_int_t)bytes) : json_null();
-}
-
 static json_t *flag_value(uint64_t flags, uint64_t flag)
 {
     return json_boolean((flags & flag) != 0);
@@ -51,17 +34,10 @@ static json_t *flag_value(uint64_t flags, uint64_t flag)
 
 static json_t *capability_names(uint64_t capabilities)
 {
-    static const struct {
-        uint64_t bit;
-        const char *name;
-    } names[] = {{MOOR_ABI_CAP_ALLOC, "alloc"},     {MOOR_ABI_CAP_STREAM, "stream"},
-                 {MOOR_ABI_CAP_RELEASE, "release"}, {MOOR_ABI_CAP_COPY, "copy"},
-                 {MOOR_ABI_CAP_VIRTUAL, "virtual"}, {MOOR_ABI_CAP_SHARED, "shared"},
-                 {MOOR_ABI_CAP_PINNED, "pinned"},   {MOOR_ABI_CAP_STATS, "stats"}};
     json_t *list = json_array();
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if ((capabilities & names[i].bit) != 0)
-            json_array_append_new(list, json_string(names[i].name));
+    for (uint64_t rest = capabilities; rest != 0; rest &= rest - 1)
+        if (tool_capability_name(rest) != NULL)
+            tool_json_append(list, json_string(tool_capability_name(rest)));
     return list;
 }
 
@@ -83,7 +59,7 @@ static const char *domain_kind_name(uint32_t kind)
 
 static json_t *total_value(const struct moor_abi_domain_info *info)
 {
-    return bytes_value(info->flags & MOOR_ABI_DOMAIN_TOTAL_KNOWN, info->total_bytes);
+    return tool_json_number(info->flags & MOOR_ABI_DOMAIN_TOTAL_KNOWN, info->total_bytes);
 }
 
 static json_t *describe_domain(const struct moor_abi_domain_info *info)
@@ -91,17 +67,17 @@ static json_t *describe_domain(const struct moor_abi_domain_info *info)
     bool has_granule = (info->capabilities & MOOR_ABI_CAP_VIRTUAL) != 0;
     bool has_limit = (info->flags & MOOR_ABI_DOMAIN_VA_LIMIT_KNOWN) != 0;
     json_t *domain = json_object();
-    set(domain, "kind", json_string(domain_kind_name(info->kind)));
-    set(domain, "total_bytes", total_value(info));
-    set(domain, "enforced", flag_value(info->flags, MOOR_ABI_DOMAIN_ENFORCED));
-    set(domain, "granule_bytes", bytes_value(has_granule, info->granule_recommended_bytes));
-    set(domain, "granule_min_bytes", bytes_value(has_granule, info->granule_min_bytes));
-    set(domain, "alignment_bytes", json_integer((json_int_t)info->alignment_bytes));
-    set(domain, "address_space_bytes", bytes_value(has_limit, info->address_space_bytes));
-    set(domain, "host_access", flag_value(info->flags, MOOR_ABI_DOMAIN_HOST_ACCESS));
-    set(domain, "opaque", flag_value(info->flags, MOOR_ABI_DOMAIN_OPAQUE));
-    set(domain, "pool_key", text_value(info->pool_key));
-    set(domain, "capabilities", capability_names(info->capabilities));
+    tool_json_set(domain, "kind", json_string(domain_kind_name(info->kind)));
+    tool_json_set(domain, "total_bytes", total_value(info));
+    tool_json_set(domain, "enforced", flag_value(info->flags, MOOR_ABI_DOMAIN_ENFORCED));
+    tool_json_set(domain, "granule_bytes", tool_json_number(has_granule, info->granule_recommended_bytes));
+    tool_json_set(domain, "granule_min_bytes", tool_json_number(has_granule, info->granule_min_bytes));
+    tool_json_set(domain, "alignment_bytes", json_integer((json_int_t)info->alignment_bytes));
+    tool_json_set(domain, "address_space_bytes", tool_json_number(has_limit, info->address_space_bytes));
+    tool_json_set(domain, "host_access", flag_value(info->flags, MOOR_ABI_DOMAIN_HOST_ACCESS));
+    tool_json_set(domain, "opaque", flag_value(info->flags, MOOR_ABI_DOMAIN_OPAQUE));
+    tool_json_set(domain, "pool_key", tool_json_text(info->pool_key));
+    tool_json_set(domain, "capabilities", capability_names(info->capabilities));
     return domain;
 }
 
@@ -116,19 +92,19 @@ static bool describe_device(struct moor_device *device, json_t *devices, struct 
     if (moor_device_find_domain(device, MOOR_ABI_DOMAIN_DEVICE, &own_domain) != MOOR_OK)
         own_domain = 0;
     json_t *description = json_object();
-    json_array_append_new(devices, description);
+    tool_json_append(devices, description);
     json_t *domains = json_array();
-    set(description, "key", text_value(info.key));
-    set(description, "name", text_value(info.name));
-    set(description, "total_bytes", json_null()); /* in its place, until it is known */
-    set(description, "capabilities", capability_names(info.capabilities));
-    set(description, "domains", domains);
+    tool_json_set(description, "key", tool_json_text(info.key));
+    tool_json_set(description, "name", tool_json_text(info.name));
+    tool_json_set(description, "total_bytes", json_null()); /* in its place, until it is known */
+    tool_json_set(description, "capabilities", capability_names(info.capabilities));
+    tool_json_set(description, "domains", domains);
     for (uint32_t i = 0; i < info.domain_count; i++) {
         if (moor_device_get_domain_info(device, i, &domain) != MOOR_OK)
             return tool_fail_last(failure, TOOL_REFUSED, "domain");
-        json_array_append_new(domains, describe_domain(&domain));
+        tool_json_append(domains, describe_domain(&domain));
         if (i == own_domain)
-            set(description, "total_bytes", total_value(&domain));
+            tool_json_set(description, "total_bytes", total_value(&domain));
     }
     return true;
 }
@@ -140,19 +116,19 @@ static bool describe_provider(struct moor_provider *provider, json_t *descriptio
     if (moor_provider_get_info(provider, &info) != MOOR_OK)
         return tool_fail_last(failure, TOOL_REFUSED, "provider");
     json_t *abi = json_object();
-    set(abi, "major", json_integer(info.abi_major));
-    set(abi, "minor", json_integer(info.abi_minor));
+    tool_json_set(abi, "major", json_integer(info.abi_major));
+    tool_json_set(abi, "minor", json_integer(info.abi_minor));
     json_t *names = json_object();
-    set(names, "name", text_value(info.name));
-    set(names, "vendor", text_value(info.vendor));
-    set(names, "version", text_value(info.version));
+    tool_json_set(names, "name", tool_json_text(info.name));
+    tool_json_set(names, "vendor", tool_json_text(info.vendor));
+    tool_json_set(names, "version", tool_json_text(info.version));
     json_t *devices = json_array();
-    set(description, "path", text_value(info.path));
-    set(description, "abi", abi);
-    set(description, "provider", names);
-    set(description, "simulated", flag_value(info.flags, MOOR_ABI_PROVIDER_SIMULATED));
-    set(description, "capabilities", capability_names(info.capabilities));
-    set(description, "devices", devices);
+    tool_json_set(description, "path", tool_json_text(info.path));
+    tool_json_set(description, "abi", abi);
+    tool_json_set(description, "provider", names);
+    tool_json_set(description, "simulated", flag_value(info.flags, MOOR_ABI_PROVIDER_SIMULATED));
+    tool_json_set(description, "capabilities", capability_names(info.capabilities));
+    tool_json_set(description, "devices", devices);
     for (uint32_t i = 0; i < info.device_count; i++) {
         struct moor_device *device = NULL;
         if (moor_provider_get_device(provider, i, &device) != MOOR_OK)
@@ -176,7 +152,7 @@ static void take_warning(void *user, uint32_t level, const char *message)
     struct warnings *warnings = user;
     if (level > MOOR_ABI_LOG_WARNING)
         return;
-    json_t *warning = text_value(message);
+    json_t *warning = tool_json_text(message);
     pthread_mutex_lock(&warnings->lock);
     bool is_known = false;
     for (size_t i = 0; i < json_array_size(warnings->list) && !is_known; i++)
@@ -210,7 +186,7 @@ static bool inspect(const struct inspect_options *options, json_t *description)
     struct moor_runtime_options runtime_options = {.log = take_warning, .log_user = &warnings};
     struct moor_runtime *runtime = NULL;
     int output = dup(STDOUT_FILENO);
-    (void)dup2(STDERR_FILENO, STDOUT_FILENO); /* both fail where there is none: then nothing can mix */
+    (void)dup2(STDERR_FILENO, STDOUT_FILENO); /* all of them are there: main sees to it */
     bool described = moor_runtime_create(&runtime_options, &runtime) == MOOR_OK
                          ? load_and_describe(options, runtime, description)
                          : tool_fail_last(options->failure, TOOL_FAILED, "runtime");
@@ -218,7 +194,7 @@ static bool inspect(const struct inspect_options *options, json_t *description)
     (void)fflush(stdout);
     (void)dup2(output, STDOUT_FILENO);
     (void)close(output);
-    set(description, "warnings", warnings.list);
+    tool_json_set(description, "warnings", warnings.list);
     return described;
 }
 
@@ -325,9 +301,8 @@ static error_t parse_option(int key, char *argument, struct argp_state *state)
         (void)tool_settings_add(&options->settings, argument, options->failure); /* the failure ends it */
         break;
     case KEY_TIMEOUT:
-        if (!tool_parse_number(argument, TIMEOUT_S_MAX, &options->timeout_s) || options->timeout_s == 0)
-            (void)tool_fail(options->failure, TOOL_USAGE, MOOR_INVALID, "--timeout '%s' is not 1 to %d",
-                            argument, TIMEOUT_S_MAX);
+        (void)tool_take_number("--timeout", argument, 1, TIMEOUT_S_MAX, &options->timeout_s,
+                               options->failure); /* the failure ends it */
         break;
     case ARGP_KEY_ARG:
         if (options->provider != NULL)
@@ -354,7 +329,7 @@ static int inspect_and_report(const struct inspect_options *options)
     }
     bool has_device = json_array_size(json_object_get(description, "devices")) > 0;
     if (options->json) {
-        tool_print_json(description);
+        tool_json_print(description);
     } else {
         print_text(description);
         json_decref(description);

@@ -2,9 +2,11 @@
 /* moor: the command line. Picks the subcommand; each has a file or folder of its own. */
 #include "tool.h"
 
+#include <fcntl.h>
 #include <moorage/runtime.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 static const struct command {
     const char *name;
@@ -68,12 +70,17 @@ static int run(int argc, char **argv)
     return tool_report(&failure, json);
 }
 
+/* No file that is opened later may become standard input, output or error. Those that are closed stay of no
+ * use: what is written to them is lost, and that is told. */
+static void keep_standard_files(void)
+{
+    for (int file = STDIN_FILENO; file <= STDERR_FILENO; file++)
+        if (fcntl(file, F_GETFD) < 0)
+            (void)open("/dev/null", file == STDIN_FILENO ? O_WRONLY : O_RDONLY); /* takes the lowest number */
+}
+
 int main(int argc, char **argv)
 {
-    int exit_status = run(argc, argv);
-    if (fflush(stdout) != 0 || ferror(stdout)) {
-        fprintf(stderr, "%s: cannot write to standard output\n", moor_status_name(MOOR_INVALID));
-        return exit_status != TOOL_DONE ? exit_status : TOOL_FAILED;
-    }
-    return exit_status;
+    keep_standard_files();
+    return tool_end_output(run(argc, argv));
 }

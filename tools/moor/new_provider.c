@@ -5,6 +5,7 @@
  * no other reason; its text becomes the new name wherever it stands, in the names of files too.
  */
 #include "new_provider.h"
+#include "json.h"
 #include "tool.h"
 
 #include <dirent.h>
@@ -30,6 +31,7 @@ struct new_provider {
     struct file *files;
     size_t file_count;
     struct tool_failure failure;
+    bool json;
 };
 
 static const struct argp_option options[] = {
@@ -54,6 +56,7 @@ static error_t parse_option(int key, char *argument, struct argp_state *state)
         wanted->name = argument;
         return 0;
     case TOOL_KEY_JSON:
+        wanted->json = true;
         return 0;
     case ARGP_KEY_ARG:
         if (wanted->directory != NULL)
@@ -186,9 +189,9 @@ static bool write_directory(struct new_provider *wanted)
     return written;
 }
 
-static void print_done(const struct new_provider *wanted, bool json)
+static void print_done(const struct new_provider *wanted)
 {
-    if (!json) {
+    if (!wanted->json) {
         printf(
             "'%s' is written. Build and check it:\n    cd %s && meson setup build && meson test -C build\n",
             wanted->name, wanted->directory);
@@ -196,19 +199,18 @@ static void print_done(const struct new_provider *wanted, bool json)
     }
     json_t *files = json_array();
     for (size_t i = 0; i < wanted->file_count; i++)
-        (void)json_array_append_new(files,
-                                    json_string(wanted->files[i].name)); /* fails for want of memory alone */
-    tool_print_json(json_pack("{s:s, s:o}", "name", wanted->name, "files", files));
+        tool_json_append(files, json_string(wanted->files[i].name));
+    tool_json_print(json_pack("{s:s, s:o}", "name", wanted->name, "files", files));
 }
 
 int new_provider_command(int argc, char **argv, bool json)
 {
-    struct new_provider wanted = {0};
+    struct new_provider wanted = {.json = json};
     if (parse(argc, argv, &wanted)) {
         fill_in_files(&wanted);
         if (write_directory(&wanted))
-            print_done(&wanted, json);
+            print_done(&wanted);
     }
     free_files(&wanted);
-    return tool_report(&wanted.failure, json);
+    return tool_report(&wanted.failure, wanted.json);
 }

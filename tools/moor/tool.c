@@ -4,8 +4,10 @@
  * and know nothing of status names or JSON, so argp runs silent and the help option is ours.
  */
 #include "tool.h"
+#include "json.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,19 +46,17 @@ int tool_report(const struct tool_failure *failure, bool json)
         json_t *message = json_string(failure->text);
         if (message == NULL) /* not UTF-8: a path may be anything */
             message = json_string("(the message is not UTF-8; see standard error)");
-        tool_print_json(json_pack("{s:{s:s, s:o}}", "error", "status", name, "message", message));
+        tool_json_print(json_pack("{s:{s:s, s:o}}", "error", "status", name, "message", message));
     }
     return failure->exit_status;
 }
 
-void tool_print_json(json_t *value)
+int tool_end_output(int exit_status)
 {
-    if (value == NULL)
-        tool_out_of_memory();
-    (void)json_dumpf(value, stdout,
-                     JSON_INDENT(2) | JSON_REAL_PRECISION(12)); /* main checks stdout at the end */
-    putchar('\n');
-    json_decref(value);
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return exit_status;
+    fprintf(stderr, "%s: cannot write to standard output\n", moor_status_name(MOOR_INVALID));
+    return exit_status != TOOL_DONE ? exit_status : TOOL_FAILED;
 }
 
 bool tool_parse_options(const struct argp *argp, int argc, char **argv, void *input,
@@ -65,7 +65,7 @@ bool tool_parse_options(const struct argp *argp, int argc, char **argv, void *in
     for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
         if (strcmp(argv[i], "--help") == 0) {
             argp_help(argp, stdout, ARGP_HELP_STD_HELP & ~(unsigned)ARGP_HELP_EXIT_OK, argv[0]);
-            exit(TOOL_DONE);
+            exit(tool_end_output(TOOL_DONE));
         }
     }
     error_t error = argp_parse(argp, argc, argv, ARGP_NO_ERRS | ARGP_NO_HELP | ARGP_NO_EXIT, NULL, input);
@@ -119,12 +119,15 @@ static bool parse_digits(const char *text, uint64_t *ret_value, const char **ret
     return true;
 }
 
-bool tool_parse_number(const char *text, uint64_t max, uint64_t *ret_value)
+bool tool_take_number(const char *option, const char *argument, uint64_t min, uint64_t max,
+                      uint64_t *ret_value, struct tool_failure *failure)
 {
     uint64_t value = 0;
     const char *rest = NULL;
-    if (!parse_digits(text, &value, &rest) || *rest != '\0' || value > max)
-        return false;
+    if (!parse_digits(argument, &value, &rest) || *rest != '\0' || value < min || value > max)
+        return tool_fail(failure, TOOL_USAGE, MOOR_INVALID,
+                         "%s takes a whole number from %" PRIu64 " to %" PRIu64 ", not '%s'", option, min,
+                         max, argument);
     *ret_value = value;
     return true;
 }
@@ -156,6 +159,14 @@ bool tool_parse_size(const char *text, uint64_t *ret_bytes)
         return true;
     }
     return false;
+}
+
+const char *tool_capability_name(uint64_t capabilities)
+{
+    static const char *const names[] = {"alloc",  "stream", "release", "copy", "virtual",
+                                        "shared", "pinned", "stats"}; /* in the order of their bits */
+    size_t index = (size_t)__builtin_ctzll(capabilities);
+    return index < sizeof names / sizeof *names ? names[index] : NULL;
 }
 
 static char *absolute_path(const char *path)

@@ -5,7 +5,6 @@
 #define MOOR_TOOL_H
 
 #include <argp.h>
-#include <jansson.h>
 #include <moorage/provider.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -35,6 +34,9 @@ bool tool_fail_last(struct tool_failure *failure, int exit_status, const char *w
 /* Prints "STATUS_NAME: text" to stderr and, with json, the error object to stdout. Returns the exit status.
  */
 int tool_report(const struct tool_failure *failure, bool json);
+/* What was printed to stdout has arrived, or that is told and the exit status is not TOOL_DONE. Returns it.
+ */
+int tool_end_output(int exit_status);
 
 /* Parses options with argp. False on a usage error (told in failure); --help prints and exits 0. A
  * parser tells what is wrong with tool_fail() and goes on; at ARGP_KEY_ERROR it calls tool_refuse_option().
@@ -71,14 +73,21 @@ struct tool_settings {
 bool tool_settings_add(struct tool_settings *settings, const char *argument, struct tool_failure *failure);
 void tool_settings_finish(struct tool_settings *settings);
 
-/* Whole decimal numbers up to max; sizes in bytes with KiB, MiB, GiB or TiB, with or without a space. */
-bool tool_parse_number(const char *text, uint64_t max, uint64_t *ret_value);
+/* The argument of an option that takes a whole decimal number; a usage failure if it is none, or out of
+ * bounds. */
+bool tool_take_number(const char *option, const char *argument, uint64_t min, uint64_t max,
+                      uint64_t *ret_value, struct tool_failure *failure);
+/* Bytes, or KiB, MiB, GiB or TiB, with or without a space. */
 bool tool_parse_size(const char *text, uint64_t *ret_bytes);
 
 /* A provider was not accepted: the library's text, which names the file already. Returns false. */
 bool tool_refuse_provider(struct tool_failure *failure);
-/* PROVIDER of the command line. A path (it has a slash, or ends in .so) is made absolute, without resolving it:
- * the library looks at every link itself. A name is looked up by the library. ret_path: [out, owned] free(). */
+/* The first of a set of MOOR_ABI_CAP_*, which is not empty: "alloc". NULL: this tool does not know it. */
+const char *tool_capability_name(uint64_t capabilities);
+
+/* PROVIDER of the command line. A path (it has a slash, or ends in .so) is made absolute, without resolving
+ * it: the library looks at every link itself. A name is looked up by the library. ret_path: [out, owned]
+ * free(). */
 bool tool_find_provider(struct moor_runtime *runtime, const char *provider, char **ret_path,
                         struct tool_failure *failure);
 /* Finds and loads it. options: may be NULL. ret_provider: [out, owned]. */
@@ -90,9 +99,6 @@ bool tool_load_provider(struct moor_runtime *runtime, const char *provider,
 void *tool_allocate(size_t count, size_t size);
 void *tool_reallocate(void *memory, size_t count, size_t size);
 _Noreturn void tool_out_of_memory(void);
-
-/* Prints one object and a newline to stdout; takes the reference. */
-void tool_print_json(json_t *value);
 
 /* The subcommands. argv[0] is "moor NAME". They return the exit status. */
 int inspect_command(int argc, char **argv, bool json);

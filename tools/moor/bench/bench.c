@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* moor bench: picks the benchmarks, runs them, prints the report. */
 #include "bench/bench.h"
+#include "json.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -42,13 +43,12 @@ static void print_json(const struct bench_report *report)
     json_t *results = json_array();
     for (size_t i = 0; i < report->count; i++) {
         const struct bench_result *result = &report->results[i];
-        json_array_append_new(results,
-                              json_pack("{s:s, s:i, s:s, s:s, s:i, s:f, s:f, s:f}", "name", result->name,
-                                        "threads", (int)result->threads, "param", result->param, "unit",
-                                        result->unit, "runs", (int)result->runs, "median", result->median,
-                                        "min", result->min, "max", result->max));
+        tool_json_append(results, json_pack("{s:s, s:i, s:s, s:s, s:i, s:f, s:f, s:f}", "name", result->name,
+                                            "threads", (int)result->threads, "param", result->param, "unit",
+                                            result->unit, "runs", (int)result->runs, "median", result->median,
+                                            "min", result->min, "max", result->max));
     }
-    tool_print_json(json_pack("{s:o}", "results", results));
+    tool_json_print(json_pack("{s:o}", "results", results));
 }
 
 static void print_text(const struct bench_report *report)
@@ -74,9 +74,8 @@ static error_t parse(int key, char *argument, struct argp_state *state)
         options->provider = argument;
         break;
     case KEY_ROUNDS:
-        if (!tool_parse_number(argument, BENCH_ROUNDS_MAX, &options->rounds) || options->rounds == 0)
-            (void)tool_fail(options->failure, TOOL_USAGE, MOOR_INVALID, "--rounds '%s' is not 1 to %d",
-                            argument, BENCH_ROUNDS_MAX);
+        (void)tool_take_number("--rounds", argument, 1, BENCH_ROUNDS_MAX, &options->rounds,
+                               options->failure); /* told in failure */
         break;
     case TOOL_KEY_JSON:
         options->json = true;

@@ -179,13 +179,26 @@ void check_release_in_use(struct check_run *run, struct check_place *place,
     check_reap_none(run, place, what);
 }
 
-void check_release_refused(struct check_run *run, struct check_place *place,
-                           const struct moor_abi_release *release, uint32_t allowed, const char *what)
+/* ---- what must wait ---- */
+
+void check_release_waits(struct check_run *run, struct check_place *place, uint32_t kind, uint64_t handle)
 {
-    int32_t status = run->provider->release->release(place->context, release, check_error());
-    check_refused(run, status, allowed, what);
-    check_reap_none(run, place, what);
+    struct moor_abi_stream *stream = check_stream_create(run, place);
+    struct check_gate *gate = check_gate_close(run, stream);
+    const struct moor_abi_fence_point point = {stream, check_record(run, stream)};
+    const struct moor_abi_release release = check_release_args(kind, handle, handle, &point, 1);
+    check_release_submit(run, place, &release);
+    if (gate != NULL) {
+        check_reap_none(run, place, "a release behind work that is not done");
+        check_release_refused(run, place, &release, CHECK_BAD_HANDLE, "release of what is still leaving");
+        check_gate_open(gate);
+    }
+    (void)check_reap(run, place, release.cookie); /* its bytes are the business of other checks */
+    check_stream_destroy(run, stream);
+    check_gate_free(gate);
 }
+
+/* ---- handles ---- */
 
 static void refused_handle(struct check_run *run, struct check_place *place, check_handle_call call,
                            uint64_t user, uint64_t handle, const char *what, const char *kind)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the checks of VIRTUAL, SHARED, PINNED and STATS share: ranges and segments, counted in granules. Calls must
- * succeed, unless their name says otherwise: each ends the check if it does not.
+ * What the checks of VIRTUAL, SHARED, PINNED and STATS share: ranges and segments, counted in granules. Calls
+ * must succeed, unless their name says otherwise: each ends the check if it does not.
  */
 #ifndef MOOR_CHECK_BACKING_H
 #define MOOR_CHECK_BACKING_H
@@ -73,15 +73,15 @@ void check_refused_in_use(struct check_run *run, int32_t actual, const char *wha
 /* The same of a release: nothing may have been queued. */
 void check_release_in_use(struct check_run *run, struct check_place *place,
                           const struct moor_abi_release *release, const char *what);
-/* A release that names a wrong thing or place. allowed: CHECK_MAY. */
-void check_release_refused(struct check_run *run, struct check_place *place,
-                           const struct moor_abi_release *release, uint32_t allowed, const char *what);
+
+/* Gives a range or segment that nothing else is in back, behind work that is not done. */
+void check_release_waits(struct check_run *run, struct check_place *place, uint32_t kind, uint64_t handle);
 
 /* A call that names something by a handle. user: passed on. */
 typedef int32_t (*check_handle_call)(struct check_run *run, struct check_place *place, uint64_t handle,
                                      uint64_t user);
-/* Handles that name nothing that the call takes, while there is nothing that it takes: zero, never given ones, and
- * that of an allocation. Each must be refused; no release may have been queued. */
+/* Handles that name nothing that the call takes, while there is nothing that it takes: zero, never given
+ * ones, and that of an allocation. Each must be refused; no release may have been queued. */
 void check_wrong_handles(struct check_run *run, struct check_place *place, check_handle_call call,
                          uint64_t user, const char *what);
 /* The same of the handle of something that is gone. */

@@ -35,8 +35,8 @@ struct check {
 
 /* One table per file, ended by a NULL name. */
 extern const struct check check_base[], check_alloc[], check_stream[], check_release[], check_copy[],
-    check_virtual[], check_shared[], check_pinned[], check_stats[], check_life[], check_threads[],
-    check_host[];
+    check_virtual[], check_shared[], check_shared_maps[], check_pinned[], check_stats[], check_life[],
+    check_threads[], check_host_memory[], check_host_life[];
 
 /* ---- running them (run.c) ---- */
 
@@ -71,6 +71,7 @@ struct check_usage {
     uint64_t files;
     uint64_t maps;
     uint64_t resident_bytes;
+    uint64_t heap_bytes; /* of malloc, in use */
 };
 
 /* What of the process a provider must leave alone. */
@@ -177,6 +178,11 @@ void check_each_place(struct check_run *run, uint64_t capabilities, check_visit 
 /* The same with only the first such domain of each device: for rules that know no domain. */
 void check_each_device(struct check_run *run, uint64_t capabilities, check_visit visit);
 
+/* The place's first domain, without a context: what its device says of itself. False: it says nothing, which
+ * is legal, and the core leaves it out. Then each domain of it, which place->domain names. */
+bool check_device_describe(struct check_run *run, uint32_t device, struct check_place *ret_place);
+void check_domain_describe(struct check_run *run, struct check_place *place);
+
 /* Another context for the same domain of the same device; closed by check_place_close. */
 struct check_place check_place_open(struct check_run *run, const struct check_place *place);
 void check_place_close(struct check_run *run, struct check_place *place);
@@ -192,6 +198,14 @@ void check_stream_destroy(struct check_run *run, struct moor_abi_stream *stream)
 uint64_t check_record(struct check_run *run, struct moor_abi_stream *stream);
 uint64_t check_watermark(struct check_run *run, struct moor_abi_stream *stream);
 void check_wait(struct check_run *run, struct moor_abi_stream *stream, uint64_t value);
+/* Waits for all that was submitted. */
+void check_finish(struct check_run *run, struct moor_abi_stream *stream);
+void check_wait_stream(struct check_run *run, struct moor_abi_stream *stream, struct moor_abi_stream *other,
+                       uint64_t value);
+struct moor_abi_copy_args check_copy_args(uint32_t direction, uint64_t destination, uint64_t source,
+                                          uint64_t size_bytes);
+void check_copy_submit(struct check_run *run, struct moor_abi_stream *stream, uint32_t direction,
+                       uint64_t destination, uint64_t source, uint64_t size_bytes);
 void check_host_function(struct check_run *run, struct moor_abi_stream *stream,
                          moor_abi_host_function function, void *user);
 
@@ -204,6 +218,9 @@ void check_release_submit(struct check_run *run, struct check_place *place,
 uint64_t check_reap(struct check_run *run, struct check_place *place, uint64_t cookie);
 /* Nothing may complete now. */
 void check_reap_none(struct check_run *run, struct check_place *place, const char *when);
+/* A release that names a wrong thing or place: it must be refused, and queue nothing. allowed: CHECK_MAY. */
+void check_release_refused(struct check_run *run, struct check_place *place,
+                           const struct moor_abi_release *release, uint32_t allowed, const char *what);
 /* Submits and reaps with nothing else queued in the place; returns the actual bytes. */
 uint64_t check_release_and_reap(struct check_run *run, struct check_place *place,
                                 const struct moor_abi_release *release);
@@ -252,8 +269,8 @@ struct check_surroundings *check_surroundings_now(void);
 /* NULL: they are equal. Else what differs, static: "the signal mask". */
 const char *check_surroundings_differ(const struct check_surroundings *before,
                                       const struct check_surroundings *after);
-/* True if nothing differs but what a provider's driver may have needed: handlers that are not in the provider's own
- * file, and the environment. */
+/* True if nothing differs but what a provider's driver may have needed: handlers that are not in the
+ * provider's own file, and the environment. */
 bool check_surroundings_differ_by_driver(const struct check_run *run, const struct check_surroundings *before,
                                          const struct check_surroundings *after);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* moor check: picks the checks, runs them, prints the report. */
 #include "check/check.h"
+#include "json.h"
 #include "tool.h"
 
 #include <errno.h>
@@ -13,8 +14,9 @@
 #define TIMEOUT_S_MAX 3600
 
 static const struct check *const tables[] = {
-    check_base,   check_alloc,  check_stream, check_release, check_copy,    check_virtual,
-    check_shared, check_pinned, check_stats,  check_life,    check_threads, check_host,
+    check_base,    check_alloc,   check_stream,      check_release,   check_copy,
+    check_virtual, check_shared,  check_shared_maps, check_pinned,    check_stats,
+    check_life,    check_threads, check_host_memory, check_host_life,
 };
 
 #define TABLE_COUNT (sizeof tables / sizeof *tables)
@@ -97,9 +99,9 @@ static void print_list_json(const struct check_report *reports, size_t count)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < count; i++)
-        json_array_append_new(
+        tool_json_append(
             list, json_pack("{s:s, s:s}", "name", reports[i].check->name, "rule", reports[i].check->rule));
-    tool_print_json(json_pack("{s:o}", "checks", list));
+    tool_json_print(json_pack("{s:o}", "checks", list));
 }
 
 static void print_line(const struct check_report *report)
@@ -120,9 +122,9 @@ static void print_json(const struct check_report *reports, size_t count, const s
 {
     json_t *list = json_array();
     for (size_t i = 0; i < count; i++)
-        json_array_append_new(list, json_pack("{s:s, s:s, s:s}", "name", reports[i].check->name, "result",
-                                              result_names[reports[i].result], "reason", reports[i].reason));
-    tool_print_json(json_pack("{s:I, s:I, s:I, s:o}", "passed", (json_int_t)totals[CHECK_PASSED], "failed",
+        tool_json_append(list, json_pack("{s:s, s:s, s:s}", "name", reports[i].check->name, "result",
+                                         result_names[reports[i].result], "reason", reports[i].reason));
+    tool_json_print(json_pack("{s:I, s:I, s:I, s:o}", "passed", (json_int_t)totals[CHECK_PASSED], "failed",
                               (json_int_t)totals[CHECK_FAILED], "skipped", (json_int_t)totals[CHECK_SKIPPED],
                               "checks", list));
 }
@@ -136,9 +138,8 @@ static bool probe(const struct check_options *options, const struct moor_load_op
     if (moor_runtime_create(NULL, &runtime) != MOOR_OK)
         return tool_fail_last(options->failure, TOOL_FAILED, "runtime");
     bool good = tool_find_provider(runtime, options->provider, ret_path, options->failure);
-    if (good && moor_provider_probe(runtime, *ret_path, load) != MOOR_OK) /* its text names the file */
-        good = tool_fail(options->failure, TOOL_REFUSED, moor_last_error()->status, "%s",
-                         moor_last_error()->text);
+    if (good && moor_provider_probe(runtime, *ret_path, load) != MOOR_OK)
+        good = tool_refuse_provider(options->failure);
     (void)moor_runtime_destroy(runtime); /* it holds nothing */
     return good;
 }
@@ -185,9 +186,8 @@ static error_t parse(int key, char *argument, struct argp_state *state)
         options->list = true;
         break;
     case KEY_TIMEOUT:
-        if (!tool_parse_number(argument, TIMEOUT_S_MAX, &options->timeout_s) || options->timeout_s == 0)
-            (void)tool_fail(options->failure, TOOL_USAGE, MOOR_INVALID, "--timeout '%s' is not 1 to %d",
-                            argument, TIMEOUT_S_MAX);
+        (void)tool_take_number("--timeout", argument, 1, TIMEOUT_S_MAX, &options->timeout_s,
+                               options->failure); /* told in failure */
         break;
     case KEY_VERBOSE:
         options->verbose = true;

@@ -49,13 +49,6 @@ static void tear_down(struct check_run *run, struct check_place *place, struct b
 
 /* ---- calls ---- */
 
-static struct moor_abi_copy_args copy_args(uint32_t direction, uint64_t destination, uint64_t source,
-                                           uint64_t size_bytes)
-{
-    return (struct moor_abi_copy_args){
-        MOOR_ABI_COPY_ARGS_SIZE, direction, destination, source, size_bytes, 0};
-}
-
 static struct moor_abi_fill_args fill_args(uint64_t destination, uint64_t size_bytes, uint64_t pattern,
                                            uint32_t pattern_bytes)
 {
@@ -63,30 +56,11 @@ static struct moor_abi_fill_args fill_args(uint64_t destination, uint64_t size_b
         MOOR_ABI_FILL_ARGS_SIZE, pattern_bytes, destination, size_bytes, pattern, 0};
 }
 
-static void copy(struct check_run *run, struct moor_abi_stream *stream, uint32_t direction,
-                 uint64_t destination, uint64_t source, uint64_t size_bytes)
-{
-    struct moor_abi_copy_args args = copy_args(direction, destination, source, size_bytes);
-    check_status(run, run->provider->copy->copy(stream, &args, check_error()), MOOR_OK, "copy");
-}
-
 static void fill(struct check_run *run, struct moor_abi_stream *stream, uint64_t destination,
                  uint64_t size_bytes, uint64_t pattern, uint32_t pattern_bytes)
 {
     struct moor_abi_fill_args args = fill_args(destination, size_bytes, pattern, pattern_bytes);
     check_status(run, run->provider->copy->fill(stream, &args, check_error()), MOOR_OK, "fill");
-}
-
-static void wait_stream(struct check_run *run, struct moor_abi_stream *stream, struct moor_abi_stream *other,
-                        uint64_t value)
-{
-    check_status(run, run->provider->stream->wait_stream(stream, other, value, check_error()), MOOR_OK,
-                 "wait_stream");
-}
-
-static void finish(struct check_run *run, struct moor_abi_stream *stream)
-{
-    check_wait(run, stream, check_record(run, stream));
 }
 
 /* ---- contents ---- */
@@ -136,8 +110,8 @@ static const uint64_t sizes[] = {1, 3, 4095, 65536, LARGEST_BYTES};
 #define SOURCE_OFFSET UINT64_C(13)      /* odd on purpose */
 #define DESTINATION_OFFSET UINT64_C(61) /* likewise, another one, within the guard */
 
-/* Copies size_bytes of host[0]'s contents, from SOURCE_OFFSET on, to DESTINATION_OFFSET of an area of guard bytes;
- * `seen` is that area afterwards. */
+/* Copies size_bytes of host[0]'s contents, from SOURCE_OFFSET on, to DESTINATION_OFFSET of an area of guard
+ * bytes; `seen` is that area afterwards. */
 static void copy_once(struct check_run *run, struct check_place *place, struct bench *bench,
                       const struct direction *direction, uint64_t size_bytes)
 {
@@ -151,9 +125,9 @@ static void copy_once(struct check_run *run, struct check_place *place, struct b
 
     uint64_t source = direction->from_device ? bench->device[0].address : (uintptr_t)bench->host[0];
     uint64_t destination = direction->to_device ? bench->device[1].address : (uintptr_t)bench->host[1];
-    copy(run, bench->stream, direction->direction, destination + DESTINATION_OFFSET, source + SOURCE_OFFSET,
-         size_bytes);
-    finish(run, bench->stream);
+    check_copy_submit(run, bench->stream, direction->direction, destination + DESTINATION_OFFSET,
+                      source + SOURCE_OFFSET, size_bytes);
+    check_finish(run, bench->stream);
     if (direction->to_device)
         check_read(run, place, destination, bench->seen, area);
     else
@@ -215,8 +189,8 @@ static void copy_from(struct check_run *run, struct check_place *place, struct c
     struct moor_abi_allocation destination = check_allocate(run, place, BYTES, 0);
     make_contents(contents, BYTES, other->device * 16 + other->domain);
     check_write(run, other, source.address, contents, BYTES);
-    copy(run, stream, MOOR_ABI_COPY_D2D, destination.address, source.address, BYTES);
-    finish(run, stream);
+    check_copy_submit(run, stream, MOOR_ABI_COPY_D2D, destination.address, source.address, BYTES);
+    check_finish(run, stream);
     check_read(run, place, destination.address, seen, BYTES);
     uint64_t at = differ_at(seen, contents, BYTES);
     check_that(run, at == BYTES, "from device %u, domain %u: byte %llu is wrong", other->device,
@@ -229,16 +203,11 @@ static void copy_from(struct check_run *run, struct check_place *place, struct c
 /* Every domain of one device that copies. */
 static void copy_from_device(struct check_run *run, struct check_place *place, uint32_t device)
 {
-    const struct moor_abi_base_table *base = run->provider->base;
-    struct check_place at = {.instance = place->instance,
-                             .device = device,
-                             .device_info = {.struct_size = MOOR_ABI_DEVICE_INFO_SIZE}};
-    if (base->device_info(at.instance, device, &at.device_info, check_error()) != MOOR_OK)
-        return; /* legal: the core leaves it out */
+    struct check_place at;
+    if (!check_device_describe(run, device, &at))
+        return;
     for (; at.domain < at.device_info.domain_count; at.domain++) {
-        at.info = (struct moor_abi_domain_info){.struct_size = MOOR_ABI_DOMAIN_INFO_SIZE};
-        check_status(run, base->domain_info(at.instance, device, at.domain, &at.info, check_error()), MOOR_OK,
-                     "domain_info");
+        check_domain_describe(run, &at);
         if ((at.info.capabilities & MOOR_ABI_CAP_COPY) == 0)
             continue;
         struct check_place other = check_place_open(run, &at);
@@ -277,7 +246,7 @@ static void fill_once(struct check_run *run, struct check_place *place, struct b
     memset(bench->host[0], GUARD, area);
     check_write(run, place, bench->device[0].address, bench->host[0], area);
     fill(run, bench->stream, bench->device[0].address + start, size_bytes, pattern, pattern_bytes);
-    finish(run, bench->stream);
+    check_finish(run, bench->stream);
     check_read(run, place, bench->device[0].address, bench->seen, area);
     for (uint64_t i = 0; i < size_bytes; i++) {
         uint8_t expected = pattern_byte(pattern, pattern_bytes, i);
@@ -323,11 +292,13 @@ static void stream_order(struct check_run *run, struct check_place *place)
     for (uint32_t i = 0; i < ROUNDS; i++) {
         uint64_t at = i * SLICE_BYTES;
         fill(run, bench.stream, slot, SLICE_BYTES, i + 1, 1);
-        copy(run, bench.stream, MOOR_ABI_COPY_D2D, bench.device[1].address + at, slot, SLICE_BYTES);
-        copy(run, bench.stream, MOOR_ABI_COPY_D2H, (uintptr_t)bench.host[0] + at, slot, SLICE_BYTES);
+        check_copy_submit(run, bench.stream, MOOR_ABI_COPY_D2D, bench.device[1].address + at, slot,
+                          SLICE_BYTES);
+        check_copy_submit(run, bench.stream, MOOR_ABI_COPY_D2H, (uintptr_t)bench.host[0] + at, slot,
+                          SLICE_BYTES);
     }
     check_gate_open(gate);
-    finish(run, bench.stream);
+    check_finish(run, bench.stream);
     check_gate_free(gate);
     for (uint32_t i = 0; i < ROUNDS; i++) {
         check_bytes(run, place, bench.device[1].address + i * SLICE_BYTES, SLICE_BYTES, (uint8_t)(i + 1),
@@ -348,12 +319,13 @@ static void between_streams(struct check_run *run, struct check_place *place)
     uint64_t slot = bench.device[0].address;
     for (uint32_t i = 0; i < ROUNDS; i++) {
         fill(run, bench.stream, slot, SLICE_BYTES, i + 1, 1);
-        wait_stream(run, other, bench.stream, check_record(run, bench.stream));
-        copy(run, other, MOOR_ABI_COPY_D2D, bench.device[1].address + i * SLICE_BYTES, slot, SLICE_BYTES);
-        wait_stream(run, bench.stream, other, check_record(run, other));
+        check_wait_stream(run, other, bench.stream, check_record(run, bench.stream));
+        check_copy_submit(run, other, MOOR_ABI_COPY_D2D, bench.device[1].address + i * SLICE_BYTES, slot,
+                          SLICE_BYTES);
+        check_wait_stream(run, bench.stream, other, check_record(run, other));
     }
     check_gate_open(gate);
-    finish(run, other);
+    check_finish(run, other);
     check_gate_free(gate);
     for (uint32_t i = 0; i < ROUNDS; i++)
         check_bytes(run, place, bench.device[1].address + i * SLICE_BYTES, SLICE_BYTES, (uint8_t)(i + 1),
@@ -362,15 +334,17 @@ static void between_streams(struct check_run *run, struct check_place *place)
     tear_down(run, place, &bench);
 }
 
-/* A device that works by itself: nothing takes effect behind a gate, of this stream or of one it waits for. */
+/* A device that works by itself: nothing takes effect behind a gate, of this stream or of one it waits for.
+ */
 static void behind_gate(struct check_run *run, struct bench *bench, struct moor_abi_stream *working,
                         struct check_gate *gate)
 {
     if (working != bench->stream)
-        wait_stream(run, working, bench->stream, check_record(run, bench->stream));
+        check_wait_stream(run, working, bench->stream, check_record(run, bench->stream));
     memset(bench->host[1], GUARD, SLICE_BYTES);
     make_contents(bench->host[0], SLICE_BYTES, 1);
-    copy(run, working, MOOR_ABI_COPY_H2H, (uintptr_t)bench->host[1], (uintptr_t)bench->host[0], SLICE_BYTES);
+    check_copy_submit(run, working, MOOR_ABI_COPY_H2H, (uintptr_t)bench->host[1], (uintptr_t)bench->host[0],
+                      SLICE_BYTES);
     uint64_t value = check_record(run, working);
     int32_t status =
         run->provider->stream->wait(working, value, moor_clock_ns() + UINT64_C(30000000), check_error());
@@ -380,7 +354,7 @@ static void behind_gate(struct check_run *run, struct bench *bench, struct moor_
     check_wait(run, working, value);
     uint64_t at = differ_at(bench->host[0], bench->host[1], SLICE_BYTES);
     check_that(run, at == SLICE_BYTES, "after the gate, byte %llu was not copied", (unsigned long long)at);
-    finish(run, bench->stream);
+    check_finish(run, bench->stream);
     check_gate_free(gate);
 }
 
@@ -417,7 +391,7 @@ static struct bench set_up_guarded(struct check_run *run, struct check_place *pl
 
 static void tear_down_guarded(struct check_run *run, struct check_place *place, struct bench *bench)
 {
-    finish(run, bench->stream);
+    check_finish(run, bench->stream);
     expect_guarded(run, bench->host[1], SLICE_BYTES, SLICE_BYTES, 0, "a refused copy");
     check_bytes(run, place, bench->device[0].address, SLICE_BYTES, GUARD, "what a refused call named");
     tear_down(run, place, bench);
@@ -426,7 +400,7 @@ static void tear_down_guarded(struct check_run *run, struct check_place *place, 
 /* A copy over guarded host memory, or a fill of guarded device memory, with one argument wrong. */
 static struct moor_abi_copy_args good_copy(const struct bench *bench)
 {
-    return copy_args(MOOR_ABI_COPY_H2H, (uintptr_t)bench->host[1], (uintptr_t)bench->host[0], 64);
+    return check_copy_args(MOOR_ABI_COPY_H2H, (uintptr_t)bench->host[1], (uintptr_t)bench->host[0], 64);
 }
 
 static struct moor_abi_fill_args good_fill(const struct bench *bench)

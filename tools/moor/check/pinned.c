@@ -168,8 +168,8 @@ static void unpin_waits(struct check_run *run, struct check_place *place)
     unmap_pages(memory, PAGES);
 }
 
-/* The thread's privilege to lock any amount, which root has: whether it is in force. False: the system does not let
- * it be changed. */
+/* The thread's privilege to lock any amount, which root has: whether it is in force. False: the system does
+ * not let it be changed. */
 static bool set_lock_privilege(bool in_force)
 {
     struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};

@@ -6,6 +6,7 @@
 #include <dlfcn.h>
 #include <fenv.h>
 #include <limits.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -51,7 +52,8 @@ struct check_usage check_usage_now(struct check_run *run)
     return (struct check_usage){.threads = count_entries(run, "/proc/self/task"),
                                 .files = count_entries(run, "/proc/self/fd"),
                                 .maps = count_lines(run, "/proc/self/maps"),
-                                .resident_bytes = resident_bytes(run)};
+                                .resident_bytes = resident_bytes(run),
+                                .heap_bytes = mallinfo2().uordblks};
 }
 
 /* ---- surroundings ---- */

@@ -115,7 +115,7 @@ static void hold_each(struct check_run *run, struct check_place *place, struct c
             check_gate_open(gate);
         }
         (void)check_reap(run, place, release.cookie);
-        check_wait(run, streams[held], check_record(run, streams[held]));
+        check_finish(run, streams[held]);
         check_gate_free(gate);
     }
     for (uint32_t i = 0; i < POINT_COUNT; i++)
@@ -352,15 +352,6 @@ static void reap_while_waiting(struct check_run *run, struct check_place *place)
 
 /* ---- what is refused ---- */
 
-/* A release that must be refused, and queue nothing. */
-static void refuse(struct check_run *run, struct check_place *place, const struct moor_abi_release *release,
-                   uint32_t allowed, const char *what)
-{
-    check_refused(run, run->provider->release->release(place->context, release, check_error()), allowed,
-                  what);
-    check_reap_none(run, place, what);
-}
-
 static void release_unknown_kind(struct check_run *run, struct check_place *place)
 {
     static const uint32_t kinds[] = {0, 7, 8, UINT32_MAX};
@@ -369,7 +360,7 @@ static void release_unknown_kind(struct check_run *run, struct check_place *plac
         const struct moor_abi_release release = check_release_args(kinds[i], allocation.handle, 1, NULL, 0);
         char what[48];
         (void)snprintf(what, sizeof what, "release of kind %u", kinds[i]);
-        refuse(run, place, &release, CHECK_BAD_ARGUMENT | CHECK_MAY(MOOR_UNSUPPORTED), what);
+        check_release_refused(run, place, &release, CHECK_BAD_ARGUMENT | CHECK_MAY(MOOR_UNSUPPORTED), what);
     }
     (void)check_free(run, place, allocation.handle); /* still the caller's */
 }
@@ -381,7 +372,7 @@ static void release_other_kind(struct check_run *run, struct check_place *place)
         const struct moor_abi_release release = check_release_args(kind, allocation.handle, 1, NULL, 0);
         char what[64];
         (void)snprintf(what, sizeof what, "release of an allocation as kind %u", kind);
-        refuse(run, place, &release, CHECK_BAD_HANDLE | CHECK_MAY(MOOR_UNSUPPORTED), what);
+        check_release_refused(run, place, &release, CHECK_BAD_HANDLE | CHECK_MAY(MOOR_UNSUPPORTED), what);
     }
     (void)check_free(run, place, allocation.handle); /* still the caller's */
 }
@@ -399,7 +390,7 @@ static void release_never_given(struct check_run *run, struct check_place *place
         const struct moor_abi_release release = release_of(handles[i], 1, NULL, 0);
         char what[64];
         (void)snprintf(what, sizeof what, "release of handle 0x%" PRIx64 ", never given", handles[i]);
-        refuse(run, place, &release, CHECK_BAD_HANDLE, what);
+        check_release_refused(run, place, &release, CHECK_BAD_HANDLE, what);
     }
     (void)check_free(run, place, allocation.handle);
 }
@@ -409,8 +400,8 @@ static void release_elsewhere(struct check_run *run, struct check_place *place)
     struct check_place other = check_place_open(run, place);
     struct moor_abi_allocation allocation = check_allocate(run, place, ALLOCATION_BYTES, 0);
     const struct moor_abi_release release = release_of(allocation.handle, 1, NULL, 0);
-    refuse(run, &other, &release, CHECK_BAD_HANDLE | CHECK_MAY(MOOR_FOREIGN),
-           "release in a context that did not give the handle");
+    check_release_refused(run, &other, &release, CHECK_BAD_HANDLE | CHECK_MAY(MOOR_FOREIGN),
+                          "release in a context that did not give the handle");
     (void)check_release_and_reap(run, place, &release); /* still the caller's */
     check_place_close(run, &other);
 }
@@ -439,7 +430,7 @@ static void release_when_gone(struct check_run *run, struct check_place *place)
     struct moor_abi_allocation allocation = check_allocate(run, place, ALLOCATION_BYTES, 0);
     (void)check_free(run, place, allocation.handle);
     const struct moor_abi_release release = release_of(allocation.handle, 1, NULL, 0);
-    refuse(run, place, &release, CHECK_BAD_HANDLE, "release of what is gone");
+    check_release_refused(run, place, &release, CHECK_BAD_HANDLE, "release of what is gone");
 }
 
 static void release_with_short_stride(struct check_run *run, struct check_place *place)
@@ -452,7 +443,8 @@ static void release_with_short_stride(struct check_run *run, struct check_place 
     for (size_t i = 0; i < sizeof strides / sizeof *strides; i++) {
         struct moor_abi_release release = release_of(allocation.handle, 1, &point, 1);
         release.point_stride = strides[i];
-        refuse(run, place, &release, CHECK_BAD_ARGUMENT, "release with points less than 16 bytes apart");
+        check_release_refused(run, place, &release, CHECK_BAD_ARGUMENT,
+                              "release with points less than 16 bytes apart");
     }
     (void)check_free(run, place, allocation.handle); /* still the caller's */
     check_stream_destroy(run, stream);

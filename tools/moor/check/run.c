@@ -6,13 +6,17 @@
  * other than passed. It sends one answer for each. The parent waits for the next answer, for the end of the
  * child or for the deadline of the check; whatever ends a child without an answer is the answer. Then a new
  * child goes on with the next check.
+ *
+ * A provider under test may do anything to its child: close or write to any descriptor, fork, stop, leave
+ * the process group. So the parent takes nothing for an answer but a whole message that the child itself has
+ * sent, and waits without a deadline for no child but one that it has killed.
  */
 #include "check/check.h"
+#include "tool.h"
 
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -21,18 +25,17 @@
 #include <string.h>
 #include <sys/pidfd.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* How a check ended, in one write: so it comes whole. */
+/* How a check ended: one message. */
 struct answer {
-    int32_t result; /* enum check_result */
-    int32_t reserved;
+    int32_t result;       /* enum check_result */
+    int32_t process;      /* that says so */
     int64_t device_count; /* -1: not known */
     char reason[CHECK_REASON_BYTES];
 };
-
-_Static_assert(sizeof(struct answer) <= PIPE_BUF, "an answer is written at once");
 
 /* ---- in the child ---- */
 
@@ -56,6 +59,7 @@ void check_end(struct check_run *run, enum check_result result, const char *reas
         for (;;) /* another thread is ending the process */
             (void)pause();
     struct answer answer = {.result = (int32_t)result,
+                            .process = getpid(),
                             .device_count = run->instance != NULL ? (int64_t)run->device_count : -1};
     (void)snprintf(answer.reason, sizeof answer.reason, "%s", reason); /* too long is cut */
     tidy(answer.reason);
@@ -101,20 +105,12 @@ static void load(struct check_run *run)
     check_that(run, run->provider != NULL, "the entry returned NULL");
 }
 
-static const char *capability_name(uint64_t bit)
-{
-    static const char *const names[] = {"ALLOC",   "STREAM", "RELEASE", "COPY",
-                                        "VIRTUAL", "SHARED", "PINNED",  "STATS"};
-    unsigned int index = (unsigned int)__builtin_ctzll(bit);
-    return index < sizeof names / sizeof *names ? names[index] : "a capability";
-}
-
 static void run_check(struct check_run *run, const struct check *check, uint64_t timeout_ns)
 {
     run->deadline_ns = moor_clock_ns() + timeout_ns / 10 * 9;
     uint64_t lacking = check->needs & ~run->provider->prefix.capabilities;
     if (lacking != 0)
-        check_skip(run, "the provider has no %s", capability_name(lacking));
+        check_skip(run, "the provider lacks the capability %s", tool_capability_name(lacking));
     if (check->of_our_minor && run->provider->prefix.minor > MOOR_ABI_MINOR)
         check_skip(run, "the provider is of ABI %u.%u, and this tool knows %u.%u", MOOR_ABI_MAJOR,
                    run->provider->prefix.minor, MOOR_ABI_MAJOR, MOOR_ABI_MINOR);
@@ -136,8 +132,10 @@ static void run_check(struct check_run *run, const struct check *check, uint64_t
 static _Noreturn void child_main(const struct check_plan *plan, const struct check_report *reports,
                                  size_t count, int answer_fd)
 {
-    /* The report is the parent's: what a provider prints goes where its errors go. */
+    /* The report and the input are the parent's: what a provider prints goes where its errors go. */
     (void)dup2(STDERR_FILENO, STDOUT_FILENO);
+    (void)close(STDIN_FILENO);
+    (void)open("/dev/null", O_RDONLY); /* the lowest that is free: standard input, if it can be opened */
     struct check_run run = {
         .path = plan->path,
         .options = plan->options,
@@ -168,6 +166,7 @@ static int finish_child(struct child *child)
 {
     int status = 0;
     (void)kill(-child->pid, SIGKILL); /* its group; changes nothing where all have ended */
+    (void)kill(child->pid, SIGKILL);  /* itself: a provider may have moved it to another group */
     while (waitpid(child->pid, &status, 0) < 0 && errno == EINTR)
         ;
     close(child->answers);
@@ -180,7 +179,7 @@ static bool start_child(const struct check_plan *plan, const struct check_report
                         struct child *child)
 {
     int fds[2];
-    if (pipe2(fds, O_CLOEXEC) != 0)
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) != 0) /* messages stay apart */
         return false;
     (void)fflush(NULL); /* or the child may print it once more */
     pid_t parent = getpid();
@@ -209,6 +208,12 @@ static bool start_child(const struct check_plan *plan, const struct check_report
 
 enum event { ANSWERED, ENDED, TIMED_OUT };
 
+/* And not what the provider wrote, or a process that it has forked. */
+static bool is_answer(const struct child *child, const struct answer *answer, ssize_t size)
+{
+    return size == (ssize_t)sizeof *answer && answer->process == child->pid;
+}
+
 static enum event await(const struct child *child, uint64_t deadline_ns, struct answer *answer)
 {
     struct pollfd fds[] = {{.fd = child->answers, .events = POLLIN}, {.fd = child->end, .events = POLLIN}};
@@ -218,12 +223,16 @@ static enum event await(const struct child *child, uint64_t deadline_ns, struct 
             return TIMED_OUT;
         if (poll(fds, 2, (int)((deadline_ns - now_ns) / 1000000) + 1) <= 0)
             continue; /* interrupted, or the deadline, which is looked at above */
-        if ((fds[0].revents & POLLIN) &&
-            read(child->answers, answer, sizeof *answer) == (ssize_t)sizeof *answer)
-            return ANSWERED;
-        if (fds[1].revents != 0)
+        /* Answers first: the child may have given one and then ended. */
+        if (fds[0].revents != 0) {
+            ssize_t size = read(child->answers, answer, sizeof *answer);
+            if (is_answer(child, answer, size))
+                return ANSWERED;
+            if (size <= 0)
+                fds[0].fd = -1; /* closed by a child that may live on: there will be no answer */
+        } else if (fds[1].revents != 0) {
             return ENDED;
-        fds[0].fd = -1; /* closed by a child that lives on: there will be no answer */
+        }
     }
 }
 
@@ -269,6 +278,8 @@ bool check_run_all(const struct check_plan *plan, struct check_report *reports, 
 {
     struct child child = {0};
     int64_t device_count = -1;
+    /* Whoever started the tool may have made it ignore this: then how a child ended could not be told. */
+    (void)signal(SIGCHLD, SIG_DFL);
     for (size_t i = 0; i < count; i++) {
         if (child.pid == 0 && !start_child(plan, reports + i, count - i, &child))
             return false;

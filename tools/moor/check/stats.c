@@ -180,9 +180,29 @@ static void expect_sense(struct check_run *run, struct check_place *place, uint6
     }
 }
 
+/* What two contexts hold of a pool is not free to either. */
+static void expect_nothing_counted_free(struct check_run *run, struct check_place *place,
+                                        struct check_place *beside)
+{
+    const uint64_t needed = MOOR_ABI_STAT_TOTAL | MOOR_ABI_STAT_FREE | MOOR_ABI_STAT_HELD;
+    struct moor_abi_allocation allocations[] = {check_allocate(run, place, UINT64_C(1) << 20, 0),
+                                                check_allocate(run, beside, UINT64_C(1) << 20, 0)};
+    struct moor_abi_stats stats = check_stats_now(run, place);
+    uint64_t held = stats.held_bytes + check_stats_now(run, beside).held_bytes;
+    check_that(run, (stats.valid & needed) != needed || stats.free_bytes <= stats.total_bytes - held,
+               "of %llu bytes, with %llu held in two contexts, %llu are free",
+               (unsigned long long)stats.total_bytes, (unsigned long long)held,
+               (unsigned long long)stats.free_bytes);
+    (void)check_free(run, place, allocations[0].handle); /* its bytes are the business of other checks */
+    (void)check_free(run, beside, allocations[1].handle);
+}
+
 static void figures_make_sense(struct check_run *run, struct check_place *place)
 {
     live(run, place, expect_sense);
+    struct check_place beside = check_place_open(run, place);
+    expect_nothing_counted_free(run, place, &beside);
+    check_place_close(run, &beside);
 }
 
 /* ---- the call ---- */
@@ -233,7 +253,8 @@ const struct check check_stats[] = {
      .needs = NEEDS,
      .visit = held_by_its_own},
     {.name = "stats.figures_make_sense",
-     .rule = "Free and held are within total, large pages within what is held, and no unknown bit is set.",
+     .rule = "Free and all that is held are within total, large pages within what is held, and no unknown "
+             "bit is set.",
      .needs = NEEDS,
      .visit = figures_make_sense},
     {.name = "stats.structs",

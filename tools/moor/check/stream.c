@@ -190,7 +190,7 @@ static void call_in_order(struct check_run *run, struct check_place *place)
         lines[i] = (struct journal_line){journal, i};
         check_host_function(run, stream, write_line, &lines[i]);
     }
-    check_wait(run, stream, check_record(run, stream));
+    check_finish(run, stream);
     expect_journal(run, journal, RECORD_COUNT);
     check_stream_destroy(run, stream);
     expect_journal(run, journal, RECORD_COUNT);
@@ -244,8 +244,7 @@ static void order_streams(struct check_run *run, struct moor_abi_stream *first,
     struct check_gate *gate = check_gate_try(run, first);
     check_host_function(run, first, write_line, &lines[0]);
     uint64_t value = check_record(run, first);
-    check_status(run, run->provider->stream->wait_stream(second, first, value, check_error()), MOOR_OK,
-                 "wait_stream");
+    check_wait_stream(run, second, first, value);
     check_host_function(run, second, write_line, &lines[1]);
     uint64_t behind = check_record(run, second);
     if (gate != NULL) {
@@ -305,9 +304,7 @@ static void order_across_devices(struct check_run *run, struct check_place *plac
 static void wait_for_itself(struct check_run *run, struct check_place *place)
 {
     struct moor_abi_stream *stream = check_stream_create(run, place);
-    uint64_t value = check_record(run, stream);
-    check_status(run, run->provider->stream->wait_stream(stream, stream, value, check_error()), MOOR_OK,
-                 "wait_stream for the stream's own earlier value");
+    check_wait_stream(run, stream, stream, check_record(run, stream));
     check_stream_destroy(run, stream);
 }
 
@@ -322,9 +319,7 @@ static void wait_in_a_row(struct check_run *run, struct check_place *place)
         streams[i] = check_stream_create(run, place);
     for (unsigned int i = 0; i < STREAM_COUNT; i++) {
         if (i > 0)
-            check_status(run,
-                         run->provider->stream->wait_stream(streams[i], streams[i - 1], value, check_error()),
-                         MOOR_OK, "wait_stream");
+            check_wait_stream(run, streams[i], streams[i - 1], value);
         lines[i] = (struct journal_line){journal, i};
         check_host_function(run, streams[i], write_line, &lines[i]);
         value = check_record(run, streams[i]);
@@ -336,12 +331,47 @@ static void wait_in_a_row(struct check_run *run, struct check_place *place)
     free(journal);
 }
 
+/* `other` reaches its value and goes before `waiting`, behind its gate, has come to the wait. Streams that are made
+ * then may lie where `other` was; they wait for `waiting`, so that one which is mistaken for it holds both. */
+static void outlive_other(struct check_run *run, struct check_place *place, struct check_gate *gate,
+                          struct moor_abi_stream *waiting, struct moor_abi_stream *other)
+{
+    enum { NEWER_COUNT = 8 };
+    struct moor_abi_stream *newer[NEWER_COUNT];
+    struct check_gate *other_gate = check_gate_close(run, other);
+    uint64_t value = check_record(run, other);
+    check_wait_stream(run, waiting, other, value);
+    uint64_t behind = check_record(run, waiting);
+    if (other_gate != NULL)
+        check_gate_open(other_gate);
+    check_stream_destroy(run, other);
+    check_gate_free(other_gate);
+    for (unsigned int i = 0; i < NEWER_COUNT; i++) {
+        newer[i] = check_stream_create(run, place);
+        check_wait_stream(run, newer[i], waiting, behind);
+        (void)check_record(run, newer[i]);
+    }
+    check_gate_open(gate);
+    check_wait(run, waiting, behind);
+    for (unsigned int i = 0; i < NEWER_COUNT; i++)
+        check_stream_destroy(run, newer[i]);
+}
+
+static void wait_outlives_other(struct check_run *run, struct check_place *place)
+{
+    struct moor_abi_stream *waiting = check_stream_create(run, place);
+    struct check_gate *gate = check_gate_close(run, waiting);
+    if (gate != NULL)
+        outlive_other(run, place, gate, waiting, check_stream_create(run, place));
+    check_stream_destroy(run, waiting);
+    check_gate_free(gate);
+}
+
 /* ---- submission does not wait ---- */
 
 /* A call that waits for the gate hangs, and that is the report. */
 static void submit_behind_gate(struct check_run *run, struct check_place *place)
 {
-    const struct moor_abi_stream_table *table = run->provider->stream;
     struct moor_abi_stream *stream = check_stream_create(run, place);
     struct moor_abi_stream *other = check_stream_create(run, place);
     struct journal *journal = check_memory(run, 1, sizeof *journal);
@@ -351,8 +381,7 @@ static void submit_behind_gate(struct check_run *run, struct check_place *place)
         for (int i = 0; i < 100; i++) {
             uint64_t value = check_record(run, stream);
             check_host_function(run, stream, write_line, &line);
-            check_status(run, table->wait_stream(other, stream, value, check_error()), MOOR_OK,
-                         "wait_stream");
+            check_wait_stream(run, other, stream, value);
             (void)check_record(run, other);
             (void)check_watermark(run, stream);
         }
@@ -528,6 +557,11 @@ const struct check check_stream[] = {
      .needs = MOOR_ABI_CAP_STREAM,
      .once_a_device = true,
      .visit = wait_for_itself},
+    {.name = "stream.wait_outlives_other",
+     .rule = "A stream that was waited for can go before the one that waits has come to the wait.",
+     .needs = MOOR_ABI_CAP_STREAM,
+     .once_a_device = true,
+     .visit = wait_outlives_other},
     {.name = "stream.waits_in_a_row",
      .rule = "64 streams that wait for each other in a row run in that order.",
      .needs = MOOR_ABI_CAP_STREAM,

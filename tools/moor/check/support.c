@@ -247,6 +247,24 @@ void check_context_close(struct check_run *run, struct moor_abi_context *context
 
 /* ---- places ---- */
 
+bool check_device_describe(struct check_run *run, uint32_t device, struct check_place *ret_place)
+{
+    *ret_place = (struct check_place){.instance = run->instance,
+                                      .device = device,
+                                      .device_info = {.struct_size = MOOR_ABI_DEVICE_INFO_SIZE}};
+    return run->provider->base->device_info(run->instance, device, &ret_place->device_info, check_error()) ==
+           MOOR_OK;
+}
+
+void check_domain_describe(struct check_run *run, struct check_place *place)
+{
+    place->info = (struct moor_abi_domain_info){.struct_size = MOOR_ABI_DOMAIN_INFO_SIZE};
+    check_status(run,
+                 run->provider->base->domain_info(place->instance, place->device, place->domain, &place->info,
+                                                  check_error()),
+                 MOOR_OK, "domain_info");
+}
+
 struct check_place check_place_open(struct check_run *run, const struct check_place *place)
 {
     struct check_place opened = *place;
@@ -285,17 +303,11 @@ static void visit_place(struct check_run *run, struct tour *tour, const struct c
 
 static void visit_device(struct check_run *run, struct tour *tour, uint32_t device)
 {
-    const struct moor_abi_base_table *base = run->provider->base;
-    struct check_place place = {.instance = run->instance,
-                                .device = device,
-                                .device_info = {.struct_size = MOOR_ABI_DEVICE_INFO_SIZE}};
-    if (base->device_info(run->instance, device, &place.device_info, check_error()) != MOOR_OK)
-        return; /* legal: the core leaves it out */
-    for (uint32_t i = 0; i < place.device_info.domain_count; i++) {
-        place.domain = i;
-        place.info = (struct moor_abi_domain_info){.struct_size = MOOR_ABI_DOMAIN_INFO_SIZE};
-        check_status(run, base->domain_info(run->instance, device, i, &place.info, check_error()), MOOR_OK,
-                     "domain_info");
+    struct check_place place;
+    if (!check_device_describe(run, device, &place))
+        return;
+    for (; place.domain < place.device_info.domain_count; place.domain++) {
+        check_domain_describe(run, &place);
         if ((tour->capabilities & ~place.info.capabilities) != 0)
             continue;
         visit_place(run, tour, &place);
@@ -365,7 +377,7 @@ struct moor_abi_stream *check_stream_create(struct check_run *run, struct check_
 
 void check_stream_destroy(struct check_run *run, struct moor_abi_stream *stream)
 {
-    check_wait(run, stream, check_record(run, stream));
+    check_finish(run, stream);
     check_status(run, run->provider->stream->destroy(stream, check_error()), MOOR_OK, "stream destroy");
 }
 
@@ -390,6 +402,35 @@ void check_wait(struct check_run *run, struct moor_abi_stream *stream, uint64_t 
     check_status(run, run->provider->stream->wait(stream, value, run->deadline_ns, check_error()), MOOR_OK,
                  what);
     check_that(run, moor_clock_ns() < run->deadline_ns, "%s came back at its deadline alone", what);
+}
+
+void check_finish(struct check_run *run, struct moor_abi_stream *stream)
+{
+    check_wait(run, stream, check_record(run, stream));
+}
+
+void check_wait_stream(struct check_run *run, struct moor_abi_stream *stream, struct moor_abi_stream *other,
+                       uint64_t value)
+{
+    check_status(run, run->provider->stream->wait_stream(stream, other, value, check_error()), MOOR_OK,
+                 stream == other ? "wait_stream for a value of the stream's own" : "wait_stream");
+}
+
+struct moor_abi_copy_args check_copy_args(uint32_t direction, uint64_t destination, uint64_t source,
+                                          uint64_t size_bytes)
+{
+    return (struct moor_abi_copy_args){.struct_size = MOOR_ABI_COPY_ARGS_SIZE,
+                                       .direction = direction,
+                                       .destination = destination,
+                                       .source = source,
+                                       .size_bytes = size_bytes};
+}
+
+void check_copy_submit(struct check_run *run, struct moor_abi_stream *stream, uint32_t direction,
+                       uint64_t destination, uint64_t source, uint64_t size_bytes)
+{
+    struct moor_abi_copy_args args = check_copy_args(direction, destination, source, size_bytes);
+    check_status(run, run->provider->copy->copy(stream, &args, check_error()), MOOR_OK, "copy");
 }
 
 void check_host_function(struct check_run *run, struct moor_abi_stream *stream,
@@ -452,6 +493,14 @@ void check_reap_none(struct check_run *run, struct check_place *place, const cha
     uint32_t count = reap_one(run, place, MOOR_NO_WAIT, &completion);
     check_that(run, count == 0, "%s: a completion with cookie %llx came", when,
                (unsigned long long)completion.cookie);
+}
+
+void check_release_refused(struct check_run *run, struct check_place *place,
+                           const struct moor_abi_release *release, uint32_t allowed, const char *what)
+{
+    int32_t status = run->provider->release->release(place->context, release, check_error());
+    check_refused(run, status, allowed, what);
+    check_reap_none(run, place, what);
 }
 
 uint64_t check_release_and_reap(struct check_run *run, struct check_place *place,

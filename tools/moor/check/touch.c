@@ -109,13 +109,8 @@ static void copy_and_wait(struct check_run *run, struct check_place *place, uint
 {
     if (place->copier == NULL)
         place->copier = check_stream_create(run, place);
-    const struct moor_abi_copy_args args = {.struct_size = MOOR_ABI_COPY_ARGS_SIZE,
-                                            .direction = direction,
-                                            .destination = destination,
-                                            .source = source,
-                                            .size_bytes = size_bytes};
-    check_status(run, run->provider->copy->copy(place->copier, &args, check_error()), MOOR_OK, "copy");
-    check_wait(run, place->copier, check_record(run, place->copier));
+    check_copy_submit(run, place->copier, direction, destination, source, size_bytes);
+    check_finish(run, place->copier);
 }
 
 void check_write(struct check_run *run, struct check_place *place, uint64_t address, const void *bytes,

@@ -269,6 +269,34 @@ static void any_granule(struct check_run *run, struct check_place *place)
     }
 }
 
+/* Offsets of more than 32 bits: the granules at 0 and at 4 GiB are not the same. */
+static void far_granules(struct check_run *run, struct check_place *place)
+{
+    if (!check_can_touch(run, place))
+        return;
+    const uint64_t far_granule = (UINT64_C(1) << 32) / place->info.granule_min_bytes;
+    const struct moor_abi_range_args args = check_range_args(place, far_granule + 2);
+    struct moor_abi_range out = {.struct_size = MOOR_ABI_RANGE_SIZE};
+    int32_t status = run->provider->virtual_->reserve(place->context, &args, &out, check_error());
+    if (status == MOOR_NO_VA || status == MOOR_LIMIT) {
+        check_pass_over(run, "there are no 4 GiB of addresses");
+        return;
+    }
+    check_status(run, status, MOOR_OK, "reserve");
+    const struct check_range range = {out.handle, out.address, args.granule_bytes, far_granule + 2};
+    check_commit(run, place, &range, 0, 1);
+    check_granules_fill(run, place, &range, 0, 1, 0x17);
+    check_commit(run, place, &range, far_granule, 1);
+    check_granules_bytes(run, place, &range, far_granule, 1, 0, "freshly committed at 4 GiB");
+    check_granules_fill(run, place, &range, far_granule, 1, 0x28);
+    check_committed(run, place, &range, 0, 2, 1, "committed at 0 and at 4 GiB, of the first two");
+    check_granules_bytes(run, place, &range, 0, 1, 0x17, "beside memory at 4 GiB, that at 0");
+    check_decommit(run, place, &range, far_granule, 1);
+    check_granules_bytes(run, place, &range, 0, 1, 0x17, "after a decommit at 4 GiB, memory at 0");
+    check_decommit(run, place, &range, 0, 1);
+    check_range_release(run, place, &range);
+}
+
 /* ---- what commit, committed and decommit must refuse ---- */
 
 static int32_t commit_at(struct check_run *run, struct check_place *place, const struct check_range *range,
@@ -419,6 +447,7 @@ static void expect_decommit_waits(struct check_run *run, struct check_place *pla
     check_reap_none(run, place, "a decommit behind work that is not done");
     check_granules_bytes(run, place, &range, 3, 2, 0x3c,
                          "behind work that is not done, memory to be decommitted");
+    check_committed(run, place, &range, 0, SMALL_GRANULES, 2, "with 2 granules that are still leaving");
     check_refused_in_use(run, commit_at(run, place, &range, 3 * range.granule_bytes, range.granule_bytes),
                          "a commit of what is still leaving");
     struct moor_abi_release again = check_part_args(MOOR_ABI_RELEASE_DECOMMIT, &range, 4, 1, NULL, 0);
@@ -445,6 +474,12 @@ static void decommit_waits(struct check_run *run, struct check_place *place)
         expect_decommit_waits(run, place, stream, gate);
     check_stream_destroy(run, stream);
     check_gate_free(gate);
+}
+
+static void range_waits(struct check_run *run, struct check_place *place)
+{
+    struct check_range range = check_reserve(run, place, SMALL_GRANULES);
+    check_release_waits(run, place, MOOR_ABI_RELEASE_RANGE, range.handle);
 }
 
 /* ---- handles ---- */
@@ -525,6 +560,10 @@ const struct check check_virtual[] = {
              "them back.",
      .needs = NEEDS,
      .visit = any_granule},
+    {.name = "virtual.far_granules",
+     .rule = "Offsets have 64 bits: what is done to a granule at 4 GiB is not done to the first one.",
+     .needs = NEEDS,
+     .visit = far_granules},
     {.name = "virtual.commit_is_all_or_nothing",
      .rule = "A commit that names a committed granule is refused and changes nothing.",
      .needs = NEEDS,
@@ -547,6 +586,10 @@ const struct check check_virtual[] = {
          "A decommit takes nothing before its fence points are reached, and then gives the bytes back once.",
      .needs = NEEDS,
      .visit = decommit_waits},
+    {.name = "virtual.range_waits",
+     .rule = "A range goes when its fence points are reached, and not before.",
+     .needs = NEEDS,
+     .visit = range_waits},
     {.name = "virtual.wrong_handles",
      .rule = "Handles that name no range, or one that is gone, are INVALID or STALE, and nothing happens.",
      .needs = NEEDS,

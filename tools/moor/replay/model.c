@@ -33,8 +33,8 @@ struct run {
     uint64_t next_block;     /* the next to grow by */
     uint64_t full_blocks;    /* prompt blocks that can be published */
     uint64_t leaving_blocks; /* behind the decode fence */
-    struct replay_block *
-        *shared;              /* full_blocks entries: the index's block in that slot, NULL if it is private */
+    /* full_blocks entries: the index's block in that slot, NULL if it is private */
+    struct replay_block **shared;
     struct replay_seat *seat; /* NULL for a request of no blocks */
 };
 
@@ -361,7 +361,7 @@ static bool run_events(struct model *model)
     return sample(model);
 }
 
-static bool schedule_arrivals(struct model *model)
+static void schedule_arrivals(struct model *model)
 {
     for (size_t row = 0; row < model->trace->request_count; row++) {
         int64_t time_us =
@@ -369,7 +369,6 @@ static bool schedule_arrivals(struct model *model)
         model->runs[row].arrival_us = time_us;
         replay_events_push(&model->events, time_us, REPLAY_ARRIVAL, row);
     }
-    return true;
 }
 
 static int compare_times(const void *a, const void *b)
@@ -433,7 +432,8 @@ bool replay_model_run(const struct replay_config *config, const struct replay_tr
         .queue = tool_allocate(rows, sizeof *model.queue),
         .waits_us = tool_allocate(rows, sizeof *model.waits_us),
     };
-    bool done = schedule_arrivals(&model) && run_events(&model);
+    schedule_arrivals(&model);
+    bool done = run_events(&model);
     show_progress(&model, true);
     if (done) {
         sum_up(&model);

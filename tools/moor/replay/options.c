@@ -4,7 +4,6 @@
 #include "tool.h"
 
 #include <ctype.h>
-#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -120,10 +119,8 @@ static void usage(struct parse *parse, const char *what, const char *argument)
 static void parse_number(struct parse *parse, const struct number_option *option, const char *argument)
 {
     uint64_t *value = (uint64_t *)((char *)parse->config + option->offset);
-    if (!tool_parse_number(argument, option->max, value) || *value < option->min)
-        (void)tool_fail(parse->failure, TOOL_USAGE, MOOR_INVALID,
-                        "%s takes a whole number from %" PRIu64 " to %" PRIu64 ", not '%s'", option->name,
-                        option->min, option->max, argument);
+    (void)tool_take_number(option->name, argument, option->min, option->max, value,
+                           parse->failure); /* the failure ends it */
 }
 
 static void parse_size(struct parse *parse, const char *what, const char *argument, uint64_t *ret_bytes)

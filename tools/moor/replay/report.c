@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The report is one JSON object; the text is printed from it, so that the two cannot differ. */
 #include "replay/report.h"
+#include "json.h"
 #include "tool.h"
 
 #include <stdio.h>
@@ -25,29 +26,11 @@ static char *name_traces(const struct replay_config *config)
     return name;
 }
 
-/* A path need not be UTF-8, a JSON string must. */
-static json_t *path_string(const char *path)
-{
-    json_t *value = json_string(path);
-    return value != NULL ? value : json_null();
-}
-
-static void set_number(json_t *report, const char *key, uint64_t value)
-{
-    if (json_object_set_new(report, key, json_integer((json_int_t)value)) != 0)
-        tool_out_of_memory();
-}
-
-static json_t *optional_number(bool known, uint64_t value)
-{
-    return known ? json_integer((json_int_t)value) : json_null();
-}
-
 static json_t *describe_books(const struct replay_books *books)
 {
     return json_pack("{s:I, s:o, s:o, s:I, s:b}", "ledger_bytes", (json_int_t)books->ledger_bytes,
-                     "provider_bytes", optional_number(books->has_provider, books->provider_bytes),
-                     "kernel_bytes", optional_number(books->has_kernel, books->kernel_bytes), "samples",
+                     "provider_bytes", tool_json_number(books->has_provider, books->provider_bytes),
+                     "kernel_bytes", tool_json_number(books->has_kernel, books->kernel_bytes), "samples",
                      (json_int_t)books->samples, "balanced", books->balanced);
 }
 
@@ -55,35 +38,34 @@ static json_t *describe(const struct replay_config *config, const struct replay_
                         const struct replay_counts *counts, const struct replay_books *books, double wall_s)
 {
     char *traces = name_traces(config);
-    json_t *report = json_pack("{s:o, s:o, s:s, s:s, s:f}", "trace", path_string(traces), "provider",
-                               path_string(config->provider), "mode", terms->mode, "policy",
+    json_t *report = json_pack("{s:o, s:o, s:s, s:s, s:f}", "trace", tool_json_text(traces), "provider",
+                               tool_json_text(config->provider), "mode", terms->mode, "policy",
                                replay_policy_name(config->policy), "scale", config->scale);
     free(traces);
     if (report == NULL)
         tool_out_of_memory();
-    set_number(report, "capacity_blocks", terms->capacity_blocks);
-    set_number(report, "block_bytes", config->block_bytes);
-    set_number(report, "footprint_bytes", terms->footprint_bytes);
-    set_number(report, "rows", counts->rows);
-    set_number(report, "done", counts->done);
-    set_number(report, "reject", counts->reject);
-    set_number(report, "share", counts->share);
-    set_number(report, "new_blocks", counts->new_blocks);
-    set_number(report, "evict", counts->evict);
-    set_number(report, "grow", counts->grow);
-    set_number(report, "freed", counts->freed);
-    set_number(report, "resident_end", counts->resident_end);
-    set_number(report, "peak_used_blocks", counts->peak_used);
-    set_number(report, "peak_active_blocks", counts->peak_active);
-    set_number(report, "peak_commit_blocks", counts->peak_commit);
-    set_number(report, "peak_pending_blocks", counts->peak_pending);
-    set_number(report, "max_live", counts->max_live);
-    if (json_object_set_new(report, "wait_mean_s", json_real(counts->wait_mean_s)) != 0 ||
-        json_object_set_new(report, "wait_p99_s", json_real(counts->wait_p99_s)) != 0 ||
-        json_object_set_new(report, "makespan_s", json_real(counts->makespan_s)) != 0 ||
-        json_object_set_new(report, "wall_s", json_real(wall_s)) != 0 ||
-        json_object_set_new(report, "books", describe_books(books)) != 0)
-        tool_out_of_memory();
+    tool_json_set(report, "capacity_blocks", tool_json_number(true, terms->capacity_blocks));
+    tool_json_set(report, "block_bytes", tool_json_number(true, config->block_bytes));
+    tool_json_set(report, "footprint_bytes", tool_json_number(true, terms->footprint_bytes));
+    tool_json_set(report, "rows", tool_json_number(true, counts->rows));
+    tool_json_set(report, "done", tool_json_number(true, counts->done));
+    tool_json_set(report, "reject", tool_json_number(true, counts->reject));
+    tool_json_set(report, "share", tool_json_number(true, counts->share));
+    tool_json_set(report, "new_blocks", tool_json_number(true, counts->new_blocks));
+    tool_json_set(report, "evict", tool_json_number(true, counts->evict));
+    tool_json_set(report, "grow", tool_json_number(true, counts->grow));
+    tool_json_set(report, "freed", tool_json_number(true, counts->freed));
+    tool_json_set(report, "resident_end", tool_json_number(true, counts->resident_end));
+    tool_json_set(report, "peak_used_blocks", tool_json_number(true, counts->peak_used));
+    tool_json_set(report, "peak_active_blocks", tool_json_number(true, counts->peak_active));
+    tool_json_set(report, "peak_commit_blocks", tool_json_number(true, counts->peak_commit));
+    tool_json_set(report, "peak_pending_blocks", tool_json_number(true, counts->peak_pending));
+    tool_json_set(report, "max_live", tool_json_number(true, counts->max_live));
+    tool_json_set(report, "wait_mean_s", json_real(counts->wait_mean_s));
+    tool_json_set(report, "wait_p99_s", json_real(counts->wait_p99_s));
+    tool_json_set(report, "makespan_s", json_real(counts->makespan_s));
+    tool_json_set(report, "wall_s", json_real(wall_s));
+    tool_json_set(report, "books", describe_books(books));
     return report;
 }
 
@@ -164,7 +146,7 @@ void replay_report(const struct replay_config *config, const struct replay_terms
 {
     json_t *report = describe(config, terms, counts, books, wall_s);
     if (config->json) {
-        tool_print_json(report);
+        tool_json_print(report);
     } else {
         print_text(report);
         json_decref(report);

@@ -12,8 +12,6 @@
 #include <moorage/moorage.h>
 #include <pthread.h>
 
-#define REPLAY_WAIT_NS (UINT64_C(60) * 1000 * 1000 * 1000) /* a stuck device must not hang the tool */
-
 /* A way to have blocks. Functions that are NULL have nothing to do there. */
 struct replay_backend {
     const char *name;

@@ -10,7 +10,6 @@
 #include <stdlib.h>
 
 #define PAGE_BYTES 4096u
-#define WAIT_NS (UINT64_C(60) * 1000 * 1000 * 1000) /* a stuck device must not hang the tool */
 
 void replay_toucher_init(struct replay_toucher *toucher, const struct replay_config *config, bool host_access,
                          struct moor_stream *stream)
@@ -47,7 +46,7 @@ bool replay_toucher_wait(struct replay_toucher *toucher, struct tool_failure *fa
     if (toucher->host_access || toucher->span_bytes == 0)
         return true;
     if (moor_stream_record(toucher->stream, &fence) != MOOR_OK ||
-        moor_fence_wait(&fence, moor_clock_ns() + WAIT_NS) != MOOR_OK)
+        moor_fence_wait(&fence, moor_clock_ns() + REPLAY_WAIT_NS) != MOOR_OK)
         return tool_fail_last(failure, TOOL_FAILED, "waiting for touched blocks");
     return true;
 }

@@ -7,6 +7,8 @@
 
 #include <moorage/stream.h>
 
+#define REPLAY_WAIT_NS (UINT64_C(60) * 1000 * 1000 * 1000) /* a stuck device must not hang the tool */
+
 struct tool_failure;
 
 struct replay_toucher {

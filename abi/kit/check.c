@@ -157,6 +157,88 @@ int32_t moor_kit_check_alloc(const struct moor_abi_alloc_args *args, uint64_t al
     return MOOR_OK;
 }
 
+/* Of ranges and segments: whole granules, of at least the domain's. */
+static int32_t check_granules(uint64_t size_bytes, uint64_t granule_bytes, uint64_t granule_min_bytes,
+                              const char *what, struct moor_abi_error *error)
+{
+    if (!is_power_of_two(granule_bytes) || granule_bytes < granule_min_bytes)
+        return moor_kit_fail(error, MOOR_INVALID, 0,
+                             "%s: granule %" PRIu64 " is no power of two of at least %" PRIu64, what,
+                             granule_bytes, granule_min_bytes);
+    if (size_bytes == 0 || size_bytes % granule_bytes != 0)
+        return moor_kit_fail(error, MOOR_INVALID, 0,
+                             "%s: %" PRIu64 " bytes are no whole granules of %" PRIu64, what, size_bytes,
+                             granule_bytes);
+    return MOOR_OK;
+}
+
+int32_t moor_kit_check_range(const struct moor_abi_range_args *args, uint64_t granule_min_bytes,
+                             struct moor_abi_error *error)
+{
+    int32_t status = moor_kit_check_in(args, sizeof(*args), MOOR_ABI_RANGE_ARGS_SIZE, "range args", error);
+    if (status == MOOR_OK)
+        status = moor_kit_check_flags(args->flags, 0, "range args", error);
+    if (status == MOOR_OK)
+        status =
+            check_granules(args->size_bytes, args->granule_bytes, granule_min_bytes, "range args", error);
+    if (status != MOOR_OK)
+        return status;
+    if (!is_power_of_two(args->alignment_bytes) || args->alignment_bytes < args->granule_bytes)
+        return moor_kit_fail(error, MOOR_INVALID, 0,
+                             "range args: alignment %" PRIu64 " is no power of two of at least the granule",
+                             args->alignment_bytes);
+    if (args->size_bytes > UINT64_MAX - args->alignment_bytes)
+        return moor_kit_fail(error, MOOR_OVERFLOW, 0,
+                             "range args: %" PRIu64 " bytes, aligned, do not fit in 64 bits",
+                             args->size_bytes);
+    return MOOR_OK;
+}
+
+int32_t moor_kit_check_segment(const struct moor_abi_segment_args *args, uint64_t granule_min_bytes,
+                               struct moor_abi_error *error)
+{
+    int32_t status =
+        moor_kit_check_in(args, sizeof(*args), MOOR_ABI_SEGMENT_ARGS_SIZE, "segment args", error);
+    if (status == MOOR_OK)
+        status = moor_kit_check_flags(args->flags, 0, "segment args", error);
+    if (status == MOOR_OK)
+        status =
+            check_granules(args->size_bytes, args->granule_bytes, granule_min_bytes, "segment args", error);
+    return status;
+}
+
+int32_t moor_kit_check_map(const struct moor_abi_map_args *args, struct moor_abi_error *error)
+{
+    int32_t status = moor_kit_check_in(args, sizeof(*args), MOOR_ABI_MAP_ARGS_SIZE, "map args", error);
+    if (status != MOOR_OK)
+        return status;
+    if (args->access != MOOR_ABI_ACCESS_READ && args->access != MOOR_ABI_ACCESS_READ_WRITE)
+        return moor_kit_fail(error, MOOR_INVALID, 0,
+                             "map args: access %" PRIu32 " is neither READ nor READ_WRITE", args->access);
+    return MOOR_OK;
+}
+
+int32_t moor_kit_check_pin(const struct moor_abi_pin_args *args, uint64_t page_bytes,
+                           struct moor_abi_error *error)
+{
+    int32_t status = moor_kit_check_in(args, sizeof(*args), MOOR_ABI_PIN_ARGS_SIZE, "pin args", error);
+    if (status == MOOR_OK)
+        status = moor_kit_check_flags(args->flags, 0, "pin args", error);
+    if (status != MOOR_OK)
+        return status;
+    if (args->reserved != 0)
+        return moor_kit_fail(error, MOOR_INVALID, 0, "pin args: reserved is not zero");
+    if (args->address == 0 || args->size_bytes == 0 || (args->address | args->size_bytes) % page_bytes != 0)
+        return moor_kit_fail(error, MOOR_INVALID, 0,
+                             "pin args: 0x%" PRIx64 ", %" PRIu64 " bytes: not whole pages of %" PRIu64,
+                             args->address, args->size_bytes, page_bytes);
+    if (args->size_bytes > UINT64_MAX - args->address)
+        return moor_kit_fail(error, MOOR_OVERFLOW, 0,
+                             "pin args: 0x%" PRIx64 " + %" PRIu64 " bytes do not fit in 64 bits",
+                             args->address, args->size_bytes);
+    return MOOR_OK;
+}
+
 int32_t moor_kit_check_stream(const struct moor_abi_stream_args *args, struct moor_abi_error *error)
 {
     int32_t status = moor_kit_check_in(args, sizeof(*args), MOOR_ABI_STREAM_ARGS_SIZE, "stream args", error);

@@ -102,7 +102,7 @@ moor_status moor__notes_check(struct moor__notes *notes)
     if (notes->has_other_major)
         return moor__fail(MOOR_VERSION, "built for ABI %u, this core speaks %u", notes->other_major,
                           MOOR_ABI_MAJOR);
-    return moor__fail(MOOR_REFUSED, "has no Moorage note: not a provider");
+    return moor__fail(MOOR_REFUSED, "has no Moorage note (MOOR_ABI_NOTE): not a provider");
 }
 
 moor_status moor__notes_agree(const struct moor__notes *notes, const struct moor_abi_prefix *prefix)

@@ -212,7 +212,12 @@ int32_t cpu_range_give_back(struct moor_abi_context *context, struct cpu_range *
 /* Makes context->queue. HOST_NOMEM. */
 int32_t cpu_release_queue_create(struct moor_abi_context *context);
 
-/* ---- shared by range.c and segment.c; range->lock is held ---- */
+/* ---- shared by range.c and segment.c ---- */
+
+/* Ranges and segments are of the device domain. INVALID, UNSUPPORTED. */
+int32_t cpu_check_virtual(uint32_t domain, struct moor_abi_error *error);
+
+/* range->lock is held. */
 
 bool cpu_range_all(const struct cpu_range *range, uint64_t first, uint64_t count, enum cpu_granule state);
 void cpu_range_set(struct cpu_range *range, uint64_t first, uint64_t count, enum cpu_granule state);

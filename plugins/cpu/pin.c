@@ -44,26 +44,6 @@ static int unlock_uncovered(const struct moor_abi_instance *instance, uint64_t a
     return at < end && munlock(cpu_pointer(at), end - at) != 0 ? errno : 0;
 }
 
-static int32_t check_args(const struct moor_abi_pin_args *args, uint64_t page_bytes,
-                          struct moor_abi_error *error)
-{
-    int32_t status = moor_kit_check_in(args, sizeof(*args), MOOR_ABI_PIN_ARGS_SIZE, "pin args", error);
-    if (status == MOOR_OK)
-        status = moor_kit_check_flags(args->flags, 0, "pin args", error);
-    if (status != MOOR_OK)
-        return status;
-    if (args->reserved != 0)
-        return moor_kit_fail(error, MOOR_INVALID, 0, "pin args: reserved is not zero");
-    if (args->address == 0 || args->size_bytes == 0 || (args->address | args->size_bytes) % page_bytes)
-        return moor_kit_fail(error, MOOR_INVALID, 0, "0x%llx, %llu bytes: not whole pages of %llu bytes",
-                             (unsigned long long)args->address, (unsigned long long)args->size_bytes,
-                             (unsigned long long)page_bytes);
-    if (args->size_bytes > UINT64_MAX - args->address)
-        return moor_kit_fail(error, MOOR_OVERFLOW, 0, "0x%llx + %llu bytes do not fit in 64 bits",
-                             (unsigned long long)args->address, (unsigned long long)args->size_bytes);
-    return MOOR_OK;
-}
-
 /* mlock answers ENOMEM for the limit and for addresses where nothing is mapped; msync tells the second. */
 static int32_t fail_lock(const struct moor_abi_pin_args *args, int code, struct moor_abi_error *error)
 {
@@ -81,7 +61,7 @@ static int32_t pin(struct moor_abi_context *context, const struct moor_abi_pin_a
                    uint64_t *ret_handle, struct moor_abi_error *error)
 {
     struct moor_abi_instance *instance = context->instance;
-    int32_t status = check_args(args, instance->page_bytes, error);
+    int32_t status = moor_kit_check_pin(args, instance->page_bytes, error);
     if (status != MOOR_OK)
         return status;
     struct cpu_pin *record = calloc(1, sizeof(*record));

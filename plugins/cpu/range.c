@@ -47,36 +47,24 @@ int32_t cpu_range_reset(struct cpu_range *range, uint64_t first, uint64_t count,
 
 /* ---- reserve ---- */
 
+int32_t cpu_check_virtual(uint32_t domain, struct moor_abi_error *error)
+{
+    if (domain >= CPU_DOMAIN_COUNT)
+        return moor_kit_fail(error, MOOR_INVALID, 0, "domain %u: there are %u", domain, CPU_DOMAIN_COUNT);
+    if (domain != CPU_DOMAIN_DEVICE)
+        return moor_kit_fail(error, MOOR_UNSUPPORTED, 0, "pinned memory has no ranges and no segments");
+    return MOOR_OK;
+}
+
 static int32_t check_args(const struct moor_abi_range_args *args, struct moor_abi_error *error)
 {
-    int32_t status = moor_kit_check_in(args, sizeof(*args), MOOR_ABI_RANGE_ARGS_SIZE, "range args", error);
+    int32_t status = moor_kit_check_range(args, CPU_GRANULE_MIN_BYTES, error);
     if (status == MOOR_OK)
-        status = moor_kit_check_flags(args->flags, 0, "range args", error);
-    if (status != MOOR_OK)
-        return status;
-    if (args->domain >= CPU_DOMAIN_COUNT)
-        return moor_kit_fail(error, MOOR_INVALID, 0, "domain %u: there are %u", args->domain,
-                             CPU_DOMAIN_COUNT);
-    if (args->domain != CPU_DOMAIN_DEVICE)
-        return moor_kit_fail(error, MOOR_UNSUPPORTED, 0, "pinned memory has no ranges");
-    if (!cpu_is_power_of_two(args->granule_bytes) || args->granule_bytes < CPU_GRANULE_MIN_BYTES)
-        return moor_kit_fail(error, MOOR_INVALID, 0, "granule %llu: not a power of two of at least %llu",
-                             (unsigned long long)args->granule_bytes,
-                             (unsigned long long)CPU_GRANULE_MIN_BYTES);
-    if (!cpu_is_power_of_two(args->alignment_bytes) || args->alignment_bytes < args->granule_bytes)
-        return moor_kit_fail(error, MOOR_INVALID, 0,
-                             "alignment %llu: not a power of two of at least the granule",
-                             (unsigned long long)args->alignment_bytes);
-    if (args->size_bytes == 0 || args->size_bytes % args->granule_bytes)
-        return moor_kit_fail(error, MOOR_INVALID, 0, "size %llu: 0, or not a multiple of the granule %llu",
-                             (unsigned long long)args->size_bytes, (unsigned long long)args->granule_bytes);
-    if (args->size_bytes > UINT64_MAX - args->alignment_bytes)
-        return moor_kit_fail(error, MOOR_OVERFLOW, 0, "%llu bytes, aligned, do not fit in 64 bits",
-                             (unsigned long long)args->size_bytes);
-    if (args->size_bytes > CPU_ADDRESS_BYTES_MAX)
-        return moor_kit_fail(error, MOOR_NO_VA, 0, "%llu bytes: larger than the address space",
-                             (unsigned long long)args->size_bytes);
-    return MOOR_OK;
+        status = cpu_check_virtual(args->domain, error);
+    if (status == MOOR_OK && args->size_bytes > CPU_ADDRESS_BYTES_MAX)
+        status = moor_kit_fail(error, MOOR_NO_VA, 0, "%llu bytes: larger than the address space",
+                               (unsigned long long)args->size_bytes);
+    return status;
 }
 
 static void free_record(struct cpu_range *range)

@@ -112,32 +112,12 @@ static int32_t fill_file(int file, uint64_t offset, uint64_t bytes, bool large, 
                          (unsigned long long)bytes, strerrorname_np(code));
 }
 
-static int32_t check_args(const struct moor_abi_segment_args *args, struct moor_abi_error *error)
-{
-    int32_t status = moor_kit_check_in(args, sizeof(*args), MOOR_ABI_SEGMENT_ARGS_SIZE, "segment args", error);
-    if (status == MOOR_OK)
-        status = moor_kit_check_flags(args->flags, 0, "segment args", error);
-    if (status != MOOR_OK)
-        return status;
-    if (args->domain >= CPU_DOMAIN_COUNT)
-        return moor_kit_fail(error, MOOR_INVALID, 0, "domain %u: there are %u", args->domain,
-                             CPU_DOMAIN_COUNT);
-    if (args->domain != CPU_DOMAIN_DEVICE)
-        return moor_kit_fail(error, MOOR_UNSUPPORTED, 0, "pinned memory has no segments");
-    if (!cpu_is_power_of_two(args->granule_bytes) || args->granule_bytes < CPU_GRANULE_MIN_BYTES)
-        return moor_kit_fail(error, MOOR_INVALID, 0, "granule %llu: not a power of two of at least %llu",
-                             (unsigned long long)args->granule_bytes,
-                             (unsigned long long)CPU_GRANULE_MIN_BYTES);
-    if (args->size_bytes == 0 || args->size_bytes % args->granule_bytes)
-        return moor_kit_fail(error, MOOR_INVALID, 0, "size %llu: 0, or not a multiple of the granule %llu",
-                             (unsigned long long)args->size_bytes, (unsigned long long)args->granule_bytes);
-    return MOOR_OK;
-}
-
 static int32_t create(struct moor_abi_context *context, const struct moor_abi_segment_args *args,
                       struct moor_abi_segment *ret_segment, struct moor_abi_error *error)
 {
-    int32_t status = check_args(args, error);
+    int32_t status = moor_kit_check_segment(args, CPU_GRANULE_MIN_BYTES, error);
+    if (status == MOOR_OK)
+        status = cpu_check_virtual(args->domain, error);
     if (status == MOOR_OK)
         status = moor_kit_check_out(ret_segment, MOOR_ABI_SEGMENT_SIZE, "segment", error);
     if (status != MOOR_OK)
@@ -213,12 +193,9 @@ static int32_t get_map(struct moor_abi_context *context, const struct moor_abi_m
                        struct cpu_range **ret_range, struct cpu_segment **ret_segment,
                        struct moor_abi_error *error)
 {
-    int32_t status = moor_kit_check_in(args, sizeof(*args), MOOR_ABI_MAP_ARGS_SIZE, "map args", error);
+    int32_t status = moor_kit_check_map(args, error);
     if (status != MOOR_OK)
         return status;
-    if (args->access != MOOR_ABI_ACCESS_READ && args->access != MOOR_ABI_ACCESS_READ_WRITE)
-        return moor_kit_fail(error, MOOR_INVALID, 0, "access %u is neither READ nor READ_WRITE",
-                             args->access);
     void *range = NULL;
     void *segment = NULL;
     status = moor_kit_handles_get(context->handles, args->range, CPU_RANGE, &range, error);

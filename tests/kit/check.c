@@ -68,7 +68,8 @@ Test(check, in_structs_are_long_enough_and_end_in_zeros)
                  {28, MOOR_INVALID}, {32, MOOR_OK},      {65536, MOOR_OK},   {65544, MOOR_INVALID}};
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         memcpy(words, &cases[i].size, sizeof(cases[i].size));
-        cr_expect_eq(moor_kit_check_in(words, 24, 24, "thing", &error), cases[i].expected, "%u", cases[i].size);
+        cr_expect_eq(moor_kit_check_in(words, 24, 24, "thing", &error), cases[i].expected, "%u",
+                     cases[i].size);
     }
     cr_expect_not_null(strstr(error.text, "thing"));
     cr_expect_eq(moor_kit_check_in(NULL, 24, 24, "thing", &error), MOOR_INVALID);
@@ -179,6 +180,74 @@ Test(check, allocations_have_a_size_and_are_aligned)
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
         cr_expect_eq(moor_kit_check_alloc(&cases[i].args, 256, NULL), cases[i].expected, "case %zu", i);
     cr_expect_eq(moor_kit_check_alloc(NULL, 256, NULL), MOOR_INVALID);
+}
+
+Test(check, ranges_and_segments_are_whole_granules)
+{
+    static const struct {
+        uint64_t size_bytes, granule_bytes, alignment_bytes, flags;
+        int32_t range, segment;
+    } cases[] = {
+        {65536, 65536, 65536, 0, MOOR_OK, MOOR_OK},
+        {196608, 65536, 1 << 20, 0, MOOR_OK, MOOR_OK},
+        {65536, 65536, 65536, 1, MOOR_INVALID, MOOR_INVALID},
+        {0, 65536, 65536, 0, MOOR_INVALID, MOOR_INVALID},
+        {65537, 65536, 65536, 0, MOOR_INVALID, MOOR_INVALID},
+        {65536, 32768, 65536, 0, MOOR_INVALID, MOOR_INVALID},
+        {98304, 98304, 131072, 0, MOOR_INVALID, MOOR_INVALID},
+        {65536, 0, 65536, 0, MOOR_INVALID, MOOR_INVALID},
+        {65536, 65536, 32768, 0, MOOR_INVALID, MOOR_OK}, /* segments have no alignment */
+        {65536, 65536, 98304, 0, MOOR_INVALID, MOOR_OK},
+        {UINT64_MAX - 65535, 65536, 65536, 0, MOOR_OVERFLOW, MOOR_OK},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct moor_abi_range_args range = {MOOR_ABI_RANGE_ARGS_SIZE, 0,
+                                            cases[i].size_bytes,      cases[i].alignment_bytes,
+                                            cases[i].granule_bytes,   cases[i].flags};
+        struct moor_abi_segment_args segment = {MOOR_ABI_SEGMENT_ARGS_SIZE, 0, cases[i].size_bytes,
+                                                cases[i].granule_bytes, cases[i].flags};
+        cr_expect_eq(moor_kit_check_range(&range, 65536, NULL), cases[i].range, "case %zu", i);
+        cr_expect_eq(moor_kit_check_segment(&segment, 65536, NULL), cases[i].segment, "case %zu", i);
+        range.struct_size = segment.struct_size = 24;
+        cr_expect_eq(moor_kit_check_range(&range, 65536, NULL), MOOR_INVALID, "case %zu", i);
+        cr_expect_eq(moor_kit_check_segment(&segment, 65536, NULL), MOOR_INVALID, "case %zu", i);
+    }
+    cr_expect_eq(moor_kit_check_range(NULL, 65536, NULL), MOOR_INVALID);
+    cr_expect_eq(moor_kit_check_segment(NULL, 65536, NULL), MOOR_INVALID);
+}
+
+Test(check, maps_are_read_only_or_not)
+{
+    for (uint32_t access = 0; access <= 4; access++) {
+        const struct moor_abi_map_args args = {MOOR_ABI_MAP_ARGS_SIZE, access, 1, 0, 1};
+        bool sound = access == MOOR_ABI_ACCESS_READ || access == MOOR_ABI_ACCESS_READ_WRITE;
+        cr_expect_eq(moor_kit_check_map(&args, NULL), sound ? MOOR_OK : MOOR_INVALID, "access %u", access);
+    }
+    cr_expect_eq(moor_kit_check_map(&(struct moor_abi_map_args){24, MOOR_ABI_ACCESS_READ, 1, 0, 1}, NULL),
+                 MOOR_INVALID);
+    cr_expect_eq(moor_kit_check_map(NULL, NULL), MOOR_INVALID);
+}
+
+Test(check, pins_are_whole_pages)
+{
+    static const struct {
+        struct moor_abi_pin_args args;
+        int32_t expected;
+    } cases[] = {
+        {{32, 0, 4096, 4096, 0}, MOOR_OK},
+        {{32, 0, UINT64_MAX - 8191, 8192, 0}, MOOR_OVERFLOW},
+        {{32, 0, UINT64_MAX - 8191, 4096, 0}, MOOR_OK},
+        {{32, 0, 0, 4096, 0}, MOOR_INVALID},
+        {{32, 0, 4096, 0, 0}, MOOR_INVALID},
+        {{32, 0, 4097, 4096, 0}, MOOR_INVALID},
+        {{32, 0, 4096, 4095, 0}, MOOR_INVALID},
+        {{32, 0, 4096, 4096, 1}, MOOR_INVALID},
+        {{32, 1, 4096, 4096, 0}, MOOR_INVALID},
+        {{24, 0, 4096, 4096, 0}, MOOR_INVALID},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+        cr_expect_eq(moor_kit_check_pin(&cases[i].args, 4096, NULL), cases[i].expected, "case %zu", i);
+    cr_expect_eq(moor_kit_check_pin(NULL, 4096, NULL), MOOR_INVALID);
 }
 
 Test(check, streams_have_a_native_one_with_import_alone)

@@ -119,15 +119,17 @@ Test(note, is_what_makes_a_file_a_provider)
 {
     struct segment segment = {.align = 4};
     struct moor_abi_prefix prefix = sound_prefix();
-    expect_notes(&segment, MOOR_REFUSED, "has no Moorage note: not a provider", "nothing");
+    expect_notes(&segment, MOOR_REFUSED, "has no Moorage note (MOOR_ABI_NOTE): not a provider", "nothing");
     add_note(&segment, 2, "Moorage", 8, &prefix, 40);
     add_note(&segment, 1, "Moorage", 7, &prefix, 40);
     add_note(&segment, 1, "moorage", 8, &prefix, 40);
     add_note(&segment, 1, "", 0, &prefix, 40);
-    expect_notes(&segment, MOOR_REFUSED, "has no Moorage note: not a provider", "other names and types");
+    expect_notes(&segment, MOOR_REFUSED, "has no Moorage note (MOOR_ABI_NOTE): not a provider",
+                 "other names and types");
     segment.align = 16; /* the same bytes, but no notes */
     add_prefix(&segment, &prefix);
-    expect_notes(&segment, MOOR_REFUSED, "has no Moorage note: not a provider", "an alignment of no notes");
+    expect_notes(&segment, MOOR_REFUSED, "has no Moorage note (MOOR_ABI_NOTE): not a provider",
+                 "an alignment of no notes");
 }
 
 Test(note, of_another_major)
@@ -330,7 +332,8 @@ Test(note, of_all_libraries_of_the_system, .timeout = 120)
         cr_assert(outcome == sound, "%s", moor_last_error()->text);
         if (outcome != MOOR_OK)
             continue;
-        expect(moor__notes_check(&notes), MOOR_REFUSED, "has no Moorage note: not a provider", "a library");
+        expect(moor__notes_check(&notes), MOOR_REFUSED, "has no Moorage note (MOOR_ABI_NOTE): not a provider",
+               "a library");
         if (read++ % 32 == 0) /* a process each */
             expect_same_as_readelf(found.gl_pathv[i], &notes);
         with_id += notes.build_id_bytes > 0;

@@ -46,10 +46,18 @@ int32_t moor_kit_check_span(uint64_t offset_bytes, uint64_t length_bytes, uint64
                             uint64_t granule_bytes, struct moor_abi_error *error);
 
 /* What can be said of a call's arguments without the device: struct, flags, sizes, and the rules of
- * moorage/abi/types.h for each field. INVALID or OVERFLOW. alignment_bytes: the domain's; the domain itself
- * is for the provider to check, and IMPORT for it to refuse if it has no native streams. */
+ * moorage/abi/types.h for each field. INVALID or OVERFLOW. alignment_bytes, granule_min_bytes: the domain's;
+ * page_bytes: the system's. The domain itself is for the provider to check, and IMPORT for it to refuse if it
+ * has no native streams. */
 int32_t moor_kit_check_alloc(const struct moor_abi_alloc_args *args, uint64_t alignment_bytes,
                              struct moor_abi_error *error);
+int32_t moor_kit_check_range(const struct moor_abi_range_args *args, uint64_t granule_min_bytes,
+                             struct moor_abi_error *error);
+int32_t moor_kit_check_segment(const struct moor_abi_segment_args *args, uint64_t granule_min_bytes,
+                               struct moor_abi_error *error);
+int32_t moor_kit_check_map(const struct moor_abi_map_args *args, struct moor_abi_error *error);
+int32_t moor_kit_check_pin(const struct moor_abi_pin_args *args, uint64_t page_bytes,
+                           struct moor_abi_error *error);
 int32_t moor_kit_check_stream(const struct moor_abi_stream_args *args, struct moor_abi_error *error);
 int32_t moor_kit_check_copy(const struct moor_abi_copy_args *args, struct moor_abi_error *error);
 int32_t moor_kit_check_fill(const struct moor_abi_fill_args *args, struct moor_abi_error *error);

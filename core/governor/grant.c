@@ -35,7 +35,7 @@ static moor_status reserve(struct moor_holder *holder, uint64_t bytes)
     moor_status status = moor__reserve(holder, bytes);
     if (status != MOOR_PENDING)
         return status;
-    moor__poll(holder->authority->runtime);
+    (void)moor__poll(holder->authority->runtime); /* the budget says whether that helped */
     status = moor__reserve(holder, bytes);
     if (!status)
         moor__error_restore(&before);

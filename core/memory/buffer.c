@@ -189,7 +189,7 @@ static const char *allocation_fault(const struct moor_abi_alloc_args *args,
     return NULL;
 }
 
-static moor_status call_allocate(struct moor__buffer *buffer, const struct moor_abi_alloc_args *args)
+static moor_status try_to_allocate(struct moor__buffer *buffer, const struct moor_abi_alloc_args *args)
 {
     const struct moor__table *table = moor__table_of(buffer->object.binding);
     struct moor_abi_error error = MOOR__ERROR_INIT;
@@ -204,6 +204,19 @@ static moor_status call_allocate(struct moor__buffer *buffer, const struct moor_
     const char *fault = allocation_fault(args, &made);
     buffer->object.bytes = made.actual_bytes <= INT64_MAX ? made.actual_bytes : args->size_bytes;
     return fault ? moor__fail(MOOR_PROVIDER, "%s: allocate gave %s", table->name, fault) : MOOR_OK;
+}
+
+/* A device that is full may be so of what has been released and only waits to be taken back. */
+static moor_status call_allocate(struct moor__buffer *buffer, const struct moor_abi_alloc_args *args)
+{
+    struct moor_error before = *moor_last_error();
+    moor_status status = try_to_allocate(buffer, args);
+    if (status != MOOR_DEVICE_NOMEM || !moor__poll(moor__runtime_of(buffer->object.binding)))
+        return status;
+    status = try_to_allocate(buffer, args);
+    if (!status)
+        moor__error_restore(&before);
+    return status;
 }
 
 /* The provider has made the memory, but it is not to be. */

@@ -7,6 +7,7 @@
 #include "memory/access.h"
 #include "util/error.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 
 static const struct moor__table *table_of(const struct moor_stream *stream)
@@ -104,6 +105,12 @@ static moor_status copy_direct(struct moor_stream *stream, const struct moor_vie
 
 /* ---- between providers ---- */
 
+/* Host memory that both streams work on. */
+struct staging {
+    char halves[2 * MOOR_STAGING_BYTES];
+    struct staging *next; /* of those that are kept */
+};
+
 /* Two halves of host memory between two streams: one reads the source, one writes the destination. */
 struct relay {
     struct moor_stream *read;
@@ -113,11 +120,29 @@ struct relay {
     char *halves;
 };
 
+/* What a device may still write to, for ever. Nobody looks into it, but so what is kept on purpose is no
+ * leak. */
+static struct staging *_Atomic kept;
+
+static void keep(struct staging *staging)
+{
+    staging->next = atomic_load(&kept);
+    while (!atomic_compare_exchange_weak(&kept, &staging->next, staging))
+        ;
+}
+
 static moor_status wait_for(struct moor_stream *stream)
 {
     struct moor_fence fence;
     moor_status status = moor_stream_record(stream, &fence);
     return status ? status : moor_fence_wait(&fence, MOOR_FOREVER);
+}
+
+/* Nothing runs on it any more. A provider that fails to say so is asked once more, for much hangs on it. */
+static moor_status come_to_rest(struct moor_stream *stream)
+{
+    moor_status status = wait_for(stream);
+    return status && status != MOOR_DEVICE_LOST ? wait_for(stream) : status;
 }
 
 /* The next chunk is read while the last one is written: a half is free again when what was written from it is
@@ -152,26 +177,29 @@ static moor_status relay_all(struct moor_stream *write, const struct moor_view *
     moor_status status = begin_sides(write, destination, read, source, sides);
     if (status)
         return status;
+    struct staging *staging = malloc(sizeof *staging);
+    if (!staging) {
+        settle(sides, 2, false);
+        return moor__fail(MOOR_HOST_NOMEM, "no host memory to copy between providers");
+    }
     struct relay relay = {
         .read = read,
         .write = write,
         .read_direction = direction(false, is_device(&sides[1])),
         .write_direction = direction(is_device(&sides[0]), false),
-        .halves = malloc(2 * (size_t)MOOR_STAGING_BYTES),
+        .halves = staging->halves,
     };
-    if (!relay.halves) {
-        settle(sides, 2, false);
-        return moor__fail(MOOR_HOST_NOMEM, "no host memory to copy between providers");
-    }
     status = relay_chunks(&relay, destination->address, source->address, source->size_bytes);
     struct moor_error last = *moor_last_error();
-    moor_status settled = wait_for(write);
+    moor_status settled = come_to_rest(write);
     if (!settled)
-        settled = wait_for(read);
+        settled = come_to_rest(read);
     settle(sides, 2, settled != MOOR_OK); /* what is known to be done needs no mark */
-    if (settled)
-        return status ? moor__fail_again(&last, "") : settled; /* it may still be written: better leaked */
-    free(relay.halves);
+    if (settled) {
+        keep(staging);
+        return status ? moor__fail_again(&last, "") : settled;
+    }
+    free(staging);
     moor__error_restore(&last);
     return status;
 }

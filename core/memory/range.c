@@ -231,7 +231,7 @@ moor_status moor_range_reserve(struct moor_binding *binding, uint64_t size_bytes
     status = moor__range_make(binding, size_bytes, granule, alignment, &range);
     if (status == MOOR_NO_VA) {
         /* Ranges that are leaving may have left. */
-        moor__poll(moor__runtime_of(binding));
+        (void)moor__poll(moor__runtime_of(binding)); /* the next try says whether that helped */
         status = moor__range_make(binding, size_bytes, granule, alignment, &range);
         if (!status)
             moor__error_restore(&before);

@@ -33,10 +33,13 @@ static moor_status resolve_points(struct moor__object *object, const struct moor
             continue;
         status = named[i] ? moor__stream_cover(stream, points[i].value)
                           : moor__fail(MOOR_DEVICE_LOST, "the stream that last used this memory is lost");
-        if (status == MOOR_DEVICE_LOST && object->retried)
-            status = MOOR_OK; /* nothing runs there any more, and this is the last chance to free it */
-        else if (!status)
+        /* A value that was recorded says nothing of what has become of its stream since. */
+        if (!status)
+            status = object->retried ? moor__stream_check(stream, points[i].value) : MOOR_PENDING;
+        if (status == MOOR_PENDING)
             ret_points[still++] = (struct moor_abi_fence_point){stream->stream, points[i].value};
+        if (status == MOOR_PENDING || (status == MOOR_DEVICE_LOST && object->retried))
+            status = MOOR_OK; /* lost: nothing runs there any more, and this is the last chance to free it */
     }
     if (status)
         moor__epoch_leave(provider, object->parity);
@@ -313,18 +316,23 @@ static struct moor_provider *next_visit(struct moor_runtime *runtime, struct moo
 }
 
 /* Looks at each device, and waits a little at each that has something pending, so that none is waited for
- * while another is due. Returns what is still pending: releases, and streams that were given up. */
-static uint64_t visit_all(struct moor_runtime *runtime, uint64_t deadline_ns)
+ * while another is due. Returns what is still pending: releases, and streams that were given up. *ret_gone:
+ * some releases are not any more. */
+static uint64_t visit_all(struct moor_runtime *runtime, uint64_t deadline_ns, bool *ret_gone)
 {
     uint64_t pending = 0;
+    *ret_gone = false;
     for (struct moor_provider *provider = next_visit(runtime, NULL); provider;
          provider = next_visit(runtime, provider)) {
         for (uint32_t i = 0; i < provider->device_count; i++) {
             struct moor_device *device = &provider->devices[i];
-            if (!moor__device_pending(device))
+            uint64_t before = moor__device_pending(device);
+            if (!before)
                 continue;
             moor__device_reap(device, deadline_ns);
-            pending += moor__device_pending(device);
+            uint64_t after = moor__device_pending(device);
+            *ret_gone |= after < before;
+            pending += after;
         }
         if (moor__streams_ending(provider)) {
             moor__streams_retire(provider, true);
@@ -334,9 +342,11 @@ static uint64_t visit_all(struct moor_runtime *runtime, uint64_t deadline_ns)
     return pending;
 }
 
-void moor__poll(struct moor_runtime *runtime)
+bool moor__poll(struct moor_runtime *runtime)
 {
-    (void)visit_all(runtime, MOOR_NO_WAIT); /* the caller looks at the budget, not at this */
+    bool gone;
+    (void)visit_all(runtime, MOOR_NO_WAIT, &gone); /* what is still pending is not what the caller is after */
+    return gone;
 }
 
 moor_status moor_runtime_reap(struct moor_runtime *runtime, uint64_t deadline_ns)
@@ -345,11 +355,12 @@ moor_status moor_runtime_reap(struct moor_runtime *runtime, uint64_t deadline_ns
     moor_status status = moor__enter(runtime);
     if (status)
         return status;
-    uint64_t pending = visit_all(runtime, MOOR_NO_WAIT);
+    bool gone;
+    uint64_t pending = visit_all(runtime, MOOR_NO_WAIT, &gone);
     for (uint64_t now = moor_clock_ns(); pending && now < deadline_ns; now = moor_clock_ns()) {
         uint64_t slice_end = deadline_ns - now < slice_ns ? deadline_ns : now + slice_ns;
         uint64_t before = pending;
-        pending = visit_all(runtime, slice_end);
+        pending = visit_all(runtime, slice_end, &gone);
         /* Providers do not wait for streams alone: where nothing came, the rest of the slice is slept. */
         if (pending == before && (now = moor_clock_ns()) < slice_end)
             (void)nanosleep(&(struct timespec){.tv_nsec = (long)(slice_end - now)},

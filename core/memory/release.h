@@ -40,8 +40,9 @@ void moor__device_reap(struct moor_device *device, uint64_t deadline_ns);
 void moor__device_reap_sometimes(struct moor_device *device);
 /* Releases of which nobody has heard yet. */
 uint64_t moor__device_pending(struct moor_device *device);
-/* moor__device_reap on all devices, without waiting. */
-void moor__poll(struct moor_runtime *runtime);
+/* moor__device_reap on all devices, without waiting. True: something has come back, so what had no room may
+ * have it. */
+bool moor__poll(struct moor_runtime *runtime);
 
 /* Tries the releases again that failed. */
 void moor__quarantine_retry(struct moor_device *device);

@@ -6,8 +6,8 @@
 #include "memory/object.h"
 #include "memory/range.h"
 
-/* What keeps a segment's memory: somebody who may use it; mappings on their way out alone; or mappings in quarantine
- * beside those. */
+/* What keeps a segment's memory: somebody who may use it; mappings on their way out alone; or mappings in
+ * quarantine beside those. */
 enum moor__standing { MOOR__STANDING_LIVE, MOOR__STANDING_PENDING, MOOR__STANDING_QUARANTINED };
 
 /*

@@ -432,15 +432,17 @@ static moor_status run_once(struct work *works, size_t count, moor_segment *ret_
     return moor__fail_again(&first, where);
 }
 
-/* Granules that are leaving may have left: before it says PENDING, it takes back what has completed and tries
- * again. */
+/* Granules that are leaving may have left, and a device that is full may be so of what has: before it says
+ * so, it takes back what has completed and tries again. */
 static moor_status run(struct work *works, size_t count, moor_segment *ret_segments, size_t *ret_failed)
 {
     struct moor_error before = *moor_last_error();
     size_t failed = 0;
     moor_status status = run_once(works, count, ret_segments, &failed);
-    if (status == MOOR_PENDING) {
-        moor__poll(works[0].runtime);
+    bool again = status == MOOR_PENDING;
+    if (again || status == MOOR_DEVICE_NOMEM)
+        again |= moor__poll(works[0].runtime);
+    if (again) {
         for (size_t i = 0; i < count; i++)
             works[i] = (struct work){.runtime = works[i].runtime, .step = works[i].step};
         status = run_once(works, count, ret_segments, &failed);

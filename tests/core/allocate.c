@@ -126,6 +126,19 @@ Test(allocate, more_than_announced_is_undone_if_it_does_not_fit)
     fixture_close(&f);
 }
 
+/* The footprint is what it takes at most. */
+Test(allocate, less_than_announced_is_charged_and_the_rest_returned)
+{
+    struct fixture f = fixture_open(NULL);
+    scripted_knobs(f.script)->footprint_round_bytes = 4096;
+    scripted_knobs(f.script)->actual_extra_bytes = 0 - UINT64_C(1024);
+    moor_buffer buffer = fixture_allocate(&f, 1000);
+    cr_assert_eq(fixture_stats(&f).charged_bytes, 3072);
+    cr_assert_eq(fixture_stats(&f).reserved_bytes, 0);
+    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffer));
+    fixture_close(&f);
+}
+
 Test(allocate, over_budget_makes_no_provider_object)
 {
     struct fixture f = fixture_open(NULL);
@@ -185,6 +198,23 @@ Test(allocate, sizes_never_wrap)
     struct fixture_state after = fixture_state(&f);
     fixture_same_state(&before, &after);
     cr_assert_eq(scripted_count(f.script, SCRIPTED_ALLOCATE), 0);
+    fixture_close(&f);
+}
+
+/* It need not tell them from small ones. */
+Test(allocate, sizes_that_wrap_reach_no_provider)
+{
+    struct fixture f = fixture_open(NULL);
+    moor_buffer buffer = 0;
+    moor_range range = 0;
+    uint64_t bytes = 0;
+    uint64_t calls = scripted_count(f.script, SCRIPTED_ANY);
+    for (uint64_t less = 0; less < 256; less++) {
+        EXPECT(MOOR_OVERFLOW, moor_buffer_allocate(f.binding, UINT64_MAX - less, NULL, &buffer));
+        EXPECT(MOOR_OVERFLOW, moor_binding_get_footprint(f.binding, UINT64_MAX - less, NULL, &bytes));
+        EXPECT(MOOR_OVERFLOW, moor_range_reserve(f.binding, UINT64_MAX - less, NULL, &range));
+    }
+    cr_assert_eq(scripted_count(f.script, SCRIPTED_ANY), calls);
     fixture_close(&f);
 }
 

@@ -141,6 +141,27 @@ Test(copies, touch_only_what_is_backed_and_writable)
     fixture_close(&f);
 }
 
+/* Each by itself, and nothing else works on it. */
+Test(copies, keep_the_side_that_is_released)
+{
+    for (uint32_t side = 0; side < 2; side++) {
+        struct fixture f = fixture_open(NULL);
+        moor_buffer buffers[2] = {fixture_allocate(&f, BYTES), fixture_allocate(&f, BYTES)};
+        struct moor_view destination = fixture_buffer_view(&f, buffers[0]);
+        struct moor_view source = fixture_buffer_view(&f, buffers[1]);
+        scripted_hold(f.script, f.queue);
+        EXPECT(MOOR_OK, moor_copy(f.stream, &destination, &source));
+        EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffers[side]));
+        EXPECT(MOOR_PENDING, moor_runtime_reap(f.runtime, MOOR_NO_WAIT));
+        cr_assert_eq(scripted_objects(f.script).allocations, 2, "side %u", side);
+        scripted_open(f.script, f.queue);
+        fixture_reap(&f);
+        cr_assert_eq(scripted_objects(f.script).allocations, 1);
+        EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffers[!side]));
+        fixture_close(&f);
+    }
+}
+
 /* The model looks at the memory again when the copy runs. */
 Test(copies, both_sides_may_be_freed_meanwhile)
 {

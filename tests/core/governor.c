@@ -58,6 +58,22 @@ Test(governor, leases_charge_and_refund)
     fixture_close(&f);
 }
 
+Test(governor, a_lease_alone_keeps_its_holder)
+{
+    struct fixture f = fixture_open(NULL);
+    struct moor_holder *holder = NULL;
+    moor_grant grant = 0;
+    moor_lease lease = 0;
+    EXPECT(MOOR_OK, moor_holder_create(f.authority, NULL, &holder));
+    EXPECT(MOOR_OK, moor_grant_reserve(holder, 1000, &grant));
+    EXPECT(MOOR_OK, moor_lease_commit(f.runtime, grant, 1000, &lease));
+    EXPECT(MOOR_OK, moor_grant_release(f.runtime, grant));
+    EXPECT(MOOR_BUSY, moor_holder_destroy(holder));
+    EXPECT(MOOR_OK, moor_lease_refund(f.runtime, lease));
+    EXPECT(MOOR_OK, moor_holder_destroy(holder));
+    fixture_close(&f);
+}
+
 Test(governor, capacity_shrinks_below_use_and_grows_back)
 {
     struct fixture f = fixture_open(NULL);

@@ -59,9 +59,13 @@ Test(providers, give_their_native_names)
     EXPECT(MOOR_OK, moor_device_get_native(f.device, &native));
     cr_assert_gt(native, SCRIPTED_NATIVE);
     native = 7;
-    scripted_fail(f.script, (struct scripted_fault){.name = SCRIPTED_CONTEXT_NATIVE, .nth = 1, .times = 1, .status = MOOR_UNSUPPORTED});
+    scripted_fail(f.script,
+                  (struct scripted_fault){
+                      .name = SCRIPTED_CONTEXT_NATIVE, .nth = 1, .times = 1, .status = MOOR_UNSUPPORTED});
     EXPECT(MOOR_UNSUPPORTED, moor_device_get_native(f.device, &native));
-    scripted_fail(f.script, (struct scripted_fault){.name = SCRIPTED_STREAM_NATIVE, .nth = 1, .times = 1, .status = MOOR_UNSUPPORTED});
+    scripted_fail(f.script,
+                  (struct scripted_fault){
+                      .name = SCRIPTED_STREAM_NATIVE, .nth = 1, .times = 1, .status = MOOR_UNSUPPORTED});
     EXPECT(MOOR_UNSUPPORTED, moor_stream_get_native(f.stream, &native));
     EXPECT(MOOR_INVALID, moor_stream_get_native(f.stream, NULL));
     EXPECT(MOOR_INVALID, moor_device_get_native(f.device, NULL));
@@ -122,6 +126,25 @@ Test(providers, unloaded_ones_shut_down_and_can_come_back)
     }
     EXPECT(MOOR_OK, moor_runtime_destroy(runtime));
     scripted_destroy(script);
+}
+
+/* Nothing of it is alive, but it may go on using what it has: that is never freed, and its runtime may end. */
+Test(providers, whose_end_fails_are_forgotten)
+{
+    static const enum scripted_name ends[] = {SCRIPTED_CONTEXT_CLOSE, SCRIPTED_SHUTDOWN};
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        struct fixture f = fixture_open(NULL);
+        EXPECT(MOOR_OK, moor_stream_destroy(f.stream));
+        fixture_reap(&f);
+        EXPECT(MOOR_OK, moor_binding_close(f.binding));
+        EXPECT(MOOR_OK, moor_holder_destroy(f.holder));
+        scripted_fail(f.script, (struct scripted_fault){.name = ends[i], .nth = 1, .status = MOOR_PROVIDER});
+        EXPECT(MOOR_OK, moor_provider_unload(f.provider));
+        cr_assert_eq(scripted_faults_fired(f.script), 1);
+        EXPECT(MOOR_OK, moor_runtime_destroy(f.runtime));
+        scripted_say(f.script, MOOR_ABI_LOG_INFO, "a last word"); /* to a host that is gone */
+        scripted_abandon(f.script);
+    }
 }
 
 /* The n-th call of attaching and opening fails: the runtime is as before, and the next attempt works. */

@@ -207,6 +207,31 @@ Test(ranges, each_piece_waits_for_its_own_uses)
     fixture_close(&f);
 }
 
+/* Wherever in it the work is, also across its ends. The model knows of no work of the host's own. */
+Test(ranges, a_piece_waits_for_work_on_any_of_it)
+{
+    static const uint64_t parts[][2] = {{0, GRANULE + 1},
+                                        {GRANULE + 1, 1},
+                                        {2 * GRANULE, GRANULE},
+                                        {3 * GRANULE - 1, GRANULE},
+                                        {0, 4 * GRANULE}};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        struct fixture f = fixture_open(NULL);
+        moor_range range = fixture_range(&f, 4);
+        EXPECT(MOOR_OK, moor_range_commit(f.runtime, range, 0, 4 * GRANULE, 0));
+        struct moor_view view = fixture_range_view(&f, range, parts[i][0], parts[i][1]);
+        scripted_hold(f.script, f.queue);
+        EXPECT(MOOR_OK, moor_stream_used(f.stream, &view));
+        EXPECT(MOOR_OK, moor_range_decommit(f.runtime, range, GRANULE, 2 * GRANULE));
+        EXPECT(MOOR_PENDING, moor_runtime_reap(f.runtime, MOOR_NO_WAIT));
+        cr_assert_eq(fixture_stats(&f).charged_bytes, 4 * GRANULE, "part %zu", i);
+        scripted_open(f.script, f.queue);
+        fixture_reap(&f);
+        EXPECT(MOOR_OK, moor_range_release(f.runtime, range));
+        fixture_close(&f);
+    }
+}
+
 Test(ranges, release_gives_up_all_that_is_in_it)
 {
     struct fixture f = fixture_open(NULL);
@@ -229,6 +254,7 @@ Test(ranges, release_gives_up_all_that_is_in_it)
     EXPECT(MOOR_PENDING, moor_runtime_reap(f.runtime, MOOR_NO_WAIT));
     cr_assert_eq(scripted_objects(f.script).ranges, 1, "the addresses stay while something is in them");
     cr_assert_eq(scripted_objects(f.script).mappings, 1);
+    cr_assert_eq(fixture_stats(&f).charged_bytes, 3 * GRANULE, "what nobody uses does not wait for the rest");
     scripted_open(f.script, queue);
     EXPECT(MOOR_PENDING, moor_runtime_reap(f.runtime, MOOR_NO_WAIT));
     cr_assert_eq(scripted_objects(f.script).ranges, 1);
@@ -237,6 +263,38 @@ Test(ranges, release_gives_up_all_that_is_in_it)
     struct scripted_objects objects = scripted_objects(f.script);
     cr_assert_eq(objects.ranges + objects.mappings + objects.segments, 0);
     EXPECT(MOOR_OK, moor_stream_destroy(other));
+    fixture_close(&f);
+}
+
+struct intruder {
+    struct fixture *fixture;
+    moor_range range;
+    uint32_t tries;
+};
+
+static void decommit_from_inside(void *user, const struct scripted_call *call)
+{
+    struct intruder *intruder = user;
+    if (call->name != SCRIPTED_FILL)
+        return;
+    intruder->tries++;
+    EXPECT(MOOR_BUSY, moor_range_decommit(intruder->fixture->runtime, intruder->range, 0, 2 * GRANULE));
+}
+
+/* The view has been checked, and the provider has not accepted the work yet. */
+Test(ranges, work_that_is_being_submitted_keeps_its_memory)
+{
+    struct fixture f = fixture_open(NULL);
+    struct intruder intruder = {.fixture = &f, .range = fixture_range(&f, 4)};
+    EXPECT(MOOR_OK, moor_range_commit(f.runtime, intruder.range, 0, 2 * GRANULE, 0));
+    struct moor_view view = fixture_range_view(&f, intruder.range, GRANULE, GRANULE);
+    scripted_set_hook(f.script, decommit_from_inside, &intruder);
+    EXPECT(MOOR_OK, moor_fill(f.stream, &view, 1, 1));
+    scripted_set_hook(f.script, NULL, NULL);
+    cr_assert_eq(intruder.tries, 1);
+    cr_assert_eq(committed(&f, intruder.range, 0, 2 * GRANULE), 2 * GRANULE);
+    EXPECT(MOOR_OK, moor_range_decommit(f.runtime, intruder.range, 0, 2 * GRANULE));
+    EXPECT(MOOR_OK, moor_range_release(f.runtime, intruder.range));
     fixture_close(&f);
 }
 
@@ -274,6 +332,29 @@ Test(ranges, fail_at_every_step_without_a_trace)
     cr_assert_geq(fixture_fail_each(&f, MOOR_DEVICE_NOMEM, commit_two, decommit_two, &range), 1);
     cr_assert_eq(committed(&f, range, 0, 4 * GRANULE), 0);
     EXPECT(MOOR_OK, moor_range_release(f.runtime, range));
+    fixture_close(&f);
+}
+
+/* Addresses that are leaving may have left: it looks, and asks once more. */
+Test(ranges, are_asked_for_again_when_addresses_are_short)
+{
+    struct fixture f = fixture_open(NULL);
+    moor_range range = fixture_range(&f, 4);
+    EXPECT(MOOR_OK, moor_range_release(f.runtime, range));
+    cr_assert_eq(scripted_objects(f.script).ranges, 1, "nobody has looked");
+    for (uint32_t times = 1; times <= 2; times++) {
+        moor_range next = 77;
+        scripted_fail(f.script,
+                      (struct scripted_fault){
+                          .name = SCRIPTED_RESERVE, .nth = 1, .times = times, .status = MOOR_NO_VA});
+        EXPECT(times == 1 ? MOOR_OK : MOOR_NO_VA, moor_range_reserve(f.binding, 4 * GRANULE, NULL, &next));
+        if (times == 1)
+            EXPECT(MOOR_OK, moor_range_release(f.runtime, next));
+        else
+            cr_assert_eq(next, 77);
+        cr_assert_eq(scripted_objects(f.script).ranges, 2 - times);
+        scripted_clear_faults(f.script);
+    }
     fixture_close(&f);
 }
 

@@ -200,9 +200,11 @@ Test(segments, fit_only_ranges_of_their_granule)
     struct fixture f = fixture_open(NULL);
     moor_segment segment = 0;
     moor_range range = fixture_range(&f, 4);
-    EXPECT(MOOR_OK, moor_segment_create(f.binding, 8192, 4096, 0, &segment));
-    cr_assert_neq(moor_segment_map(f.runtime, segment, range, 0, MOOR_ACCESS_READ_WRITE), MOOR_OK);
-    EXPECT(MOOR_OK, moor_segment_release(f.runtime, segment));
+    for (uint64_t size = 8192; size <= 2 * GRANULE; size *= 2) { /* a part of a granule, one, two */
+        EXPECT(MOOR_OK, moor_segment_create(f.binding, size, 4096, 0, &segment));
+        EXPECT(MOOR_INVALID, moor_segment_map(f.runtime, segment, range, 0, MOOR_ACCESS_READ_WRITE));
+        EXPECT(MOOR_OK, moor_segment_release(f.runtime, segment));
+    }
     EXPECT(MOOR_INVALID, moor_segment_create(f.binding, GRANULE + 1, 0, 0, &segment));
     EXPECT(MOOR_INVALID, moor_segment_create(f.binding, 0, 0, 0, &segment));
     EXPECT(MOOR_INVALID, moor_segment_create(f.binding, GRANULE, 3000, 0, &segment));

@@ -129,6 +129,8 @@ Test(stats, peaks_and_names_are_kept)
     moor_buffer buffer = fixture_allocate(&f, 8192);
     EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffer));
     fixture_reap(&f);
+    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, fixture_allocate(&f, 4096)));
+    fixture_reap(&f);
     struct moor_authority_stats stats;
     struct moor_holder_stats holders[3];
     size_t count = 0;

@@ -2,6 +2,7 @@
 /* Streams and fences: record, wait, wait across streams, host functions, and streams that end before their
  * work. */
 #include "fixture.h"
+#include "util/limits.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -35,6 +36,22 @@ Test(streams, fences_are_reached_in_order)
     EXPECT(MOOR_OK, moor_fence_wait(&second, MOOR_FOREVER));
     cr_assert(fixture_all_bytes(&view, 2));
     EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffer));
+    fixture_close(&f);
+}
+
+Test(streams, fences_that_were_never_recorded_are_refused)
+{
+    struct fixture f = fixture_open(NULL);
+    struct moor_stream *other = fixture_stream(&f, NULL);
+    struct moor_fence fence;
+    EXPECT(MOOR_OK, moor_stream_record(f.stream, &fence));
+    fence.value++;
+    uint64_t calls = scripted_count(f.script, SCRIPTED_ANY);
+    EXPECT(MOOR_INVALID, moor_fence_wait(&fence, MOOR_NO_WAIT));
+    EXPECT(MOOR_INVALID, moor_fence_wait(&fence, fixture_soon(1000)));
+    EXPECT(MOOR_INVALID, moor_stream_wait(other, &fence));
+    cr_assert_eq(scripted_count(f.script, SCRIPTED_ANY), calls, "a provider may rely on it");
+    EXPECT(MOOR_OK, moor_stream_destroy(other));
     fixture_close(&f);
 }
 
@@ -201,6 +218,24 @@ Test(streams, host_functions_run_once_in_order_and_keep_their_views)
     fixture_close(&f);
 }
 
+/* Nothing else works on them: the function alone keeps its views. */
+Test(streams, host_functions_keep_what_they_alone_use)
+{
+    struct fixture f = fixture_open(NULL);
+    moor_buffer buffer = fixture_allocate(&f, 4096);
+    struct moor_view view = fixture_buffer_view(&f, buffer);
+    struct shared_run run = {.view = &view};
+    scripted_hold(f.script, f.queue);
+    EXPECT(MOOR_OK, moor_stream_host_function(f.stream, note, &run, &view, 1));
+    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffer));
+    EXPECT(MOOR_PENDING, moor_runtime_reap(f.runtime, MOOR_NO_WAIT));
+    cr_assert_eq(scripted_objects(f.script).allocations, 1);
+    scripted_open(f.script, f.queue);
+    fixture_reap(&f);
+    cr_assert_eq(atomic_load(&run.runs), 1);
+    fixture_close(&f);
+}
+
 Test(streams, native_ones_are_imported)
 {
     struct fixture f = fixture_open(NULL);
@@ -238,6 +273,38 @@ Test(streams, failures_are_forwarded)
     EXPECT(MOOR_INVALID, moor_fence_wait(NULL, 0));
     EXPECT(MOOR_OK, moor_stream_destroy(NULL));
     fixture_close(&f);
+}
+
+Test(streams, are_limited_in_number)
+{
+    struct fixture f = fixture_open(NULL);
+    struct moor_stream *streams[MOOR_LIMIT_STREAMS];
+    struct moor_stream *more = NULL;
+    streams[0] = f.stream;
+    for (uint32_t i = 1; i < MOOR_LIMIT_STREAMS; i++)
+        EXPECT(MOOR_OK, moor_stream_create(f.device, NULL, &streams[i]));
+    EXPECT(MOOR_LIMIT, moor_stream_create(f.device, NULL, &more));
+    cr_assert_null(more);
+    EXPECT(MOOR_OK, moor_stream_destroy(streams[1]));
+    EXPECT(MOOR_OK, moor_stream_create(f.device, NULL, &streams[1]));
+    for (uint32_t i = 1; i < MOOR_LIMIT_STREAMS; i++)
+        EXPECT(MOOR_OK, moor_stream_destroy(streams[i]));
+    fixture_reap(&f);
+    fixture_close(&f);
+}
+
+/* Nobody is there any more who could be told. */
+Test(streams, that_cannot_be_destroyed_are_forgotten)
+{
+    struct fixture f = fixture_open(NULL);
+    struct moor_stream *other = fixture_stream(&f, NULL);
+    scripted_fail(f.script, (struct scripted_fault){
+                                .name = SCRIPTED_STREAM_DESTROY, .nth = 1, .status = MOOR_PROVIDER});
+    EXPECT(MOOR_OK, moor_stream_destroy(other));
+    fixture_reap(&f);
+    cr_assert_eq(fixture_counts(&f).streams, 1, "the fixture's");
+    cr_assert_eq(scripted_objects(f.script).streams, 2);
+    scripted_abandon(f.script);
 }
 
 /* A mark that could not be made is told, and more marks than an object keeps are refused, not forgotten. */
@@ -522,6 +589,35 @@ Test(streams, may_each_use_many_parts_of_one_range)
     for (uint32_t i = 0; i < STREAMS; i++)
         EXPECT(MOOR_OK, moor_stream_destroy(streams[i]));
     fixture_close(&f);
+}
+
+/* One more than are kept apart: they grow into one, which waits for the last of them and covers them all. */
+Test(streams, parts_that_grow_into_one_wait_for_the_last)
+{
+    enum { PARTS = MOOR_LIMIT_USES_PER_STREAM + 1 };
+    for (uint32_t backwards = 0; backwards < 2; backwards++) {
+        struct fixture f = fixture_open(NULL);
+        uint64_t offsets[PARTS];
+        moor_range range = fixture_range(&f, 2 * PARTS);
+        EXPECT(MOOR_OK, moor_range_commit(f.runtime, range, 0, 2 * PARTS * GRANULE, 0));
+        scripted_hold(f.script, f.queue);
+        for (uint32_t i = 0; i < PARTS; i++) {
+            struct moor_fence fence;
+            offsets[i] = 2 * (backwards ? PARTS - 1 - i : i) * GRANULE;
+            struct moor_view view = fixture_range_view(&f, range, offsets[i], GRANULE);
+            EXPECT(MOOR_OK, moor_stream_used(f.stream, &view));
+            EXPECT(MOOR_OK, moor_stream_record(f.stream, &fence));
+        }
+        scripted_step(f.script, f.queue, 1); /* the first part is done */
+        for (uint32_t i = 1; i < PARTS; i++)
+            EXPECT(MOOR_OK, moor_range_decommit(f.runtime, range, offsets[i], GRANULE));
+        EXPECT(MOOR_PENDING, moor_runtime_reap(f.runtime, MOOR_NO_WAIT));
+        cr_assert_eq(fixture_stats(&f).pending_bytes, (PARTS - 1) * GRANULE);
+        scripted_open(f.script, f.queue);
+        fixture_reap(&f);
+        EXPECT(MOOR_OK, moor_range_release(f.runtime, range));
+        fixture_close(&f);
+    }
 }
 
 Test(streams, may_use_a_buffer_of_many_views_beside_another)

@@ -263,6 +263,49 @@ Test(transactions, steps_may_not_overlap)
     fixture_close(&f);
 }
 
+/* A new segment is of its binding's domain, and so must be the range that it is mapped into. */
+Test(transactions, create_no_segment_in_a_range_of_another_domain)
+{
+    struct fixture f = fixture_open(NULL);
+    struct stage s = stage_open(&f);
+    struct moor_step step = {.kind = MOOR_STEP_CREATE,
+                             .binding = s.host_binding,
+                             .range = s.device_range,
+                             .length_bytes = GRANULE};
+    struct fixture_state before = fixture_state(&f);
+    EXPECT(MOOR_FOREIGN, moor_transact(f.runtime, &step, 1, NULL));
+    struct fixture_state after = fixture_state(&f);
+    fixture_same_state(&before, &after);
+    EXPECT(MOOR_OK, moor_range_commit(f.runtime, s.device_range, 0, GRANULE, 0)); /* the granule is free */
+    EXPECT(MOOR_OK, moor_range_decommit(f.runtime, s.device_range, 0, GRANULE));
+    stage_close(&f, &s);
+    fixture_close(&f);
+}
+
+/* A later step may rest on an earlier one, so it goes first. */
+Test(transactions, that_fail_are_taken_back_in_reverse)
+{
+    enum { MADE = 3 };
+    struct fixture f = fixture_open(NULL);
+    moor_range range = fixture_range(&f, MADE + 1);
+    struct moor_step steps[MADE + 1];
+    for (uint32_t i = 0; i <= MADE; i++)
+        steps[i] = (struct moor_step){
+            .kind = MOOR_STEP_COMMIT, .range = range, .offset_bytes = i * GRANULE, .length_bytes = GRANULE};
+    scripted_fail(f.script, (struct scripted_fault){
+                                .name = SCRIPTED_COMMIT, .nth = MADE + 1, .status = MOOR_DEVICE_NOMEM});
+    EXPECT(MOOR_DEVICE_NOMEM, moor_transact(f.runtime, steps, MADE + 1, NULL));
+    struct scripted_call calls[64];
+    uint32_t undone = 0;
+    size_t count = scripted_log(f.script, calls, sizeof calls / sizeof *calls);
+    for (size_t i = 0; i < count; i++)
+        if (calls[i].name == SCRIPTED_RELEASE)
+            cr_assert_eq(calls[i].arguments[2], (MADE - ++undone) * GRANULE, "undo %u", undone);
+    cr_assert_eq(undone, MADE);
+    EXPECT(MOOR_OK, moor_range_release(f.runtime, range));
+    fixture_close(&f);
+}
+
 Test(transactions, roll_back_that_fails_quarantines)
 {
     struct fixture f = fixture_open(NULL);
@@ -387,6 +430,29 @@ static void release_buffer(struct fixture *f, void *user)
 {
     (void)user;
     EXPECT(MOOR_OK, moor_buffer_release(f->runtime, granted_buffer));
+}
+
+/* Bytes that are in quarantine do not come back to a grant, and do not keep it. */
+Test(transactions, allocations_that_cannot_be_undone_let_their_grant_go)
+{
+    struct fixture f = fixture_open(NULL);
+    moor_grant grant = 0;
+    uint64_t left = 77;
+    EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, 4096));
+    EXPECT(MOOR_OK, moor_grant_reserve(f.holder, 4096, &grant));
+    scripted_knobs(f.script)->actual_extra_bytes = 1024;
+    scripted_fail_free(f.script, MOOR_ABI_RELEASE_ALLOCATION, 1, 1, MOOR_PROVIDER);
+    struct moor_buffer_options options = {.grant = grant};
+    moor_buffer buffer = 77;
+    cr_assert_neq(moor_buffer_allocate(f.binding, 4096, &options, &buffer), MOOR_OK);
+    fixture_reap(&f);
+    cr_assert_eq(fixture_stats(&f).quarantined_bytes, 4096 + 1024);
+    fixture_check_books(&f);
+    EXPECT(MOOR_OK, moor_grant_get_remaining(f.runtime, grant, &left));
+    cr_assert_eq(left, 0, "its bytes are in quarantine");
+    EXPECT(MOOR_OK, moor_grant_release(f.runtime, grant));
+    cr_assert_eq(fixture_counts(&f).grants, 0);
+    fixture_close_quarantined(&f);
 }
 
 /* So does a buffer that is not made. */

@@ -124,6 +124,57 @@ Test(writable, over_budget_leaves_both_sides)
     fixture_close(&f);
 }
 
+/* The copy's memory is made, and is more than there is room for. */
+Test(writable, a_copy_that_takes_too_much_is_undone)
+{
+    struct fixture f = fixture_open(NULL);
+    struct shared s = share(&f);
+    moor_grant grant = 0;
+    uint64_t left = 0;
+    EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, 4 * GRANULE));
+    EXPECT(MOOR_OK, moor_grant_reserve(f.holder, 2 * GRANULE, &grant));
+    struct fixture_state before = fixture_state(&f);
+    scripted_knobs(f.script)->granule_extra_bytes = 4096;
+    EXPECT(MOOR_OVER_BUDGET,
+           moor_range_make_writable(f.runtime, s.ranges[0], GRANULE, f.stream, grant, MOOR_FOREVER, NULL));
+    scripted_knobs(f.script)->granule_extra_bytes = 0;
+    fixture_reap(&f);
+    struct fixture_state after = fixture_state(&f);
+    fixture_same_state(&before, &after);
+    EXPECT(MOOR_OK, moor_grant_get_remaining(f.runtime, grant, &left));
+    cr_assert_eq(left, 2 * GRANULE);
+    EXPECT(MOOR_OK, moor_grant_release(f.runtime, grant));
+    unshare(&f, &s);
+    fixture_close(&f);
+}
+
+/* The exchange fails half-way, and so does the way back: what is there no more is not said to be there. */
+Test(writable, whose_way_back_fails_is_not_backed)
+{
+    struct fixture f = fixture_open(NULL);
+    struct shared s = share(&f);
+    struct moor_view first = mapped(&f, s.ranges[0]);
+    struct moor_view second = mapped(&f, s.ranges[1]);
+    moor_segment copy = 77;
+    /* After the one of the copy's window: the new mapping, and the old one again. */
+    scripted_fail(f.script, (struct scripted_fault){
+                                .name = SCRIPTED_MAP, .nth = 2, .times = 2, .status = MOOR_DEVICE_NOMEM});
+    EXPECT(MOOR_DEVICE_NOMEM,
+           moor_range_make_writable(f.runtime, s.ranges[0], GRANULE, f.stream, 0, MOOR_FOREVER, &copy));
+    cr_assert(strstr(moor_last_error()->text, "not backed"), "%s", moor_last_error()->text);
+    cr_assert_eq(copy, 77);
+    fixture_reap(&f);
+    fixture_check_books(&f);
+    cr_assert_eq(scripted_objects(f.script).mappings, 1);
+    cr_assert_eq(fixture_stats(&f).charged_bytes, 2 * GRANULE, "the copy has gone");
+    EXPECT(MOOR_INVALID, moor_fill(f.stream, &first, 1, 1));
+    cr_assert(fixture_all_bytes(&second, 0x5a));
+    EXPECT(MOOR_OK, moor_segment_map(f.runtime, s.segment, s.ranges[0], GRANULE, MOOR_ACCESS_READ));
+    cr_assert(fixture_all_bytes(&first, 0x5a));
+    unshare(&f, &s);
+    fixture_close(&f);
+}
+
 Test(writable, pending_work_is_waited_for)
 {
     struct fixture f = fixture_open(NULL);
@@ -151,6 +202,28 @@ Test(writable, pending_work_is_waited_for)
     EXPECT(MOOR_OK, moor_buffer_release(f.runtime, target));
     unshare(&f, &s);
     EXPECT(MOOR_OK, moor_stream_destroy(reader));
+    fixture_close(&f);
+}
+
+/* The shared mapping is what the copy reads: it stays until that is done. */
+Test(writable, a_copy_under_way_keeps_what_it_reads)
+{
+    struct fixture f = fixture_open(NULL);
+    struct shared s = share(&f);
+    struct moor_view view = mapped(&f, s.ranges[0]);
+    struct fixture_state before = fixture_state(&f);
+    scripted_hold(f.script, f.queue);
+    EXPECT(MOOR_TIMEOUT,
+           moor_range_make_writable(f.runtime, s.ranges[0], GRANULE, f.stream, 0, fixture_soon(30), NULL));
+    cr_assert(fixture_all_bytes(&view, 0x5a));
+    scripted_open(f.script, f.queue);
+    fixture_reap(&f);
+    struct fixture_state after = fixture_state(&f);
+    fixture_same_state(&before, &after);
+    EXPECT(MOOR_OK,
+           moor_range_make_writable(f.runtime, s.ranges[0], GRANULE, f.stream, 0, MOOR_FOREVER, NULL));
+    cr_assert(fixture_all_bytes(&view, 0x5a));
+    unshare(&f, &s);
     fixture_close(&f);
 }
 

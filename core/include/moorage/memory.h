@@ -162,7 +162,8 @@ MOOR_API moor_status moor_range_unmap(struct moor_runtime *runtime, moor_range r
  * `stream`, at the same address. Waits for the copy and for all work that uses the mapping: PENDING if it is
  * not done and there is no deadline, TIMEOUT at a deadline, and nothing has changed. offset_bytes: where the
  * mapping starts. grant: for the copy. ret_segment: [out, owned] may be NULL; a handle of what is mapped
- * there now, to seal and share it again; 0 if the mapping was writable already. */
+ * there now, to seal and share it again; 0 if the mapping was writable already. If the provider fails in the
+ * midst of the exchange and then again, the granules are in quarantine or not backed, and the error says so. */
 MOOR_API moor_status moor_range_make_writable(struct moor_runtime *runtime, moor_range range,
                                               uint64_t offset_bytes, struct moor_stream *stream,
                                               moor_grant grant, uint64_t deadline_ns,

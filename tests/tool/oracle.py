@@ -41,7 +41,7 @@ for row in rows:
     if "block_tokens" in arguments or not LONG and (limit is None or limit > 1000):
         continue
     compare(name, arguments, row["result"], ["--provider", PROVIDER])
-    compare(f"{name}, buffers", arguments, row["result"], ["--provider", MOCK])
+    compare(f"{name}, buffers", arguments, row["result"], ["--provider", MOCK, "--mode", "eager"])
     if limit is not None and limit <= 100:
         compare(f"{name}, buffers, asynchronous", arguments, row["result"],
                 ["--provider", PROVIDER, "--mode", "eager"])

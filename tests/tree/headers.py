@@ -9,7 +9,8 @@ root = pathlib.Path(sys.argv[1])
 sys.path.insert(0, str(root / "tests/support"))
 import tap  # noqa: E402
 
-folders = [root / "abi/include", root / "abi/kit/include", root / "core/include", root / "plugins/mock/include"]
+folders = [root / "abi/include", root / "abi/kit/include", root / "core/include",
+           *sorted((root / "plugins").glob("*/include"))]
 flags = ["-Wall", "-Wextra", "-pedantic", "-Werror", "-fsyntax-only"] + [f"-I{folder}" for folder in folders]
 languages = {"C17": ("c", "c17", ("gcc", "clang")), "C++17": ("c++", "c++17", ("g++", "clang++"))}
 for folder in folders:

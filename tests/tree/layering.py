@@ -38,6 +38,7 @@ def check(name, bad):
 
 
 public = {f"moorage/{path.name}" for path in (root / "core/include/moorage").glob("*.h")}
+controls = {f"moorage/{path.name}" for path in (root / "plugins").glob("*/include/moorage/*.h")}  # installed likewise
 
 check("abi/include includes itself and libc",
       offenders("abi/include", lambda path, name, local: name.startswith("moorage/abi/")))
@@ -46,14 +47,15 @@ check("the kit includes abi/ and itself",
 for plugin in sorted(path.name for path in (root / "plugins").iterdir() if path.is_dir()):
     check(f"plugins/{plugin} includes abi/, the kit and itself",
           offenders(f"plugins/{plugin}",
-                    lambda path, name, local: local or name.startswith(("moorage/abi/", "moorage/kit/"))))
+                    lambda path, name, local: local or name.startswith(("moorage/abi/", "moorage/kit/"))
+                    or (root / "plugins" / plugin / "include" / name).exists()))
 check("core/ includes abi/ and itself",
       offenders("core", lambda path, name, local: local or name.startswith("moorage/abi/") or name in public
                 or (root / "core" / name).exists()))
 check("core/include includes abi/ and itself",
       offenders("core/include", lambda path, name, local: name.startswith("moorage/abi/") or name in public))
 check("tools/ uses public headers alone",
-      offenders("tools", lambda path, name, local: name.startswith("moorage/abi/") or name in public
+      offenders("tools", lambda path, name, local: name.startswith("moorage/abi/") or name in public | controls
                 or local or (root / "tools/moor" / name).exists()
                 or path.parent.name == "template" and name.startswith("moorage/kit/")))
 check("one file of core sees ltdl.h",

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: MIT */
+/* ALLOC, VIRTUAL, SHARED, PINNED, STATS: passed on, with room for failure before and, where it can be taken
+ * back, after. What is taken back is made into a struct of ours, so that the caller's stays untouched. */
+#include "fault.h"
+
+/* ---- ALLOC ---- */
+
+static int32_t footprint(struct moor_abi_context *context, const struct moor_abi_alloc_args *args,
+                         uint64_t *ret_bytes, struct moor_abi_error *error)
+{
+    int32_t status = fault_enter(context->instance, FAULT_FOOTPRINT, NULL, error);
+    return status ? status : fault_within(context)->alloc.footprint(context->inner, args, ret_bytes, error);
+}
+
+static int32_t allocate(struct moor_abi_context *context, const struct moor_abi_alloc_args *args,
+                        struct moor_abi_allocation *ret_allocation, struct moor_abi_error *error)
+{
+    int32_t after;
+    int32_t status = fault_enter(context->instance, FAULT_ALLOCATE, &after, error);
+    if (status)
+        return status;
+    if (!after)
+        return fault_within(context)->alloc.allocate(context->inner, args, ret_allocation, error);
+    struct moor_abi_allocation made = {.struct_size = MOOR_ABI_ALLOCATION_SIZE};
+    status = fault_within(context)->alloc.allocate(context->inner, args, &made, error);
+    if (status)
+        return status;
+    fault_undo(context, MOOR_ABI_RELEASE_ALLOCATION, made.handle, 0, 0);
+    return fault_told_after(FAULT_ALLOCATE, after, error);
+}
+
+const struct moor_abi_alloc_table fault_alloc_table = {
+    .struct_size = MOOR_ABI_ALLOC_TABLE_SIZE,
+    .footprint = footprint,
+    .allocate = allocate,
+};
+
+/* ---- VIRTUAL ---- */
+
+static int32_t reserve(struct moor_abi_context *context, const struct moor_abi_range_args *args,
+                       struct moor_abi_range *ret_range, struct moor_abi_error *error)
+{
+    int32_t after;
+    int32_t status = fault_enter(context->instance, FAULT_RESERVE, &after, error);
+    if (status)
+        return status;
+    if (!after)
+        return fault_within(context)->virtual_.reserve(context->inner, args, ret_range, error);
+    struct moor_abi_range made = {.struct_size = MOOR_ABI_RANGE_SIZE};
+    status = fault_within(context)->virtual_.reserve(context->inner, args, &made, error);
+    if (status)
+        return status;
+    fault_undo(context, MOOR_ABI_RELEASE_RANGE, made.handle, 0, 0);
+    return fault_told_after(FAULT_RESERVE, after, error);
+}
+
+static int32_t commit(struct moor_abi_context *context, uint64_t range, uint64_t offset_bytes,
+                      uint64_t length_bytes, uint64_t *ret_actual_bytes, struct moor_abi_error *error)
+{
+    int32_t after;
+    int32_t status = fault_enter(context->instance, FAULT_COMMIT, &after, error);
+    if (status)
+        return status;
+    uint64_t actual_bytes;
+    status = fault_within(context)->virtual_.commit(context->inner, range, offset_bytes, length_bytes,
+                                                    after ? &actual_bytes : ret_actual_bytes, error);
+    if (status || !after)
+        return status;
+    fault_undo(context, MOOR_ABI_RELEASE_DECOMMIT, range, offset_bytes, length_bytes);
+    return fault_told_after(FAULT_COMMIT, after, error);
+}
+
+static int32_t committed(struct moor_abi_context *context, uint64_t range, uint64_t offset_bytes,
+                         uint64_t length_bytes, uint64_t *ret_bytes, struct moor_abi_error *error)
+{
+    int32_t status = fault_enter(context->instance, FAULT_COMMITTED, NULL, error);
+    return status ? status
+                  : fault_within(context)->virtual_.committed(context->inner, range, offset_bytes,
+                                                              length_bytes, ret_bytes, error);
+}
+
+const struct moor_abi_virtual_table fault_virtual_table = {
+    .struct_size = MOOR_ABI_VIRTUAL_TABLE_SIZE,
+    .reserve = reserve,
+    .commit = commit,
+    .committed = committed,
+};
+
+/* ---- SHARED ---- */
+
+static int32_t create(struct moor_abi_context *context, const struct moor_abi_segment_args *args,
+                      struct moor_abi_segment *ret_segment, struct moor_abi_error *error)
+{
+    int32_t after;
+    int32_t status = fault_enter(context->instance, FAULT_SHARED_CREATE, &after, error);
+    if (status)
+        return status;
+    if (!after)
+        return fault_within(context)->shared.create(context->inner, args, ret_segment, error);
+    struct moor_abi_segment made = {.struct_size = MOOR_ABI_SEGMENT_SIZE};
+    status = fault_within(context)->shared.create(context->inner, args, &made, error);
+    if (status)
+        return status;
+    fault_undo(context, MOOR_ABI_RELEASE_SEGMENT, made.handle, 0, 0);
+    return fault_told_after(FAULT_SHARED_CREATE, after, error);
+}
+
+static int32_t map(struct moor_abi_context *context, const struct moor_abi_map_args *args,
+                   struct moor_abi_error *error)
+{
+    int32_t status = fault_enter(context->instance, FAULT_MAP, NULL, error);
+    return status ? status : fault_within(context)->shared.map(context->inner, args, error);
+}
+
+static int32_t protect(struct moor_abi_context *context, const struct moor_abi_map_args *args,
+                       struct moor_abi_error *error)
+{
+    int32_t status = fault_enter(context->instance, FAULT_PROTECT, NULL, error);
+    return status ? status : fault_within(context)->shared.protect(context->inner, args, error);
+}
+
+const struct moor_abi_shared_table fault_shared_table = {
+    .struct_size = MOOR_ABI_SHARED_TABLE_SIZE,
+    .create = create,
+    .map = map,
+    .protect = protect,
+};
+
+/* ---- PINNED ---- */
+
+static int32_t pin(struct moor_abi_context *context, const struct moor_abi_pin_args *args,
+                   uint64_t *ret_handle, struct moor_abi_error *error)
+{
+    int32_t after;
+    int32_t status = fault_enter(context->instance, FAULT_PIN, &after, error);
+    if (status)
+        return status;
+    uint64_t handle;
+    status = fault_within(context)->pinned.pin(context->inner, args, after ? &handle : ret_handle, error);
+    if (status || !after)
+        return status;
+    fault_undo(context, MOOR_ABI_RELEASE_PIN, handle, 0, 0);
+    return fault_told_after(FAULT_PIN, after, error);
+}
+
+const struct moor_abi_pinned_table fault_pinned_table = {
+    .struct_size = MOOR_ABI_PINNED_TABLE_SIZE,
+    .pin = pin,
+};
+
+/* ---- STATS ---- */
+
+static int32_t stats(struct moor_abi_context *context, uint32_t domain, struct moor_abi_stats *ret_stats,
+                     struct moor_abi_error *error)
+{
+    int32_t status = fault_enter(context->instance, FAULT_STATS, NULL, error);
+    return status ? status : fault_within(context)->stats.stats(context->inner, domain, ret_stats, error);
+}
+
+const struct moor_abi_stats_table fault_stats_table = {
+    .struct_size = MOOR_ABI_STATS_TABLE_SIZE,
+    .stats = stats,
+};

@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What is to go wrong: the list of plans, what a call meets of it, and the two ways to put something on it,
+ * the control table and the setting `faults`.
+ *
+ * A plan counts the calls that concern it from when it is made, each by itself; so two plans with nth 3 and 5
+ * of any function are the third and the fifth call from now, whatever the first of them brings about.
+ */
+#include "fault.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define TEXT_BYTES_MAX 4096u
+
+static const struct {
+    const char *name;
+    uint64_t capability; /* 0: every provider has it */
+    bool undone;         /* its work can be taken back */
+} calls[FAULT_CALL_COUNT] = {
+    [FAULT_INIT] = {"init", 0, false},
+    [FAULT_SHUTDOWN] = {"shutdown", 0, false},
+    [FAULT_DEVICE_COUNT] = {"device_count", 0, false},
+    [FAULT_DEVICE_INFO] = {"device_info", 0, false},
+    [FAULT_DOMAIN_INFO] = {"domain_info", 0, false},
+    [FAULT_CONTEXT_OPEN] = {"context_open", 0, true},
+    [FAULT_CONTEXT_CLOSE] = {"context_close", 0, false},
+    [FAULT_CONTEXT_NATIVE] = {"context_native", 0, false},
+    [FAULT_GET_EXTENSION] = {"get_extension", 0, false},
+    [FAULT_FOOTPRINT] = {"footprint", 0, false},
+    [FAULT_ALLOCATE] = {"allocate", 0, true},
+    [FAULT_STREAM_CREATE] = {"stream.create", 0, true},
+    [FAULT_STREAM_DESTROY] = {"stream.destroy", 0, false},
+    [FAULT_RECORD] = {"record", 0, false},
+    [FAULT_WATERMARK] = {"watermark", 0, false},
+    [FAULT_WAIT] = {"wait", 0, false},
+    [FAULT_WAIT_STREAM] = {"wait_stream", 0, false},
+    [FAULT_HOST_FUNCTION] = {"host_function", 0, false},
+    [FAULT_STREAM_NATIVE] = {"stream.native", 0, false},
+    [FAULT_RELEASE] = {"release", 0, false},
+    [FAULT_REAP] = {"reap", 0, false},
+    [FAULT_COPY] = {"copy", MOOR_ABI_CAP_COPY, false},
+    [FAULT_FILL] = {"fill", MOOR_ABI_CAP_COPY, false},
+    [FAULT_RESERVE] = {"reserve", MOOR_ABI_CAP_VIRTUAL, true},
+    [FAULT_COMMIT] = {"commit", MOOR_ABI_CAP_VIRTUAL, true},
+    [FAULT_COMMITTED] = {"committed", MOOR_ABI_CAP_VIRTUAL, false},
+    [FAULT_SHARED_CREATE] = {"shared.create", MOOR_ABI_CAP_SHARED, true},
+    [FAULT_MAP] = {"map", MOOR_ABI_CAP_SHARED, false},
+    [FAULT_PROTECT] = {"protect", MOOR_ABI_CAP_SHARED, false},
+    [FAULT_PIN] = {"pin", MOOR_ABI_CAP_PINNED, true},
+    [FAULT_STATS] = {"stats", MOOR_ABI_CAP_STATS, false},
+    [FAULT_FREE] = {"free", 0, false},
+};
+
+/* "": any. -1: there is none of that name. */
+static int find_call(const char *name)
+{
+    if (!name)
+        return -1;
+    if (name[0] == '\0')
+        return FAULT_CALL_COUNT;
+    for (int i = 0; i < FAULT_CALL_COUNT; i++)
+        if (strcmp(calls[i].name, name) == 0)
+            return i;
+    return -1;
+}
+
+/* ---- what a call meets ---- */
+
+/* What is due of all plans that concern a call. */
+struct verdict {
+    int32_t status;
+    bool after;
+    uint64_t delay_ns;
+};
+
+static bool concerns(const struct fault_armed *armed, enum fault_call call)
+{
+    return armed->call == (uint32_t)call || (armed->call == FAULT_CALL_COUNT && call != FAULT_FREE);
+}
+
+static struct verdict judge(struct moor_fault *fault, enum fault_call call)
+{
+    struct verdict verdict = {0};
+    pthread_mutex_lock(&fault->lock);
+    fault->calls[call]++;
+    for (uint32_t i = 0; i < fault->armed_count; i++) {
+        struct fault_armed *armed = &fault->armed[i];
+        if (!concerns(armed, call) || ++armed->seen < armed->from || armed->seen > armed->to)
+            continue;
+        verdict.delay_ns += armed->delay_ns;
+        if (verdict.status == MOOR_OK) { /* of several, the first that was made */
+            verdict.status = armed->status;
+            verdict.after = armed->after && calls[call].undone;
+        }
+    }
+    fault->injected += verdict.status != MOOR_OK;
+    pthread_mutex_unlock(&fault->lock);
+    return verdict;
+}
+
+static void hold_up(uint64_t delay_ns)
+{
+    if (delay_ns)
+        (void)nanosleep(&(struct timespec){(time_t)(delay_ns / 1000000000u), (long)(delay_ns % 1000000000u)},
+                        NULL); /* cut short by a signal at worst */
+}
+
+int32_t fault_enter(struct moor_abi_instance *instance, enum fault_call call, int32_t *ret_after,
+                    struct moor_abi_error *error)
+{
+    if (ret_after)
+        *ret_after = MOOR_OK;
+    if (calls[call].capability & ~instance->within.prefix.capabilities)
+        return moor_kit_fail(error, MOOR_UNSUPPORTED, 0, "the provider within has no %s", calls[call].name);
+    struct verdict verdict = judge(&instance->fault, call);
+    hold_up(verdict.delay_ns);
+    if (verdict.after) {
+        *ret_after = verdict.status;
+        return MOOR_OK;
+    }
+    return verdict.status ? moor_kit_fail(error, verdict.status, 0, "%s was made to fail", calls[call].name)
+                          : MOOR_OK;
+}
+
+int32_t fault_told_after(enum fault_call call, int32_t status, struct moor_abi_error *error)
+{
+    return moor_kit_fail(error, status, 0, "%s was made to fail after its work, which is taken back",
+                         calls[call].name);
+}
+
+/* ---- the control table ---- */
+
+static int32_t inject(struct moor_fault *fault, const struct moor_fault_plan *plan)
+{
+    int call = find_call(plan->function);
+    if (call < 0 || plan->nth == 0 || plan->times == 0 || (plan->flags & ~MOOR_FAULT_AFTER))
+        return MOOR_INVALID;
+    int32_t status = MOOR_LIMIT;
+    pthread_mutex_lock(&fault->lock);
+    if (fault->armed_count < FAULT_PLANS_MAX) {
+        fault->armed[fault->armed_count++] = (struct fault_armed){
+            .call = (uint32_t)call,
+            .from = plan->nth,
+            .to = plan->times == UINT32_MAX ? UINT64_MAX : (uint64_t)plan->nth + plan->times - 1,
+            .status = plan->status,
+            .after = plan->flags & MOOR_FAULT_AFTER,
+            .delay_ns = plan->delay_ns,
+        };
+        status = MOOR_OK;
+    }
+    pthread_mutex_unlock(&fault->lock);
+    return status;
+}
+
+static int32_t clear(struct moor_fault *fault)
+{
+    pthread_mutex_lock(&fault->lock);
+    fault->armed_count = 0;
+    pthread_mutex_unlock(&fault->lock);
+    return MOOR_OK;
+}
+
+static uint64_t count_calls(struct moor_fault *fault, const char *function)
+{
+    int call = find_call(function);
+    uint64_t count = 0;
+    pthread_mutex_lock(&fault->lock);
+    for (int i = 0; i < FAULT_CALL_COUNT; i++)
+        count += i == call || (call == FAULT_CALL_COUNT && i != FAULT_FREE) ? fault->calls[i] : 0;
+    pthread_mutex_unlock(&fault->lock);
+    return count;
+}
+
+static uint64_t count_injected(struct moor_fault *fault)
+{
+    pthread_mutex_lock(&fault->lock);
+    uint64_t count = fault->injected;
+    pthread_mutex_unlock(&fault->lock);
+    return count;
+}
+
+/* ---- the setting ---- */
+
+/* Failures by name; the outcomes that a host decides on are no provider's to give, but for TIMEOUT and BUSY.
+ */
+static bool parse_status(const char *name, int32_t *ret_status)
+{
+    static const struct {
+        const char *name;
+        int32_t status;
+    } statuses[] = {
+        {"OK", MOOR_OK},
+        {"INVALID", MOOR_INVALID},
+        {"OVERFLOW", MOOR_OVERFLOW},
+        {"STALE", MOOR_STALE},
+        {"FOREIGN", MOOR_FOREIGN},
+        {"UNSUPPORTED", MOOR_UNSUPPORTED},
+        {"HOST_NOMEM", MOOR_HOST_NOMEM},
+        {"DEVICE_NOMEM", MOOR_DEVICE_NOMEM},
+        {"NO_VA", MOOR_NO_VA},
+        {"LIMIT", MOOR_LIMIT},
+        {"VERSION", MOOR_VERSION},
+        {"REFUSED", MOOR_REFUSED},
+        {"PROVIDER", MOOR_PROVIDER},
+        {"DEVICE_LOST", MOOR_DEVICE_LOST},
+        {"CORRUPT", MOOR_CORRUPT},
+        {"TIMEOUT", MOOR_TIMEOUT},
+        {"BUSY", MOOR_BUSY},
+    };
+    for (size_t i = 0; i < sizeof statuses / sizeof statuses[0]; i++)
+        if (strcmp(statuses[i].name, name) == 0) {
+            *ret_status = statuses[i].status;
+            return true;
+        }
+    return false;
+}
+
+static bool parse_number(const char *text, uint64_t most, uint64_t *ret_number)
+{
+    char *end;
+    if (text[0] < '0' || text[0] > '9')
+        return false;
+    *ret_number = strtoull(text, &end, 10); /* too large is ULLONG_MAX, which is beyond `most` or as good */
+    return *end == '\0' && *ret_number <= most;
+}
+
+/* One word of a plan: the function, or KEY=VALUE. */
+static bool parse_word(const char *word, struct moor_fault_plan *plan)
+{
+    uint64_t number = 0;
+    if (strncmp(word, "nth=", 4) == 0 && parse_number(word + 4, UINT32_MAX, &number))
+        plan->nth = (uint32_t)number;
+    else if (strncmp(word, "times=", 6) == 0 && parse_number(word + 6, UINT32_MAX, &number))
+        plan->times = (uint32_t)number;
+    else if (strncmp(word, "delay_ns=", 9) == 0 && parse_number(word + 9, UINT64_MAX, &number))
+        plan->delay_ns = number;
+    else if (strcmp(word, "after") == 0)
+        plan->flags |= MOOR_FAULT_AFTER;
+    else if (strncmp(word, "status=", 7) == 0)
+        return parse_status(word + 7, &plan->status);
+    else if (plan->function[0] == '\0' && find_call(word) >= 0)
+        plan->function = word;
+    else
+        return false;
+    return true;
+}
+
+/* "commit nth=3 status=DEVICE_NOMEM; free; nth=10 times=2 delay_ns=1000000 status=OK" */
+static int32_t parse_plans(struct moor_fault *fault, char *text, struct moor_abi_error *error)
+{
+    char *rest = text;
+    for (char *part; (part = strsep(&rest, ";"));) {
+        struct moor_fault_plan plan = {"", 1, 1, MOOR_PROVIDER, 0, 0};
+        char *words = part;
+        for (char *word; (word = strsep(&words, " "));)
+            if (word[0] != '\0' && !parse_word(word, &plan))
+                return moor_kit_fail(error, MOOR_INVALID, 0, "setting faults: '%s' is not understood", word);
+        int32_t status = inject(fault, &plan);
+        if (status)
+            return moor_kit_fail(error, status, 0, "setting faults: nth or times is 0, or there are over %u",
+                                 FAULT_PLANS_MAX);
+    }
+    return MOOR_OK;
+}
+
+/* ---- life ---- */
+
+int32_t fault_plan_init(struct moor_fault *fault, const char *text, struct moor_abi_error *error)
+{
+    pthread_mutex_init(&fault->lock, NULL);
+    fault->control = (struct moor_fault_control){
+        .struct_size = sizeof fault->control,
+        .fault = fault,
+        .inject = inject,
+        .clear = clear,
+        .calls = count_calls,
+        .injected = count_injected,
+    };
+    if (!text || text[0] == '\0')
+        return MOOR_OK;
+    char copy[TEXT_BYTES_MAX];
+    int length = snprintf(copy, sizeof copy, "%s", text);
+    int32_t status =
+        length < (int)sizeof copy
+            ? parse_plans(fault, copy, error)
+            : moor_kit_fail(error, MOOR_LIMIT, 0, "setting faults: over %u bytes", TEXT_BYTES_MAX);
+    if (status)
+        fault_plan_finish(fault);
+    return status;
+}
+
+void fault_plan_finish(struct moor_fault *fault)
+{
+    pthread_mutex_destroy(&fault->lock);
+}

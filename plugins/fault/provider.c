@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The entry, and BASE.
+ *
+ * The entry is pure, so the table that it returns cannot depend on a provider that is not loaded yet: it has
+ * every capability of 1.0. What there really is, is said by the devices and domains, which are those of the
+ * provider within; a function that it does not have answers UNSUPPORTED.
+ */
+#include "fault.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- init and shutdown ---- */
+
+static int32_t init_inner(struct moor_abi_instance *instance, uint32_t negotiated_minor,
+                          struct moor_abi_error *error)
+{
+    int32_t status = fault_enter(instance, FAULT_INIT, NULL, error);
+    uint32_t theirs = instance->within.prefix.minor;
+    return status ? status
+                  : instance->within.base.init(instance->host,
+                                               theirs < negotiated_minor ? theirs : negotiated_minor,
+                                               &instance->inner, error);
+}
+
+static int32_t init(const struct moor_abi_host *host, uint32_t negotiated_minor,
+                    struct moor_abi_instance **ret_instance, struct moor_abi_error *error)
+{
+    const char *path = host->config(host->user, "provider");
+    if (!path)
+        return moor_kit_fail(error, MOOR_INVALID, 0,
+                             "the setting `provider` is missing: the absolute path of the provider within");
+    struct moor_abi_instance *instance = calloc(1, sizeof *instance);
+    if (!instance)
+        return moor_kit_fail(error, MOOR_HOST_NOMEM, 0, "no memory for an instance");
+    instance->host = host;
+    int32_t status = fault_inner_load(path, &instance->within, error);
+    if (status)
+        goto no_plan;
+    status = fault_plan_init(&instance->fault, host->config(host->user, "faults"), error);
+    if (status)
+        goto no_plan;
+    status = init_inner(instance, negotiated_minor, error);
+    if (status)
+        goto no_inner;
+    *ret_instance = instance;
+    return MOOR_OK;
+no_inner:
+    fault_plan_finish(&instance->fault);
+no_plan:
+    free(instance);
+    return status;
+}
+
+/* The ends of things are carried out even when they are made to fail: nobody could ask for them again. */
+
+static int32_t shutdown(struct moor_abi_instance *instance, struct moor_abi_error *error)
+{
+    int32_t told = fault_enter(instance, FAULT_SHUTDOWN, NULL, error);
+    int32_t status = instance->within.base.shutdown(instance->inner, error);
+    if (status || told)
+        return status ? status : told; /* what has failed keeps its memory */
+    fault_plan_finish(&instance->fault);
+    free(instance);
+    return MOOR_OK;
+}
+
+/* ---- devices and domains ---- */
+
+static int32_t device_count(struct moor_abi_instance *instance, uint32_t *ret_count,
+                            struct moor_abi_error *error)
+{
+    int32_t status = fault_enter(instance, FAULT_DEVICE_COUNT, NULL, error);
+    return status ? status : instance->within.base.device_count(instance->inner, ret_count, error);
+}
+
+static int32_t device_info(struct moor_abi_instance *instance, uint32_t device,
+                           struct moor_abi_device_info *ret_info, struct moor_abi_error *error)
+{
+    int32_t status = fault_enter(instance, FAULT_DEVICE_INFO, NULL, error);
+    return status ? status : instance->within.base.device_info(instance->inner, device, ret_info, error);
+}
+
+static int32_t domain_info(struct moor_abi_instance *instance, uint32_t device, uint32_t domain,
+                           struct moor_abi_domain_info *ret_info, struct moor_abi_error *error)
+{
+    int32_t status = fault_enter(instance, FAULT_DOMAIN_INFO, NULL, error);
+    return status ? status
+                  : instance->within.base.domain_info(instance->inner, device, domain, ret_info, error);
+}
+
+/* ---- contexts ---- */
+
+static int32_t context_open(struct moor_abi_instance *instance, uint32_t device,
+                            struct moor_abi_context **ret_context, struct moor_abi_error *error)
+{
+    int32_t after;
+    int32_t status = fault_enter(instance, FAULT_CONTEXT_OPEN, &after, error);
+    if (status)
+        return status;
+    struct moor_abi_context *context = calloc(1, sizeof *context);
+    if (!context)
+        return moor_kit_fail(error, MOOR_HOST_NOMEM, 0, "no memory for a context");
+    context->instance = instance;
+    status = instance->within.base.context_open(instance->inner, device, &context->inner, error);
+    if (!status && after) {
+        (void)instance->within.base.context_close(context->inner, error); /* nothing was made in it */
+        status = fault_told_after(FAULT_CONTEXT_OPEN, after, error);
+    }
+    if (status) {
+        free(context);
+        return status;
+    }
+    fault_release_init(context);
+    *ret_context = context;
+    return MOOR_OK;
+}
+
+static int32_t context_close(struct moor_abi_context *context, struct moor_abi_error *error)
+{
+    int32_t told = fault_enter(context->instance, FAULT_CONTEXT_CLOSE, NULL, error);
+    int32_t status = fault_within(context)->base.context_close(context->inner, error);
+    if (status)
+        return status;
+    fault_release_finish(context);
+    free(context);
+    return told;
+}
+
+static int32_t context_native(struct moor_abi_context *context, uint64_t *ret_native,
+                              struct moor_abi_error *error)
+{
+    int32_t status = fault_enter(context->instance, FAULT_CONTEXT_NATIVE, NULL, error);
+    return status ? status : fault_within(context)->base.context_native(context->inner, ret_native, error);
+}
+
+static int32_t get_extension(struct moor_abi_instance *instance, const char *name, uint32_t version,
+                             const void **ret_table, struct moor_abi_error *error)
+{
+    if (name && ret_table && version == MOOR_FAULT_CONTROL_VERSION && strcmp(name, MOOR_FAULT_CONTROL) == 0) {
+        *ret_table = &instance->fault.control;
+        return MOOR_OK;
+    }
+    int32_t status = fault_enter(instance, FAULT_GET_EXTENSION, NULL, error);
+    return status ? status
+                  : instance->within.base.get_extension(instance->inner, name, version, ret_table, error);
+}
+
+const struct moor_abi_base_table fault_base_table = {
+    .struct_size = MOOR_ABI_BASE_TABLE_SIZE,
+    .init = init,
+    .shutdown = shutdown,
+    .device_count = device_count,
+    .device_info = device_info,
+    .domain_info = domain_info,
+    .context_open = context_open,
+    .context_close = context_close,
+    .context_native = context_native,
+    .get_extension = get_extension,
+};
+
+static const struct moor_abi_provider provider = {
+    .prefix = MOOR_ABI_PREFIX(MOOR_ABI_CAPS_1_0, 0),
+    .name = "fault",
+    .vendor = "Moorage",
+    .version = "0.1.0",
+    .base = &fault_base_table,
+    .alloc = &fault_alloc_table,
+    .stream = &fault_stream_table,
+    .release = &fault_release_table,
+    .copy = &fault_copy_table,
+    .virtual_ = &fault_virtual_table,
+    .shared = &fault_shared_table,
+    .pinned = &fault_pinned_table,
+    .stats = &fault_stats_table,
+};
+
+MOOR_ABI_NOTE(MOOR_ABI_CAPS_1_0, 0);
+
+MOOR_ABI_EXPORT const struct moor_abi_provider *moor_provider_entry_v1(void)
+{
+    return &provider;
+}

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: MIT */
+/* The start of every call: it is counted, it takes its time, and it fails if it is told to. */
+#include "sim.h"
+#include <string.h>
+
+static const char *const names[MOCK_FUNCTION_COUNT + 1] = {
+    [MOCK_DEVICE_COUNT] = "device_count",
+    [MOCK_DEVICE_INFO] = "device_info",
+    [MOCK_DOMAIN_INFO] = "domain_info",
+    [MOCK_CONTEXT_OPEN] = "context_open",
+    [MOCK_CONTEXT_CLOSE] = "context_close",
+    [MOCK_CONTEXT_NATIVE] = "context_native",
+    [MOCK_FOOTPRINT] = "footprint",
+    [MOCK_ALLOCATE] = "allocate",
+    [MOCK_STREAM_CREATE] = "stream.create",
+    [MOCK_STREAM_DESTROY] = "stream.destroy",
+    [MOCK_RECORD] = "record",
+    [MOCK_WATERMARK] = "watermark",
+    [MOCK_WAIT] = "wait",
+    [MOCK_WAIT_STREAM] = "wait_stream",
+    [MOCK_HOST_FUNCTION] = "host_function",
+    [MOCK_NATIVE] = "native",
+    [MOCK_RELEASE] = "release",
+    [MOCK_REAP] = "reap",
+    [MOCK_COPY] = "copy",
+    [MOCK_FILL] = "fill",
+    [MOCK_RESERVE] = "reserve",
+    [MOCK_COMMIT] = "commit",
+    [MOCK_COMMITTED] = "committed",
+    [MOCK_SHARED_CREATE] = "shared.create",
+    [MOCK_MAP] = "map",
+    [MOCK_PROTECT] = "protect",
+    [MOCK_STATS] = "stats",
+    [MOCK_FREE] = "free",
+    [MOCK_FUNCTION_COUNT] = "",
+};
+
+uint32_t mock_function_find(const char *name)
+{
+    uint32_t function = 0;
+    while (function <= MOCK_FUNCTION_COUNT && strcmp(names[function], name) != 0)
+        function++;
+    return function;
+}
+
+/* A fault that concerns this call, and strikes now. */
+static bool strikes(struct mock_fault *fault, uint32_t function)
+{
+    if (fault->function != function && fault->function != MOCK_FUNCTION_COUNT)
+        return false;
+    if (fault->nth > 1) {
+        fault->nth--;
+        return false;
+    }
+    if (fault->times != UINT32_MAX)
+        fault->times--;
+    return true;
+}
+
+int32_t mock_strike(struct moor_mock *mock, enum mock_function function, uint64_t *ret_delay_ns,
+                    struct moor_abi_error *error)
+{
+    int32_t status = MOOR_OK;
+    uint32_t kept = 0;
+    mock->calls[function]++;
+    mock->calls[MOCK_FUNCTION_COUNT]++;
+    for (uint32_t i = 0; i < mock->fault_count; i++) {
+        struct mock_fault fault = mock->faults[i];
+        if (strikes(&fault, function)) {
+            *ret_delay_ns = mock_add(*ret_delay_ns, fault.delay_ns);
+            if (status == MOOR_OK)
+                status = fault.status;
+        }
+        if (fault.times > 0)
+            mock->faults[kept++] = fault;
+    }
+    mock->fault_count = kept;
+    if (status != MOOR_OK)
+        (void)moor_kit_fail(error, status, 0, "%s was told to fail", names[function]);
+    return status;
+}
+
+/* device: NULL: it does not matter whether it is there. */
+static int32_t begin(struct moor_mock *mock, const struct mock_device *device, enum mock_function function,
+                     struct moor_abi_error *error)
+{
+    uint64_t delay_ns = mock->settings.cost_call_ns;
+    mock_lock(mock);
+    int32_t status = mock_strike(mock, function, &delay_ns, error);
+    if (status == MOOR_OK && device && device->lost)
+        status = moor_kit_fail(error, MOOR_DEVICE_LOST, 0, "the device is lost");
+    mock_unlock(mock);
+    if (delay_ns > 0)
+        mock_clock_pass(mock, delay_ns);
+    return status;
+}
+
+int32_t mock_begin(struct moor_mock *mock, enum mock_function function, struct moor_abi_error *error)
+{
+    return begin(mock, NULL, function, error);
+}
+
+int32_t mock_begin_on(struct moor_mock *mock, uint32_t device, enum mock_function function,
+                      struct moor_abi_error *error)
+{
+    return begin(mock, &mock->devices[device], function, error);
+}

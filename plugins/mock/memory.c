@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * ALLOC, STATS, and what both kinds of memory stand on: how many bytes are taken, and which addresses have
+ * memory behind them. `spans` is the whole truth of the latter; objects only sum up.
+ */
+#include "sim.h"
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- bytes ---- */
+
+static uint64_t free_bytes(const struct moor_mock *mock, const struct mock_device *device)
+{
+    uint64_t used = mock_add(device->pool->held_bytes, device->pool->external_bytes);
+    return used < mock->settings.total_bytes ? mock->settings.total_bytes - used : 0;
+}
+
+int32_t mock_bytes_take(struct moor_abi_context *context, uint64_t bytes, struct moor_abi_error *error)
+{
+    struct mock_device *device = &context->mock->devices[context->device];
+    uint64_t left = free_bytes(context->mock, device);
+    if (bytes > left)
+        return moor_kit_fail(error, MOOR_DEVICE_NOMEM, 0, "%" PRIu64 " bytes wanted, %" PRIu64 " free", bytes,
+                             left);
+    device->pool->held_bytes += bytes;
+    device->held_bytes += bytes;
+    context->held_bytes += bytes;
+    return MOOR_OK;
+}
+
+void mock_bytes_give(struct moor_abi_context *context, uint64_t bytes)
+{
+    struct mock_device *device = &context->mock->devices[context->device];
+    device->pool->held_bytes -= bytes;
+    device->held_bytes -= bytes;
+    context->held_bytes -= bytes;
+}
+
+int32_t mock_check_domain(uint32_t domain, struct moor_abi_error *error)
+{
+    return domain == 0 ? MOOR_OK : moor_kit_fail(error, MOOR_INVALID, 0, "domain %" PRIu32 " of 1", domain);
+}
+
+/* ---- spans ---- */
+
+struct mock_span *mock_span_find(struct moor_mock *mock, uint64_t address)
+{
+    return (struct mock_span *)mock_intervals_find(&mock->spans, address);
+}
+
+struct mock_span *mock_span_next(const struct mock_span *span)
+{
+    return (struct mock_span *)span->at.next[0];
+}
+
+int32_t mock_span_add(struct moor_mock *mock, const struct mock_span *span, struct moor_abi_error *error)
+{
+    struct mock_span *added = mock_intervals_take(&mock->spans);
+    if (!added)
+        return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "no memory for a span of addresses");
+    *added = *span;
+    mock_intervals_insert(&mock->spans, &added->at);
+    return MOOR_OK;
+}
+
+int32_t mock_span_cut(struct moor_mock *mock, uint64_t address, struct moor_abi_error *error)
+{
+    struct mock_span *span = mock_span_find(mock, address);
+    if (!span || span->at.low >= address)
+        return MOOR_OK;
+    struct mock_span rest = *span;
+    rest.at.low = address;
+    rest.physical += address - span->at.low;
+    uint64_t high = span->at.high;
+    span->at.high = address;
+    int32_t status = mock_span_add(mock, &rest, error);
+    if (status != MOOR_OK)
+        span->at.high = high;
+    return status;
+}
+
+void mock_span_drop(struct moor_mock *mock, uint64_t low, uint64_t high)
+{
+    struct mock_span *span = mock_span_find(mock, low);
+    while (span && span->at.low < high) {
+        struct mock_span *next = mock_span_next(span);
+        mock_intervals_remove(&mock->spans, &span->at);
+        mock_intervals_give(&mock->spans, &span->at);
+        span = next;
+    }
+}
+
+/* ---- allocations ---- */
+
+static int32_t measure(struct moor_abi_context *context, const struct moor_abi_alloc_args *args,
+                       uint64_t *ret_bytes, struct moor_abi_error *error)
+{
+    uint64_t alignment = context->mock->settings.alignment_bytes;
+    int32_t status = moor_kit_check_alloc(args, alignment, error);
+    if (status == MOOR_OK)
+        status = mock_check_domain(args->domain, error);
+    if (status != MOOR_OK)
+        return status;
+    if (moor_kit_round_up(args->size_bytes, alignment, ret_bytes) != MOOR_OK)
+        return moor_kit_fail(error, MOOR_OVERFLOW, 0, "alloc args: size %" PRIu64, args->size_bytes);
+    return MOOR_OK;
+}
+
+static int32_t footprint(struct moor_abi_context *context, const struct moor_abi_alloc_args *args,
+                         uint64_t *ret_bytes, struct moor_abi_error *error)
+{
+    int32_t status = mock_begin(context->mock, MOCK_FOOTPRINT, error);
+    return status == MOOR_OK ? measure(context, args, ret_bytes, error) : status;
+}
+
+/* Fresh memory is zero already; what was not asked to be is not to look so. */
+static void unset(const struct moor_mock *mock, const struct mock_object *allocation)
+{
+    if (mock_has_contents(mock))
+        memset(mock_pointer(allocation->address), MOCK_UNSET_BYTE,
+               allocation->bytes < MOCK_PAGE_BYTES ? allocation->bytes : MOCK_PAGE_BYTES);
+}
+
+/* An address with memory behind it. The lock is held. */
+static int32_t back(struct moor_abi_context *context, struct mock_object *allocation,
+                    uint64_t alignment_bytes, struct moor_abi_error *error)
+{
+    struct moor_mock *mock = context->mock;
+    int32_t status = mock_bytes_take(context, allocation->bytes, error);
+    if (status != MOOR_OK)
+        return status;
+    status = mock_place_take(mock, allocation->bytes, alignment_bytes, &allocation->address,
+                             &allocation->order, error);
+    if (status != MOOR_OK)
+        goto give_bytes;
+    status = mock_pages_open(mock, allocation->address, allocation->bytes, error);
+    if (status != MOOR_OK)
+        goto give_place;
+    const struct mock_span span = {
+        .at = {.low = allocation->address, .high = allocation->address + allocation->bytes},
+        .physical = allocation->address,
+        .owner = allocation,
+        .device = context->device,
+        .writable = true,
+    };
+    status = mock_span_add(mock, &span, error);
+    if (status == MOOR_OK)
+        return MOOR_OK;
+    (void)mock_pages_close(mock, allocation->address, allocation->bytes, NULL); /* at worst it stays open */
+give_place:
+    mock_place_give(mock, allocation->address, allocation->order);
+give_bytes:
+    mock_bytes_give(context, allocation->bytes);
+    return status;
+}
+
+/* The lock is held. */
+static int32_t unback(struct moor_abi_context *context, struct mock_object *allocation,
+                      struct moor_abi_error *error)
+{
+    struct moor_mock *mock = context->mock;
+    int32_t status = mock_pages_close(mock, allocation->address, allocation->bytes, error);
+    if (status != MOOR_OK)
+        return status;
+    uint64_t end = allocation->address + allocation->bytes;
+    mock_span_drop(mock, allocation->address, end);
+    mock_shadow_forget(mock, allocation->address, end);
+    mock_place_give(mock, allocation->address, allocation->order);
+    mock_bytes_give(context, allocation->bytes);
+    return MOOR_OK;
+}
+
+static int32_t make(struct moor_abi_context *context, struct mock_object *allocation,
+                    const struct moor_abi_alloc_args *args, struct moor_abi_error *error)
+{
+    struct moor_mock *mock = context->mock;
+    mock_lock(mock);
+    int32_t status = back(context, allocation, args->alignment_bytes, error);
+    if (status == MOOR_OK) {
+        if (!(args->flags & MOOR_ABI_ALLOC_ZERO))
+            unset(mock, allocation);
+        status = moor_kit_handles_add(context->handles, MOCK_ALLOCATION, allocation, 0, &allocation->handle,
+                                      error);
+        if (status != MOOR_OK)
+            (void)unback(context, allocation, NULL); /* the first failure is what is told */
+    }
+    if (status == MOOR_OK) {
+        mock->objects[MOCK_ALLOCATION]++;
+        mock_event(mock, MOCK_EVENT_ALLOCATED, 0, allocation->address, allocation->address,
+                   allocation->bytes);
+    }
+    mock_unlock(mock);
+    return status;
+}
+
+static int32_t allocate(struct moor_abi_context *context, const struct moor_abi_alloc_args *args,
+                        struct moor_abi_allocation *ret_allocation, struct moor_abi_error *error)
+{
+    uint64_t bytes = 0;
+    int32_t status = mock_begin_on(context->mock, context->device, MOCK_ALLOCATE, error);
+    if (status == MOOR_OK)
+        status = measure(context, args, &bytes, error);
+    if (status == MOOR_OK)
+        status = moor_kit_check_out(ret_allocation, MOOR_ABI_ALLOCATION_SIZE, "allocation", error);
+    if (status != MOOR_OK)
+        return status;
+    struct mock_object *allocation = calloc(1, sizeof(*allocation));
+    if (!allocation)
+        return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "no memory for an allocation's record");
+    allocation->bytes = bytes;
+    status = make(context, allocation, args, error);
+    if (status != MOOR_OK) {
+        free(allocation);
+        return status;
+    }
+    const struct moor_abi_allocation result = {
+        .handle = allocation->handle, .address = allocation->address, .actual_bytes = bytes};
+    return moor_kit_fill_out(ret_allocation, &result, sizeof(result), MOOR_ABI_ALLOCATION_SIZE, "allocation",
+                             error);
+}
+
+int32_t mock_allocation_free(struct moor_abi_context *context, struct mock_object *allocation,
+                             struct moor_abi_error *error)
+{
+    struct moor_mock *mock = context->mock;
+    int32_t status = unback(context, allocation, error);
+    if (status != MOOR_OK)
+        return status;
+    mock_event(mock, MOCK_EVENT_FREED, 0, allocation->address, allocation->address, allocation->bytes);
+    mock->objects[MOCK_ALLOCATION]--;
+    moor_kit_handles_remove(context->handles, allocation->handle);
+    free(allocation);
+    return MOOR_OK;
+}
+
+/* ---- stats ---- */
+
+static int32_t tell_stats(struct moor_abi_context *context, uint32_t domain, struct moor_abi_stats *ret_stats,
+                          struct moor_abi_error *error)
+{
+    struct moor_mock *mock = context->mock;
+    int32_t status = mock_begin_on(mock, context->device, MOCK_STATS, error);
+    if (status == MOOR_OK)
+        status = mock_check_domain(domain, error);
+    if (status != MOOR_OK)
+        return status;
+    const struct mock_device *device = &mock->devices[context->device];
+    struct moor_abi_stats stats = {.valid = MOOR_ABI_STAT_TOTAL | MOOR_ABI_STAT_FREE | MOOR_ABI_STAT_HELD,
+                                   .total_bytes = mock->settings.total_bytes};
+    mock_lock(mock);
+    stats.free_bytes = free_bytes(mock, device);
+    stats.held_bytes = context->held_bytes;
+    if (device->stats_set)
+        stats = device->stats;
+    mock_unlock(mock);
+    return moor_kit_fill_out(ret_stats, &stats, sizeof(stats), MOOR_ABI_STATS_SIZE, "stats", error);
+}
+
+const struct moor_abi_alloc_table mock_alloc_table = {
+    .struct_size = MOOR_ABI_ALLOC_TABLE_SIZE,
+    .footprint = footprint,
+    .allocate = allocate,
+};
+
+const struct moor_abi_stats_table mock_stats_table = {
+    .struct_size = MOOR_ABI_STATS_TABLE_SIZE,
+    .stats = tell_stats,
+};

@@ -1,0 +1,378 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * RELEASE: the kit's queue keeps the order of fences; here is what may be queued and what happens when it is
+ * due.
+ *
+ * A release is checked when it is queued, and what it names is marked as leaving. A record of its own goes
+ * with it through the queue, in the place of the cookie: what its points stood for is then known to the host,
+ * when the completion is told, and not before.
+ */
+#include "sim.h"
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* DECOMMIT and UNMAP name a part of a range, the others a whole object. */
+static bool is_part(uint32_t kind)
+{
+    return kind == MOOR_ABI_RELEASE_DECOMMIT || kind == MOOR_ABI_RELEASE_UNMAP;
+}
+
+static struct mock_leaving *leaving_of(const struct moor_abi_release *release)
+{
+    return (struct mock_leaving *)(uintptr_t)release->cookie;
+}
+
+/* ---- points; the lock is held ---- */
+
+static int32_t read_points(struct moor_abi_context *context, const struct moor_abi_release *release,
+                           struct mock_leaving *leaving, struct moor_abi_error *error)
+{
+    const char *at = (const char *)release->points;
+    for (uint32_t i = 0; i < release->point_count; i++, at += release->point_stride) {
+        struct moor_abi_fence_point point;
+        memcpy(&point, at, sizeof(point));
+        if (point.stream->context->mock != context->mock)
+            return moor_kit_fail(error, MOOR_FOREIGN, 0,
+                                 "fence point %" PRIu32 ": a stream of another instance", i);
+        struct mock_point *known = &leaving->points[leaving->point_count];
+        int32_t status = mock_stream_point(point.stream, point.value, known, error);
+        if (status != MOOR_OK)
+            return status;
+        known->clock = mock_clock_ref(known->clock);
+        known->stream = point.stream;
+        point.stream->named++;
+        leaving->point_count++;
+    }
+    return MOOR_OK;
+}
+
+static void destroy_leaving(struct mock_leaving *leaving)
+{
+    for (uint32_t i = 0; i < leaving->point_count; i++) {
+        mock_clock_unref(leaving->points[i].clock);
+        leaving->points[i].stream->named--;
+    }
+    free(leaving);
+}
+
+/* ---- what may leave; the lock is held ---- */
+
+static int32_t wrong(struct moor_abi_context *context, const struct mock_bytes *bytes,
+                     struct moor_abi_error *error, const char *what)
+{
+    if (context->mock->settings.strict)
+        mock_violate(context->mock, MOOR_MOCK_WRONG_SIZE, bytes, "a release that is not what was made: %s",
+                     what);
+    return moor_kit_fail(error, MOOR_INVALID, 0, "[0x%" PRIx64 ", +%" PRIu64 ") is not %s", bytes->address,
+                         bytes->size_bytes, what);
+}
+
+static bool is_committed(struct moor_mock *mock, uint64_t low, uint64_t high)
+{
+    const struct mock_span *span = mock_span_find(mock, low);
+    while (low < high && span && span->at.low <= low && !span->segment && !span->leaving) {
+        low = span->at.high;
+        span = mock_span_next(span);
+    }
+    return low >= high;
+}
+
+static bool is_one_map(struct moor_mock *mock, uint64_t low, uint64_t high)
+{
+    const struct mock_span *span = mock_span_find(mock, low);
+    return span && span->at.low == low && span->at.high == high && span->segment && !span->leaving;
+}
+
+static void mark(struct moor_mock *mock, uint64_t low, uint64_t high, bool leaving)
+{
+    for (struct mock_span *span = mock_span_find(mock, low); span && span->at.low < high;
+         span = mock_span_next(span))
+        span->leaving = leaving;
+}
+
+static int32_t mark_part(struct moor_abi_context *context, const struct moor_abi_release *release,
+                         const struct mock_object *range, struct moor_abi_error *error)
+{
+    struct moor_mock *mock = context->mock;
+    uint64_t low = range->address + release->offset_bytes;
+    uint64_t high = low + release->length_bytes;
+    const struct mock_bytes bytes = {context->device, low, low, release->length_bytes};
+    int32_t status = moor_kit_check_span(release->offset_bytes, release->length_bytes, range->bytes,
+                                         range->granule_bytes, error);
+    if (status != MOOR_OK) {
+        (void)wrong(context, &bytes, NULL, "whole granules of the range");
+        return status;
+    }
+    if (release->kind == MOOR_ABI_RELEASE_UNMAP && !is_one_map(mock, low, high))
+        return wrong(context, &bytes, error, "exactly one mapping");
+    if (release->kind == MOOR_ABI_RELEASE_DECOMMIT && !is_committed(mock, low, high))
+        return wrong(context, &bytes, error, "committed throughout");
+    status = mock_span_cut(mock, low, error);
+    if (status == MOOR_OK)
+        status = mock_span_cut(mock, high, error);
+    if (status == MOOR_OK)
+        mark(mock, low, high, true);
+    return status;
+}
+
+static int32_t check_whole(const struct moor_abi_release *release, const struct mock_object *object,
+                           struct moor_abi_error *error)
+{
+    if (release->kind == MOOR_ABI_RELEASE_RANGE && object->used_bytes > 0)
+        return moor_kit_fail(error, MOOR_INVALID, 0, "%" PRIu64 " bytes of the range are committed or mapped",
+                             object->used_bytes);
+    if (release->kind == MOOR_ABI_RELEASE_SEGMENT && object->map_count > 0)
+        return moor_kit_fail(error, MOOR_INVALID, 0, "the segment has %" PRIu32 " mappings",
+                             object->map_count);
+    return MOOR_OK;
+}
+
+static void mark_whole(struct moor_mock *mock, const struct moor_abi_release *release,
+                       const struct mock_object *object, bool leaving)
+{
+    if (release->kind == MOOR_ABI_RELEASE_ALLOCATION)
+        mark(mock, object->address, object->address + object->bytes, leaving);
+}
+
+/* ---- handles ---- */
+
+static uint32_t kind_of(const struct moor_abi_release *release)
+{
+    if (release->kind == MOOR_ABI_RELEASE_ALLOCATION)
+        return MOCK_ALLOCATION;
+    return release->kind == MOOR_ABI_RELEASE_SEGMENT ? MOCK_SEGMENT : MOCK_RANGE;
+}
+
+static int32_t take(struct moor_abi_context *context, const struct moor_abi_release *release,
+                    struct mock_object **ret_object, struct moor_abi_error *error)
+{
+    void *object = NULL;
+    int32_t status =
+        is_part(release->kind)
+            ? moor_kit_handles_get(context->handles, release->handle, MOCK_RANGE, &object, error)
+            : moor_kit_handles_claim(context->handles, release->handle, kind_of(release), &object, error);
+    if (status == MOOR_OK)
+        *ret_object = object;
+    return status;
+}
+
+static void untake(struct moor_abi_context *context, const struct moor_abi_release *release)
+{
+    if (is_part(release->kind))
+        moor_kit_handles_put(context->handles, release->handle);
+    else
+        moor_kit_handles_unclaim(context->handles, release->handle);
+}
+
+/* ---- release ---- */
+
+/* Marks what leaves. The lock is held. */
+static int32_t begin(struct moor_abi_context *context, const struct moor_abi_release *release,
+                     struct mock_leaving *leaving, struct moor_abi_error *error)
+{
+    struct moor_mock *mock = context->mock;
+    struct mock_object *object = leaving->object;
+    int32_t status = read_points(context, release, leaving, error);
+    if (status == MOOR_OK)
+        status = is_part(release->kind) ? mark_part(context, release, object, error)
+                                        : check_whole(release, object, error);
+    if (status != MOOR_OK)
+        return status;
+    mark_whole(mock, release, object, true);
+    uint64_t low = object->address + release->offset_bytes;
+    uint64_t bytes = is_part(release->kind) ? release->length_bytes : object->bytes;
+    mock_event(mock, MOCK_EVENT_RELEASED, 0, low, low, bytes);
+    if (kind_of(release) != MOCK_SEGMENT) /* it has no address any more through which work could reach it */
+        mock_shadow_release(mock, context->device, low, low + bytes, leaving->points, leaving->point_count);
+    mock->release_count++;
+    return MOOR_OK;
+}
+
+/* Nothing leaves after all. The lock is held. */
+static void undo(struct moor_abi_context *context, const struct moor_abi_release *release,
+                 const struct mock_object *object)
+{
+    uint64_t low = object->address + release->offset_bytes;
+    if (is_part(release->kind))
+        mark(context->mock, low, low + release->length_bytes, false);
+    else
+        mark_whole(context->mock, release, object, false);
+    context->mock->release_count--;
+}
+
+/* The queue's. The record goes on to the completion. */
+static void give_up(void *user, const struct moor_abi_release *release)
+{
+    struct moor_abi_context *context = user;
+    mock_lock(context->mock);
+    undo(context, release, leaving_of(release)->object);
+    mock_unlock(context->mock);
+    untake(context, release);
+}
+
+static int32_t submit(struct moor_abi_context *context, const struct moor_abi_release *args,
+                      struct mock_leaving *leaving, struct moor_abi_error *error)
+{
+    struct moor_mock *mock = context->mock;
+    mock_lock(mock);
+    int32_t status = begin(context, args, leaving, error);
+    mock_unlock(mock);
+    if (status != MOOR_OK)
+        return status;
+    struct moor_abi_release queued = {MOOR_ABI_RELEASE_SIZE, args->kind,         args->handle,
+                                      args->offset_bytes,    args->length_bytes, (uintptr_t)leaving,
+                                      args->points,          args->point_count,  args->point_stride};
+    status = moor_kit_queue_submit(context->releases, &queued, error);
+    if (status != MOOR_OK) {
+        mock_lock(mock);
+        undo(context, args, leaving->object);
+        mock_unlock(mock);
+    }
+    return status;
+}
+
+static int32_t release(struct moor_abi_context *context, const struct moor_abi_release *args,
+                       struct moor_abi_error *error)
+{
+    int32_t status = mock_begin(context->mock, MOCK_RELEASE, error);
+    if (status == MOOR_OK)
+        status = moor_kit_check_release(args, error);
+    if (status == MOOR_OK && args->kind == MOOR_ABI_RELEASE_PIN)
+        status = moor_kit_fail(error, MOOR_UNSUPPORTED, 0, "there are no pins");
+    if (status != MOOR_OK)
+        return status;
+    struct mock_leaving *leaving =
+        calloc(1, sizeof(*leaving) + args->point_count * sizeof(leaving->points[0]));
+    if (!leaving)
+        return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "no memory for a release");
+    leaving->cookie = args->cookie;
+    status = take(context, args, &leaving->object, error);
+    if (status == MOOR_OK) {
+        status = submit(context, args, leaving, error);
+        if (status == MOOR_OK)
+            return MOOR_OK;
+        untake(context, args);
+    }
+    mock_lock(context->mock); /* clocks are counted under it */
+    destroy_leaving(leaving);
+    mock_unlock(context->mock);
+    return status;
+}
+
+/* ---- carrying out ---- */
+
+static int32_t watermark(void *user, struct moor_abi_stream *stream, uint64_t *ret_value,
+                         struct moor_abi_error *error)
+{
+    (void)user;
+    return mock_stream_watermark(stream, ret_value, error);
+}
+
+/* The lock is held. */
+static int32_t carry_out(struct moor_abi_context *context, const struct moor_abi_release *release,
+                         uint64_t *ret_bytes, struct moor_abi_error *error)
+{
+    struct mock_object *object = leaving_of(release)->object;
+    switch (release->kind) {
+    case MOOR_ABI_RELEASE_ALLOCATION:
+        *ret_bytes = object->bytes;
+        return mock_allocation_free(context, object, error);
+    case MOOR_ABI_RELEASE_SEGMENT:
+        *ret_bytes = object->bytes;
+        return mock_segment_free(context, object, error);
+    case MOOR_ABI_RELEASE_RANGE:
+        return mock_range_free(context, object, error);
+    default:
+        return mock_range_give_back(context, object, release, ret_bytes, error);
+    }
+}
+
+static int32_t free_now(void *user, const struct moor_abi_release *release, uint64_t *ret_actual_bytes,
+                        struct moor_abi_error *error)
+{
+    struct moor_abi_context *context = user;
+    struct moor_mock *mock = context->mock;
+    uint64_t bytes = 0;
+    uint64_t delay_ns = 0;
+    mock_lock(mock);
+    int32_t status = mock_strike(mock, MOCK_FREE, &delay_ns, error);
+    if (status == MOOR_OK)
+        status = carry_out(context, release, &bytes, error);
+    mock->release_count -= status == MOOR_OK;
+    mock_unlock(mock);
+    if (status == MOOR_OK && is_part(release->kind))
+        moor_kit_handles_put(context->handles, release->handle);
+    if (delay_ns > 0)
+        mock_clock_pass(mock, delay_ns);
+    if (status == MOOR_OK)
+        *ret_actual_bytes = bytes;
+    return status;
+}
+
+/* ---- reap ---- */
+
+/* Waiting is the kit's, or where the clock is virtual letting it run until something is due. */
+static int32_t reap_any(struct moor_abi_context *context, struct moor_abi_completion *completions,
+                        uint32_t stride, uint32_t capacity, uint64_t deadline_ns, uint32_t *ret_count,
+                        struct moor_abi_error *error)
+{
+    struct moor_mock *mock = context->mock;
+    bool runs = mock_is_virtual(mock) && deadline_ns != 0;
+    for (;;) {
+        uint32_t count = 0;
+        int32_t status = moor_kit_queue_reap(context->releases, completions, stride, capacity,
+                                             runs ? 0 : deadline_ns, &count, error);
+        bool goes_on = false;
+        if (status == MOOR_OK && count == 0 && runs && moor_kit_queue_length(context->releases) > 0) {
+            mock_lock(mock);
+            goes_on = mock_clock_step(mock);
+            mock_unlock(mock);
+        }
+        if (status == MOOR_OK)
+            *ret_count = count;
+        if (!goes_on)
+            return status;
+    }
+}
+
+static int32_t reap(struct moor_abi_context *context, struct moor_abi_completion *completions,
+                    uint32_t stride, uint32_t capacity, uint64_t deadline_ns, uint32_t *ret_count,
+                    struct moor_abi_error *error)
+{
+    struct moor_mock *mock = context->mock;
+    uint32_t count = 0;
+    int32_t status = mock_begin(mock, MOCK_REAP, error);
+    if (status == MOOR_OK)
+        status = reap_any(context, completions, stride, capacity, deadline_ns, &count, error);
+    if (status != MOOR_OK)
+        return status;
+    char *place = (char *)completions;
+    mock_lock(mock);
+    for (uint32_t i = 0; i < count; i++, place += stride) {
+        struct moor_abi_completion completion;
+        memcpy(&completion, place, sizeof(completion));
+        struct mock_leaving *leaving = (struct mock_leaving *)(uintptr_t)completion.cookie;
+        completion.cookie = leaving->cookie;
+        memcpy(place, &completion, sizeof(completion));
+        for (uint32_t j = 0; j < leaving->point_count; j++)
+            mock_host_sees(mock, &leaving->points[j]);
+        destroy_leaving(leaving);
+    }
+    mock_unlock(mock);
+    *ret_count = count;
+    return MOOR_OK;
+}
+
+int32_t mock_release_queue_create(struct moor_abi_context *context)
+{
+    static const struct moor_kit_queue_callbacks callbacks = {watermark, free_now, give_up};
+    return moor_kit_queue_create(&callbacks, context, context->mock->host, 0, &context->releases);
+}
+
+const struct moor_abi_release_table mock_release_table = {
+    .struct_size = MOOR_ABI_RELEASE_TABLE_SIZE,
+    .release = release,
+    .reap = reap,
+};

@@ -1,0 +1,456 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The shadow: for all bytes that work has touched, who did it last; and for all work, what is known to come
+ * before it.
+ *
+ * Each queue numbers its work. A queue's clock says how far other queues must have come before its next work,
+ * by the waits between streams. What the host has seen reached (by a wait, a watermark, a completion, a host
+ * function that was called) comes before all that is submitted afterwards, so it is kept once, as `seen` of
+ * each slot, and clocks hold only what is beyond it. Two accesses race if neither is known to come before the
+ * other, whatever order they have happened to take effect in: so everything is said when work is submitted,
+ * and one run speaks for all orders.
+ *
+ * A mark is an interval with the last write and the reads since. Bytes of a segment have two: by physical
+ * address for races, as other maps show the same bytes; by the map's address for releases, as an unmap waits
+ * for its own users only. Marks are advice: where memory for one is short it is left out, and what it would
+ * have shown stays unseen.
+ */
+#include "sim.h"
+#include <inttypes.h>
+#include <stdlib.h>
+
+#define READS_FEW 2u
+#define SWEEP_LEAST 4096u
+
+struct mock_mark {
+    struct mock_interval at;
+    struct mock_epoch write;
+    uint32_t read_count;
+    uint32_t read_capacity; /* of `more`; 0: they are in `few` */
+    struct mock_epoch few[READS_FEW];
+    struct mock_epoch *more;
+};
+
+/* ---- clocks ---- */
+
+void mock_clock_unref(struct mock_clock *clock)
+{
+    if (clock && --clock->references == 0)
+        free(clock);
+}
+
+struct mock_clock *mock_clock_ref(struct mock_clock *clock)
+{
+    if (clock)
+        clock->references++;
+    return clock;
+}
+
+static bool is_seen(const struct moor_mock *mock, struct mock_epoch epoch)
+{
+    return epoch.sequence <= mock->slots[epoch.slot].seen;
+}
+
+/* Raises the clock's line for the slot. There is room. */
+static void raise(const struct moor_mock *mock, struct mock_clock *clock, struct mock_epoch epoch)
+{
+    if (is_seen(mock, epoch))
+        return;
+    uint32_t i = 0;
+    while (i < clock->count && clock->epochs[i].slot != epoch.slot)
+        i++;
+    if (i == clock->count)
+        clock->epochs[clock->count++] = epoch;
+    else if (clock->epochs[i].sequence < epoch.sequence)
+        clock->epochs[i] = epoch;
+}
+
+static void raise_all(const struct moor_mock *mock, struct mock_clock *clock, const struct mock_clock *other)
+{
+    for (uint32_t i = 0; other && i < other->count; i++)
+        raise(mock, clock, other->epochs[i]);
+}
+
+struct mock_clock *mock_clock_join(struct moor_mock *mock, struct mock_clock *clock,
+                                   const struct mock_point *point)
+{
+    size_t most = 1 + (clock ? clock->count : 0) + (point->clock ? point->clock->count : 0);
+    struct mock_clock *joined = malloc(sizeof(*joined) + most * sizeof(joined->epochs[0]));
+    if (!joined)
+        return NULL;
+    joined->references = 1;
+    joined->count = 0;
+    raise_all(mock, joined, clock);
+    raise_all(mock, joined, point->clock);
+    raise(mock, joined, point->epoch);
+    mock_clock_unref(clock);
+    return joined;
+}
+
+static void see(struct moor_mock *mock, struct mock_epoch epoch)
+{
+    if (!is_seen(mock, epoch))
+        mock->slots[epoch.slot].seen = epoch.sequence;
+}
+
+void mock_host_sees(struct moor_mock *mock, const struct mock_point *point)
+{
+    for (uint32_t i = 0; point->clock && i < point->clock->count; i++)
+        see(mock, point->clock->epochs[i]);
+    see(mock, point->epoch);
+}
+
+static bool clock_covers(const struct mock_clock *clock, struct mock_epoch epoch)
+{
+    for (uint32_t i = 0; clock && i < clock->count; i++) {
+        if (clock->epochs[i].slot == epoch.slot)
+            return epoch.sequence <= clock->epochs[i].sequence;
+    }
+    return false;
+}
+
+/* Whether the epoch is known to come before the queue's next work. */
+static bool is_before(const struct moor_mock *mock, struct mock_epoch epoch, const struct mock_queue *queue)
+{
+    return epoch.slot == queue->slot || is_seen(mock, epoch) || clock_covers(queue->clock, epoch);
+}
+
+/* ---- marks ---- */
+
+static struct mock_mark *mark_find(struct moor_mock *mock, uint64_t address)
+{
+    return (struct mock_mark *)mock_intervals_find(&mock->marks, address);
+}
+
+static struct mock_mark *mark_next(const struct mock_mark *mark)
+{
+    return (struct mock_mark *)mark->at.next[0];
+}
+
+static const struct mock_epoch *reads_of(const struct mock_mark *mark)
+{
+    return mark->read_capacity ? mark->more : mark->few;
+}
+
+static void mark_drop(struct moor_mock *mock, struct mock_mark *mark)
+{
+    free(mark->more);
+    mock_intervals_remove(&mock->marks, &mark->at);
+    mock_intervals_give(&mock->marks, &mark->at);
+}
+
+/* NULL: no memory. */
+static struct mock_mark *mark_add(struct moor_mock *mock, uint64_t low, uint64_t high)
+{
+    struct mock_mark *mark = mock_intervals_take(&mock->marks);
+    if (mark) {
+        mark->at.low = low;
+        mark->at.high = high;
+        mock_intervals_insert(&mock->marks, &mark->at);
+    }
+    return mark;
+}
+
+static void add_read(struct moor_mock *mock, struct mock_mark *mark, struct mock_epoch epoch)
+{
+    struct mock_epoch *reads = mark->read_capacity ? mark->more : mark->few;
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < mark->read_count; i++) {
+        if (reads[i].slot != epoch.slot && !is_seen(mock, reads[i]))
+            reads[kept++] = reads[i];
+    }
+    mark->read_count = kept;
+    uint32_t capacity = mark->read_capacity ? mark->read_capacity : READS_FEW;
+    if (kept == capacity) {
+        struct mock_epoch *more = malloc(2 * capacity * sizeof(*more));
+        if (!more)
+            return;
+        for (uint32_t i = 0; i < kept; i++)
+            more[i] = reads[i];
+        free(mark->more);
+        mark->more = reads = more;
+        mark->read_capacity = 2 * capacity;
+    }
+    reads[mark->read_count++] = epoch;
+}
+
+/* Afterwards no mark reaches over the address. */
+static void cut(struct moor_mock *mock, uint64_t address)
+{
+    struct mock_mark *mark = mark_find(mock, address);
+    if (!mark || mark->at.low >= address)
+        return;
+    struct mock_mark *rest = mark_add(mock, address, mark->at.high);
+    mark->at.high = address;
+    if (!rest)
+        return;
+    rest->write = mark->write;
+    for (uint32_t i = 0; i < mark->read_count; i++)
+        add_read(mock, rest, reads_of(mark)[i]);
+}
+
+static bool is_history(const struct moor_mock *mock, const struct mock_mark *mark)
+{
+    bool over = is_seen(mock, mark->write);
+    for (uint32_t i = 0; i < mark->read_count; i++)
+        over = over && is_seen(mock, reads_of(mark)[i]);
+    return over;
+}
+
+/* Marks that can say nothing any more go now and then. */
+static void sweep(struct moor_mock *mock)
+{
+    if (mock->marks.count < 2 * mock->marks_swept + SWEEP_LEAST)
+        return;
+    for (struct mock_mark *mark = mark_find(mock, 0); mark;) {
+        struct mock_mark *next = mark_next(mark);
+        if (is_history(mock, mark))
+            mark_drop(mock, mark);
+        mark = next;
+    }
+    mock->marks_swept = mock->marks.count;
+}
+
+void mock_shadow_forget(struct moor_mock *mock, uint64_t low, uint64_t high)
+{
+    cut(mock, low);
+    cut(mock, high);
+    for (struct mock_mark *mark = mark_find(mock, low); mark && mark->at.low < high;) {
+        struct mock_mark *next = mark_next(mark);
+        mark_drop(mock, mark);
+        mark = next;
+    }
+}
+
+void mock_shadow_init(struct moor_mock *mock)
+{
+    mock_intervals_init(&mock->spans, sizeof(struct mock_span));
+    mock_intervals_init(&mock->marks, sizeof(struct mock_mark));
+}
+
+void mock_shadow_finish(struct moor_mock *mock)
+{
+    for (struct mock_mark *mark = mark_find(mock, 0); mark; mark = mark_next(mark))
+        free(mark->more);
+    mock_intervals_finish(&mock->marks);
+}
+
+static void note_read(struct moor_mock *mock, uint64_t low, uint64_t high, struct mock_epoch epoch)
+{
+    cut(mock, low);
+    cut(mock, high);
+    struct mock_mark *mark = mark_find(mock, low);
+    while (low < high) {
+        if (!mark || mark->at.low > low) {
+            uint64_t end = mark && mark->at.low < high ? mark->at.low : high;
+            mark = mark_add(mock, low, end);
+            if (!mark)
+                return;
+        }
+        add_read(mock, mark, epoch);
+        low = mark->at.high;
+        mark = mark_next(mark);
+    }
+}
+
+static void note_write(struct moor_mock *mock, uint64_t low, uint64_t high, struct mock_epoch epoch)
+{
+    mock_shadow_forget(mock, low, high);
+    struct mock_mark *mark = mark_add(mock, low, high);
+    if (mark)
+        mark->write = epoch;
+}
+
+static void note(struct moor_mock *mock, uint64_t low, uint64_t high, struct mock_epoch epoch, bool write)
+{
+    sweep(mock);
+    if (write)
+        note_write(mock, low, high, epoch);
+    else
+        note_read(mock, low, high, epoch);
+}
+
+/* ---- races ---- */
+
+/* One that the queue's access races with; sequence 0: none. A write races with writes and reads, a read
+ * with writes. */
+static struct mock_epoch find_race(const struct moor_mock *mock, const struct mock_mark *mark,
+                                   const struct mock_queue *queue, bool write)
+{
+    if (!is_before(mock, mark->write, queue))
+        return mark->write;
+    for (uint32_t i = 0; write && i < mark->read_count; i++) {
+        if (!is_before(mock, reads_of(mark)[i], queue))
+            return reads_of(mark)[i];
+    }
+    return (struct mock_epoch){0};
+}
+
+static uint32_t number_of(const struct moor_mock *mock, uint32_t slot)
+{
+    for (uint32_t i = 0; i < mock->queue_count; i++) {
+        if (mock->queues[i]->slot == slot)
+            return mock->queues[i]->number;
+    }
+    return 0;
+}
+
+static uint64_t larger(uint64_t left, uint64_t right)
+{
+    return left > right ? left : right;
+}
+
+static uint64_t smaller(uint64_t left, uint64_t right)
+{
+    return left < right ? left : right;
+}
+
+/* Tells the first race of an access to physical bytes. */
+static void look_for_race(struct moor_mock *mock, const struct mock_queue *queue,
+                          const struct mock_bytes *bytes, bool write, const char *what)
+{
+    uint64_t end = bytes->physical + bytes->size_bytes;
+    for (const struct mock_mark *mark = mark_find(mock, bytes->physical); mark && mark->at.low < end;
+         mark = mark_next(mark)) {
+        struct mock_epoch race = find_race(mock, mark, queue, write);
+        if (race.sequence == 0)
+            continue;
+        struct mock_bytes raced = *bytes;
+        raced.physical = larger(mark->at.low, bytes->physical);
+        raced.address += raced.physical - bytes->physical;
+        raced.size_bytes = smaller(mark->at.high, end) - raced.physical;
+        bool wrote = race.slot == mark->write.slot && race.sequence == mark->write.sequence;
+        mock_violate(mock, MOOR_MOCK_RACE, &raced,
+                     "a %s on stream %" PRIu32 " %s what stream %" PRIu32 " %s, unordered", what,
+                     queue->number, write ? "writes" : "reads", number_of(mock, race.slot),
+                     wrote ? "writes" : "reads");
+        return;
+    }
+}
+
+/* ---- what work may touch ---- */
+
+static struct mock_bytes bytes_of(const struct mock_queue *queue, uint64_t low, uint64_t high)
+{
+    return (struct mock_bytes){queue->context->device, low, low, high - low};
+}
+
+static struct mock_bytes bytes_in(const struct mock_span *span, uint64_t low, uint64_t high)
+{
+    return (struct mock_bytes){span->device, low, span->physical + (low - span->at.low), high - low};
+}
+
+/* The part of an access that lies in one span. */
+static bool submit_part(struct moor_mock *mock, struct mock_queue *queue, const struct mock_span *span,
+                        uint64_t low, uint64_t high, bool write, const char *what)
+{
+    const struct mock_epoch epoch = {queue->slot, mock->slots[queue->slot].submitted};
+    struct mock_bytes bytes = bytes_in(span, low, high);
+    if (span->leaving) /* and may yet be there when the work comes to it */
+        mock_violate(mock, MOOR_MOCK_UNCOMMITTED, &bytes,
+                     "a %s on stream %" PRIu32 " uses memory that has been released", what, queue->number);
+    if (write && !span->writable) {
+        mock_violate(mock, MOOR_MOCK_READ_ONLY, &bytes,
+                     "a %s on stream %" PRIu32 " writes through a read-only map", what, queue->number);
+        return false;
+    }
+    look_for_race(mock, queue, &bytes, write, what);
+    mock_event(mock, write ? MOCK_EVENT_WRITING : MOCK_EVENT_READING, queue->number, low, bytes.physical,
+               bytes.size_bytes);
+    note(mock, bytes.physical, bytes.physical + bytes.size_bytes, epoch, write);
+    if (span->segment)
+        note(mock, low, high, epoch, write);
+    return true;
+}
+
+bool mock_shadow_submit(struct moor_mock *mock, struct mock_queue *queue, uint64_t address,
+                        uint64_t size_bytes, bool write, const char *what)
+{
+    if (!mock_place_is_ours(mock, address))
+        return true; /* memory of the host's own */
+    uint64_t end = address + size_bytes;
+    bool allowed = true;
+    const struct mock_span *span = mock_span_find(mock, address);
+    while (address < end && span && span->at.low <= address) {
+        uint64_t high = smaller(span->at.high, end);
+        allowed = submit_part(mock, queue, span, address, high, write, what) && allowed;
+        address = high;
+        span = mock_span_next(span);
+    }
+    if (address == end)
+        return allowed;
+    const struct mock_bytes bytes = bytes_of(queue, address, span && span->at.low < end ? span->at.low : end);
+    mock_violate(mock, MOOR_MOCK_UNCOMMITTED, &bytes,
+                 "a %s on stream %" PRIu32 " %s where there is no memory", what, queue->number,
+                 write ? "writes" : "reads");
+    return false;
+}
+
+bool mock_shadow_allows(struct moor_mock *mock, struct mock_queue *queue, uint64_t address,
+                        uint64_t size_bytes, bool write)
+{
+    if (!mock_place_is_ours(mock, address))
+        return true;
+    uint64_t end = address + size_bytes;
+    for (const struct mock_span *span = mock_span_find(mock, address); address < end;
+         span = mock_span_next(span)) {
+        if (!span || span->at.low > address)
+            return false; /* the release that took it away has been told */
+        struct mock_bytes bytes = bytes_in(span, address, smaller(span->at.high, end));
+        if (write && !span->writable) {
+            mock_violate(mock, MOOR_MOCK_READ_ONLY, &bytes,
+                         "a map became read-only under a write of stream %" PRIu32, queue->number);
+            return false;
+        }
+        mock_event(mock, write ? MOCK_EVENT_WRITTEN : MOCK_EVENT_READ, queue->number, address, bytes.physical,
+                   bytes.size_bytes);
+        address += bytes.size_bytes;
+    }
+    return true;
+}
+
+/* ---- releases ---- */
+
+static bool is_covered(const struct moor_mock *mock, struct mock_epoch epoch, const struct mock_point *points,
+                       uint32_t point_count)
+{
+    if (is_seen(mock, epoch))
+        return true;
+    for (uint32_t i = 0; i < point_count; i++) {
+        const struct mock_point *point = &points[i];
+        if ((point->epoch.slot == epoch.slot && epoch.sequence <= point->epoch.sequence) ||
+            clock_covers(point->clock, epoch))
+            return true;
+    }
+    return false;
+}
+
+/* A use that no point covers; sequence 0: none. */
+static struct mock_epoch find_uncovered(const struct moor_mock *mock, const struct mock_mark *mark,
+                                        const struct mock_point *points, uint32_t point_count)
+{
+    if (!is_covered(mock, mark->write, points, point_count))
+        return mark->write;
+    for (uint32_t i = 0; i < mark->read_count; i++) {
+        if (!is_covered(mock, reads_of(mark)[i], points, point_count))
+            return reads_of(mark)[i];
+    }
+    return (struct mock_epoch){0};
+}
+
+void mock_shadow_release(struct moor_mock *mock, uint32_t device, uint64_t low, uint64_t high,
+                         const struct mock_point *points, uint32_t point_count)
+{
+    for (const struct mock_mark *mark = mark_find(mock, low); mark && mark->at.low < high;
+         mark = mark_next(mark)) {
+        struct mock_epoch use = find_uncovered(mock, mark, points, point_count);
+        if (use.sequence == 0)
+            continue;
+        uint64_t used = larger(mark->at.low, low);
+        const struct mock_bytes bytes = {device, used, used, smaller(mark->at.high, high) - used};
+        mock_violate(mock, MOOR_MOCK_EARLY_RELEASE, &bytes,
+                     "a release does not wait for work of stream %" PRIu32 " that uses the memory",
+                     number_of(mock, use.slot));
+        return;
+    }
+}

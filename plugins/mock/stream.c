@@ -1,0 +1,473 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * STREAM and COPY: what is submitted. A stream is a timeline on a queue, its own or an imported one.
+ *
+ * Of each recorded value a stream keeps which work it stands for, until the host has seen it reached: then
+ * `seen` of the queue's slot says as much. A stream that is destroyed stays as long as operations wait for
+ * its values.
+ */
+#include "sim.h"
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+static uint64_t cost_of_bytes(uint64_t bytes, uint64_t ns_per_mib)
+{
+    const uint64_t mib = UINT64_C(1) << 20;
+    if (ns_per_mib > 0 && bytes / mib >= UINT64_MAX / 2 / ns_per_mib)
+        return UINT64_MAX / 2;
+    return bytes / mib * ns_per_mib + bytes % mib * ns_per_mib / mib;
+}
+
+static int32_t no_device(struct moor_abi_error *error)
+{
+    return moor_kit_fail(error, MOOR_DEVICE_LOST, 0, "the stream is lost");
+}
+
+/* The start of a submission: the lock is taken, and stays so on success alone. */
+static int32_t begin(struct moor_abi_stream *stream, enum mock_function function,
+                     struct moor_abi_error *error)
+{
+    struct moor_mock *mock = stream->context->mock;
+    int32_t status = mock_begin_on(mock, stream->context->device, function, error);
+    if (status != MOOR_OK)
+        return status;
+    mock_lock(mock);
+    status = stream->lost ? no_device(error) : mock_queue_make_room(stream->queue, error);
+    if (status != MOOR_OK)
+        mock_unlock(mock);
+    return status;
+}
+
+/* The next work of the queue, by which its uses of memory are known. */
+static void begin_work(struct mock_queue *queue)
+{
+    queue->context->mock->slots[queue->slot].submitted++;
+}
+
+/* ---- what a value stands for; the lock is held ---- */
+
+/* All that has been submitted to the queue, with a reference. */
+static struct mock_point so_far(const struct mock_queue *queue)
+{
+    return (struct mock_point){.epoch = {queue->slot, queue->context->mock->slots[queue->slot].submitted},
+                               .clock = mock_clock_ref(queue->clock)};
+}
+
+static struct mock_point *record_of(struct moor_abi_stream *stream, uint64_t value)
+{
+    return &stream->records[value & (stream->capacity - 1)];
+}
+
+/* Lets go of records that say no more than `seen` does. */
+static void drop_records(struct moor_abi_stream *stream)
+{
+    const struct mock_slot *slot = &stream->context->mock->slots[stream->queue->slot];
+    while (stream->first_value <= stream->recorded &&
+           record_of(stream, stream->first_value)->epoch.sequence <= slot->seen) {
+        mock_clock_unref(record_of(stream, stream->first_value)->clock);
+        stream->first_value++;
+    }
+}
+
+static int32_t make_room_for_record(struct moor_abi_stream *stream, struct moor_abi_error *error)
+{
+    drop_records(stream);
+    if (stream->recorded + 1 - stream->first_value < stream->capacity)
+        return MOOR_OK;
+    uint32_t capacity = stream->capacity ? 2 * stream->capacity : 16;
+    struct mock_point *records = malloc(capacity * sizeof(*records));
+    if (!records)
+        return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "no memory for %" PRIu32 " records", capacity);
+    for (uint64_t value = stream->first_value; value <= stream->recorded; value++)
+        records[value & (capacity - 1)] = *record_of(stream, value);
+    free(stream->records);
+    stream->records = records;
+    stream->capacity = capacity;
+    return MOOR_OK;
+}
+
+static int32_t unrecorded(uint64_t value, struct moor_abi_error *error)
+{
+    return moor_kit_fail(error, MOOR_INVALID, 0, "value %" PRIu64 " was never recorded", value);
+}
+
+int32_t mock_stream_point(struct moor_abi_stream *stream, uint64_t value, struct mock_point *ret_point,
+                          struct moor_abi_error *error)
+{
+    if (value > stream->recorded)
+        return unrecorded(value, error);
+    *ret_point = (struct mock_point){.epoch = {stream->queue->slot, 0}};
+    if (value >= stream->first_value)
+        *ret_point = *record_of(stream, value);
+    return MOOR_OK;
+}
+
+/* The host has learnt that this value is reached. */
+static void see(struct moor_abi_stream *stream, uint64_t value)
+{
+    if (value >= stream->first_value)
+        mock_host_sees(stream->context->mock, record_of(stream, value));
+    drop_records(stream);
+}
+
+/* The same, without the lock. */
+static void host_sees(struct moor_abi_stream *stream, uint64_t value)
+{
+    mock_lock(stream->context->mock);
+    see(stream, value);
+    mock_unlock(stream->context->mock);
+}
+
+/* ---- life ---- */
+
+void mock_stream_unref(struct moor_abi_stream *stream)
+{
+    if (--stream->references > 0)
+        return;
+    moor_kit_timeline_destroy(stream->timeline);
+    free(stream->records);
+    free(stream);
+}
+
+static int32_t import_queue(struct moor_abi_context *context, uint64_t number, struct mock_queue **ret_queue,
+                            struct moor_abi_error *error)
+{
+    struct mock_queue *queue = mock_queue_find(context->mock, number);
+    if (!queue || queue->context != context || queue->stream_count == 0)
+        return moor_kit_fail(error, MOOR_UNSUPPORTED, 0, "this context has no stream %" PRIu64 " to import",
+                             number);
+    *ret_queue = queue;
+    return MOOR_OK;
+}
+
+static int32_t create(struct moor_abi_context *context, const struct moor_abi_stream_args *args,
+                      struct moor_abi_stream **ret_stream, struct moor_abi_error *error)
+{
+    struct moor_mock *mock = context->mock;
+    int32_t status = mock_begin_on(mock, context->device, MOCK_STREAM_CREATE, error);
+    if (status == MOOR_OK)
+        status = moor_kit_check_stream(args, error);
+    if (status != MOOR_OK)
+        return status;
+    struct moor_abi_stream *stream = calloc(1, sizeof(*stream));
+    if (!stream || moor_kit_timeline_create(mock->host, &stream->timeline) != MOOR_OK) {
+        free(stream);
+        return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "no memory for a stream");
+    }
+    stream->context = context;
+    stream->references = 1;
+    stream->first_value = 1;
+    mock_lock(mock);
+    status = args->flags & MOOR_ABI_STREAM_IMPORT ? import_queue(context, args->native, &stream->queue, error)
+                                                  : mock_queue_create(context, &stream->queue, error);
+    if (status == MOOR_OK) {
+        stream->next = stream->queue->streams;
+        stream->queue->streams = stream;
+        stream->queue->stream_count++;
+        stream->lost = stream->queue->lost;
+        context->stream_count++;
+        mock->stream_count++;
+        *ret_stream = stream;
+    } else {
+        mock_stream_unref(stream);
+    }
+    mock_unlock(mock);
+    return status;
+}
+
+/* The lock is held. */
+static void leave_queue(struct moor_abi_stream *stream)
+{
+    struct mock_queue *queue = stream->queue;
+    struct moor_abi_stream **link = &queue->streams;
+    while (*link != stream)
+        link = &(*link)->next;
+    *link = stream->next;
+    for (; stream->first_value <= stream->recorded; stream->first_value++)
+        mock_clock_unref(record_of(stream, stream->first_value)->clock);
+    stream->queue = NULL;
+    stream->context->stream_count--;
+    stream->context->mock->stream_count--;
+    mock_stream_unref(stream);
+    if (--queue->stream_count == 0 && queue->count == 0)
+        mock_queue_end(queue);
+}
+
+static int32_t destroy(struct moor_abi_stream *stream, struct moor_abi_error *error)
+{
+    struct moor_mock *mock = stream->context->mock;
+    int32_t status = mock_begin(mock, MOCK_STREAM_DESTROY, error);
+    if (status != MOOR_OK)
+        return status;
+    mock_lock(mock);
+    if (stream->recorded > stream->reached && !stream->lost) {
+        status = moor_kit_fail(error, MOOR_BUSY, 0,
+                               "value %" PRIu64 " is recorded and not reached: %" PRIu64 " is",
+                               stream->recorded, stream->reached);
+    } else if (stream->named > 0) {
+        status =
+            moor_kit_fail(error, MOOR_BUSY, 0, "%" PRIu32 " queued releases name the stream", stream->named);
+    } else {
+        leave_queue(stream);
+    }
+    mock_unlock(mock);
+    return status;
+}
+
+/* ---- timelines ---- */
+
+static int32_t record(struct moor_abi_stream *stream, uint64_t *ret_value, struct moor_abi_error *error)
+{
+    struct moor_mock *mock = stream->context->mock;
+    int32_t status = begin(stream, MOCK_RECORD, error);
+    if (status != MOOR_OK)
+        return status;
+    struct mock_queue *queue = stream->queue;
+    status = make_room_for_record(stream, error);
+    if (status == MOOR_OK) {
+        stream->recorded = moor_kit_timeline_record(stream->timeline);
+        *record_of(stream, stream->recorded) = so_far(queue);
+        *ret_value = stream->recorded;
+        if (queue->count == 0 && !queue->held && !mock_is_virtual(mock))
+            mock_stream_reaches(stream, stream->recorded); /* no thread is woken for it */
+        else
+            mock_queue_push(queue,
+                            &(struct mock_op){.kind = MOCK_OP_RECORD, .fence = {stream, stream->recorded}});
+    }
+    mock_unlock(mock);
+    return status;
+}
+
+int32_t mock_stream_watermark(struct moor_abi_stream *stream, uint64_t *ret_value,
+                              struct moor_abi_error *error)
+{
+    int32_t status = moor_kit_timeline_watermark(stream->timeline, ret_value);
+    return status == MOOR_OK ? MOOR_OK : no_device(error);
+}
+
+static int32_t watermark(struct moor_abi_stream *stream, uint64_t *ret_value, struct moor_abi_error *error)
+{
+    int32_t status = mock_begin(stream->context->mock, MOCK_WATERMARK, error);
+    if (status == MOOR_OK)
+        status = mock_stream_watermark(stream, ret_value, error);
+    if (status == MOOR_OK)
+        host_sees(stream, *ret_value);
+    return status;
+}
+
+/* Lets the virtual clock run as far as needed, or until nothing can happen any more. */
+static void run_to(struct moor_abi_stream *stream, uint64_t value)
+{
+    struct moor_mock *mock = stream->context->mock;
+    mock_lock(mock);
+    while (value <= stream->recorded && stream->reached < value && !stream->lost && mock_clock_step(mock))
+        ;
+    mock_unlock(mock);
+}
+
+static int32_t wait_for(struct moor_abi_stream *stream, uint64_t value, uint64_t deadline_ns,
+                        struct moor_abi_error *error)
+{
+    struct moor_mock *mock = stream->context->mock;
+    int32_t status = mock_begin(mock, MOCK_WAIT, error);
+    if (status != MOOR_OK)
+        return status;
+    if (mock_is_virtual(mock) && deadline_ns != 0) {
+        run_to(stream, value);
+        deadline_ns = 0;
+    }
+    status = moor_kit_timeline_wait(stream->timeline, value, deadline_ns);
+    if (status == MOOR_INVALID)
+        return unrecorded(value, error);
+    if (status == MOOR_DEVICE_LOST)
+        return no_device(error);
+    if (status == MOOR_OK)
+        host_sees(stream, value);
+    return status;
+}
+
+/* The lock is held. */
+static int32_t wait_behind(struct moor_abi_stream *stream, struct moor_abi_stream *other, uint64_t value,
+                           struct moor_abi_error *error)
+{
+    struct mock_queue *queue = stream->queue;
+    struct mock_point point;
+    int32_t status = mock_stream_point(other, value, &point, error);
+    if (status != MOOR_OK)
+        return status;
+    if (other->lost)
+        return no_device(error);
+    if (queue == other->queue)
+        return MOOR_OK; /* in order anyway */
+    if (value >= other->first_value) {
+        struct mock_clock *clock = mock_clock_join(queue->context->mock, queue->clock, &point);
+        if (!clock)
+            return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "no memory to remember a wait");
+        queue->clock = clock;
+    }
+    if (other->reached >= value)
+        return MOOR_OK;
+    other->references++;
+    mock_queue_push(queue, &(struct mock_op){.kind = MOCK_OP_WAIT, .fence = {other, value}});
+    return MOOR_OK;
+}
+
+static int32_t wait_stream(struct moor_abi_stream *stream, struct moor_abi_stream *other, uint64_t value,
+                           struct moor_abi_error *error)
+{
+    if (stream->context->mock != other->context->mock)
+        return moor_kit_fail(error, MOOR_FOREIGN, 0, "the two streams are of different instances");
+    int32_t status = begin(stream, MOCK_WAIT_STREAM, error);
+    if (status != MOOR_OK)
+        return status;
+    status = wait_behind(stream, other, value, error);
+    mock_unlock(stream->context->mock);
+    return status;
+}
+
+static int32_t host_function(struct moor_abi_stream *stream, moor_abi_host_function function, void *user,
+                             struct moor_abi_error *error)
+{
+    if (!function)
+        return moor_kit_fail(error, MOOR_INVALID, 0, "host_function: NULL");
+    int32_t status = begin(stream, MOCK_HOST_FUNCTION, error);
+    if (status != MOOR_OK)
+        return status;
+    struct moor_mock *mock = stream->context->mock;
+    struct mock_queue *queue = stream->queue;
+    const struct mock_point before = so_far(queue);
+    mock_queue_push(queue, &(struct mock_op){.kind = MOCK_OP_CALL,
+                                             .cost_ns = mock->settings.cost_host_function_ns,
+                                             .call = {function, user, before}});
+    mock_unlock(mock);
+    return MOOR_OK;
+}
+
+static int32_t native(struct moor_abi_stream *stream, uint64_t *ret_native, struct moor_abi_error *error)
+{
+    int32_t status = mock_begin(stream->context->mock, MOCK_NATIVE, error);
+    if (status == MOOR_OK)
+        *ret_native = stream->queue->number;
+    return status;
+}
+
+/* ---- work ---- */
+
+static int32_t copy(struct moor_abi_stream *stream, const struct moor_abi_copy_args *args,
+                    struct moor_abi_error *error)
+{
+    int32_t status = moor_kit_check_copy(args, error);
+    if (status == MOOR_OK)
+        status = begin(stream, MOCK_COPY, error);
+    if (status != MOOR_OK)
+        return status;
+    struct moor_mock *mock = stream->context->mock;
+    struct mock_queue *queue = stream->queue;
+    struct mock_op op = {.kind = MOCK_OP_COPY,
+                         .cost_ns = cost_of_bytes(args->size_bytes, mock->settings.cost_copy_ns_per_mib)};
+    memcpy(&op.copy, args, sizeof(op.copy)); /* a longer one is zero beyond */
+    begin_work(queue);
+    bool reads = mock_shadow_submit(mock, queue, args->source, args->size_bytes, false, "copy");
+    bool writes = mock_shadow_submit(mock, queue, args->destination, args->size_bytes, true, "copy");
+    op.spoilt = !reads || !writes;
+    mock_queue_push(queue, &op);
+    mock_unlock(mock);
+    return MOOR_OK;
+}
+
+static int32_t fill(struct moor_abi_stream *stream, const struct moor_abi_fill_args *args,
+                    struct moor_abi_error *error)
+{
+    int32_t status = moor_kit_check_fill(args, error);
+    if (status == MOOR_OK)
+        status = begin(stream, MOCK_FILL, error);
+    if (status != MOOR_OK)
+        return status;
+    struct moor_mock *mock = stream->context->mock;
+    struct mock_op op = {.kind = MOCK_OP_FILL,
+                         .cost_ns = cost_of_bytes(args->size_bytes, mock->settings.cost_fill_ns_per_mib)};
+    memcpy(&op.fill, args, sizeof(op.fill)); /* a longer one is zero beyond */
+    begin_work(stream->queue);
+    op.spoilt = !mock_shadow_submit(mock, stream->queue, args->destination, args->size_bytes, true, "fill");
+    mock_queue_push(stream->queue, &op);
+    mock_unlock(mock);
+    return MOOR_OK;
+}
+
+/* ---- kernels: the control's ---- */
+
+static bool is_access(const struct moor_mock_access *access)
+{
+    const uint32_t known = MOOR_MOCK_READ | MOOR_MOCK_WRITE | MOOR_MOCK_EXPECT;
+    return (access->flags & ~known) == 0 && (access->flags & (MOOR_MOCK_READ | MOOR_MOCK_WRITE)) != 0 &&
+           access->size_bytes > 0 && access->size_bytes <= UINT64_MAX - access->address;
+}
+
+/* The lock is held. Takes over `accesses`. */
+static void submit_kernel(struct mock_queue *queue, struct moor_mock_access *accesses, uint32_t count,
+                          uint64_t duration_ns)
+{
+    struct moor_mock *mock = queue->context->mock;
+    struct mock_op op = {.kind = MOCK_OP_KERNEL,
+                         .cost_ns = duration_ns ? duration_ns : mock->settings.cost_kernel_ns,
+                         .kernel = {accesses, count}};
+    begin_work(queue);
+    for (uint32_t i = 0; i < count; i++) {
+        const struct moor_mock_access *access = &accesses[i];
+        for (uint32_t write = 0; write < 2; write++) {
+            if (access->flags & (write ? MOOR_MOCK_WRITE : MOOR_MOCK_READ) &&
+                !mock_shadow_submit(mock, queue, access->address, access->size_bytes, write, "kernel"))
+                op.spoilt = true;
+        }
+    }
+    mock_queue_push(queue, &op);
+}
+
+int32_t mock_kernel(struct moor_mock *mock, uint64_t stream, const struct moor_mock_access *accesses,
+                    uint32_t access_count, uint64_t duration_ns)
+{
+    if (access_count > MOCK_ACCESSES_MAX)
+        return MOOR_LIMIT;
+    for (uint32_t i = 0; i < access_count; i++) {
+        if (!is_access(&accesses[i]))
+            return MOOR_INVALID;
+    }
+    struct moor_mock_access *kept = malloc((access_count + 1) * sizeof(*kept));
+    if (!kept)
+        return MOOR_HOST_NOMEM;
+    for (uint32_t i = 0; i < access_count; i++)
+        kept[i] = accesses[i];
+    mock_lock(mock);
+    struct mock_queue *queue = mock_queue_find(mock, stream);
+    int32_t status = queue ? MOOR_OK : MOOR_INVALID;
+    if (queue && queue->lost)
+        status = MOOR_DEVICE_LOST;
+    if (status == MOOR_OK)
+        status = mock_queue_make_room(queue, NULL);
+    if (status == MOOR_OK)
+        submit_kernel(queue, kept, access_count, duration_ns);
+    else
+        free(kept);
+    mock_unlock(mock);
+    return status;
+}
+
+const struct moor_abi_stream_table mock_stream_table = {
+    .struct_size = MOOR_ABI_STREAM_TABLE_SIZE,
+    .create = create,
+    .destroy = destroy,
+    .record = record,
+    .watermark = watermark,
+    .wait = wait_for,
+    .wait_stream = wait_stream,
+    .host_function = host_function,
+    .native = native,
+};
+
+const struct moor_abi_copy_table mock_copy_table = {
+    .struct_size = MOOR_ABI_COPY_TABLE_SIZE,
+    .copy = copy,
+    .fill = fill,
+};

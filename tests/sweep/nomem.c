@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: MIT */
+#include "nomem.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+
+static atomic_bool armed;
+static _Atomic uint64_t seen;
+static _Atomic uint64_t failing;
+
+/* The names are the linker's: --wrap=malloc sends malloc to __wrap_malloc, and __real_malloc to malloc. */
+void *__real_malloc(size_t bytes);
+void *__real_calloc(size_t items, size_t bytes);
+void *__real_realloc(void *memory, size_t bytes);
+char *__real_strdup(const char *text);
+char *__real_realpath(const char *path, char *resolved);
+void *__wrap_malloc(size_t bytes);
+void *__wrap_calloc(size_t items, size_t bytes);
+void *__wrap_realloc(void *memory, size_t bytes);
+char *__wrap_strdup(const char *text);
+char *__wrap_realpath(const char *path, char *resolved);
+int __wrap_asprintf(char **ret_text, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+void nomem_arm(uint64_t nth)
+{
+    atomic_store(&seen, 0);
+    atomic_store(&failing, nth);
+    atomic_store(&armed, true);
+}
+
+uint64_t nomem_disarm(uint64_t *ret_failed)
+{
+    atomic_store(&armed, false);
+    uint64_t count = atomic_load(&seen), nth = atomic_load(&failing);
+    *ret_failed = nth != 0 && nth <= count;
+    return count;
+}
+
+static bool fails_now(void)
+{
+    bool fails = atomic_load(&armed) && atomic_fetch_add(&seen, 1) + 1 == atomic_load(&failing);
+    if (fails)
+        errno = ENOMEM;
+    return fails;
+}
+
+void *__wrap_malloc(size_t bytes)
+{
+    return fails_now() ? NULL : __real_malloc(bytes);
+}
+
+void *__wrap_calloc(size_t items, size_t bytes)
+{
+    return fails_now() ? NULL : __real_calloc(items, bytes);
+}
+
+void *__wrap_realloc(void *memory, size_t bytes)
+{
+    return fails_now() ? NULL : __real_realloc(memory, bytes);
+}
+
+char *__wrap_strdup(const char *text)
+{
+    return fails_now() ? NULL : __real_strdup(text);
+}
+
+char *__wrap_realpath(const char *path, char *resolved)
+{
+    return !resolved && fails_now() ? NULL : __real_realpath(path, resolved);
+}
+
+int __wrap_asprintf(char **ret_text, const char *format, ...)
+{
+    if (fails_now())
+        return -1;
+    va_list args;
+    va_start(args, format);
+    int length = vasprintf(ret_text, format, args);
+    va_end(args);
+    return length;
+}

@@ -1,0 +1,555 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The fault sweep: every scenario is carried out again and again, each time with one more thing made to fail,
+ * or a pair of things, until there is nothing left that could. After each trial: a call that failed has
+ * changed nothing (promise I8), the books are equal (I7), handles name what they named (I10), nothing is left
+ * at the end, and the same call works once nothing fails any more.
+ *
+ *     sweep FAULT.so CPU.so MOCK.so [SCENARIO]
+ *
+ * Each scenario runs in a process of its own, so that one that goes wrong is a line and not the end. With a
+ * name, only those that contain it.
+ */
+#include "nomem.h"
+#include "scenarios.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#if defined(__SANITIZE_ADDRESS__)
+#define LEAK_CHECK
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define LEAK_CHECK
+#endif
+#endif
+#ifdef LEAK_CHECK
+#include <sanitizer/lsan_interface.h>
+#endif
+
+#define NTH_MAX 200u      /* a scenario with more calls than that does not end */
+#define LATER_MAX 16u     /* how far behind the first failure the second one of a pair may be */
+#define WINDOW 8u         /* scenarios at work at once */
+#define ENDS_CALLS_MAX 8u /* calls looked at where nothing tells how many there are */
+
+/* ---- what is made to fail ---- */
+
+enum kind {
+    KIND_CALL,   /* the n-th call of the provider, with each status that fits */
+    KIND_AFTER,  /* the n-th call that makes something, after it made it */
+    KIND_ONWARD, /* the n-th call and all that follow */
+    KIND_FENCE,  /* the n-th record, watermark, wait, wait between streams */
+    KIND_FREE,   /* the n-th carrying out of a release */
+    KIND_MEMORY, /* the n-th allocation of host memory */
+    KIND_PAIR,   /* the n-th call, and a later one or a release */
+    KIND_COUNT
+};
+
+static const char *const kind_names[KIND_COUNT] = {"call", "after",  "onward", "fence",
+                                                   "free", "memory", "pair"};
+
+static const moor_status statuses[] = {MOOR_PROVIDER, MOOR_DEVICE_NOMEM, MOOR_HOST_NOMEM, MOOR_DEVICE_LOST};
+static const char *const makers[] = {"context_open",  "allocate", "stream.create", "reserve", "commit",
+                                     "shared.create", "pin"};
+static const char *const fences[] = {"record", "watermark", "wait", "wait_stream"};
+
+#define LENGTH(array_) (sizeof(array_) / sizeof(array_)[0])
+
+struct injection {
+    enum kind kind;
+    struct moor_fault_plan plans[2];
+    uint32_t plan_count;
+    uint64_t memory_nth;
+};
+
+static struct moor_fault_plan plan(const char *function, uint32_t nth, uint32_t times, moor_status status,
+                                   uint32_t flags)
+{
+    return (struct moor_fault_plan){function, nth, times, status, flags, 0};
+}
+
+static void describe_plan(const struct moor_fault_plan *each, char *text, size_t capacity)
+{
+    char times[24] = "";
+    if (each->times > 1)
+        (void)snprintf(times, sizeof times, " times=%u", each->times);
+    (void)snprintf(text, capacity, "%s nth=%u%s status=%s%s", each->function, each->nth, times,
+                   moor_status_name(each->status), each->flags & MOOR_FAULT_AFTER ? " after" : "");
+}
+
+/* As the setting `faults` has it. */
+static void describe(const struct injection *injection, char *text, size_t capacity)
+{
+    text[0] = '\0';
+    for (uint32_t i = 0; i < injection->plan_count; i++) {
+        size_t length = strlen(text);
+        (void)snprintf(text + length, capacity - length, "%s", i ? "; " : "");
+        length = strlen(text);
+        describe_plan(&injection->plans[i], text + length, capacity - length);
+    }
+    if (injection->memory_nth)
+        (void)snprintf(text, capacity, "host memory nth=%llu", (unsigned long long)injection->memory_nth);
+}
+
+/* Without them the core has made nothing yet, and needs memory for the first thing of each kind. */
+static bool has_witnesses(const struct injection *injection)
+{
+    return injection->memory_nth == 0;
+}
+
+static bool loses_device(const struct injection *injection)
+{
+    bool loses = false;
+    for (uint32_t i = 0; i < injection->plan_count; i++)
+        loses |= injection->plans[i].status == MOOR_DEVICE_LOST;
+    return loses;
+}
+
+/* ---- one scenario ---- */
+
+struct sweep {
+    const struct target *target;
+    const struct scenario *scenario;
+    struct world_state prepared[2]; /* the books before the act, all settled: without witnesses, and with */
+    struct world_state done[2];     /* and after it */
+};
+
+/* What comes out of a scenario's process. */
+struct tally {
+    uint64_t calls; /* of the provider, when nothing fails */
+    uint64_t allocations;
+    uint64_t injected[KIND_COUNT];
+    uint64_t failed;   /* of them, trials whose call failed */
+    uint64_t survived; /* trials that ended as they must */
+};
+
+static void arm(struct world *world, const struct injection *injection)
+{
+    if (!world->control && injection->plan_count)
+        describe(injection, world->faults, sizeof world->faults);
+    for (uint32_t i = 0; world->control && i < injection->plan_count; i++)
+        CHECK(world->control->inject(world->control->fault, &injection->plans[i]) == MOOR_OK,
+              "a fault cannot be planned");
+    world->injected = world->control ? world->control->injected(world->control->fault) : 0;
+    atomic_store(&world->told, 0);
+    if (injection->memory_nth)
+        nomem_arm(injection->memory_nth);
+}
+
+/* Nothing fails any more. Has all of it come to pass? */
+static bool disarm(struct world *world, const struct sweep *sweep, const struct injection *injection,
+                   moor_status status)
+{
+    uint64_t failed = 0;
+    if (injection->memory_nth)
+        (void)nomem_disarm(&failed);
+    world->faults[0] = '\0';
+    if (injection->plan_count == 0)
+        return failed;
+    if (sweep->scenario->flags & SWEEP_ENDS)
+        failed = status ? injection->plan_count : atomic_load(&world->told);
+    else if (world->control)
+        failed = world->control->injected(world->control->fault) - world->injected;
+    else
+        failed = status ? injection->plan_count : 0;
+    if (world->control)
+        CHECK(world->control->clear(world->control->fault) == MOOR_OK, "faults cannot be cleared");
+    return failed >= injection->plan_count;
+}
+
+static void start(struct world *world, const struct sweep *sweep, const struct injection *injection)
+{
+    const struct scenario *scenario = sweep->scenario;
+    world_start(world, sweep->target);
+    world->never_holds = loses_device(injection);
+    if (!(scenario->flags & SWEEP_BARE))
+        world_open(world, has_witnesses(injection));
+    if (scenario->flags & SWEEP_FAR)
+        world_open_far(world);
+    if (scenario->prepare)
+        scenario->prepare(world);
+}
+
+static struct world_state settle(struct world *world)
+{
+    if (world->runtime)
+        world_settle(world);
+    return world_state(world);
+}
+
+/* The budget has what a grant did not get back. */
+static void renew_grant(struct world *world, const struct world_state *expected)
+{
+    if (!world->emptied || !world->grant || world_state(world).grant_bytes == expected->grant_bytes)
+        return;
+    MUST(moor_grant_release(world->runtime, world->grant));
+    MUST(moor_grant_reserve(world->holder, expected->grant_bytes, &world->grant));
+}
+
+static void check(struct world *world, const struct world_state *expected, const char *when)
+{
+    struct world_state state = settle(world);
+    renew_grant(world, expected);
+    state = world_state(world);
+    world_same(expected, &state, when);
+    if (state.counts.quarantined <= expected->counts.quarantined || !world->binding)
+        return;
+    world_empty_quarantine(world);
+    (void)settle(world);
+    renew_grant(world, expected);
+    state = settle(world);
+    CHECK(state.counts.quarantined <= expected->counts.quarantined, "%s: the quarantine is not emptied",
+          when);
+    world_same(expected, &state, when);
+}
+
+/* A stream that has once said that its device is lost is lost to the host. */
+static void replace_stream(struct world *world)
+{
+    if (!world->stream)
+        return;
+    MUST(moor_stream_destroy(world->stream));
+    MUST(moor_stream_create(world->device, NULL, &world->stream));
+}
+
+/* The act failed, and nothing fails any more: all is as before, and it works now. */
+static void check_failure(struct world *world, const struct sweep *sweep, const struct injection *injection)
+{
+    const struct scenario *scenario = sweep->scenario;
+    if (scenario->tidy)
+        scenario->tidy(world);
+    check(world, &sweep->prepared[has_witnesses(injection)], "after the failure");
+    moor_status status = scenario->act(world);
+    if (status == MOOR_DEVICE_LOST && loses_device(injection))
+        return;
+    world_expect(MOOR_OK, status, "the same call when nothing fails", __FILE__, __LINE__);
+}
+
+/* Returns whether what was to fail did. */
+static bool run_trial(const struct sweep *sweep, const struct injection *injection, struct tally *tally)
+{
+    struct world world;
+    char text[128];
+    bool witnesses = has_witnesses(injection);
+    describe(injection, text, sizeof text);
+    (void)snprintf(world_trial, sizeof world_trial, "%s, %s: %s", sweep->target->name, sweep->scenario->name,
+                   text);
+    start(&world, sweep, injection);
+    arm(&world, injection);
+    moor_status status = sweep->scenario->act(&world);
+    bool happened = disarm(&world, sweep, injection, status);
+    CHECK(happened || !status || injection->plan_count == 2, "%s, though nothing was made to fail",
+          moor_status_name(status));
+    if (status)
+        check_failure(&world, sweep, injection);
+    if (!loses_device(injection)) {
+        check(&world, &sweep->done[witnesses], "when it is done");
+        if (sweep->scenario->undo)
+            sweep->scenario->undo(&world);
+        check(&world, &sweep->prepared[witnesses], "after taking it back");
+    } else {
+        (void)settle(&world);
+        replace_stream(&world);
+    }
+    world_check_witnesses(&world);
+    world_close(&world);
+    tally->injected[injection->kind] += happened;
+    tally->failed += happened && status;
+    tally->survived += happened;
+    return happened;
+}
+
+/* n = 1, 2, 3 ... of one plan. Returns how many happened. */
+static uint32_t sweep_plan(const struct sweep *sweep, enum kind kind, struct moor_fault_plan each,
+                           struct tally *tally)
+{
+    bool ends = sweep->scenario->flags & SWEEP_ENDS;
+    uint32_t most = ends ? ENDS_CALLS_MAX : NTH_MAX, count = 0;
+    for (each.nth = 1; each.nth <= most; each.nth++) {
+        struct injection injection = {.kind = kind, .plans = {each}, .plan_count = 1};
+        bool happened = run_trial(sweep, &injection, tally);
+        count += happened;
+        if (!happened && !ends)
+            return count;
+    }
+    CHECK(ends, "there is no end of calls");
+    return count;
+}
+
+/* The n-th call fails, and then something on the way back. */
+static void sweep_pairs(const struct sweep *sweep, uint32_t calls, struct tally *tally)
+{
+    for (uint32_t n = 1; n <= calls; n++) {
+        bool happened = true;
+        for (uint32_t later = 1; happened && later <= LATER_MAX; later++) {
+            struct injection injection = {.kind = KIND_PAIR, .plan_count = 2};
+            injection.plans[0] = plan("", n, 1, MOOR_PROVIDER, 0);
+            injection.plans[1] = plan("", n + later, 1, MOOR_PROVIDER, 0);
+            happened = run_trial(sweep, &injection, tally);
+        }
+        happened = true;
+        for (uint32_t nth = 1; happened && nth <= LATER_MAX; nth++) {
+            struct injection injection = {.kind = KIND_PAIR, .plan_count = 2};
+            injection.plans[0] = plan("", n, 1, MOOR_PROVIDER, 0);
+            injection.plans[1] = plan("free", nth, 1, MOOR_PROVIDER, 0);
+            happened = run_trial(sweep, &injection, tally);
+        }
+    }
+}
+
+static void sweep_calls(const struct sweep *sweep, struct tally *tally)
+{
+    uint32_t calls = 0;
+    for (size_t i = 0; i < LENGTH(statuses); i++) {
+        uint32_t count = sweep_plan(sweep, KIND_CALL, plan("", 1, 1, statuses[i], 0), tally);
+        calls = count > calls ? count : calls;
+    }
+    for (size_t i = 0; i < LENGTH(makers); i++)
+        (void)sweep_plan(sweep, KIND_AFTER, plan(makers[i], 1, 1, MOOR_DEVICE_NOMEM, MOOR_FAULT_AFTER),
+                         tally);
+    (void)sweep_plan(sweep, KIND_ONWARD, plan("", 1, UINT32_MAX, MOOR_PROVIDER, 0), tally);
+    for (size_t i = 0; i < LENGTH(fences); i++)
+        (void)sweep_plan(sweep, KIND_FENCE, plan(fences[i], 1, 1, MOOR_DEVICE_LOST, 0), tally);
+    (void)sweep_plan(sweep, KIND_FREE, plan("free", 1, 1, MOOR_PROVIDER, 0), tally);
+    if (!(sweep->scenario->flags & (SWEEP_BARE | SWEEP_ENDS)))
+        sweep_pairs(sweep, calls, tally);
+}
+
+static void sweep_memory(const struct sweep *sweep, struct tally *tally)
+{
+    for (uint64_t n = 1; n <= NTH_MAX; n++) {
+        struct injection injection = {.kind = KIND_MEMORY, .memory_nth = n};
+        if (!run_trial(sweep, &injection, tally))
+            return;
+    }
+    FAIL("there is no end of allocations");
+}
+
+/* With nothing failing, which is what all else is compared with. */
+static void run_dry(struct sweep *sweep, const struct injection *like, struct tally *tally)
+{
+    struct world world;
+    bool witnesses = has_witnesses(like);
+    uint64_t failed;
+    (void)snprintf(world_trial, sizeof world_trial, "%s, %s: nothing fails", sweep->target->name,
+                   sweep->scenario->name);
+    start(&world, sweep, like);
+    sweep->prepared[witnesses] = settle(&world);
+    world_close(&world);
+    start(&world, sweep, like);
+    uint64_t calls = world.control ? world.control->calls(world.control->fault, "") : 0;
+    nomem_arm(0);
+    MUST(sweep->scenario->act(&world));
+    uint64_t allocations = nomem_disarm(&failed);
+    tally->allocations = allocations > tally->allocations ? allocations : tally->allocations;
+    if (world.control)
+        tally->calls = world.control->calls(world.control->fault, "") - calls;
+    sweep->done[witnesses] = settle(&world);
+    if (sweep->scenario->undo)
+        sweep->scenario->undo(&world);
+    check(&world, &sweep->prepared[witnesses], "after taking it back");
+    world_close(&world);
+}
+
+static uint64_t open_files(void)
+{
+    uint64_t count = 0;
+    DIR *folder = opendir("/proc/self/fd");
+    CHECK(folder, "no /proc/self/fd");
+    while (readdir(folder))
+        count++;
+    (void)closedir(folder);
+    return count;
+}
+
+static void sweep_scenario(struct sweep *sweep, struct tally *tally)
+{
+    run_dry(sweep, &(struct injection){.kind = KIND_MEMORY, .memory_nth = 1}, tally);
+    run_dry(sweep, &(struct injection){.kind = KIND_CALL}, tally);
+    uint64_t files = open_files();
+    if (!(sweep->scenario->flags & SWEEP_NO_CALLS))
+        sweep_calls(sweep, tally);
+    sweep_memory(sweep, tally);
+    (void)snprintf(world_trial, sizeof world_trial, "%s, %s", sweep->target->name, sweep->scenario->name);
+    /* A provider that failed to end is kept with all that it has: start.c says why. */
+    CHECK(sweep->scenario->flags & SWEEP_ENDS || open_files() == files, "%llu files are open, %llu were",
+          (unsigned long long)open_files(), (unsigned long long)files);
+#ifdef LEAK_CHECK
+    CHECK(__lsan_do_recoverable_leak_check() == 0, "memory is leaked");
+#endif
+}
+
+/* ---- all of them ---- */
+
+/* Does the domain that is swept have what the scenario needs, and the other provider's? */
+static bool is_possible(const struct target *target, const struct scenario *scenario)
+{
+    struct world world;
+    (void)snprintf(world_trial, sizeof world_trial, "%s: what it can do", target->name);
+    world_start(&world, target);
+    world_open(&world, false);
+    world_open_far(&world);
+    bool possible = (world.domain.capabilities & scenario->needs) == scenario->needs &&
+                    (world.far_domain.capabilities & scenario->far_needs) == scenario->far_needs;
+    world_close(&world);
+    return possible;
+}
+
+enum outcome { SKIPPED, SURVIVED, WENT_WRONG };
+
+/* A scenario in a process of its own; the tally comes through the pipe when it is through. */
+struct process {
+    const struct scenario *scenario;
+    pid_t id;
+    int pipe;
+};
+
+static void run_apart(const struct target *target, const struct scenario *scenario, int pipe_to)
+{
+    struct sweep sweep = {.target = target, .scenario = scenario};
+    struct tally tally = {0};
+    if (is_possible(target, scenario)) {
+        sweep_scenario(&sweep, &tally);
+        if (write(pipe_to, &tally, sizeof tally) != sizeof tally)
+            exit(1);
+    }
+    exit(0);
+}
+
+static struct process launch(const struct target *target, const struct scenario *scenario)
+{
+    struct process process = {.scenario = scenario};
+    int ends[2];
+    CHECK(pipe2(ends, O_CLOEXEC) == 0, "no pipe");
+    (void)fflush(stdout);
+    process.id = fork();
+    CHECK(process.id >= 0, "no process");
+    process.pipe = ends[0];
+    if (process.id == 0)
+        run_apart(target, scenario, ends[1]);
+    (void)close(ends[1]);
+    return process;
+}
+
+static enum outcome collect(const struct target *target, const struct process *process,
+                            struct tally *ret_tally)
+{
+    bool came = read(process->pipe, ret_tally, sizeof *ret_tally) == sizeof *ret_tally;
+    (void)close(process->pipe);
+    int status = 1;
+    CHECK(waitpid(process->id, &status, 0) == process->id, "a process is lost");
+    if (WIFSIGNALED(status))
+        fprintf(stderr, "%s, %s: ended by signal %d\n", target->name, process->scenario->name,
+                WTERMSIG(status));
+    if (status)
+        return WENT_WRONG;
+    return came ? SURVIVED : SKIPPED;
+}
+
+static uint64_t total(const struct tally *tally)
+{
+    uint64_t sum = 0;
+    for (int kind = 0; kind < KIND_COUNT; kind++)
+        sum += tally->injected[kind];
+    return sum;
+}
+
+static void print_row(const char *name, const struct tally *tally)
+{
+    printf("# %-44s%6llu%6llu ", name, (unsigned long long)tally->calls,
+           (unsigned long long)tally->allocations);
+    for (int kind = 0; kind < KIND_COUNT; kind++)
+        printf("%7llu", (unsigned long long)tally->injected[kind]);
+    printf("%8llu%9llu\n", (unsigned long long)tally->failed, (unsigned long long)tally->survived);
+}
+
+static void add(struct tally *sum, const struct tally *tally)
+{
+    sum->calls += tally->calls;
+    sum->allocations += tally->allocations;
+    sum->failed += tally->failed;
+    sum->survived += tally->survived;
+    for (int kind = 0; kind < KIND_COUNT; kind++)
+        sum->injected[kind] += tally->injected[kind];
+}
+
+static unsigned int test_count, bad_count;
+
+static void report(bool good, const char *what, const char *which, const char *directive)
+{
+    test_count++;
+    bad_count += !good;
+    printf("%sok %u - %s: %s%s\n", good ? "" : "not ", test_count, what, which, directive);
+}
+
+static void print_head(const char *name)
+{
+    printf("# %-44s%6s%6s ", name, "calls", "alloc");
+    for (int kind = 0; kind < KIND_COUNT; kind++)
+        printf("%7s", kind_names[kind]);
+    printf("%8s%9s\n", "failed", "survived");
+}
+
+static void finish(const struct target *target, const struct process *process, struct tally *sum)
+{
+    struct tally tally = {0};
+    const char *name = process->scenario->name;
+    enum outcome outcome = collect(target, process, &tally);
+    if (outcome == SKIPPED) {
+        report(true, target->name, name, " # SKIP the provider lacks what it needs");
+        return;
+    }
+    add(sum, &tally);
+    if (outcome == SURVIVED)
+        print_row(name, &tally);
+    report(outcome == SURVIVED && total(&tally) > 0 && total(&tally) == tally.survived, target->name, name,
+           "");
+}
+
+/* Several at once, for some of them wait for what does not come; told in their order. */
+static void sweep_target(const struct target *target, const char *wanted)
+{
+    static const struct scenarios *const groups[] = {&life_scenarios, &buffer_scenarios, &range_scenarios,
+                                                     &segment_scenarios, &stream_scenarios};
+    struct process window[WINDOW];
+    size_t launched = 0, finished = 0;
+    struct tally sum = {0};
+    print_head(target->name);
+    for (size_t group = 0; group < LENGTH(groups); group++)
+        for (size_t i = 0; i < groups[group]->count; i++) {
+            const struct scenario *scenario = &groups[group]->list[i];
+            if (wanted && !strstr(scenario->name, wanted))
+                continue;
+            if (launched - finished == WINDOW)
+                finish(target, &window[finished++ % WINDOW], &sum);
+            window[launched++ % WINDOW] = launch(target, scenario);
+        }
+    while (finished < launched)
+        finish(target, &window[finished++ % WINDOW], &sum);
+    print_row("all", &sum);
+    for (int kind = 0; !wanted && kind < KIND_COUNT; kind++)
+        report(sum.injected[kind] > 0, target->name, kind_names[kind], " failures were injected");
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 4) {
+        fprintf(stderr, "usage: sweep FAULT.so CPU.so MOCK.so [SCENARIO]\n");
+        return 2;
+    }
+    const char *wanted = argc > 4 ? argv[4] : NULL;
+    char folder[4096];
+    (void)snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(argv[1], '/') - argv[1]), argv[1]);
+    (void)setenv("MOORAGE_PROVIDER_PATH", folder, 1);
+    const struct target targets[] = {{"cpu", argv[1], argv[2], argv[3], true},
+                                     {"mock", argv[1], argv[3], argv[2], false}};
+    for (size_t i = 0; i < LENGTH(targets); i++)
+        sweep_target(&targets[i], wanted);
+    printf("1..%u\n", test_count);
+    return bad_count > 0;
+}

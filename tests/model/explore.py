@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: MIT
+"""Every interleaving of a small model.
+
+A model's threads are generators over one shared state. What lies between two yields is one atomic step; each
+yield names the step that follows, and may add a guard, without which that step cannot run:
+
+    yield "head = atomic_load(...)"
+    yield "pthread_mutex_lock(lock)", lambda: not state.locked
+
+The search is breadth-first, so what is found first is found by a shortest trace. A generator cannot be
+copied: a state is reached by running its schedule again, and is recognised by the shared variables, and by
+where each generator stands and what its local variables hold. So locals are plain values; and what decides
+nothing is no part of a state: attributes of the shared state that start with an underscore."""
+import collections
+
+
+class Result:
+    """trace: the steps to what is wrong, or None. labels: of all steps that were ever taken."""
+
+    def __init__(self):
+        self.states = 0
+        self.labels = set()
+        self.trace = None
+        self.wrong = None
+
+
+class _Run:
+    """The model after a schedule: a sequence of thread numbers."""
+
+    def __init__(self, build, schedule):
+        self.state, self.threads, self.check = build()
+        self.waiting = [None] * len(self.threads)  # each one's next step: label and guard; None: ended
+        self.trace = []
+        for number in range(len(self.threads)):
+            self._advance(number)
+        for number in schedule:
+            self.step(number)
+
+    def _advance(self, number):
+        try:
+            waiting = next(self.threads[number])
+        except StopIteration:
+            self.waiting[number] = None
+            return
+        self.waiting[number] = waiting if isinstance(waiting, tuple) else (waiting, None)
+
+    def step(self, number):
+        self.trace.append(f"thread {number + 1}: {self.waiting[number][0]}")
+        self._advance(number)
+
+    def enabled(self):
+        return [number for number, waiting in enumerate(self.waiting)
+                if waiting and (not waiting[1] or waiting[1]())]
+
+    def key(self):
+        shared = {name: value for name, value in vars(self.state).items() if not name.startswith("_")}
+        return repr((shared, [self._place(thread) for thread in self.threads]))
+
+    def _place(self, generator):
+        places = []
+        while generator and generator.gi_frame:
+            frame = generator.gi_frame
+            values = [value for value in frame.f_locals.values() if value is not self.state]
+            places.append((frame.f_lasti, values))
+            generator = generator.gi_yieldfrom
+        return places
+
+
+def explore(build):
+    """build: makes (state, threads, check) afresh; check(state) asserts what holds between any two steps."""
+    result = Result()
+    start = _Run(build, ())
+    seen = {start.key()}
+    queue = collections.deque([()])
+    while queue:
+        schedule = queue.popleft()
+        run = _Run(build, schedule)
+        choices = run.enabled()
+        if not choices and any(run.waiting):
+            result.trace = run.trace
+            result.wrong = "nobody can go on: " + ", ".join(
+                f"thread {number + 1} at {waiting[0]}"
+                for number, waiting in enumerate(run.waiting) if waiting)
+            break
+        for number in choices:
+            # The first choice goes on from where the run is; the others need one of their own.
+            follower = run if number == choices[-1] else _Run(build, schedule)
+            result.labels.add(follower.waiting[number][0])
+            try:
+                follower.step(number)
+                follower.check(follower.state)
+            except AssertionError as wrong:
+                result.trace, result.wrong = follower.trace, str(wrong)
+                result.states = len(seen)
+                return result
+            key = follower.key()
+            if key not in seen:
+                seen.add(key)
+                queue.append(schedule + (number,))
+    result.states = len(seen)
+    return result

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Operations: what the simulated host does, one at a time. An operation is a kind and a few numbers that
+ * name things by their place in the host's tables, so that any part of a sequence still makes sense: one
+ * whose thing is not there does nothing.
+ */
+#ifndef MOOR_SIM_OP_H
+#define MOOR_SIM_OP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define SIM_ARGS_MAX 6
+
+enum sim_kind {
+    SIM_HOLDER_CREATE,
+    SIM_HOLDER_DESTROY,
+    SIM_HOLDER_LIMIT,
+    SIM_CAPACITY,
+    SIM_GRANT_RESERVE,
+    SIM_GRANT_RELEASE,
+    SIM_LEASE_COMMIT,
+    SIM_LEASE_REFUND,
+    SIM_BINDING_OPEN,
+    SIM_BINDING_CLOSE,
+    SIM_ALLOCATE,
+    SIM_WRAP,
+    SIM_RELEASE_BUFFER,
+    SIM_RESERVE,
+    SIM_RELEASE_RANGE,
+    SIM_COMMIT,
+    SIM_DECOMMIT,
+    SIM_CREATE_SEGMENT,
+    SIM_MAP,
+    SIM_SEAL,
+    SIM_UNMAP,
+    SIM_MAKE_WRITABLE,
+    SIM_RELEASE_SEGMENT,
+    SIM_STEP_COMMIT,
+    SIM_STEP_CREATE,
+    SIM_STEP_MAP,
+    SIM_TRANSACT,
+    SIM_STREAM_CREATE,
+    SIM_STREAM_DESTROY,
+    SIM_ADVANCE,
+    SIM_STEP,
+    SIM_HOLD,
+    SIM_OPEN,
+    SIM_RECORD,
+    SIM_FENCE_WAIT,
+    SIM_STREAM_WAIT,
+    SIM_KERNEL,
+    SIM_SCATTER,
+    SIM_TRESPASS,
+    SIM_FILL,
+    SIM_COPY,
+    SIM_HOST_FUNCTION,
+    SIM_USED,
+    SIM_MEMORY_WAIT,
+    SIM_LOOK,
+    SIM_REAP,
+    SIM_FAIL_FREE,
+    SIM_EXTERNAL,
+    SIM_DEVICE_STATS,
+    SIM_LOAD,
+    SIM_UNLOAD,
+    SIM_DESTROY_EARLY,
+    SIM_WRONG_HANDLE,
+    SIM_WRONG_SIZE,
+    SIM_UNTOLD,
+    SIM_KIND_COUNT,
+};
+
+/* The n-th call of a function of the provider, within the operation, fails. */
+struct sim_fault {
+    uint8_t function; /* 1 + index in sim_functions; 0: no fault */
+    uint8_t nth;
+    int16_t status;
+};
+
+struct sim_op {
+    uint16_t kind; /* enum sim_kind */
+    uint16_t reserved;
+    struct sim_fault fault;
+    uint64_t arg[SIM_ARGS_MAX];
+};
+
+/* What a view is taken of: a buffer, a range, or a part of the host's own memory, in one number. */
+enum sim_thing { SIM_THING_BUFFER, SIM_THING_RANGE, SIM_THING_AREA, SIM_THING_COUNT };
+
+static inline uint64_t sim_thing(enum sim_thing thing, uint32_t index)
+{
+    return (uint64_t)thing << 8 | index;
+}
+
+static inline enum sim_thing sim_thing_of(uint64_t arg)
+{
+    return (enum sim_thing)(arg >> 8);
+}
+
+struct sim_world;
+struct sim_random;
+
+struct sim_kind_info {
+    const char *name;
+    const char *args[SIM_ARGS_MAX]; /* their names; one that ends in @ is a thing */
+    const char *faults[4];          /* functions of the provider that it can be made to fail at */
+    /* Fills op->arg with something that mostly makes sense now; false: nothing does. */
+    bool (*draw)(const struct sim_world *world, struct sim_random *random, struct sim_op *op);
+    void (*run)(struct sim_world *world, const struct sim_op *op);
+};
+
+/* By enum sim_kind. */
+extern const struct sim_kind_info *const sim_kinds[SIM_KIND_COUNT];
+
+/* Functions of the provider, as its control table calls them. */
+extern const char *const sim_functions[];
+extern const size_t sim_function_count;
+/* 1 + index; 0: it is none. */
+uint8_t sim_function_find(const char *name);
+
+/* splitmix64: small, and the same everywhere. */
+struct sim_random {
+    uint64_t state;
+};
+
+static inline uint64_t sim_mix(uint64_t value)
+{
+    value = (value ^ value >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    value = (value ^ value >> 27) * UINT64_C(0x94d049bb133111eb);
+    return value ^ value >> 31;
+}
+
+static inline uint64_t sim_next(struct sim_random *random)
+{
+    random->state += UINT64_C(0x9e3779b97f4a7c15);
+    return sim_mix(random->state);
+}
+
+/* Below count, which is not 0. */
+static inline uint32_t sim_below(struct sim_random *random, uint32_t count)
+{
+    return (uint32_t)((sim_next(random) >> 32) * count >> 32);
+}
+
+static inline bool sim_one_in(struct sim_random *random, uint32_t count)
+{
+    return sim_below(random, count) == 0;
+}
+
+#endif

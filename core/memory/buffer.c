@@ -206,14 +206,12 @@ static moor_status try_to_allocate(struct moor__buffer *buffer, const struct moo
     return fault ? moor__fail(MOOR_PROVIDER, "%s: allocate gave %s", table->name, fault) : MOOR_OK;
 }
 
-/* A device that is full may be so of what has been released and only waits to be taken back. */
 static moor_status call_allocate(struct moor__buffer *buffer, const struct moor_abi_alloc_args *args)
 {
     struct moor_error before = *moor_last_error();
     moor_status status = try_to_allocate(buffer, args);
-    if (status != MOOR_DEVICE_NOMEM || !moor__poll(moor__runtime_of(buffer->object.binding)))
-        return status;
-    status = try_to_allocate(buffer, args);
+    if (moor__made_room(moor__runtime_of(buffer->object.binding), status))
+        status = try_to_allocate(buffer, args);
     if (!status)
         moor__error_restore(&before);
     return status;

@@ -349,6 +349,11 @@ bool moor__poll(struct moor_runtime *runtime)
     return gone;
 }
 
+bool moor__made_room(struct moor_runtime *runtime, moor_status status)
+{
+    return status == MOOR_DEVICE_NOMEM && moor__poll(runtime);
+}
+
 moor_status moor_runtime_reap(struct moor_runtime *runtime, uint64_t deadline_ns)
 {
     static const uint64_t slice_ns = 1000000;

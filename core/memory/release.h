@@ -40,9 +40,11 @@ void moor__device_reap(struct moor_device *device, uint64_t deadline_ns);
 void moor__device_reap_sometimes(struct moor_device *device);
 /* Releases of which nobody has heard yet. */
 uint64_t moor__device_pending(struct moor_device *device);
-/* moor__device_reap on all devices, without waiting. True: something has come back, so what had no room may
- * have it. */
+/* moor__device_reap on all devices, without waiting. True: something has come back. */
 bool moor__poll(struct moor_runtime *runtime);
+/* After a provider's call that makes memory, with what it said: a device that is full may be so of what was
+ * released and only waited to be taken back. True: some was, and the call is worth another try. */
+bool moor__made_room(struct moor_runtime *runtime, moor_status status);
 
 /* Tries the releases again that failed. */
 void moor__quarantine_retry(struct moor_device *device);

@@ -47,7 +47,7 @@ void moor__segment_free(struct moor__segment *segment)
     moor__binding_count(binding, MOOR__COUNT_SEGMENT, -1);
 }
 
-moor_status moor__segment_back(struct moor__segment *segment)
+static moor_status try_to_back(struct moor__segment *segment)
 {
     struct moor_binding *binding = segment->object.binding;
     const struct moor__table *table = moor__table_of(binding);
@@ -70,6 +70,17 @@ moor_status moor__segment_back(struct moor__segment *segment)
                           "%s: create of a segment gave a zero handle or no sane number of bytes",
                           table->name);
     return MOOR_OK;
+}
+
+moor_status moor__segment_back(struct moor__segment *segment)
+{
+    struct moor_error before = *moor_last_error();
+    moor_status status = try_to_back(segment);
+    if (moor__made_room(runtime_of(segment), status))
+        status = try_to_back(segment);
+    if (!status)
+        moor__error_restore(&before);
+    return status;
 }
 
 static void send_off(struct moor__segment *segment)

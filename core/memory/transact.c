@@ -210,7 +210,7 @@ static moor_status claim(struct work *work)
     return status;
 }
 
-static moor_status call_commit(struct work *work)
+static moor_status try_to_commit(struct work *work)
 {
     struct moor__range *range = work->range;
     const struct moor__table *table = moor__table_of(range->object.binding);
@@ -225,6 +225,17 @@ static moor_status call_commit(struct work *work)
         return moor__fail(MOOR_PROVIDER, "%s: commit of %llu bytes took %llu", table->name,
                           (unsigned long long)length, (unsigned long long)actual);
     return MOOR_OK;
+}
+
+static moor_status call_commit(struct work *work)
+{
+    struct moor_error before = *moor_last_error();
+    moor_status status = try_to_commit(work);
+    if (moor__made_room(work->runtime, status))
+        status = try_to_commit(work);
+    if (!status)
+        moor__error_restore(&before);
+    return status;
 }
 
 static moor_status execute(struct work *work)
@@ -432,17 +443,15 @@ static moor_status run_once(struct work *works, size_t count, moor_segment *ret_
     return moor__fail_again(&first, where);
 }
 
-/* Granules that are leaving may have left, and a device that is full may be so of what has: before it says
- * so, it takes back what has completed and tries again. */
+/* Granules that are leaving may have left: before it says PENDING, it takes back what has completed and tries
+ * again. */
 static moor_status run(struct work *works, size_t count, moor_segment *ret_segments, size_t *ret_failed)
 {
     struct moor_error before = *moor_last_error();
     size_t failed = 0;
     moor_status status = run_once(works, count, ret_segments, &failed);
-    bool again = status == MOOR_PENDING;
-    if (again || status == MOOR_DEVICE_NOMEM)
-        again |= moor__poll(works[0].runtime);
-    if (again) {
+    if (status == MOOR_PENDING) {
+        (void)moor__poll(works[0].runtime); /* the next try says whether that helped */
         for (size_t i = 0; i < count; i++)
             works[i] = (struct work){.runtime = works[i].runtime, .step = works[i].step};
         status = run_once(works, count, ret_segments, &failed);

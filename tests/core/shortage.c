@@ -44,6 +44,28 @@ Test(shortage, a_commit_looks_at_what_has_completed)
     fixture_close(&fixture);
 }
 
+/* Also in a step that is not the first: undoing the others would take back what has completed, and hide it. */
+Test(shortage, each_step_of_a_transaction_looks_at_what_has_completed)
+{
+    struct fixture fixture = fixture_open(NULL);
+    moor_range range = fixture_range(&fixture, 4);
+    struct moor_step steps[] = {
+        {.kind = MOOR_STEP_COMMIT, .range = range, .length_bytes = GRANULE},
+        {.kind = MOOR_STEP_CREATE,
+         .binding = fixture.binding,
+         .range = range,
+         .offset_bytes = GRANULE,
+         .length_bytes = GRANULE},
+    };
+    release_one(&fixture);
+    fail_next(&fixture, SCRIPTED_SEGMENT_CREATE, 1);
+    cr_assert_eq(moor_transact(fixture.runtime, steps, 2, NULL), MOOR_OK);
+    cr_assert_eq(fixture_counts(&fixture).releases, 0);
+    cr_assert_eq(moor_segment_release(fixture.runtime, steps[1].segment), MOOR_OK);
+    cr_assert_eq(moor_range_release(fixture.runtime, range), MOOR_OK);
+    fixture_close(&fixture);
+}
+
 Test(shortage, it_is_told_at_once_where_nothing_comes_back)
 {
     struct fixture fixture = fixture_open(NULL);

@@ -54,7 +54,7 @@ MOOR_API moor_status moor_runtime_destroy(struct moor_runtime *runtime);
 /* Takes back what providers have physically released, and credits it to its holders. Waits until nothing is
  * pending, no release and no stream that was given up, at most to the deadline. PENDING: some are still
  * behind fences. Calls that need room or addresses do this by themselves, without waiting, before they say
- * PENDING; hosts call it where they want exact books, and before they take things down. */
+ * PENDING or DEVICE_NOMEM; hosts call it where they want exact books, and before they take things down. */
 MOOR_API moor_status moor_runtime_reap(struct moor_runtime *runtime, uint64_t deadline_ns);
 
 /* Monotonic nanoseconds. */

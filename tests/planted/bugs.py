@@ -168,8 +168,7 @@ plant("core/memory/range.c",
       ("a range that is too large wraps",
        "if (size_bytes > UINT64_MAX - alignment)", "if (size_bytes == 0)", "core/allocate"),
       ("addresses that are leaving are not looked at",
-       "moor__poll(moor__runtime_of(binding)); status = moor__range_make(", "status = moor__range_make(",
-       "core/ranges"),
+       "moor__poll(moor__runtime_of(binding));", "(void)0;", "core/ranges"),
       ("a failed reserve keeps its slot", "else free_slot(range);", "else (void)free_slot;",
        "core/ranges, sim lifecycle"))
 
@@ -319,6 +318,11 @@ plant("core/memory/release.c",
        "device->quarantine = object; pthread_mutex_unlock", "pthread_mutex_unlock",
        "core/quarantine, sim faults"))
 
+plant("core/memory/release.c",
+      ("a device that is short is not asked again",
+       "return status == MOOR_DEVICE_NOMEM && moor__poll(runtime);",
+       "return (void)runtime, status == MOOR_CORRUPT;", "core/shortage, sim sharing"))
+
 plant("core/memory/binding.c",
       ("quarantine is not tried again",
        "moor__quarantine_retry(binding->device);", "", "core/quarantine, sim faults"),
@@ -326,7 +330,7 @@ plant("core/memory/binding.c",
        "core/quarantine"),
       ("a binding is closed over what is pending",
        "if (count) return moor__fail( stuck", "if (live) return moor__fail( stuck",
-       "core/governor, sim streams"),
+       "core/governor, sim faults"),
       ("a binding does not keep its provider",
        "moor__count(device, MOOR__COUNT_BINDING, 1);", "", "core/providers, sim faults"))
 
@@ -369,7 +373,7 @@ plant("core/governor/grant.c",
        "moor__refund_external(lease->holder, lease->bytes);", "", "core/governor, sim mixed"),
       ("a success leaves an error behind", "if (!status) moor__error_restore(&before); return status; }"
        "  static void unpin_grant", "return status; }  static void unpin_grant", "core/errors"),
-      ("completions are not looked at before a no", "moor__poll(holder->authority->runtime);", "",
+      ("completions are not looked at before a no", "moor__poll(holder->authority->runtime);", "(void)0;",
        "core/governor, sim pressure"))
 
 plant("core/governor/holder.c",

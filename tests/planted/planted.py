@@ -24,7 +24,7 @@ from tap import check, finish  # noqa: E402
 
 TEST_S = 20  # a single test: some bugs hang
 PROGRAM_S = 60
-SIM_STEPS = "20000"  # from seed 1; most bugs are found in the first thousand
+SIM_STEPS = "50000"  # from seed 1; most bugs are found in the first thousand
 SUITES = {"core": "tests/core/core-", "kit": "tests/kit/kit_", "loader": "tests/loader/loader_"}
 LIBRARY = "core/libmoorage.so.0.1.0"
 DEVICE = "plugins/mock/mock.so"

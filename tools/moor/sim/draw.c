@@ -85,10 +85,19 @@ bool sim_draw_nothing(const struct sim_world *world, struct sim_random *random, 
     return true;
 }
 
-uint64_t sim_draw_grant(const struct sim_world *world, struct sim_random *random)
+uint64_t sim_draw_grant(const struct sim_world *world, struct sim_random *random, uint64_t binding)
 {
     uint64_t grant = 0;
-    return sim_one_in(random, 4) && sim_draw_live(world, random, SIM_TABLE_GRANTS, &grant) ? grant + 1 : 0;
+    if (!sim_one_in(random, 3) || !sim_draw_live(world, random, SIM_TABLE_GRANTS, &grant))
+        return 0;
+    if (sim_one_in(random, 8))
+        return grant + 1;
+    for (uint32_t i = 0; i < SIM_GRANTS; i++) {
+        const struct sim_grant *own = &world->grants[(grant + i) % SIM_GRANTS];
+        if (own->handle && own->holder == world->bindings[binding].holder)
+            return (grant + i) % SIM_GRANTS + 1;
+    }
+    return 0;
 }
 
 bool sim_draw_thing(const struct sim_world *world, struct sim_random *random, uint64_t *ret_thing,

@@ -29,8 +29,8 @@ bool sim_draw_free(const struct sim_world *world, struct sim_random *random, enu
                    uint64_t *ret_arg);
 /* For kinds without arguments. */
 bool sim_draw_nothing(const struct sim_world *world, struct sim_random *random, struct sim_op *op);
-/* 0, or now and then 1 + the place of a grant. */
-uint64_t sim_draw_grant(const struct sim_world *world, struct sim_random *random);
+/* 0, or now and then 1 + the place of a grant, mostly of the binding's holder. */
+uint64_t sim_draw_grant(const struct sim_world *world, struct sim_random *random, uint64_t binding);
 /* A live thing, and a part of it. */
 bool sim_draw_thing(const struct sim_world *world, struct sim_random *random, uint64_t *ret_thing,
                     uint64_t *ret_first, uint64_t *ret_count);

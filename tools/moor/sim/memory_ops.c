@@ -17,12 +17,13 @@ static bool draw_allocate(const struct sim_world *world, struct sim_random *rand
     if (sim_one_in(random, 64))
         op->arg[2] = 0;
     op->arg[3] = sim_below(random, 2);
-    op->arg[4] = sim_draw_grant(world, random);
     op->arg[5] = sim_one_in(random, 4) ? UINT64_C(1) << sim_below(random, 14) : 0;
     if (sim_one_in(random, 64))
         op->arg[5] = 3; /* no power of two */
-    return sim_draw_free(world, random, SIM_TABLE_BUFFERS, &op->arg[0]) &&
-           sim_draw_live(world, random, SIM_TABLE_BINDINGS, &op->arg[1]);
+    if (!sim_draw_live(world, random, SIM_TABLE_BINDINGS, &op->arg[1]))
+        return false;
+    op->arg[4] = sim_draw_grant(world, random, op->arg[1]);
+    return sim_draw_free(world, random, SIM_TABLE_BUFFERS, &op->arg[0]);
 }
 
 static void run_allocate(struct sim_world *world, const struct sim_op *op)
@@ -239,9 +240,11 @@ const struct sim_kind_info sim_kind_release_range = {
 
 static bool draw_commit(const struct sim_world *world, struct sim_random *random, struct sim_op *op)
 {
-    op->arg[3] = sim_draw_grant(world, random);
     enum sim_granule_state state = sim_one_in(random, 6) ? SIM_LEAVING : SIM_FREE;
-    return sim_draw_granules(world, random, state, 5, &op->arg[0], &op->arg[1], &op->arg[2]);
+    if (!sim_draw_granules(world, random, state, 5, &op->arg[0], &op->arg[1], &op->arg[2]))
+        return false;
+    op->arg[3] = sim_draw_grant(world, random, (uint64_t)world->ranges[op->arg[0]].binding);
+    return true;
 }
 
 static void run_commit(struct sim_world *world, const struct sim_op *op)

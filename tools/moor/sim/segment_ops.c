@@ -6,10 +6,11 @@
 static bool draw_create_segment(const struct sim_world *world, struct sim_random *random, struct sim_op *op)
 {
     op->arg[2] = 1 + sim_below(random, SIM_SEGMENT_GRANULES);
-    op->arg[3] = sim_draw_grant(world, random);
     op->arg[4] = sim_one_in(random, 4) ? 1 : 0;
-    return sim_draw_free(world, random, SIM_TABLE_SEGMENTS, &op->arg[0]) &&
-           sim_draw_live(world, random, SIM_TABLE_BINDINGS, &op->arg[1]);
+    if (!sim_draw_live(world, random, SIM_TABLE_BINDINGS, &op->arg[1]))
+        return false;
+    op->arg[3] = sim_draw_grant(world, random, op->arg[1]);
+    return sim_draw_free(world, random, SIM_TABLE_SEGMENTS, &op->arg[0]);
 }
 
 static void run_create_segment(struct sim_world *world, const struct sim_op *op)
@@ -183,9 +184,10 @@ static bool draw_make_writable(const struct sim_world *world, struct sim_random 
 {
     uint64_t count;
     op->arg[4] = sim_below(random, 4);
-    op->arg[5] = sim_draw_grant(world, random);
-    return sim_draw_granules(world, random, SIM_MAPPED, 1, &op->arg[0], &op->arg[1], &count) &&
-           sim_draw_live(world, random, SIM_TABLE_STREAMS, &op->arg[2]) &&
+    if (!sim_draw_granules(world, random, SIM_MAPPED, 1, &op->arg[0], &op->arg[1], &count))
+        return false;
+    op->arg[5] = sim_draw_grant(world, random, (uint64_t)world->ranges[op->arg[0]].binding);
+    return sim_draw_live(world, random, SIM_TABLE_STREAMS, &op->arg[2]) &&
            sim_draw_free(world, random, SIM_TABLE_SEGMENTS, &op->arg[3]);
 }
 

@@ -11,8 +11,10 @@ static void add_step(struct sim_world *world, const struct sim_op *op)
 
 static bool draw_step_commit(const struct sim_world *world, struct sim_random *random, struct sim_op *op)
 {
-    op->arg[3] = sim_draw_grant(world, random);
-    return sim_draw_granules(world, random, SIM_FREE, 3, &op->arg[0], &op->arg[1], &op->arg[2]);
+    if (!sim_draw_granules(world, random, SIM_FREE, 3, &op->arg[0], &op->arg[1], &op->arg[2]))
+        return false;
+    op->arg[3] = sim_draw_grant(world, random, (uint64_t)world->ranges[op->arg[0]].binding);
+    return true;
 }
 
 const struct sim_kind_info sim_kind_step_commit = {
@@ -21,11 +23,11 @@ const struct sim_kind_info sim_kind_step_commit = {
 static bool draw_step_create(const struct sim_world *world, struct sim_random *random, struct sim_op *op)
 {
     op->arg[4] = 1 + sim_below(random, SIM_SEGMENT_GRANULES);
-    op->arg[5] = sim_draw_grant(world, random);
     uint64_t count;
     if (!sim_draw_free(world, random, SIM_TABLE_SEGMENTS, &op->arg[0]) ||
         !sim_draw_live(world, random, SIM_TABLE_BINDINGS, &op->arg[1]))
         return false;
+    op->arg[5] = sim_draw_grant(world, random, op->arg[1]);
     if (sim_one_in(random, 4))
         return true;
     if (!sim_draw_granules(world, random, SIM_FREE, 1, &op->arg[2], &op->arg[3], &count))

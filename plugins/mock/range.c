@@ -9,50 +9,18 @@
 
 /* ---- arguments ---- */
 
-static int32_t check_granules(const struct moor_mock *mock, uint64_t size_bytes, uint64_t granule_bytes,
-                              struct moor_abi_error *error)
-{
-    uint64_t least = mock->settings.granule_min_bytes;
-    if (!mock_is_power_of_two(granule_bytes) || granule_bytes < least)
-        return moor_kit_fail(error, MOOR_INVALID, 0,
-                             "granule %" PRIu64 ": no power of two of at least %" PRIu64, granule_bytes,
-                             least);
-    if (size_bytes == 0 || size_bytes % granule_bytes != 0)
-        return moor_kit_fail(error, MOOR_INVALID, 0,
-                             "size %" PRIu64 ": 0, or no multiple of the granule %" PRIu64, size_bytes,
-                             granule_bytes);
-    return MOOR_OK;
-}
-
 static int32_t check_range_args(const struct moor_mock *mock, const struct moor_abi_range_args *args,
                                 struct moor_abi_error *error)
 {
-    int32_t status = moor_kit_check_in(args, sizeof(*args), MOOR_ABI_RANGE_ARGS_SIZE, "range args", error);
-    if (status == MOOR_OK)
-        status = moor_kit_check_flags(args->flags, 0, "range args", error);
-    if (status == MOOR_OK)
-        status = mock_check_domain(args->domain, error);
-    if (status == MOOR_OK)
-        status = check_granules(mock, args->size_bytes, args->granule_bytes, error);
-    if (status != MOOR_OK)
-        return status;
-    if (!mock_is_power_of_two(args->alignment_bytes) || args->alignment_bytes < args->granule_bytes)
-        return moor_kit_fail(error, MOOR_INVALID, 0,
-                             "alignment %" PRIu64 ": no power of two of at least the granule",
-                             args->alignment_bytes);
-    return MOOR_OK;
+    int32_t status = moor_kit_check_range(args, mock->settings.granule_min_bytes, error);
+    return status == MOOR_OK ? mock_check_domain(args->domain, error) : status;
 }
 
 static int32_t check_segment_args(const struct moor_mock *mock, const struct moor_abi_segment_args *args,
                                   struct moor_abi_error *error)
 {
-    int32_t status =
-        moor_kit_check_in(args, sizeof(*args), MOOR_ABI_SEGMENT_ARGS_SIZE, "segment args", error);
-    if (status == MOOR_OK)
-        status = moor_kit_check_flags(args->flags, 0, "segment args", error);
-    if (status == MOOR_OK)
-        status = mock_check_domain(args->domain, error);
-    return status == MOOR_OK ? check_granules(mock, args->size_bytes, args->granule_bytes, error) : status;
+    int32_t status = moor_kit_check_segment(args, mock->settings.granule_min_bytes, error);
+    return status == MOOR_OK ? mock_check_domain(args->domain, error) : status;
 }
 
 static struct mock_object *create_object(uint64_t bytes, uint64_t granule_bytes, struct moor_abi_error *error)
@@ -334,11 +302,7 @@ static int32_t get_map(struct moor_abi_context *context, const struct moor_abi_m
                        struct map *map, struct moor_abi_error *error)
 {
     void *segment = NULL;
-    int32_t status = moor_kit_check_in(args, sizeof(*args), MOOR_ABI_MAP_ARGS_SIZE, "map args", error);
-    if (status == MOOR_OK && args->access != MOOR_ABI_ACCESS_READ &&
-        args->access != MOOR_ABI_ACCESS_READ_WRITE)
-        status = moor_kit_fail(error, MOOR_INVALID, 0, "access %" PRIu32 " is neither READ nor READ_WRITE",
-                               args->access);
+    int32_t status = moor_kit_check_map(args, error);
     if (status == MOOR_OK)
         status = moor_kit_handles_get(context->handles, args->segment, MOCK_SEGMENT, &segment, error);
     if (status != MOOR_OK)

@@ -209,6 +209,26 @@ static moor_status choose_granule(const struct moor_binding *binding,
     return MOOR_OK;
 }
 
+/* As much as there are addresses for, at least least_bytes; both are whole granules. The error is the last
+ * try's. */
+static moor_status make_some(struct moor_binding *binding, uint64_t size_bytes, uint64_t least_bytes,
+                             uint64_t granule, uint64_t alignment, struct moor__range **ret_range)
+{
+    moor_status status = moor__range_make(binding, size_bytes, granule, alignment, ret_range);
+    if (status == MOOR_NO_VA) {
+        /* Ranges that are leaving may have left. */
+        (void)moor__poll(moor__runtime_of(binding)); /* the next try says whether that helped */
+        status = moor__range_make(binding, size_bytes, granule, alignment, ret_range);
+    }
+    while (status == MOOR_NO_VA && size_bytes > least_bytes) {
+        size_bytes = (size_bytes - size_bytes / 8 - 1) & ~(granule - 1);
+        if (size_bytes < least_bytes)
+            size_bytes = least_bytes;
+        status = moor__range_make(binding, size_bytes, granule, alignment, ret_range);
+    }
+    return status;
+}
+
 moor_status moor_range_reserve(struct moor_binding *binding, uint64_t size_bytes,
                                const struct moor_range_options *options, moor_range *ret_range)
 {
@@ -226,18 +246,17 @@ moor_status moor_range_reserve(struct moor_binding *binding, uint64_t size_bytes
     if (size_bytes > UINT64_MAX - alignment)
         return moor__fail(MOOR_OVERFLOW, "%llu bytes and their alignment do not fit",
                           (unsigned long long)size_bytes);
+    uint64_t least_bytes = options && options->least_bytes ? options->least_bytes : size_bytes;
+    if (least_bytes > size_bytes)
+        return moor__fail(MOOR_INVALID, "at least %llu of %llu bytes", (unsigned long long)least_bytes,
+                          (unsigned long long)size_bytes);
     size_bytes = (size_bytes + granule - 1) & ~(granule - 1);
+    least_bytes = (least_bytes + granule - 1) & ~(granule - 1);
     struct moor_error before = *moor_last_error();
-    status = moor__range_make(binding, size_bytes, granule, alignment, &range);
-    if (status == MOOR_NO_VA) {
-        /* Ranges that are leaving may have left. */
-        (void)moor__poll(moor__runtime_of(binding)); /* the next try says whether that helped */
-        status = moor__range_make(binding, size_bytes, granule, alignment, &range);
-        if (!status)
-            moor__error_restore(&before);
-    }
+    status = make_some(binding, size_bytes, least_bytes, granule, alignment, &range);
     if (status)
         return status;
+    moor__error_restore(&before);
     *ret_range = moor__range_name(range);
     moor__object_publish(&range->object);
     return MOOR_OK;

@@ -358,6 +358,40 @@ Test(ranges, are_asked_for_again_when_addresses_are_short)
     fixture_close(&f);
 }
 
+/* 32 granules, an eighth less with every try that fails; the first size is tried twice. */
+Test(ranges, are_smaller_where_addresses_are_short)
+{
+    static const struct {
+        uint64_t least;
+        uint32_t failing;
+        uint64_t granules; /* 0: NO_VA */
+    } cases[] = {{1, 0, 32},  {1, 1, 32}, {1, 2, 27}, {1, 3, 23},
+                 {30, 2, 30}, {30, 3, 0}, {32, 2, 0}, {1, UINT32_MAX, 0}};
+    struct fixture f = fixture_open(NULL);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const struct moor_range_options options = {.least_bytes = cases[i].least * GRANULE};
+        moor_range range = 0;
+        if (cases[i].failing)
+            scripted_fail(f.script, (struct scripted_fault){.name = SCRIPTED_RESERVE,
+                                                            .nth = 1,
+                                                            .times = cases[i].failing,
+                                                            .status = MOOR_NO_VA});
+        EXPECT(cases[i].granules ? MOOR_OK : MOOR_NO_VA,
+               moor_range_reserve(f.binding, 32 * GRANULE, &options, &range));
+        scripted_clear_faults(f.script);
+        if (range) {
+            struct moor_view view;
+            EXPECT(MOOR_OK, moor_range_get_view(f.runtime, range, &view));
+            cr_assert_eq(view.size_bytes, cases[i].granules * GRANULE, "case %zu", i);
+        }
+        EXPECT(MOOR_OK, moor_range_release(f.runtime, range));
+    }
+    moor_range range = 0;
+    const struct moor_range_options options = {.least_bytes = GRANULE + 1};
+    EXPECT(MOOR_INVALID, moor_range_reserve(f.binding, GRANULE, &options, &range));
+    fixture_close(&f);
+}
+
 Test(ranges, commit_beyond_the_budget_leaves_the_range_alone)
 {
     struct fixture f = fixture_open(NULL);

@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 TestSuite(cases, .timeout = 60);
 
@@ -539,6 +540,83 @@ Test(cases, O15_no_size_wraps_cpu)
 Test(cases, O15_no_size_wraps_mock)
 {
     sizes(MOCK);
+}
+
+/* ---- O16: addresses ---- */
+
+#define GIB (UINT64_C(1) << 30)
+
+/* What the sanitizer maps exceeds any limit. */
+static bool can_be_limited(void)
+{
+#if defined(__SANITIZE_ADDRESS__)
+    return false;
+#elif defined(__has_feature)
+    return !__has_feature(address_sanitizer);
+#else
+    return true;
+#endif
+}
+
+Test(cases, O16_addresses_that_are_short_are_no_memory_that_is)
+{
+    struct world world;
+    const struct rlimit limit = {4 * GIB, 4 * GIB};
+    if (!can_be_limited())
+        cr_skip_test("a sanitizer's own maps exceed the limit");
+    open_world(&world, CPU, MOOR_ABI_CAP_VIRTUAL);
+    struct world_state before = settled(&world);
+    CHECK(setrlimit(RLIMIT_AS, &limit) == 0, "no limit can be set");
+    EXPECT(MOOR_NO_VA, moor_range_reserve(world.binding, 32 * GIB, NULL, &world.ranges[0]));
+    EXPECT(MOOR_NO_VA, moor_range_reserve(world.binding, 1024 * GIB, NULL, &world.ranges[0]));
+    const struct moor_range_options options = {.least_bytes = GIB};
+    MUST(moor_range_reserve(world.binding, 32 * GIB, &options, &world.ranges[0]));
+    struct moor_view view;
+    MUST(moor_range_get_view(world.runtime, world.ranges[0], &view));
+    CHECK(view.size_bytes >= GIB && view.size_bytes < 4 * GIB, "%llu bytes under a limit of 4 GiB",
+          (unsigned long long)view.size_bytes);
+    MUST(moor_range_release(world.runtime, world.ranges[0]));
+    world.ranges[0] = 0;
+    MUST(
+        moor_buffer_allocate(world.binding, PAGE_BYTES, NULL, &world.buffers[0])); /* what a host does then */
+    MUST(moor_buffer_release(world.runtime, world.buffers[0]));
+    world.buffers[0] = 0;
+    expect_same(&world, &before, "after addresses were short");
+    world_close(&world);
+}
+
+static uint64_t count_maps(void)
+{
+    FILE *maps = fopen("/proc/self/maps", "re");
+    uint64_t count = 0;
+    CHECK(maps, "/proc/self/maps cannot be read");
+    for (int c; (c = getc(maps)) != EOF;)
+        count += c == '\n';
+    (void)fclose(maps); /* read only */
+    return count;
+}
+
+Test(cases, O16_addresses_cost_nothing_and_come_back)
+{
+    struct world world;
+    open_world(&world, CPU, MOOR_ABI_CAP_VIRTUAL);
+    struct world_state before = settled(&world);
+    uint64_t maps = 0;
+    for (int i = 0; i < 100000; i++) {
+        MUST(moor_range_reserve(world.binding, i == 0 ? 1024 * GIB : GIB / 16, NULL, &world.ranges[0]));
+        if (i == 0) {
+            struct world_state now = world_state(&world);
+            CHECK(now.stats.charged_bytes == before.stats.charged_bytes, "addresses are charged");
+        }
+        MUST(moor_range_release(world.runtime, world.ranges[0]));
+        if (i == 1000) /* the library's own lists have their size by now */
+            maps = (world_settle(&world), count_maps());
+    }
+    world.ranges[0] = 0;
+    expect_same(&world, &before, "after 100,000 ranges");
+    CHECK(count_maps() <= maps + 2, "%llu maps, and then %llu", (unsigned long long)maps,
+          (unsigned long long)count_maps());
+    world_close(&world);
 }
 
 /* ---- failures by the thousand ---- */

@@ -97,10 +97,12 @@ struct moor_range_options {
     uint64_t
         granule_bytes; /* unit of commit; a power of two, at least the domain's minimum; 0: recommended */
     uint64_t alignment_bytes; /* a power of two; 0: the granule */
+    uint64_t least_bytes; /* where addresses are short, a range of at least so many will do; 0: size_bytes */
 };
 
 /* Reserves addresses; takes and charges no memory. size_bytes is rounded up to the granule. options: may be
- * NULL. ret_range: [out, owned] until released. NO_VA: addresses are short. UNSUPPORTED: no VIRTUAL; allocate
+ * NULL. ret_range: [out, owned] until released. With least_bytes, the view says how many it has become:
+ * within an eighth, and a granule, of the most that there are. NO_VA: addresses are short. UNSUPPORTED: no VIRTUAL; allocate
  * instead. */
 MOOR_API moor_status moor_range_reserve(struct moor_binding *binding, uint64_t size_bytes,
                                         const struct moor_range_options *options,

@@ -10,7 +10,7 @@
  * Each scenario runs in a process of its own, so that one that goes wrong is a line and not the end. With a
  * name, only those that contain it.
  */
-#include "nomem.h"
+#include "malloc_fail.h"
 #include "scenarios.h"
 
 #include <dirent.h>
@@ -138,7 +138,7 @@ static void arm(struct world *world, const struct injection *injection)
     world->injected = world->control ? world->control->injected(world->control->fault) : 0;
     atomic_store(&world->told, 0);
     if (injection->memory_nth)
-        nomem_arm(injection->memory_nth);
+        malloc_fail_at(injection->memory_nth);
 }
 
 /* Nothing fails any more. Has all of it come to pass? */
@@ -146,8 +146,10 @@ static bool disarm(struct world *world, const struct sweep *sweep, const struct 
                    moor_status status)
 {
     uint64_t failed = 0;
-    if (injection->memory_nth)
-        (void)nomem_disarm(&failed);
+    if (injection->memory_nth) {
+        failed = malloc_fail_count() >= injection->memory_nth;
+        malloc_fail_at(0);
+    }
     world->faults[0] = '\0';
     if (injection->plan_count == 0)
         return failed;
@@ -335,7 +337,6 @@ static void run_dry(struct sweep *sweep, const struct injection *like, struct ta
 {
     struct world world;
     bool witnesses = has_witnesses(like);
-    uint64_t failed;
     (void)snprintf(world_trial, sizeof world_trial, "%s, %s: nothing fails", sweep->target->name,
                    sweep->scenario->name);
     start(&world, sweep, like);
@@ -343,9 +344,9 @@ static void run_dry(struct sweep *sweep, const struct injection *like, struct ta
     world_close(&world);
     start(&world, sweep, like);
     uint64_t calls = world.control ? world.control->calls(world.control->fault, "") : 0;
-    nomem_arm(0);
+    malloc_fail_at(0);
     MUST(sweep->scenario->act(&world));
-    uint64_t allocations = nomem_disarm(&failed);
+    uint64_t allocations = malloc_fail_count();
     tally->allocations = allocations > tally->allocations ? allocations : tally->allocations;
     if (world.control)
         tally->calls = world.control->calls(world.control->fault, "") - calls;

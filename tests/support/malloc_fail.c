@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "nomem.h"
+#include "malloc_fail.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -8,7 +8,6 @@
 #include <stddef.h>
 #include <stdio.h>
 
-static atomic_bool armed;
 static _Atomic uint64_t seen;
 static _Atomic uint64_t failing;
 
@@ -25,24 +24,20 @@ char *__wrap_strdup(const char *text);
 char *__wrap_realpath(const char *path, char *resolved);
 int __wrap_asprintf(char **ret_text, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-void nomem_arm(uint64_t nth)
+void malloc_fail_at(uint64_t n)
 {
     atomic_store(&seen, 0);
-    atomic_store(&failing, nth);
-    atomic_store(&armed, true);
+    atomic_store(&failing, n);
 }
 
-uint64_t nomem_disarm(uint64_t *ret_failed)
+uint64_t malloc_fail_count(void)
 {
-    atomic_store(&armed, false);
-    uint64_t count = atomic_load(&seen), nth = atomic_load(&failing);
-    *ret_failed = nth != 0 && nth <= count;
-    return count;
+    return atomic_load(&seen);
 }
 
 static bool fails_now(void)
 {
-    bool fails = atomic_load(&armed) && atomic_fetch_add(&seen, 1) + 1 == atomic_load(&failing);
+    bool fails = atomic_fetch_add(&seen, 1) + 1 == atomic_load(&failing);
     if (fails)
         errno = ENOMEM;
     return fails;

@@ -245,6 +245,7 @@ static bool run_trial(const struct sweep *sweep, const struct injection *injecti
     arm(&world, injection);
     moor_status status = sweep->scenario->act(&world);
     bool happened = disarm(&world, sweep, injection, status);
+    tally->injected[injection->kind] += happened; /* and what comes through all that follows has survived */
     CHECK(happened || !status || injection->plan_count == 2, "%s, though nothing was made to fail",
           moor_status_name(status));
     if (status)
@@ -260,7 +261,6 @@ static bool run_trial(const struct sweep *sweep, const struct injection *injecti
     }
     world_check_witnesses(&world);
     world_close(&world);
-    tally->injected[injection->kind] += happened;
     tally->failed += happened && status;
     tally->survived += happened;
     return happened;

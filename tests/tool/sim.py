@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: MIT
 """moor sim: a fixed set of runs that keep all promises, one that does not, and what becomes of it. MOOR_TEST_LONG=1: a
 million steps of each profile."""
+import json
 import os
 import re
+import signal
 import time
 
 from moor_tool import MOCK, PROVIDER, check, finish, moor, one_line_error, path, write
@@ -29,7 +31,7 @@ for profile in PROFILES:
     check(f"{profile}: one seed, one run, bit by bit", first.out == again.out, again)
     report = first.json() if first.status == 0 else {"steps": 0, "ops": {}, "digest": "", "checks": 0}
     check(f"{profile}: another seed, another run", other.status == 0 and other.json()["digest"] != report["digest"], other)
-    check(f"{profile}: the figures", list(report) == ["profile", "steps", "worlds", "checks", "ops", "digest"] and
+    check(f"{profile}: the figures", list(report) == ["profile", "steps", "worlds", "checks", "ops", "digest", "failure"] and
           report["steps"] == 6000 == sum(begun for begun, _ in report["ops"].values()) and report["checks"] > 6000, first)
     for kind, (_, done) in report["ops"].items():
         effective[kind] = effective.get(kind, 0) + done
@@ -63,8 +65,17 @@ check("it shrinks to the same again", open(path("again"), encoding="utf-8").read
 whole = sim(*FAILING, "--out", path("whole"))
 check("without --shrink the whole world is kept", sim("--replay", path("whole")).err.replace(path("whole"), "") ==
       f"CORRUPT: , step 3000: {re.search(r'step 3000: (.*) [(]', whole.err)[1]}\n", whole)
-told = sim("--replay", write("told", short.replace("untold\n", "# untold\n")))
+told = sim("--replay", write("told", short.replace("untold\n", "# untold\n  \n")))
 check("a sequence without it is sound, and comments are read over", told.status == 0 and "1 steps in" in told.out, told)
+
+told = sim(*FAILING, "--json")
+check("a failing run tells one JSON object, with the failure in it", told.status == 1 and "step" in told.err and
+      json.loads(told.out)["failure"] in told.err, told)
+told = sim("--steps", "10", "--json")
+check("a sound one has none", told.status == 0 and json.loads(told.out)["failure"] is None, told)
+told = moor("sim", "--steps", "1000", "--provider", MOCK, timeout=60,
+            preexec_fn=lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN))
+check("it ends where the tool was started with SIGCHLD ignored", told.status == 0, told)
 
 # ---- bad input, usage, providers ----
 

@@ -117,7 +117,7 @@ refused = [("no name", [empty]), ("no directory", ["--name", "mine"]),
            ("a directory that is not empty", [full, "--name", "mine"]), ("a file", [file, "--name", "mine"]),
            ("a directory in none", [folder / "no/such", "--name", "mine"])]
 refused += [(f"the name {name!r}", [empty, "--name", name]) for name in
-            ("", "a" * 33, "Mine", "9mine", "-mine", "_mine", "mi.ne", "mi/ne", "../mine", "mi ne", "m\u00efne", "mine\n")]
+            ("", "a" * 33, "Mine", "9mine", "-mine", "_mine", "mi.ne", "mi/ne", "../mine", "mi ne", "m\u00efne", "mine\n", "test", "all", "meson-mine")]
 for title, arguments in refused:
     done = run(tool, "new-provider", *arguments)
     tap.check(f"refused with a line: {title}", done.returncode == 2 and done.stdout == "" and

@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <moorage/runtime.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -83,5 +84,7 @@ static void keep_standard_files(void)
 int main(int argc, char **argv)
 {
     keep_standard_files();
+    /* Whoever started the tool may have made it ignore this: then how a child ended could not be told. */
+    (void)signal(SIGCHLD, SIG_DFL);
     return tool_end_output(run(argc, argv));
 }

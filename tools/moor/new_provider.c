@@ -42,6 +42,19 @@ static const struct argp_option options[] = {
     {0},
 };
 
+/* The template's shared object is a target of its name, and Meson has these for itself. */
+static bool is_taken(const char *name)
+{
+    static const char *const names[] = {"all",        "benchmark", "clean",    "coverage",
+                                        "dist",       "phony",     "install",  "reconfigure",
+                                        "scan-build", "test",      "uninstall"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(name, names[i]) == 0)
+            return true;
+    return strncmp(name, "meson-", 6) == 0 || strncmp(name, "coverage-", 9) == 0 ||
+           strncmp(name, "clean-", 6) == 0;
+}
+
 static bool is_name(const char *text)
 {
     size_t length = strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789_-");
@@ -89,6 +102,9 @@ static bool parse(int argc, char **argv, struct new_provider *wanted)
         return tool_fail(&wanted->failure, TOOL_USAGE, MOOR_INVALID,
                          "--name '%s': a-z, then a-z, 0-9, _ and -; %d characters at most", wanted->name,
                          NAME_LENGTH_MAX);
+    if (is_taken(wanted->name))
+        return tool_fail(&wanted->failure, TOOL_USAGE, MOOR_INVALID,
+                         "--name '%s': Meson has a target of that name", wanted->name);
     return true;
 }
 

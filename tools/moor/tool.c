@@ -42,13 +42,19 @@ int tool_report(const struct tool_failure *failure, bool json)
         return TOOL_DONE;
     const char *name = moor_status_name(failure->status);
     fprintf(stderr, "%s: %s\n", name, failure->text);
-    if (json) {
+    if (json && !failure->has_report) {
         json_t *message = json_string(failure->text);
         if (message == NULL) /* not UTF-8: a path may be anything */
             message = json_string("(the message is not UTF-8; see standard error)");
         tool_json_print(json_pack("{s:{s:s, s:o}}", "error", "status", name, "message", message));
     }
     return failure->exit_status;
+}
+
+const char *tool_signal_name(int number)
+{
+    const char *name = sigabbrev_np(number);
+    return name != NULL ? name : "real-time";
 }
 
 int tool_end_output(int exit_status)

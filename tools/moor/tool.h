@@ -23,6 +23,7 @@ struct tool_failure {
     int exit_status; /* TOOL_*; TOOL_DONE: no failure */
     moor_status status;
     char text[1024]; /* one line */
+    bool has_report; /* the command's own JSON object is printed, and says what failed: no second one */
 };
 
 /* Both return false, so that a caller can say `return tool_fail(...)`. */
@@ -82,6 +83,9 @@ bool tool_parse_size(const char *text, uint64_t *ret_bytes);
 
 /* A provider was not accepted: the library's text, which names the file already. Returns false. */
 bool tool_refuse_provider(struct tool_failure *failure);
+/* "SEGV"; static. */
+const char *tool_signal_name(int number);
+
 /* The first of a set of MOOR_ABI_CAP_*, which is not empty: "alloc". NULL: this tool does not know it. */
 const char *tool_capability_name(uint64_t capabilities);
 

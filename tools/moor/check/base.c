@@ -238,8 +238,7 @@ static void look_at_kind(struct check_run *run, struct check_place *place)
     for (uint32_t i = 0; i < place->domain; i++) {
         struct check_place other = *place;
         other.domain = i;
-        other.info = (struct moor_abi_domain_info){.struct_size = MOOR_ABI_DOMAIN_INFO_SIZE};
-        check_status(run, call_domain_info(run, &other, &other.info), MOOR_OK, "domain_info");
+        check_domain_describe(run, &other);
         check_that(run, other.info.kind != place->info.kind, "domain %u has the same kind, %u", i,
                    place->info.kind);
     }
@@ -296,8 +295,9 @@ static void look_at_pool_key(struct check_run *run, struct check_place *place)
 
 static void look_again(struct check_run *run, struct check_place *place)
 {
-    struct moor_abi_domain_info again = {.struct_size = MOOR_ABI_DOMAIN_INFO_SIZE};
-    check_status(run, call_domain_info(run, place, &again), MOOR_OK, "domain_info");
+    struct check_place second = *place;
+    check_domain_describe(run, &second);
+    const struct moor_abi_domain_info again = second.info;
     check_that(run,
                again.kind == place->info.kind && again.capabilities == place->info.capabilities &&
                    again.flags == place->info.flags && again.total_bytes == place->info.total_bytes &&

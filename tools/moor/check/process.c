@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What can be seen of the process itself, and its threads. */
 #include "check/check.h"
+#include "tool.h"
 
 #include <dirent.h>
 #include <dlfcn.h>
@@ -143,9 +144,7 @@ static const char *differ_in_environment(const char *before, const char *after)
 static const char *differ_in_handler(int number)
 {
     static char text[64];
-    const char *name = sigabbrev_np(number);
-    (void)snprintf(text, sizeof text, "the handler of signal %d (%s)", number,
-                   name != NULL ? name : "real-time");
+    (void)snprintf(text, sizeof text, "the handler of signal %d (%s)", number, tool_signal_name(number));
     return text;
 }
 

@@ -241,7 +241,7 @@ static void explain_end(int status, struct check_report *report)
     report->result = CHECK_FAILED;
     if (WIFSIGNALED(status))
         (void)snprintf(report->reason, sizeof report->reason, "crashed: SIG%s (%s)",
-                       sigabbrev_np(WTERMSIG(status)), strsignal(WTERMSIG(status)));
+                       tool_signal_name(WTERMSIG(status)), strsignal(WTERMSIG(status)));
     else
         (void)snprintf(report->reason, sizeof report->reason, "ended the process with exit status %d",
                        WEXITSTATUS(status));
@@ -278,8 +278,6 @@ bool check_run_all(const struct check_plan *plan, struct check_report *reports, 
 {
     struct child child = {0};
     int64_t device_count = -1;
-    /* Whoever started the tool may have made it ignore this: then how a child ended could not be told. */
-    (void)signal(SIGCHLD, SIG_DFL);
     for (size_t i = 0; i < count; i++) {
         if (child.pid == 0 && !start_child(plan, reports + i, count - i, &child))
             return false;

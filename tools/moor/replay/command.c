@@ -32,6 +32,7 @@ static void run(const struct replay_config *config, const struct replay_trace *t
     if (!done)
         return;
     replay_report(config, &terms, &counts, &books, (double)(moor_clock_ns() - start_ns) / 1e9);
+    failure->has_report = true;
     if (!books.balanced)
         (void)tool_fail(failure, TOOL_FAILED, MOOR_CORRUPT, "the books do not balance: %s", books.mismatch);
 }

@@ -160,9 +160,11 @@ static void print_report(const struct sim_result *result, bool json)
     char digest[20];
     (void)snprintf(digest, sizeof digest, "%016" PRIx64, totals->digest); /* it fits */
     if (json) {
-        tool_json_print(json_pack("{s:s, s:I, s:I, s:I, s:o, s:s}", "profile", result->sequence.profile->name,
-                                  "steps", (json_int_t)totals->steps, "worlds", (json_int_t)totals->worlds,
-                                  "checks", (json_int_t)totals->checks, "ops", kinds, "digest", digest));
+        tool_json_print(json_pack("{s:s, s:I, s:I, s:I, s:o, s:s, s:s?}", "profile",
+                                  result->sequence.profile->name, "steps", (json_int_t)totals->steps,
+                                  "worlds", (json_int_t)totals->worlds, "checks", (json_int_t)totals->checks,
+                                  "ops", kinds, "digest", digest, "failure",
+                                  result->failed ? result->failure : NULL));
         return;
     }
     printf("%" PRIu64 " steps in %" PRIu64 " worlds, %" PRIu64 " checks, digest %s, ops ", totals->steps,
@@ -213,6 +215,7 @@ static bool run(const struct options *options, const char *path, struct sim_resu
     if (result->failed)
         tell_failure(options, result, failure);
     print_report(result, options->json);
+    failure->has_report = true;
     return !result->failed;
 }
 

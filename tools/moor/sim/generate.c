@@ -64,10 +64,11 @@ static const uint8_t common[SIM_KIND_COUNT] = {
 };
 
 const struct sim_profile sim_profiles[] = {
-    {"mixed", 4000, 20, false, {0}},
+    {"mixed", 4000, 20, 256, false, {0}},
     {"memory",
      4000,
      5,
+     256,
      false,
      {[SIM_ALLOCATE] = 40,
       [SIM_RELEASE_BUFFER] = 35,
@@ -79,6 +80,7 @@ const struct sim_profile sim_profiles[] = {
     {"sharing",
      4000,
      5,
+     256,
      false,
      {[SIM_CREATE_SEGMENT] = 20,
       [SIM_MAP] = 50,
@@ -95,6 +97,7 @@ const struct sim_profile sim_profiles[] = {
     {"streams",
      4000,
      5,
+     256,
      false,
      {[SIM_STREAM_CREATE] = 15,
       [SIM_STREAM_DESTROY] = 12,
@@ -111,6 +114,7 @@ const struct sim_profile sim_profiles[] = {
     {"pressure",
      4000,
      5,
+     64,
      false,
      {[SIM_CAPACITY] = 15,
       [SIM_HOLDER_LIMIT] = 15,
@@ -124,6 +128,7 @@ const struct sim_profile sim_profiles[] = {
     {"faults",
      2000,
      300,
+     256,
      false,
      {[SIM_TRANSACT] = 12,
       [SIM_STEP_COMMIT] = 10,
@@ -135,6 +140,7 @@ const struct sim_profile sim_profiles[] = {
     {"lifecycle",
      300,
      20,
+     256,
      false,
      {[SIM_HOLDER_CREATE] = 8,
       [SIM_HOLDER_DESTROY] = 6,
@@ -145,7 +151,7 @@ const struct sim_profile sim_profiles[] = {
       [SIM_LOAD] = 2,
       [SIM_UNLOAD] = 4,
       [SIM_DESTROY_EARLY] = 4}},
-    {"loss", 150, 20, true, {[SIM_KERNEL] = 20, [SIM_HOLD] = 5, [SIM_FAIL_FREE] = 3}},
+    {"loss", 150, 20, 256, true, {[SIM_KERNEL] = 20, [SIM_HOLD] = 5, [SIM_FAIL_FREE] = 3}},
     {0},
 };
 
@@ -165,8 +171,7 @@ struct sim_geometry sim_draw_geometry(const struct sim_profile *profile, uint64_
         .shared_pool = sim_one_in(&random, 3),
         .granule_bytes = UINT64_C(4096) << sim_below(&random, 2),
     };
-    bool is_tight = strcmp(profile->name, "pressure") == 0;
-    geometry.total_bytes = geometry.granule_bytes * (is_tight ? 64 : 256);
+    geometry.total_bytes = geometry.granule_bytes * profile->granules;
     return geometry;
 }
 
@@ -206,7 +211,6 @@ static enum sim_kind draw_kind(const struct sim_profile *profile, struct sim_ran
 
 static void draw_fault(struct sim_random *random, struct sim_op *op)
 {
-    static const int16_t statuses[] = {MOOR_DEVICE_NOMEM, MOOR_HOST_NOMEM, MOOR_PROVIDER};
     const struct sim_kind_info *info = sim_kinds[op->kind];
     uint32_t known = 0;
     while (known < sizeof info->faults / sizeof *info->faults && info->faults[known])
@@ -216,9 +220,10 @@ static void draw_fault(struct sim_random *random, struct sim_op *op)
     const char *function = info->faults[sim_below(random, known)];
     /* Later releases, and records for them, may be other objects' that follow. */
     bool once = strcmp(function, "release") == 0 || strcmp(function, "record") == 0;
-    op->fault = (struct sim_fault){.function = sim_function_find(function),
-                                   .nth = (uint8_t)(once ? 1 : 1 + sim_below(random, 3)),
-                                   .status = statuses[sim_below(random, 3)]};
+    op->fault =
+        (struct sim_fault){.function = sim_function_find(function),
+                           .nth = (uint8_t)(once ? 1 : 1 + sim_below(random, 3)),
+                           .status = sim_fault_statuses[sim_below(random, (uint32_t)sim_fault_status_count)]};
 }
 
 struct sim_op sim_draw_op(const struct sim_profile *profile, const struct sim_world *world,

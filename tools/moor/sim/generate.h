@@ -9,6 +9,7 @@ struct sim_profile {
     const char *name;
     uint32_t world_steps;    /* operations until the world ends and another begins */
     uint32_t faults_in_1000; /* operations at which the provider fails */
+    uint32_t granules;       /* of memory in each pool */
     bool loses_a_device;     /* each world ends with that */
     uint8_t weights[SIM_KIND_COUNT];
 };

@@ -120,6 +120,10 @@ extern const size_t sim_function_count;
 /* 1 + index; 0: it is none. */
 uint8_t sim_function_find(const char *name);
 
+/* What they are made to answer. */
+extern const int16_t sim_fault_statuses[];
+extern const size_t sim_fault_status_count;
+
 /* splitmix64: small, and the same everywhere. */
 struct sim_random {
     uint64_t state;

@@ -2,6 +2,7 @@
 /* All kinds of operation, and the functions of the provider that can be made to fail. */
 #include "sim/op.h"
 
+#include <moorage/abi/status.h>
 #include <string.h>
 
 extern const struct sim_kind_info sim_kind_holder_create, sim_kind_holder_destroy, sim_kind_holder_limit,
@@ -87,6 +88,9 @@ const char *const sim_functions[] = {
     "commit",       "shared.create", "map",      "protect",       "stats",
 };
 const size_t sim_function_count = sizeof sim_functions / sizeof *sim_functions;
+
+const int16_t sim_fault_statuses[] = {MOOR_DEVICE_NOMEM, MOOR_HOST_NOMEM, MOOR_PROVIDER};
+const size_t sim_fault_status_count = sizeof sim_fault_statuses / sizeof *sim_fault_statuses;
 
 uint8_t sim_function_find(const char *name)
 {

@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 #include "sim/run.h"
 
+#include "tool.h"
+
+#include <errno.h>
+
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -133,6 +137,7 @@ static void live_all(const char *path, const struct life *life, struct sim_resul
     } while (!result->failed && life->run && result->totals.steps < life->end);
     if (life->run && life->run->shows_progress)
         fputs("\r\033[K", stderr);
+    result->ended = true;
 }
 
 static void tell_crash(int status, struct sim_result *result)
@@ -144,7 +149,7 @@ static void tell_crash(int status, struct sim_result *result)
         (void)snprintf(result->failure, sizeof result->failure, "expected to go on, saw it hang");
     else
         (void)snprintf(result->failure, sizeof result->failure, "expected to go on, saw the process end (%s)",
-                       number ? sigabbrev_np(number) : "by itself");
+                       number ? tool_signal_name(number) : "by itself");
 }
 
 static void in_a_process(const char *path, const struct life *life, struct sim_result *result)
@@ -161,15 +166,15 @@ static void in_a_process(const char *path, const struct life *life, struct sim_r
         (void)snprintf(result->failure, sizeof result->failure, "no process to run in");
         return;
     }
-    while (waitpid(child, &status, 0) < 0)
-        ; /* a signal: the child is still ours to wait for */
-    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+    while (waitpid(child, &status, 0) < 0 && errno == EINTR)
+        ;
+    if (!result->ended || !WIFEXITED(status) || WEXITSTATUS(status) != 0)
         tell_crash(status, result);
 }
 
 static void begin(struct sim_result *result)
 {
-    result->failed = result->hung = false;
+    result->ended = result->failed = result->hung = false;
     result->failure[0] = '\0';
     result->totals = (struct sim_totals){.digest = UINT64_C(0xcbf29ce484222325)};
 }

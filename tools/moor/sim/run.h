@@ -26,6 +26,7 @@ struct sim_totals {
 
 /* How a run has ended. Shared with the process that makes it, and good also if that one crashes. */
 struct sim_result {
+    bool ended; /* by itself, after its last step */
     bool failed;
     bool hung; /* that is how it failed */
     char failure[512];

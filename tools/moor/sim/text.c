@@ -20,8 +20,6 @@ static int name_length(const char *arg)
     return (int)strcspn(arg, "@");
 }
 
-static const int16_t fault_statuses[] = {MOOR_DEVICE_NOMEM, MOOR_HOST_NOMEM, MOOR_PROVIDER};
-
 /* ---- writing ---- */
 
 static void print_arg(FILE *file, const char *name, uint64_t value)
@@ -106,9 +104,9 @@ static const char *read_fault(char **save, struct sim_fault *ret_fault)
         number > UINT8_MAX)
         return "has a fault that is not 'FUNCTION NTH STATUS'";
     *ret_fault = (struct sim_fault){.function = sim_function_find(function), .nth = (uint8_t)number};
-    for (size_t i = 0; i < sizeof fault_statuses / sizeof *fault_statuses; i++)
-        if (strcmp(moor_status_name(fault_statuses[i]), status) == 0)
-            ret_fault->status = fault_statuses[i];
+    for (size_t i = 0; i < sim_fault_status_count; i++)
+        if (strcmp(moor_status_name(sim_fault_statuses[i]), status) == 0)
+            ret_fault->status = sim_fault_statuses[i];
     return ret_fault->function && ret_fault->status ? NULL : "has a fault that is unknown";
 }
 
@@ -146,7 +144,7 @@ static const char *read_line(char *line, uint64_t number, struct sim_sequence *s
         return strncmp(line, "seed ", 5) == 0 && read_number(line + 5, &sequence->seed)
                    ? NULL
                    : "is not 'seed NUMBER'";
-    if (*line == '\0' || *line == '#')
+    if (line[strspn(line, " ")] == '\0' || *line == '#')
         return NULL;
     if (sequence->count == SIM_OPS_MAX)
         return "is one too many";

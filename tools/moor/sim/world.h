@@ -385,7 +385,8 @@ void sim_uses_add(struct sim_uses *uses, const struct sim_stream *stream, int in
 void sim_uses_pending(const struct sim_world *world, const struct sim_uses *uses, bool exact,
                       struct sim_verdict *verdict);
 
-/* Begins one; `uses`: of just this. Full tables end the world: NULL. */
+/* Begins one, which waits for nothing yet. A full table ends the world: the last one is lost, and this takes its
+ * place. */
 struct sim_release *sim_release_add(struct sim_world *world, enum sim_release_kind kind, int binding,
                                     uint64_t bytes);
 /* It waits for these uses; not exact: perhaps it does. */

@@ -336,9 +336,9 @@ int32_t moor_kit_check_release(const struct moor_abi_release *release, struct mo
         return moor_kit_fail(error, MOOR_INVALID, 0, "release: point_stride %" PRIu32, release->point_stride);
     const char *at = (const char *)release->points;
     for (uint32_t i = 0; i < release->point_count; i++, at += release->point_stride) {
-        struct moor_abi_fence_point point;
-        memcpy(&point, at, sizeof(point));
-        if (!point.stream)
+        const struct moor_abi_stream *stream;
+        memcpy(&stream, at, sizeof(stream)); /* the first field */
+        if (!stream)
             return moor_kit_fail(error, MOOR_INVALID, 0, "release: point %" PRIu32 " has no stream", i);
     }
     return MOOR_OK;

@@ -275,10 +275,17 @@ static void entry_place(struct moor_kit_queue *queue, struct entry *entry)
     queue->due_count++;
 }
 
+/* Of what a caller of another minor has, and what is known here. */
+static size_t smaller(size_t theirs, size_t ours)
+{
+    return theirs < ours ? theirs : ours;
+}
+
 static struct moor_abi_fence_point point_at(const struct moor_abi_release *release, uint32_t index)
 {
-    struct moor_abi_fence_point point;
-    memcpy(&point, (const char *)release->points + (size_t)index * release->point_stride, sizeof(point));
+    struct moor_abi_fence_point point = {0};
+    memcpy(&point, (const char *)release->points + (size_t)index * release->point_stride,
+           smaller(release->point_stride, sizeof(point)));
     return point;
 }
 
@@ -288,8 +295,9 @@ static int32_t entry_create(struct moor_kit_queue *queue, const struct moor_abi_
     struct entry *entry = pool_take(&queue->entries);
     if (!entry)
         return MOOR_HOST_NOMEM;
-    *entry = (struct entry){.release = *release, .status = MOOR_OK};
-    entry->release.struct_size = MOOR_ABI_RELEASE_SIZE;
+    *entry = (struct entry){.status = MOOR_OK};
+    memcpy(&entry->release, release, smaller(release->struct_size, sizeof(*release)));
+    entry->release.struct_size = sizeof(entry->release); /* what the caller's lacks is zero now */
     entry->release.points = NULL;
     entry->release.point_count = 0;
     entry->release.point_stride = 0;
@@ -557,7 +565,7 @@ int32_t moor_kit_queue_reap(struct moor_kit_queue *queue, struct moor_abi_comple
     char *place = (char *)completions;
     for (struct entry *entry = taken; entry; entry = entry->next, place += stride) {
         struct moor_abi_completion completion = entry_finish(queue, entry);
-        memcpy(place, &completion, sizeof(completion));
+        memcpy(place, &completion, smaller(stride, sizeof(completion)));
     }
 
     pthread_mutex_lock(&queue->lock);

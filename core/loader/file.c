@@ -128,7 +128,9 @@ static struct moor__file_id id_of(const struct stat *status)
         .device = status->st_dev,
         .inode = status->st_ino,
         .size_bytes = status->st_size,
-        .mtime_ns = (int64_t)status->st_mtim.tv_sec * 1000000000 + status->st_mtim.tv_nsec,
+        /* Compared, and no more: a time beyond 2262 may wrap. */
+        .mtime_ns =
+            (int64_t)((uint64_t)status->st_mtim.tv_sec * 1000000000u + (uint64_t)status->st_mtim.tv_nsec),
     };
 }
 

@@ -125,14 +125,15 @@ static moor_status make_sockets(int ret_ends[2])
 {
     int ends[2];
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
-        return moor__fail_errno(MOOR_LIMIT, errno, "no socket for a probe");
+        return moor__fail_errno(moor__status_of_errno(errno, MOOR_LIMIT), errno, "no socket for a probe");
     for (int i = 0; i < 2; i++) {
         ret_ends[i] = fcntl(ends[i], F_DUPFD_CLOEXEC, MOOR__PROBE_SOCKET + 1);
         (void)close(ends[i]);
     }
     if (ret_ends[0] >= 0 && ret_ends[1] >= 0)
         return MOOR_OK;
-    moor_status status = moor__fail_errno(MOOR_LIMIT, errno, "no socket for a probe");
+    moor_status status =
+        moor__fail_errno(moor__status_of_errno(errno, MOOR_LIMIT), errno, "no socket for a probe");
     for (int i = 0; i < 2; i++)
         if (ret_ends[i] >= 0)
             (void)close(ret_ends[i]);
@@ -234,9 +235,11 @@ static moor_status fill_request(struct moor__probe_request *request, const char 
 static moor_status ask(const struct probe *probe, const struct moor__probe_request *request)
 {
     size_t bytes = offsetof(struct moor__probe_request, text) + request->text_bytes;
-    if (send(probe->socket, request, bytes, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)bytes)
+    ssize_t sent = send(probe->socket, request, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent == (ssize_t)bytes)
         return MOOR_OK;
-    return moor__fail_errno(errno == EPIPE ? MOOR_UNSUPPORTED : MOOR_LIMIT, errno,
+    int reason = sent < 0 ? errno : EAGAIN; /* a part is no request */
+    return moor__fail_errno(reason == EPIPE ? MOOR_UNSUPPORTED : MOOR_LIMIT, reason,
                             PROGRAM " does not take its request");
 }
 

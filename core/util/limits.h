@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Every limit of the core, in one place. What is beyond one of them gets MOOR_LIMIT, or is described here. */
+/* The limits that hosts and providers can run into. What is beyond one of them gets MOOR_LIMIT, or is described here;
+ * what only bounds one file's own work stands there. */
 #ifndef MOOR_UTIL_LIMITS_H
 #define MOOR_UTIL_LIMITS_H
 

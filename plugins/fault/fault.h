@@ -38,7 +38,7 @@ struct fault_inner {
     struct moor_abi_stats_table stats;
 };
 
-/* path: absolute. REFUSED or VERSION, and why. Its code stays in the process. */
+/* path: absolute. INVALID, REFUSED or VERSION, and why. Its code stays in the process. */
 int32_t fault_inner_load(const char *path, struct fault_inner *ret_inner, struct moor_abi_error *error);
 
 /* ---- plan.c: what is to go wrong ---- */

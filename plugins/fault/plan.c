@@ -255,6 +255,8 @@ static int32_t parse_plans(struct moor_fault *fault, char *text, struct moor_abi
     for (char *part; (part = strsep(&rest, ";"));) {
         struct moor_fault_plan plan = {"", 1, 1, MOOR_PROVIDER, 0, 0};
         char *words = part;
+        if (part[strspn(part, " ")] == '\0') /* a semicolon at the end, say */
+            continue;
         for (char *word; (word = strsep(&words, " "));)
             if (word[0] != '\0' && !parse_word(word, &plan))
                 return moor_kit_fail(error, MOOR_INVALID, 0, "setting faults: '%s' is not understood", word);

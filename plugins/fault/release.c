@@ -183,8 +183,8 @@ static int32_t reap(struct moor_abi_context *context, struct moor_abi_completion
         uint64_t now = now_ns(context), until = deadline_ns;
         if (count)
             until = 0;
-        else if (more && now < deadline_ns && deadline_ns - now > SLICE_NS)
-            until = now + SLICE_NS;
+        else if (now < deadline_ns && deadline_ns - now > SLICE_NS)
+            until = now + SLICE_NS; /* others may keep something for us meanwhile */
         uint32_t came = 0;
         struct moor_abi_completion *rest = at(completions, stride, count);
         if (count < capacity || count == 0)
@@ -193,7 +193,8 @@ static int32_t reap(struct moor_abi_context *context, struct moor_abi_completion
         if (status && count == 0)
             return status; /* beside completions of ours it can be told the next time */
         count += sift(context, rest, stride, came);
-        if (count || !more || now >= deadline_ns) {
+        bool is_empty = !more && came == 0 && now_ns(context) < until; /* within, too */
+        if (count || is_empty || now >= deadline_ns) {
             *ret_count = count;
             return MOOR_OK;
         }

@@ -71,7 +71,7 @@ static void touch_memory(struct mock_queue *queue, const struct mock_op *op)
 {
     struct moor_mock *mock = queue->context->mock;
     struct mock_progress progress = {0};
-    while (!mock_op_take_effect(queue, op, &progress)) {
+    while (!queue->lost && !mock_op_take_effect(queue, op, &progress)) {
         if (mock_is_virtual(mock))
             continue;
         mock_unlock(mock); /* large copies do not keep others waiting */

@@ -141,7 +141,6 @@ static int32_t back(struct moor_abi_context *context, struct mock_object *alloca
     const struct mock_span span = {
         .at = {.low = allocation->address, .high = allocation->address + allocation->bytes},
         .physical = allocation->address,
-        .owner = allocation,
         .device = context->device,
         .writable = true,
     };

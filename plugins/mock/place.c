@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #define REGION_BYTES (UINT64_C(64) << 20) /* for small places, many to a region */
@@ -199,6 +200,10 @@ static int32_t open_file(struct moor_mock *mock, struct moor_abi_error *error)
 {
     if (!mock_has_contents(mock) || mock->file >= 0)
         return MOOR_OK;
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 &&
+        limit.rlim_cur < (rlim_t)FILE_BYTES) /* else a signal tells us */
+        return moor_kit_fail(error, MOOR_LIMIT, EFBIG, "segments need RLIMIT_FSIZE to be unlimited");
     int file = memfd_create("moorage-mock", MFD_CLOEXEC);
     if (file < 0)
         return fail(error, MOOR_LIMIT, "memfd_create");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Queues: the ordered work that streams submit to. A queue lives as long as streams submit to it and until it
- * has done what was submitted; with a real clock it has a thread. What it does, and when, is clock.c's.
+ * Queues: the ordered work that streams submit to. A queue lives as long as streams submit to it; it ends with
+ * the last of them if it has nothing to do then, and at the latest with its context. With a real clock it has a thread. What it does, and when, is clock.c's.
  */
 #include "sim.h"
 #include <errno.h>

@@ -123,7 +123,6 @@ static int32_t back(struct moor_abi_context *context, struct mock_object *range,
     const struct mock_span span = {
         .at = {.low = low, .high = high},
         .physical = low,
-        .owner = range,
         .device = context->device,
         .writable = true,
     };
@@ -336,7 +335,6 @@ static int32_t add_map(struct moor_abi_context *context, const struct map *map, 
     const struct mock_span span = {
         .at = {.low = map->low, .high = map->high},
         .physical = map->segment->address,
-        .owner = map->range,
         .segment = map->segment,
         .device = context->device,
         .writable = map->write,

@@ -275,7 +275,6 @@ struct mock_object {
 struct mock_span {
     struct mock_interval at;
     uint64_t physical;
-    struct mock_object *owner;   /* an allocation or a range */
     struct mock_object *segment; /* mapped here; NULL: memory of its own */
     uint32_t device;
     bool writable;
@@ -318,6 +317,7 @@ void mock_span_drop(struct moor_mock *mock, uint64_t low, uint64_t high);
 struct mock_leaving {
     uint64_t cookie;
     struct mock_object *object;
+    bool due; /* every point was reached */
     uint32_t point_count;
     struct mock_point points[]; /* with a reference to each clock */
 };

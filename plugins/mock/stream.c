@@ -167,6 +167,8 @@ static int32_t create(struct moor_abi_context *context, const struct moor_abi_st
         stream->queue->streams = stream;
         stream->queue->stream_count++;
         stream->lost = stream->queue->lost;
+        if (stream->lost)
+            moor_kit_timeline_fail(stream->timeline, MOOR_DEVICE_LOST);
         context->stream_count++;
         mock->stream_count++;
         *ret_stream = stream;

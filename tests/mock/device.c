@@ -3,6 +3,7 @@
 #include "sim.h"
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #define GRANULE (64 * KIB)
 
@@ -137,6 +138,20 @@ Test(device, one_pool_of_two_devices)
         MOOR_OK);
     cr_assert_eq(count, 1);
     cr_assert_eq(sim.provider->base->context_close(second, &sim.error), MOOR_OK);
+    sim_close(&sim);
+}
+
+/* The system would end the process with a signal. */
+Test(device, segments_where_files_may_not_be_large)
+{
+    const struct rlimit limit = {GRANULE, GRANULE};
+    const struct moor_abi_segment_args args = {
+        .struct_size = MOOR_ABI_SEGMENT_ARGS_SIZE, .size_bytes = GRANULE, .granule_bytes = GRANULE};
+    struct moor_abi_segment segment = {.struct_size = MOOR_ABI_SEGMENT_SIZE};
+    sim_open(&sim, SETTINGS("granule_bytes=64KiB"));
+    cr_assert_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    cr_assert_eq(sim.provider->shared->create(sim.context, &args, &segment, &sim.error), MOOR_LIMIT);
+    cr_assert(strstr(sim.error.text, "RLIMIT_FSIZE"), "%s", sim.error.text);
     sim_close(&sim);
 }
 

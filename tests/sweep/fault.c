@@ -204,6 +204,8 @@ Test(fault, settings_are_understood_or_refused)
         {"commit nth=2 times=4294967295 status=BUSY after delay_ns=5; device_count status=CORRUPT",
          MOOR_CORRUPT, "device_count was made to fail"},
         {"init nth=2", MOOR_OK, ""},
+        {"init nth=2;", MOOR_OK, ""},
+        {" ; ", MOOR_OK, ""},
         {"init nth=0", MOOR_INVALID, "nth or times is 0"},
         {"init times=0", MOOR_INVALID, "nth or times is 0"},
         {"init nth=-1", MOOR_INVALID, "'nth=-1' is not understood"},

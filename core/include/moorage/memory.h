@@ -102,8 +102,8 @@ struct moor_range_options {
 
 /* Reserves addresses; takes and charges no memory. size_bytes is rounded up to the granule. options: may be
  * NULL. ret_range: [out, owned] until released. With least_bytes, the view says how many it has become:
- * within an eighth, and a granule, of the most that there are. NO_VA: addresses are short. UNSUPPORTED: no VIRTUAL; allocate
- * instead. */
+ * within an eighth, and a granule, of the most that there are. NO_VA: addresses are short. UNSUPPORTED: no
+ * VIRTUAL; allocate instead. */
 MOOR_API moor_status moor_range_reserve(struct moor_binding *binding, uint64_t size_bytes,
                                         const struct moor_range_options *options,
                                         moor_range *ret_range) MOOR_MUST_USE;

@@ -46,8 +46,8 @@ MOOR_API moor_status moor_fence_wait(const struct moor_fence *fence, uint64_t de
 MOOR_API moor_status moor_stream_wait(struct moor_stream *stream, const struct moor_fence *fence);
 
 /* Calls function(user) once, in stream order, on a provider's thread, or within this call where the device is
- * synchronous. It must not call the runtime. views: [in] memory
- * it uses, kept until it has run; may be NULL with count 0. */
+ * synchronous; once or not at all if the stream is lost before. It must not call the runtime. views: [in]
+ * memory it uses, kept until it has run; may be NULL with count 0. */
 MOOR_API moor_status moor_stream_host_function(struct moor_stream *stream, void (*function)(void *user),
                                                void *user, const struct moor_view *views, size_t view_count);
 

@@ -135,6 +135,10 @@ static cl_int enqueue_copy(struct moor_abi_stream *stream, const struct work *wo
 static int32_t enqueue(struct moor_abi_stream *stream, const struct work *work, struct moor_abi_error *error)
 {
     const struct side *to = &work->to;
+    uint64_t reached = 0;
+    int32_t status = ocl_stream_watermark(stream, &reached, error);
+    if (status != MOOR_OK)
+        return status; /* lost: nothing more is to take effect */
     pthread_mutex_lock(&stream->lock);
     cl_int code = work->pattern_bytes
                       ? clEnqueueFillBuffer(stream->queue, to->memory, work->pattern, work->pattern_bytes,

@@ -354,6 +354,10 @@ static cl_event find_event(struct moor_abi_stream *stream, uint64_t value)
 
 static int32_t wait_event(struct moor_abi_stream *stream, cl_event event, struct moor_abi_error *error)
 {
+    uint64_t reached = 0;
+    int32_t status = ocl_stream_watermark(stream, &reached, error);
+    if (status != MOOR_OK)
+        return status;
     pthread_mutex_lock(&stream->lock);
     cl_int code = clEnqueueBarrierWithWaitList(stream->queue, 1, &event, NULL);
     pthread_mutex_unlock(&stream->lock);

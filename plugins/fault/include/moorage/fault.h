@@ -32,9 +32,9 @@ struct moor_fault; /* one instance */
 #define MOOR_FAULT_AFTER 1u
 
 /* Functions of the contract by the names that the README lists: "allocate", "shared.create", "reap", ... ""
- * is every one of them. "free" is the carrying out of a release, counted as releases are accepted: it
- * completes as failed when its points are reached, and what it names is still there and may be released
- * again. */
+ * is every call. "free" is none, but the carrying out of a release, counted as releases are submitted: one that
+ * is struck never reaches the provider within, which does not check it, and completes as failed when its points
+ * are reached; what it names is still there and may be released again. Its delay_ns holds up the submission. */
 struct moor_fault_plan {
     const char *function; /* [borrowed] for the call */
     uint32_t nth;         /* the next such call is 1 */
@@ -52,7 +52,8 @@ struct moor_fault_control {
     /* LIMIT beyond 64 at once. INVALID: no such function or flag, or 0 for nth or times. */
     int32_t (*inject)(struct moor_fault *fault, const struct moor_fault_plan *plan);
     int32_t (*clear)(struct moor_fault *fault);
-    /* Calls of a function so far, those that failed included. 0 for what is no function. */
+    /* Calls of a function so far, those that failed included; not those on a lost stream, or of what the provider
+     * within lacks. 0 for what is no function. */
     uint64_t (*calls)(struct moor_fault *fault, const char *function);
     /* Calls that were made to fail so far. */
     uint64_t (*injected)(struct moor_fault *fault);

@@ -2,9 +2,10 @@
 /*
  * The hands on the simulated device: what a test of a host may do to mock.so that no host can do to a device.
  *
- *     const void *table;     moor_provider_get_extension(provider, MOOR_MOCK_CONTROL,
- * MOOR_MOCK_CONTROL_VERSION, &table);     const struct moor_mock_control *control = table;
- * control->hold(control->mock, stream_native);
+ *     const void *table;
+ *     moor_provider_get_extension(provider, MOOR_MOCK_CONTROL, MOOR_MOCK_CONTROL_VERSION, &table);
+ *     const struct moor_mock_control *control = table;
+ *     control->hold(control->mock, stream_native);
  *
  * Streams and devices are named as the host knows them: a stream by moor_stream_get_native, a device by its
  * index in the provider. The table lives until the provider is unloaded. Any thread may call anything at any

@@ -117,7 +117,7 @@ struct moor_abi_stream_table {
      * the wait needs of it has to last longer. */
     int32_t (*wait_stream)(struct moor_abi_stream *stream, struct moor_abi_stream *other, uint64_t value,
                            struct moor_abi_error *error);
-    /* Calls function(user) once, in stream order. */
+    /* Calls function(user) once, in stream order; once or not at all if the stream is lost before. */
     int32_t (*host_function)(struct moor_abi_stream *stream, moor_abi_host_function function, void *user,
                              struct moor_abi_error *error);
     /* The device API's own stream (CUstream, cl_command_queue), for work that the host submits on its own.
@@ -170,9 +170,9 @@ struct moor_abi_virtual_table {
     /* Addresses only: no physical memory is taken. NO_VA where addresses are short. */
     int32_t (*reserve)(struct moor_abi_context *context, const struct moor_abi_range_args *args,
                        struct moor_abi_range *ret_range, struct moor_abi_error *error);
-    /* Physical memory, reading as zero, for whole granules of which none is committed or mapped, else INVALID or
-     * BUSY: all or nothing. What is queued for DECOMMIT or UNMAP still is. It is there when this returns. ret_actual_bytes: what was really taken; length_bytes, or the
-     * granule is wrong. */
+    /* Physical memory, reading as zero, for whole granules of which none is committed or mapped, else INVALID
+     * or BUSY: all or nothing. What is queued for DECOMMIT or UNMAP still is. It is there when this returns.
+     * ret_actual_bytes: what was really taken; length_bytes, or the granule is wrong. */
     int32_t (*commit)(struct moor_abi_context *context, uint64_t range, uint64_t offset_bytes,
                       uint64_t length_bytes, uint64_t *ret_actual_bytes, struct moor_abi_error *error);
     /* The bytes of [offset, offset + length) that are committed: mapped segments do not count, and what is queued

@@ -340,7 +340,7 @@ void moor__range_send_off(struct moor__range *range)
         pthread_mutex_lock(&range->lock);
         range->leaving = false;
         pthread_mutex_unlock(&range->lock);
-        moor__quarantine_enter(&range->object, moor_last_error()->text);
+        moor__object_refused(&range->object);
         moor__error_restore(&before);
     }
     moor__range_piece_done(range);

@@ -95,7 +95,7 @@ moor_status moor__release_submit(struct moor__object *object, uint64_t cookie,
 /* ---- quarantine ---- */
 
 /* The object's bytes are pending. */
-void moor__quarantine_enter(struct moor__object *object, const char *why)
+static void enter_quarantine(struct moor__object *object, const char *why)
 {
     struct moor_device *device = object->binding->device;
     if (object->grant) {
@@ -129,7 +129,7 @@ void moor__release_or_quarantine(struct moor__object *object, uint64_t cookie,
 void moor__object_refused(struct moor__object *object)
 {
     moor__pending(object->binding->holder, object->bytes);
-    moor__quarantine_enter(object, moor_last_error()->text);
+    enter_quarantine(object, moor_last_error()->text);
 }
 
 void moor__quarantine_retry(struct moor_device *device)
@@ -243,7 +243,7 @@ static void complete(struct moor_device *device, const struct moor_abi_completio
         refund(object, completion->actual_bytes);
         object_gone(object);
     } else {
-        moor__quarantine_enter(object, moor_status_name(completion->status));
+        enter_quarantine(object, moor_status_name(completion->status));
     }
     /* Last, so that who sees none pending sees all that follows from this one. */
     moor__count(device, MOOR__COUNT_RELEASE, -1);

@@ -31,8 +31,6 @@ void moor__release_or_quarantine(struct moor__object *object, uint64_t cookie,
 
 /* Its release was not accepted, as the last error says, and nobody names it any more: into quarantine. */
 void moor__object_refused(struct moor__object *object);
-/* Puts an object there whose bytes are pending. */
-void moor__quarantine_enter(struct moor__object *object, const char *why);
 
 /* Takes completions of one device until none is due. deadline_ns: how long to wait for the first. */
 void moor__device_reap(struct moor_device *device, uint64_t deadline_ns);

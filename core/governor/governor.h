@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The governor from the inside: the life of a charge.
+ * The governor from the inside: accounts, and the life of a charge.
  *
- *     reserve -> charge -> pending -> refund            the ordinary way
- *             \-> unreserve         \-> quarantine -> pending (tried again) or refund (written off)
+ *     credit -> reserved -> live, shared or leased -> pending -> credit          the ordinary way
+ *                                                        \-> quarantined -> pending (tried again)
  *
- * Each step moves bytes between the counters of one holder and its authority in one critical section, so
- * their sums hold at every instant. A claim is a reservation on its way to becoming a charge, drawn from a
- * grant or made anew.
+ * Each step moves bytes between two figures of one holder, so their sum holds whatever happens. Figures are kept
+ * in the holder's account, under its authority's lock, and in cells: a thread's own share of an account
+ * (books.h). "credit" in a cell is what the thread may still give out; in the account it is what is free again,
+ * and leaves it with the same critical section.
  */
 #ifndef MOOR_GOVERNOR_GOVERNOR_H
 #define MOOR_GOVERNOR_GOVERNOR_H
@@ -15,58 +16,158 @@
 #include "memory/runtime.h"
 
 #include <moorage/governor.h>
+#include <moorage/trace.h>
+#include <sys/queue.h>
 
-/* Bytes of one holder, or of all holders of an authority. */
-struct moor__account {
-    uint64_t reserved;
-    uint64_t charged; /* includes the next three */
-    uint64_t pending;
-    uint64_t quarantined;
-    uint64_t external;
-    uint64_t peak_charged;
+enum moor__figure {
+    MOOR__CREDIT,
+    MOOR__RESERVED,
+    MOOR__LIVE,   /* memory of providers, but for segments */
+    MOOR__SHARED, /* segments */
+    MOOR__LEASED, /* leases and wrapped memory: no provider holds it */
+    MOOR__PENDING,
+    MOOR__QUARANTINED,
+    MOOR__BYTES, /* the ones before are what a holder has; those that follow are not in the sum */
+    MOOR__REQUESTED = MOOR__BYTES, /* what was asked for where memory of providers was charged */
+    MOOR__ALIVE, /* grants, and leases in the upper half */
+    MOOR__FIGURES
 };
+
+#define MOOR__ONE_GRANT UINT64_C(1)
+#define MOOR__ONE_LEASE (UINT64_C(1) << 32)
+
+/* Relaxed throughout: who may touch which is settled by locks and by books.h. In a cell, figures are differences
+ * and may wrap below zero; the sum with the account does not. */
+struct moor__books {
+    _Atomic uint64_t figure[MOOR__FIGURES];
+};
+
+/* Why threads keep no credit of an authority. */
+#define MOOR__STRICT_TIGHT 1u   /* room is short */
+#define MOOR__STRICT_TICKETS 2u /* somebody waits, or something is over its limit */
+#define MOOR__STRICT_LOOK 4u    /* while it is being looked at */
+
+struct moor__ticket;
+struct moor__local;
 
 struct moor_authority {
     struct moor_runtime *runtime;
     struct moor_authority *next; /* runtime->lock */
+    uint32_t rank;           /* locks of several authorities are taken in this order */
+    _Atomic uint32_t strict; /* MOOR__STRICT_*; written under the lock, and a cache line away from it */
     char pool_key[64];
-    pthread_mutex_t lock; /* everything below, and the accounts of its holders */
+
+    struct moor__lock lock; /* everything below, and the accounts of its holders */
     uint64_t capacity;
-    bool is_unknown; /* nobody has said yet how large the pool is: the capacity is 0 */
-    struct moor__account total;
-    struct moor_holder *holders;
+    uint64_t revision;
+    uint64_t set_aside;
+    bool is_unknown;       /* nobody has said yet how large the pool is: the capacity is 0 */
+    bool external_known;   /* the next two say something */
+    bool inconsistent;     /* the devices contradicted themselves */
+    uint64_t total;        /* of the pool, as its devices say */
+    uint64_t external;     /* of it, held by others */
+    uint64_t has;          /* sums over the holders, from here on */
+    uint64_t guarantees;   /* of what is guaranteed */
+    uint64_t claims;       /* of what they have or are guaranteed, whichever is more */
+    uint64_t claims_later; /* the same with all that is pending back; exact in strict mode only */
+    struct moor__books total_books;
+    uint64_t peak_charged;
+    uint64_t wished;              /* admission.c, while it looks at a request */
+    TAILQ_HEAD(, moor_holder) holders; /* in order of creation */
     uint32_t holder_count;
+    uint32_t tickets;           /* open ones with a part here, and relief; under the queue's lock, too */
+    struct moor__ticket *turn;  /* only this request may borrow; likewise */
+    struct moor__ticket *relief; /* asks for what is over; the queue's lock, as the next */
+    uint64_t pressed;            /* the last time that was looked at who is to be asked */
+};
+
+/* What one holder is being asked. The queue's lock. */
+struct moor__ask {
+    STAILQ_ENTRY(moor__ask) entry; /* while it waits for a thread to take it */
+    bool is_waiting;
+    bool counts;        /* what is still to come is expected */
+    moor_ticket ticket; /* 0: it is not being asked */
+    uint64_t bytes;
+    uint64_t let_go; /* so far, by the books */
+    uint64_t had;    /* by the holder, apart from what was on its way */
+    uint64_t since_ns;
+    uint32_t reason;
+    int32_t priority;
+    uint64_t deadline_ns;
 };
 
 struct moor_holder {
     struct moor_authority *authority;
-    struct moor_holder *next; /* authority->lock, as all below */
+    uint32_t cell;          /* of each thread's cells */
+    _Atomic uint32_t asked; /* it is being asked; a hint for those who do not hold the queue's lock */
+    /* authority->lock, as all below. What every step in the account needs comes first: holders are many. */
+    struct moor_holder_limits limits; /* limit_bytes: UINT64_MAX: none */
+    uint64_t has;                     /* with all cells: it does not change in them */
+    uint64_t claim;
+    uint64_t claim_later;
+    struct moor__books books;
+    uint64_t peak_charged;
+    TAILQ_ENTRY(moor_holder) entry; /* of the authority's */
     char name[64];
     uint32_t role;
-    uint64_t limit; /* UINT64_MAX: none */
-    struct moor__account account;
-    _Atomic uint32_t users; /* bindings and grants; no lock */
+    uint64_t revision;
+    uint64_t evictable;
+    uint64_t wish; /* admission.c, pressure.c: while they look at requests */
+    _Atomic uint32_t bindings; /* no lock */
+    uint32_t wanted;       /* parts of open tickets; the queue's lock, too */
+    uint64_t asked_count;  /* the queue's lock, as all below */
+    uint64_t evicted_bytes;
+    moor_pressure_function pressure;
+    void *pressure_user;
+    struct moor_holder *next_victim; /* by priority, then by creation */
+    uint64_t created;                /* order of creation, over all authorities */
+    struct moor__ask ask;
+    uint64_t answered;      /* which of all answers its last one was */
+    uint64_t rest_ns;       /* how long it rested last; 0: it gave all it was asked for */
+    uint64_t rest_until_ns; /* it is not asked before that */
+    bool running;           /* a thread is in its pressure function */
+    bool destroyed;         /* by that: freed when it returns */
 };
+
+/* ---- authorities ---- */
 
 /* Finds the runtime's authority for a pool, or makes it. total_bytes: of the pool, or NULL if unknown.
  * HOST_NOMEM. */
 moor_status moor__authority_for_pool(struct moor_runtime *runtime, const char *pool_key,
                                      const uint64_t *total_bytes, struct moor_authority **ret_authority);
 void moor__authorities_destroy(struct moor_runtime *runtime);
-void moor__grants_init(struct moor_runtime *runtime, uint32_t tag); /* the tables of grants and leases */
+/* What its devices have beside external use, and never more than the capacity. lock held. */
+uint64_t moor__authority_capacity(const struct moor_authority *authority);
+/* Takes what the pool's devices say of themselves. total_bytes: of the pool; free_bytes: of it; held_bytes: by
+ * providers of this runtime. */
+void moor__authority_set_external(struct moor_authority *authority, uint64_t total_bytes, uint64_t free_bytes,
+                                  uint64_t held_bytes, bool inconsistent);
+/* Sums of grants and leases that are alive, over all authorities of the runtime. */
+void moor__authorities_count(struct moor_runtime *runtime, uint64_t *ret_grants, uint64_t *ret_leases);
 
-moor_status moor__reserve(struct moor_holder *holder, uint64_t bytes);
-void moor__unreserve(struct moor_holder *holder, uint64_t bytes);
-void moor__pending(struct moor_holder *holder, uint64_t bytes);
-void moor__unpending(struct moor_holder *holder, uint64_t bytes);       /* the release was not accepted */
-void moor__refund(struct moor_holder *holder, uint64_t bytes);          /* of pending */
-void moor__rereserve(struct moor_holder *holder, uint64_t bytes);       /* of pending: back to a grant */
-void moor__quarantine(struct moor_holder *holder, uint64_t bytes);      /* of pending */
-void moor__unquarantine(struct moor_holder *holder, uint64_t bytes);    /* back to pending */
-void moor__charge_external(struct moor_holder *holder, uint64_t bytes); /* of reserved */
-void moor__refund_external(struct moor_holder *holder, uint64_t bytes);
+/* ---- steps of a charge: of a holder's bytes. None can fail but the first. ---- */
+
+/* As moor_grant_reserve. counts: MOOR__ONE_GRANT if it is for a
+ * grant. local: the thread's, as moor__local_for, here and below. */
+moor_status moor__reserve(struct moor__local *local, struct moor_holder *holder, uint64_t bytes, uint64_t counts,
+                          uint64_t deadline_ns);
+void moor__unreserve(struct moor__local *local, struct moor_holder *holder, uint64_t bytes, uint64_t counts);
+/* reserved -> where. requested: what was asked for. exceed: of the bytes, not reserved before. */
+void moor__charge(struct moor_holder *holder, enum moor__figure where, uint64_t bytes, uint64_t requested,
+                  uint64_t exceed);
+void moor__pending(struct moor_holder *holder, enum moor__figure from, uint64_t bytes);
+void moor__unpending(struct moor_holder *holder, enum moor__figure to, uint64_t bytes);
+/* Of pending: `restored` of the bytes are reserved again, for a grant; the rest is free. */
+void moor__refund(struct moor_holder *holder, uint64_t bytes, uint64_t requested, uint64_t restored);
+void moor__quarantine(struct moor_holder *holder, uint64_t bytes);   /* of pending */
+void moor__unquarantine(struct moor_holder *holder, uint64_t bytes); /* back to pending */
+void moor__refund_leased(struct moor__local *local, struct moor_holder *holder, uint64_t bytes, uint64_t counts);
+
+/* ---- claims: a reservation on its way to becoming a charge ---- */
 
 struct moor__grant;
+
+void moor__grants_init(struct moor_runtime *runtime, uint32_t tag); /* grants, leases and tickets */
 
 struct moor__claim {
     struct moor_holder *holder;
@@ -74,24 +175,25 @@ struct moor__claim {
     uint64_t bytes;
 };
 
-/* Draws bytes from the grant, or reserves them if grant is 0. FOREIGN: the grant is another holder's.
- * OVER_BUDGET also if the grant has too little left. Looks at what has completed, and tries again, before it
- * says no. */
+/* Draws bytes from the grant, or reserves them if grant is 0, waiting to the deadline. FOREIGN: the grant is
+ * another holder's. OVER_BUDGET also if the grant has too little left. */
 moor_status moor__claim_take(struct moor_holder *holder, moor_grant grant, uint64_t bytes,
-                             struct moor__claim *ret_claim);
+                             uint64_t deadline_ns, struct moor__claim *ret_claim);
 /* Turns the claim into a charge of `actual` bytes; what is over goes back, what is short is reserved. On
- * OVER_BUDGET the claim stands as it was. */
-moor_status moor__claim_charge(struct moor__claim *claim, uint64_t actual);
+ * failure, as moor__reserve, the claim stands as it was. */
+moor_status moor__claim_charge(struct moor__claim *claim, enum moor__figure where, uint64_t requested,
+                               uint64_t actual);
 /* Charges memory that exists although it is not to be, until it has been released again: also beyond the
  * budget. */
-void moor__claim_charge_doomed(struct moor__claim *claim, uint64_t actual);
+void moor__claim_charge_doomed(struct moor__claim *claim, enum moor__figure where, uint64_t requested,
+                               uint64_t actual);
 /* Gives it back where it came from. */
 void moor__claim_return(struct moor__claim *claim);
 
 /* Pins a grant that is to get bytes back when what was drawn from it has gone; NULL if it was 0 or is stale.
  */
 struct moor__grant *moor__grant_expect(struct moor_runtime *runtime, moor_grant grant);
-/* Ends that: `bytes` of pending go back to the grant. */
+/* Ends that: `bytes`, which are reserved again, go back to the grant. */
 void moor__grant_restore(struct moor__grant *grant, uint64_t bytes);
 
 #endif

@@ -1,60 +1,141 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Grants, claims and leases. A grant's bytes are counted as reserved in its holder's account from the moment
- * it is made, so drawing from it needs no room and no lock: it only moves the right to charge them (promise
- * I2). A claim keeps its grant pinned; what comes back to a grant that was released meanwhile returns to the
- * budget with the last pin.
+ * Grants. A grant's bytes are reserved in its holder's account from the moment it is made, so drawing from it needs
+ * no room and no lock: it only moves the right to charge them (promise I2). Who draws keeps it pinned; what
+ * comes back to a grant that was released meanwhile returns to the budget with the last pin.
  */
-#include "governor/governor.h"
+#include "governor/grant.h"
 
-#include "memory/release.h"
+#include "governor/books.h"
+#include "governor/pressure.h"
+#include "governor/request.h"
+#include "observe/trace.h"
 #include "util/error.h"
 
-struct moor__grant {
-    struct moor__slot slot;
-    struct moor_holder *holder;
-    _Atomic uint64_t remaining; /* bytes */
-};
+#include <stdlib.h>
 
-struct moor__lease {
-    struct moor__slot slot;
-    struct moor_holder *holder;
-    uint64_t bytes;
-};
-
-void moor__grants_init(struct moor_runtime *runtime, uint32_t tag)
+void moor__count_grants(struct moor_holder *holder, uint64_t change)
 {
-    moor__handles_init(&runtime->grants, MOOR__KIND_GRANT, tag, sizeof(struct moor__grant));
-    moor__handles_init(&runtime->leases, MOOR__KIND_LEASE, tag, sizeof(struct moor__lease));
+    moor__move(moor__local_for(holder), holder,
+               (struct moor__step_of){MOOR__RESERVED, MOOR__RESERVED, .counts = change * MOOR__ONE_GRANT});
 }
 
-/* Reserves; before it says no for want of room, takes back what has completed. */
-static moor_status reserve(struct moor_holder *holder, uint64_t bytes)
+moor_grant moor__grant_publish(struct moor_runtime *runtime, struct moor__slot *slot, struct moor_holder *holder,
+                               uint64_t bytes)
 {
-    struct moor_error before = *moor_last_error();
-    moor_status status = moor__reserve(holder, bytes);
-    if (status != MOOR_PENDING)
+    struct moor__grant *grant = (struct moor__grant *)slot;
+    grant->holder = holder;
+    atomic_store_explicit(&grant->remaining, bytes, memory_order_relaxed); /* publishing releases it */
+    moor_grant handle = moor__handles_name(&runtime->grants, slot);
+    moor__handles_publish(slot);
+    return handle;
+}
+
+/* ---- making ---- */
+
+/* The ordinary case: the thread has credit and a free slot. False: nothing has changed. */
+static inline bool reserve_at_hand(struct moor_runtime *runtime, struct moor_holder *holder, uint64_t bytes,
+                                   moor_grant *ret_grant)
+{
+    const struct moor__step_of step = {MOOR__CREDIT, MOOR__RESERVED, bytes, .counts = MOOR__ONE_GRANT};
+    struct moor_authority *authority = holder->authority; /* from publication on the holder may go */
+    struct moor__local *local = moor__local_cached.local;
+    if (!moor__local_is_cached(runtime) || local->grants.count == 0 ||
+        !moor__move_in_cell(local, holder, &step))
+        return false;
+    *ret_grant = moor__grant_publish(runtime, local->grants.slot[--local->grants.count], holder, bytes);
+    moor__trace(runtime, MOOR_TRACE_RESERVE, authority, holder, bytes, 0);
+    return true;
+}
+
+static moor_status reserve(struct moor_runtime *runtime, struct moor_holder *holder, uint64_t bytes,
+                           uint64_t deadline_ns, moor_grant *ret_grant)
+{
+    struct moor__local *local = moor__local_of(runtime);
+    struct moor__slot *slot;
+    moor_status status = moor__local_take(MOOR__GRANTS_OF(runtime, local), &slot);
+    if (status)
         return status;
-    (void)moor__poll(holder->authority->runtime); /* the budget says whether that helped */
-    status = moor__reserve(holder, bytes);
+    status = moor__reserve(local, holder, bytes, MOOR__ONE_GRANT, deadline_ns);
+    if (status) {
+        moor__local_give(MOOR__GRANTS_OF(runtime, local), slot);
+        return status;
+    }
+    *ret_grant = moor__grant_publish(runtime, slot, holder, bytes);
+    return MOOR_OK;
+}
+
+moor_status moor_grant_reserve(struct moor_holder *holder, uint64_t bytes, uint64_t deadline_ns,
+                               moor_grant *ret_grant)
+{
+    if (!holder || !ret_grant || bytes == 0)
+        return moor__fail(MOOR_INVALID, "holder and ret_grant must not be NULL, bytes not 0");
+    struct moor_runtime *runtime = holder->authority->runtime;
+    if (!moor__may_enter(runtime))
+        return moor__enter_refused(runtime);
+    if (reserve_at_hand(runtime, holder, bytes, ret_grant))
+        return MOOR_OK;
+    return reserve(runtime, holder, bytes, deadline_ns, ret_grant);
+}
+
+moor_status moor__grants_take(struct moor_runtime *runtime, size_t count, struct moor__slot ***ret_slots)
+{
+    struct moor__local *local = moor__local_of(runtime);
+    struct moor__slot **slots = malloc(count * sizeof(struct moor__slot *));
+    if (!slots)
+        return moor__fail(MOOR_HOST_NOMEM, "no memory for %zu grants", count);
+    for (size_t i = 0; i < count; i++) {
+        moor_status status = moor__local_take(MOOR__GRANTS_OF(runtime, local), &slots[i]);
+        if (!status)
+            continue;
+        moor__grants_give(runtime, slots, i);
+        return status;
+    }
+    *ret_slots = slots;
+    return MOOR_OK;
+}
+
+void moor__grants_give(struct moor_runtime *runtime, struct moor__slot **slots, size_t unused)
+{
+    struct moor__local *local = moor__local_of(runtime);
+    for (size_t i = 0; i < unused; i++)
+        moor__local_give(MOOR__GRANTS_OF(runtime, local), slots[i]);
+    free(slots);
+}
+
+moor_status moor_grants_reserve(const struct moor_request *requests, size_t count, uint64_t deadline_ns,
+                                moor_grant *ret_grants)
+{
+    if (!requests || count == 0 || !requests[0].holder || !ret_grants)
+        return moor__fail(MOOR_INVALID, "requests and ret_grants must not be NULL, count not 0");
+    struct moor_runtime *runtime = requests[0].holder->authority->runtime;
+    struct moor__slot **slots;
+    struct moor__wish wish;
+    moor_status status = moor__enter(runtime);
     if (!status)
-        moor__error_restore(&before);
+        status = moor__requests_check(runtime, requests, count);
+    if (!status)
+        status = moor__wish_copy(requests, count, &wish);
+    if (status)
+        return status;
+    status = moor__grants_take(runtime, count, &slots);
+    if (!status) {
+        status = moor__request(runtime, &wish, deadline_ns, NULL);
+        for (size_t i = 0; !status && i < count; i++) {
+            struct moor_holder *holder = requests[i].holder;
+            moor__trace(runtime, MOOR_TRACE_RESERVE, holder->authority, holder, requests[i].bytes, 0);
+            moor__count_grants(holder, 1);
+            ret_grants[i] = moor__grant_publish(runtime, slots[i], holder, requests[i].bytes);
+        }
+        moor__grants_give(runtime, slots, status ? count : 0);
+    }
+    free(wish.pools);
     return status;
 }
 
-static void unpin_grant(struct moor__grant *grant)
-{
-    if (!moor__handles_unpin(&grant->slot))
-        return;
-    struct moor_runtime *runtime = grant->holder->authority->runtime;
-    struct moor_holder *holder = grant->holder;
-    moor__unreserve(holder, atomic_load_explicit(&grant->remaining, memory_order_relaxed));
-    moor__handles_free(&runtime->grants, &grant->slot);
-    atomic_fetch_sub_explicit(&holder->users, 1, memory_order_release);
-    atomic_fetch_sub_explicit(&runtime->grant_count, 1, memory_order_relaxed);
-}
+/* ---- using ---- */
 
-static moor_status pin_grant(struct moor_runtime *runtime, moor_grant handle, struct moor__grant **ret_grant)
+moor_status moor__grant_pin(struct moor_runtime *runtime, moor_grant handle, struct moor__grant **ret_grant)
 {
     struct moor__slot *slot;
     moor_status status = moor__enter(runtime);
@@ -65,30 +146,35 @@ static moor_status pin_grant(struct moor_runtime *runtime, moor_grant handle, st
     return status;
 }
 
-moor_status moor_grant_reserve(struct moor_holder *holder, uint64_t bytes, moor_grant *ret_grant)
+/* Nobody has it any more. What is left of it is returned. */
+static void finish(struct moor__grant *grant)
 {
-    if (!holder || !ret_grant || bytes == 0)
-        return moor__fail(MOOR_INVALID, "holder and ret_grant must not be NULL, bytes not 0");
+    struct moor_holder *holder = grant->holder;
     struct moor_runtime *runtime = holder->authority->runtime;
-    moor_status status = moor__enter(runtime);
-    if (status)
-        return status;
-    struct moor__slot *slot;
-    status = moor__handles_take(&runtime->grants, &slot);
-    if (status)
-        return status;
-    status = reserve(holder, bytes);
-    if (status) {
-        moor__handles_free(&runtime->grants, slot);
-        return status;
-    }
-    struct moor__grant *grant = (struct moor__grant *)slot;
-    grant->holder = holder;
-    atomic_init(&grant->remaining, bytes);
-    atomic_fetch_add_explicit(&holder->users, 1, memory_order_relaxed);
-    atomic_fetch_add_explicit(&runtime->grant_count, 1, memory_order_relaxed);
-    *ret_grant = moor__handles_name(&runtime->grants, slot);
-    moor__handles_publish(slot);
+    uint64_t rest = atomic_load_explicit(&grant->remaining, memory_order_relaxed);
+    struct moor__local *local = moor__local_of(runtime);
+    moor__local_give(MOOR__GRANTS_OF(runtime, local), &grant->slot);
+    (void)moor__let_go(holder, rest, false);
+    moor__unreserve(local, holder, rest, MOOR__ONE_GRANT);
+}
+
+void moor__grant_unpin(struct moor__grant *grant)
+{
+    if (moor__handles_unpin(&grant->slot))
+        finish(grant);
+}
+
+moor_status moor__grant_draw(struct moor__grant *grant, uint64_t bytes)
+{
+    uint64_t remaining = atomic_load_explicit(&grant->remaining, memory_order_relaxed);
+    do {
+        if (remaining < bytes)
+            return moor__fail_short(MOOR_OVER_BUDGET, bytes - remaining,
+                                    "%llu bytes are drawn from a grant that has %llu left",
+                                    (unsigned long long)bytes, (unsigned long long)remaining);
+        /* Relaxed: the count alone decides; what it stands for is in the books. */
+    } while (!atomic_compare_exchange_weak_explicit(&grant->remaining, &remaining, remaining - bytes,
+                                                    memory_order_relaxed, memory_order_relaxed));
     return MOOR_OK;
 }
 
@@ -97,60 +183,57 @@ moor_status moor_grant_get_remaining(struct moor_runtime *runtime, moor_grant ha
     if (!ret_bytes)
         return moor__fail(MOOR_INVALID, "ret_bytes is NULL");
     struct moor__grant *grant = NULL;
-    moor_status status = pin_grant(runtime, handle, &grant);
+    moor_status status = moor__grant_pin(runtime, handle, &grant);
     if (status)
         return status;
     *ret_bytes = atomic_load_explicit(&grant->remaining, memory_order_relaxed);
-    unpin_grant(grant);
+    moor__grant_unpin(grant);
     return MOOR_OK;
 }
 
 moor_status moor_grant_release(struct moor_runtime *runtime, moor_grant handle)
 {
-    if (handle == 0)
-        return moor__enter(runtime);
+    moor_status status = moor__enter(runtime);
+    if (status || handle == 0)
+        return status;
+    struct moor__slot *slot;
+    if (moor__handles_remove(&runtime->grants, handle, &slot)) {
+        finish((struct moor__grant *)slot);
+        return MOOR_OK;
+    }
     struct moor__grant *grant = NULL;
-    moor_status status = pin_grant(runtime, handle, &grant);
+    status = moor__grant_pin(runtime, handle, &grant);
     if (status)
         return status;
     status = moor__handles_retire(&grant->slot);
     /* What is left goes back now; what calls under way still hold follows with the last of them. */
-    if (!status)
-        moor__unreserve(grant->holder, atomic_exchange_explicit(&grant->remaining, 0, memory_order_relaxed));
-    unpin_grant(grant);
+    if (!status) {
+        uint64_t rest = atomic_exchange_explicit(&grant->remaining, 0, memory_order_relaxed);
+        (void)moor__let_go(grant->holder, rest, false);
+        moor__unreserve(moor__local_for(grant->holder), grant->holder, rest, 0);
+    }
+    moor__grant_unpin(grant);
     return status;
 }
 
-/* The grant is pinned. */
-static moor_status draw(struct moor__grant *grant, uint64_t bytes)
-{
-    uint64_t remaining = atomic_load_explicit(&grant->remaining, memory_order_relaxed);
-    do {
-        if (remaining < bytes)
-            return moor__fail(MOOR_OVER_BUDGET, "%llu bytes are drawn from a grant that has %llu left",
-                              (unsigned long long)bytes, (unsigned long long)remaining);
-        /* Relaxed: the count alone decides; the account it stands for is under the authority's lock. */
-    } while (!atomic_compare_exchange_weak_explicit(&grant->remaining, &remaining, remaining - bytes,
-                                                    memory_order_relaxed, memory_order_relaxed));
-    return MOOR_OK;
-}
+/* ---- claims ---- */
 
-moor_status moor__claim_take(struct moor_holder *holder, moor_grant handle, uint64_t bytes,
+moor_status moor__claim_take(struct moor_holder *holder, moor_grant handle, uint64_t bytes, uint64_t deadline_ns,
                              struct moor__claim *ret_claim)
 {
     struct moor__grant *grant = NULL;
     moor_status status;
     if (handle == 0) {
-        status = reserve(holder, bytes);
+        status = moor__reserve(moor__local_for(holder), holder, bytes, 0, deadline_ns);
     } else {
-        status = pin_grant(holder->authority->runtime, handle, &grant);
+        status = moor__grant_pin(holder->authority->runtime, handle, &grant);
         if (status)
             return status;
-        status = grant->holder == holder ? draw(grant, bytes)
+        status = grant->holder == holder ? moor__grant_draw(grant, bytes)
                                          : moor__fail(MOOR_FOREIGN, "the grant is of %s, not of %s",
                                                       grant->holder->name, holder->name);
         if (status)
-            unpin_grant(grant);
+            moor__grant_unpin(grant);
     }
     if (!status)
         *ret_claim = (struct moor__claim){.holder = holder, .grant = grant, .bytes = bytes};
@@ -161,76 +244,49 @@ void moor__claim_return(struct moor__claim *claim)
 {
     if (claim->grant) {
         atomic_fetch_add_explicit(&claim->grant->remaining, claim->bytes, memory_order_relaxed);
-        unpin_grant(claim->grant);
+        moor__grant_unpin(claim->grant);
     } else if (claim->bytes) {
-        moor__unreserve(claim->holder, claim->bytes);
+        moor__unreserve(moor__local_for(claim->holder), claim->holder, claim->bytes, 0);
     }
     *claim = (struct moor__claim){0};
 }
 
+moor_status moor__claim_charge(struct moor__claim *claim, enum moor__figure where, uint64_t requested,
+                               uint64_t actual)
+{
+    struct moor_holder *holder = claim->holder;
+    if (actual > claim->bytes) {
+        moor_status status = moor__reserve(moor__local_for(holder), holder, actual - claim->bytes, 0, MOOR_NO_WAIT);
+        if (status)
+            return status;
+        claim->bytes = actual;
+    }
+    moor__charge(holder, where, actual, requested, 0);
+    claim->bytes -= actual;
+    moor__claim_return(claim);
+    return MOOR_OK;
+}
+
+void moor__claim_charge_doomed(struct moor__claim *claim, enum moor__figure where, uint64_t requested,
+                               uint64_t actual)
+{
+    uint64_t covered = actual < claim->bytes ? actual : claim->bytes;
+    moor__charge(claim->holder, where, actual, requested, actual - covered);
+    claim->bytes -= covered;
+    moor__claim_return(claim);
+}
+
 struct moor__grant *moor__grant_expect(struct moor_runtime *runtime, moor_grant handle)
 {
+    struct moor_error before = *moor_last_error();
     struct moor__grant *grant = NULL;
-    if (handle != 0)
-        (void)pin_grant(runtime, handle, &grant); /* released meanwhile: then the budget gets the bytes */
+    if (handle != 0 && moor__grant_pin(runtime, handle, &grant))
+        moor__error_restore(&before); /* released meanwhile: then the budget gets the bytes */
     return grant;
 }
 
 void moor__grant_restore(struct moor__grant *grant, uint64_t bytes)
 {
-    moor__rereserve(grant->holder, bytes);
     atomic_fetch_add_explicit(&grant->remaining, bytes, memory_order_relaxed);
-    unpin_grant(grant);
-}
-
-moor_status moor_lease_commit(struct moor_runtime *runtime, moor_grant handle, uint64_t bytes,
-                              moor_lease *ret_lease)
-{
-    moor_status status = moor__enter(runtime);
-    if (status)
-        return status;
-    if (!ret_lease || bytes == 0)
-        return moor__fail(MOOR_INVALID, "ret_lease must not be NULL, bytes not 0");
-    struct moor__grant *grant;
-    status = pin_grant(runtime, handle, &grant);
-    if (status)
-        return status;
-    struct moor__slot *slot;
-    status = moor__handles_take(&runtime->leases, &slot);
-    if (status)
-        goto out;
-    status = draw(grant, bytes);
-    if (status) {
-        moor__handles_free(&runtime->leases, slot);
-        goto out;
-    }
-    struct moor__lease *lease = (struct moor__lease *)slot;
-    lease->holder = grant->holder;
-    lease->bytes = bytes;
-    moor__charge_external(grant->holder, bytes);
-    atomic_fetch_add_explicit(&runtime->lease_count, 1, memory_order_relaxed);
-    *ret_lease = moor__handles_name(&runtime->leases, slot);
-    moor__handles_publish(slot);
-out:
-    unpin_grant(grant);
-    return status;
-}
-
-moor_status moor_lease_refund(struct moor_runtime *runtime, moor_lease handle)
-{
-    moor_status status = moor__enter(runtime);
-    if (status || handle == 0)
-        return status;
-    struct moor__slot *slot;
-    status = moor__handles_pin(&runtime->leases, handle, &slot);
-    if (status)
-        return status;
-    struct moor__lease *lease = (struct moor__lease *)slot;
-    status = moor__handles_retire(slot);
-    if (moor__handles_unpin(slot)) {
-        moor__refund_external(lease->holder, lease->bytes);
-        moor__handles_free(&runtime->leases, slot);
-        atomic_fetch_sub_explicit(&runtime->lease_count, 1, memory_order_relaxed);
-    }
-    return status;
+    moor__grant_unpin(grant);
 }

@@ -81,8 +81,8 @@ static moor_status read_domain(struct moor_device *device, uint32_t index)
         struct moor_abi_domain_info info;
         struct guard guard;
     } out = {.info.struct_size = sizeof out.info, .guard = make_guard()};
-    int32_t called =
-        provider->table.base.domain_info(provider->instance, device->index, index, &out.info, &error);
+    int32_t called = moor__to_call(&provider->table)->base.domain_info(provider->instance, device->index,
+                                                                       index, &out.info, &error);
     if (called)
         return moor__fail_provider(called, &error, provider->table.name, "domain_info");
     const char *fault = is_whole(&out.guard) ? domain_fault(device, index, &out.info)
@@ -128,7 +128,7 @@ static moor_status add_device(struct moor_provider *provider, uint32_t index,
     device->provider = provider;
     device->index = index;
     device->info = *info;
-    pthread_mutex_init(&device->lock, NULL);
+    moor__lock_init(&device->lock, MOOR__RANK_DEVICE, "device.lock");
     pthread_cond_init(&device->opened, NULL);
     provider->device_count++;
     moor_status status = MOOR_OK;
@@ -144,7 +144,8 @@ static moor_status read_device(struct moor_provider *provider, uint32_t index)
         struct moor_abi_device_info info;
         struct guard guard;
     } out = {.info.struct_size = sizeof out.info, .guard = make_guard()};
-    int32_t called = provider->table.base.device_info(provider->instance, index, &out.info, &error);
+    int32_t called =
+        moor__to_call(&provider->table)->base.device_info(provider->instance, index, &out.info, &error);
     if (called) {
         /* One broken device does not take the others away. */
         (void)moor__fail_provider(called, &error, provider->table.name, "device_info");
@@ -165,7 +166,7 @@ moor_status moor__devices_read(struct moor_provider *provider)
 {
     struct moor_abi_error error = MOOR__ERROR_INIT;
     uint32_t count = 0;
-    int32_t called = provider->table.base.device_count(provider->instance, &count, &error);
+    int32_t called = moor__to_call(&provider->table)->base.device_count(provider->instance, &count, &error);
     if (called)
         return moor__fail_provider(called, &error, provider->table.name, "device_count");
     if (count > MOOR_LIMIT_DEVICES)
@@ -202,7 +203,7 @@ void moor__devices_free(struct moor_provider *provider)
         struct moor_device *device = &provider->devices[i];
         free(device->domains);
         pthread_cond_destroy(&device->opened);
-        pthread_mutex_destroy(&device->lock);
+        moor__lock_finish(&device->lock);
     }
     free(provider->devices);
 }
@@ -210,31 +211,32 @@ void moor__devices_free(struct moor_provider *provider)
 moor_status moor__device_open(struct moor_device *device)
 {
     const struct moor_provider *provider = device->provider;
-    pthread_mutex_lock(&device->lock);
+    moor__lock_acquire(&device->lock);
     while (device->state == MOOR__DEVICE_OPENING)
-        pthread_cond_wait(&device->opened, &device->lock);
+        moor__lock_wait(&device->lock, &device->opened);
     bool mine = device->state == MOOR__DEVICE_CLOSED;
     if (mine)
         device->state = MOOR__DEVICE_OPENING;
-    pthread_mutex_unlock(&device->lock);
+    moor__lock_release(&device->lock);
     if (!mine)
         return MOOR_OK;
 
     struct moor_abi_error error = MOOR__ERROR_INIT;
     struct moor_abi_context *context = NULL;
-    int32_t called = provider->table.base.context_open(provider->instance, device->index, &context, &error);
+    int32_t called = moor__to_call(&provider->table)->base.context_open(provider->instance, device->index,
+                                                                        &context, &error);
     moor_status status = MOOR_OK;
     if (called)
         status = moor__fail_provider(called, &error, provider->table.name, "context_open");
     else if (!context)
         status =
             moor__fail(MOOR_PROVIDER, "%s: context_open succeeded with a NULL context", provider->table.name);
-    pthread_mutex_lock(&device->lock);
+    moor__lock_acquire(&device->lock);
     if (!status)
         device->context = context;
     device->state = status ? MOOR__DEVICE_CLOSED : MOOR__DEVICE_OPEN;
     pthread_cond_broadcast(&device->opened);
-    pthread_mutex_unlock(&device->lock);
+    moor__lock_release(&device->lock);
     return status;
 }
 
@@ -246,7 +248,7 @@ bool moor__devices_close(struct moor_provider *provider)
         if (device->state != MOOR__DEVICE_OPEN)
             continue;
         struct moor_abi_error error = MOOR__ERROR_INIT;
-        int32_t called = provider->table.base.context_close(device->context, &error);
+        int32_t called = moor__to_call(&provider->table)->base.context_close(device->context, &error);
         if (called) {
             (void)moor__fail_provider(called, &error, provider->table.name, "context_close");
             moor__log(provider->runtime, MOOR_ABI_LOG_ERROR, "%s", moor_last_error()->text);
@@ -333,7 +335,7 @@ moor_status moor_device_get_native(struct moor_device *device, uint64_t *ret_nat
     const struct moor__table *table = &device->provider->table;
     struct moor_abi_error error = MOOR__ERROR_INIT;
     uint64_t native = 0;
-    int32_t called = table->base.context_native(device->context, &native, &error);
+    int32_t called = moor__to_call(table)->base.context_native(device->context, &native, &error);
     if (called)
         return moor__fail_provider(called, &error, table->name, "context_native");
     *ret_native = native;

@@ -134,6 +134,7 @@ static struct moor_provider *_Atomic poisoned;
 
 void moor__provider_poison(struct moor_provider *provider)
 {
+    moor__assert_unlocked("a wait for the host's log function");
     atomic_store(&provider->poisoned, true);
     while (atomic_load(&provider->talking)) /* as long as the host's own log function takes */
         (void)sched_yield();

@@ -19,7 +19,7 @@ static struct moor_provider *make(struct moor_runtime *runtime)
     struct moor_provider *provider = calloc(1, sizeof *provider);
     if (provider) {
         provider->runtime = runtime;
-        pthread_mutex_init(&provider->stream_lock, NULL);
+        moor__lock_init(&provider->stream_lock, MOOR__RANK_STREAMS, "provider.stream_lock");
         TAILQ_INIT(&provider->ending);
     }
     return provider;
@@ -31,7 +31,7 @@ void moor__provider_free(struct moor_provider *provider)
         return;
     moor__devices_free(provider);
     moor__host_free(provider);
-    pthread_mutex_destroy(&provider->stream_lock);
+    moor__lock_finish(&provider->stream_lock);
     moor__module_close(provider->module);
     free(provider->path);
     free(provider);
@@ -78,6 +78,7 @@ static moor_status run_entry(struct moor_provider *provider, const struct moor_a
     moor_status status = moor__module_open(provider->path, &provider->module, &entry);
     if (!status)
         status = moor__file_check_same(provider->path, &provider->file);
+    moor__assert_unlocked("a provider's entry");
     if (!status)
         *ret_table = entry();
     moor__is_inside = false;

@@ -12,23 +12,23 @@
  * A call is known as ours by a request that hangs on the calling thread while we are inside lt_dlopen; it is
  * taken off before anything of the file runs, so that a constructor that uses libltdl is nobody but itself.
  *
- * libltdl is not thread-safe: one mutex, over every use of it here. It is held while constructors run; a
+ * libltdl is not thread-safe: one lock, over every use of it here. It is held while constructors run; a
  * constructor that comes back here is refused rather than left waiting for itself. lt_dlexit and the search
  * path are left alone.
  *
  * Code is never unmapped, so the dynamic linker gives the old code for a path for ever, also when the file
- * has been replaced. The files loaded so far are therefore remembered, under the same mutex, until the
+ * has been replaced. The files loaded so far are therefore remembered, under the same lock, until the
  * process ends.
  */
 #include "loader/address.h"
 #include "loader/loader.h"
 #include "util/error.h"
+#include "util/lock.h"
 
 #include <dlfcn.h>
 #include <errno.h>
 #include <link.h>
 #include <ltdl.h>
-#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -50,7 +50,8 @@ struct moor__module {
     bool is_stuck; /* its provider's start has not come to an end: it keeps its user for ever */
 };
 
-static pthread_mutex_t mutex = PTHREAD_ERRORCHECK_MUTEX_INITIALIZER_NP;
+static struct moor__lock lock = MOOR__LOCK(MOOR__RANK_MODULES, "module.c's lock");
+static _Thread_local bool is_here; /* this thread has the lock, and runs a constructor if it comes back */
 static struct moor__module *modules; /* all that were ever mapped */
 static bool is_started;
 
@@ -314,12 +315,25 @@ static moor_status find_entry(const struct moor__module *module, moor_abi_entry 
 
 /* ---- from outside ---- */
 
+static void enter(void)
+{
+    moor__lock_acquire(&lock);
+    is_here = true;
+}
+
+static void leave(void)
+{
+    is_here = false;
+    moor__lock_release(&lock);
+}
+
 moor_status moor__module_open(const char *real_path, struct moor__module **ret_module,
                               moor_abi_entry *ret_entry)
 {
-    if (pthread_mutex_lock(&mutex) != 0)
+    if (is_here)
         return moor__fail(MOOR_REFUSED,
                           LABEL "asked for by the constructor of a provider that is being loaded", real_path);
+    enter();
     struct moor__module *module;
     moor_status status = acquire(real_path, &module);
     if (status == MOOR_OK) {
@@ -329,22 +343,23 @@ moor_status moor__module_open(const char *real_path, struct moor__module **ret_m
         else
             drop(module);
     }
-    (void)pthread_mutex_unlock(&mutex); /* cannot fail: it is ours */
+    leave();
     return status;
 }
 
 void moor__module_abandon(struct moor__module *module)
 {
-    (void)pthread_mutex_lock(&mutex); /* cannot fail: nobody abandons from within a constructor */
+    enter(); /* nobody abandons from within a constructor */
     module->is_stuck = true;
-    (void)pthread_mutex_unlock(&mutex);
+    leave();
 }
 
 void moor__module_close(struct moor__module *module)
 {
     /* Inside a constructor the lock is ours already: the handle is kept then, which costs nothing. */
-    if (module == NULL || pthread_mutex_lock(&mutex) != 0)
+    if (module == NULL || is_here)
         return;
+    enter();
     drop(module);
-    (void)pthread_mutex_unlock(&mutex); /* cannot fail: it is ours */
+    leave();
 }

@@ -362,6 +362,7 @@ moor_status moor__probe(struct moor_runtime *runtime, const char *path,
     struct moor__probe_request *request = malloc(sizeof *request); /* large for some threads' stacks */
     if (!request)
         return moor__fail(MOOR_HOST_NOMEM, "no memory for a probe's request");
+    moor__assert_unlocked("a wait for a probe");
     moor_status status = fill_request(request, path, options, timeout_ns);
     if (!status)
         status = ask_and_judge(runtime, path, request);

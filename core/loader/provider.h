@@ -43,7 +43,7 @@ struct moor_device {
     _Atomic uint32_t submitted; /* releases since the last reap; a hint */
     _Atomic uint32_t calls;     /* at the end of a call whose last object may be gone already */
 
-    pthread_mutex_t lock; /* everything below */
+    struct moor__lock lock; /* everything below */
     pthread_cond_t opened;
     enum moor__device_state state;
     struct moor__object *quarantine; /* linked list */
@@ -78,7 +78,7 @@ struct moor_provider {
     struct moor_device *devices;
     uint32_t device_count;
 
-    pthread_mutex_t stream_lock; /* everything below; see memory/stream.c */
+    struct moor__lock stream_lock; /* everything below; see memory/stream.c */
     uint32_t stream_count;       /* not destroyed yet */
     uint32_t ending_count;
     struct moor__streams ending; /* given up, not destroyed yet */
@@ -134,6 +134,9 @@ void moor__registry_open(struct moor_provider *provider);
 void moor__registry_open_all(struct moor_runtime *runtime);
 /* registry.c: it is closed; from now on it is on its way out. */
 void moor__registry_leave(struct moor_provider *provider);
+/* registry.c: the next provider to visit after `after` (NULL: the first); it stays until the visit ends. Ends the
+ * visit of `after`. */
+struct moor_provider *moor__registry_visit(struct moor_runtime *runtime, struct moor_provider *after);
 /* registry.c: it is neither in nor on its way; nothing to do if it never was. */
 void moor__registry_forget(struct moor_provider *provider);
 
@@ -156,6 +159,13 @@ struct moor_device *moor__device_hold(struct moor_device *device);
 void moor__device_let_go(struct moor_device *device);
 
 void moor__count(struct moor_device *device, enum moor__object_count kind, int change);
+
+/* Before every call into a provider: no lock is held (promise I9). */
+static inline const struct moor__table *moor__to_call(const struct moor__table *table)
+{
+    moor__assert_unlocked("a provider's call");
+    return table;
+}
 
 /* An empty record for a provider to fill. */
 #define MOOR__ERROR_INIT                                                                                     \

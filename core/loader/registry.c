@@ -13,10 +13,8 @@
  */
 #include "loader/provider.h"
 
-#include "util/deadline.h"
 #include "util/error.h"
 
-#include <errno.h>
 #include <string.h>
 
 /* ---- the lists; runtime->lock is held in all of this ---- */
@@ -85,9 +83,7 @@ static moor_status count_up(const struct moor_provider *provider, struct moor_pr
 
 static moor_status wait_for_move(struct moor_runtime *runtime, uint64_t deadline_ns)
 {
-    const struct timespec deadline = moor__deadline_timespec(deadline_ns);
-    return pthread_cond_timedwait(&runtime->moved, &runtime->lock, &deadline) == ETIMEDOUT ? MOOR_TIMEOUT
-                                                                                           : MOOR_OK;
+    return moor__lock_wait_until(&runtime->lock, &runtime->moved, deadline_ns) ? MOOR_OK : MOOR_TIMEOUT;
 }
 
 /* One that is on its way, or may soon be; NULL: all are here to stay. */
@@ -106,7 +102,7 @@ static void keep_out(struct moor_provider *provider)
 {
     provider->closing = true;
     while (provider->visitors)
-        pthread_cond_wait(&provider->runtime->visited, &provider->runtime->lock);
+        moor__lock_wait(&provider->runtime->lock, &provider->runtime->visited);
 }
 
 static moor_status check_keys(const struct moor_provider *provider, const struct moor_provider *other)
@@ -126,7 +122,7 @@ moor_status moor__registry_announce(struct moor_provider *provider, uint64_t fla
 {
     struct moor_runtime *runtime = provider->runtime;
     moor_status status = MOOR_OK;
-    pthread_mutex_lock(&runtime->lock);
+    moor__lock_acquire(&runtime->lock);
     struct moor_provider *rival = find_rival(provider, flags);
     while (rival && rival->closing && !status) {
         status = wait_for_move(runtime, deadline_ns);
@@ -142,7 +138,7 @@ moor_status moor__registry_announce(struct moor_provider *provider, uint64_t fla
     } else {
         status = count_up(provider, rival, ret_loaded);
     }
-    pthread_mutex_unlock(&runtime->lock);
+    moor__lock_release(&runtime->lock);
     return status;
 }
 
@@ -150,7 +146,7 @@ moor_status moor__registry_enter(struct moor_provider *provider, uint64_t flags)
 {
     struct moor_runtime *runtime = provider->runtime;
     moor_status status = MOOR_OK;
-    pthread_mutex_lock(&runtime->lock);
+    moor__lock_acquire(&runtime->lock);
     if (!(flags & MOOR_LOAD_SAME_DEVICE))
         for (struct moor_provider *other = runtime->providers; other && !status; other = other->next)
             status = check_keys(provider, other);
@@ -161,7 +157,7 @@ moor_status moor__registry_enter(struct moor_provider *provider, uint64_t flags)
         insert(&runtime->providers, provider);
         pthread_cond_broadcast(&runtime->moved);
     }
-    pthread_mutex_unlock(&runtime->lock);
+    moor__lock_release(&runtime->lock);
     return status;
 }
 
@@ -170,7 +166,7 @@ moor_status moor__registry_enter(struct moor_provider *provider, uint64_t flags)
 moor_status moor__registry_close(struct moor_provider *provider, bool *ret_is_last)
 {
     moor_status status = MOOR_OK;
-    pthread_mutex_lock(&provider->runtime->lock);
+    moor__lock_acquire(&provider->runtime->lock);
     bool is_last = provider->loads == 1;
     if (provider->closing)
         status = moor__fail(MOOR_BUSY, "%.256s is being unloaded", provider->path);
@@ -178,7 +174,7 @@ moor_status moor__registry_close(struct moor_provider *provider, bool *ret_is_la
         keep_out(provider);
     else
         provider->loads--;
-    pthread_mutex_unlock(&provider->runtime->lock);
+    moor__lock_release(&provider->runtime->lock);
     if (!status)
         *ret_is_last = is_last;
     return status;
@@ -187,7 +183,7 @@ moor_status moor__registry_close(struct moor_provider *provider, bool *ret_is_la
 moor_status moor__registry_close_all(struct moor_runtime *runtime)
 {
     moor_status status = MOOR_OK;
-    pthread_mutex_lock(&runtime->lock);
+    moor__lock_acquire(&runtime->lock);
     const struct moor_provider *closing = find_closing(runtime);
     if (closing)
         status = moor__fail(MOOR_BUSY, "%.256s is being loaded or unloaded", closing->path);
@@ -195,39 +191,53 @@ moor_status moor__registry_close_all(struct moor_runtime *runtime)
         provider->closing = true; /* all before the first is waited for: none leaves meanwhile */
     for (struct moor_provider *provider = runtime->providers; provider && !status; provider = provider->next)
         keep_out(provider);
-    pthread_mutex_unlock(&runtime->lock);
+    moor__lock_release(&runtime->lock);
     return status;
 }
 
 void moor__registry_open(struct moor_provider *provider)
 {
-    pthread_mutex_lock(&provider->runtime->lock);
+    moor__lock_acquire(&provider->runtime->lock);
     provider->closing = false;
     pthread_cond_broadcast(&provider->runtime->moved);
-    pthread_mutex_unlock(&provider->runtime->lock);
+    moor__lock_release(&provider->runtime->lock);
 }
 
 void moor__registry_open_all(struct moor_runtime *runtime)
 {
-    pthread_mutex_lock(&runtime->lock);
+    moor__lock_acquire(&runtime->lock);
     for (struct moor_provider *provider = runtime->providers; provider; provider = provider->next)
         provider->closing = false;
     pthread_cond_broadcast(&runtime->moved);
-    pthread_mutex_unlock(&runtime->lock);
+    moor__lock_release(&runtime->lock);
 }
 
 void moor__registry_leave(struct moor_provider *provider)
 {
-    pthread_mutex_lock(&provider->runtime->lock);
+    moor__lock_acquire(&provider->runtime->lock);
     take_out(&provider->runtime->providers, provider);
     insert(&provider->runtime->moving, provider);
-    pthread_mutex_unlock(&provider->runtime->lock);
+    moor__lock_release(&provider->runtime->lock);
 }
 
 void moor__registry_forget(struct moor_provider *provider)
 {
-    pthread_mutex_lock(&provider->runtime->lock);
+    moor__lock_acquire(&provider->runtime->lock);
     take_out(&provider->runtime->moving, provider);
     pthread_cond_broadcast(&provider->runtime->moved);
-    pthread_mutex_unlock(&provider->runtime->lock);
+    moor__lock_release(&provider->runtime->lock);
+}
+
+struct moor_provider *moor__registry_visit(struct moor_runtime *runtime, struct moor_provider *after)
+{
+    moor__lock_acquire(&runtime->lock);
+    struct moor_provider *provider = after ? after->next : runtime->providers;
+    while (provider && provider->closing)
+        provider = provider->next;
+    if (provider)
+        provider->visitors++;
+    if (after && --after->visitors == 0)
+        pthread_cond_broadcast(&runtime->visited);
+    moor__lock_release(&runtime->lock);
+    return provider;
 }

@@ -28,8 +28,8 @@ static moor_status initialise(struct moor_provider *provider)
 {
     struct moor_abi_error error = MOOR__ERROR_INIT;
     struct moor_abi_instance *instance = NULL;
-    int32_t called = provider->table.base.init(
-        &provider->host, negotiate(provider->table.prefix.minor, MOOR_ABI_MINOR), &instance, &error);
+    uint32_t minor = negotiate(provider->table.prefix.minor, MOOR_ABI_MINOR);
+    int32_t called = moor__to_call(&provider->table)->base.init(&provider->host, minor, &instance, &error);
     const char *name = provider->table.name;
     if (called)
         return moor__fail_provider(called, &error, name, "init");
@@ -66,6 +66,7 @@ static void *run(void *user)
 static bool join(pthread_t thread, struct moor__start *start, uint64_t deadline_ns)
 {
     const struct timespec deadline = moor__deadline_timespec(deadline_ns);
+    moor__assert_unlocked("a wait for a provider's start");
     while (sem_clockwait(&start->ended, CLOCK_MONOTONIC, &deadline) != 0)
         if (errno != EINTR)
             return false;
@@ -118,7 +119,7 @@ static bool close_all(struct moor_provider *provider)
     if (!moor__devices_close(provider))
         return false;
     struct moor_abi_error error = MOOR__ERROR_INIT;
-    int32_t called = provider->table.base.shutdown(provider->instance, &error);
+    int32_t called = moor__to_call(&provider->table)->base.shutdown(provider->instance, &error);
     if (called) {
         (void)moor__fail_provider(called, &error, provider->table.name, "shutdown");
         moor__provider_log(provider, MOOR_ABI_LOG_ERROR, "%s", moor_last_error()->text);

@@ -46,7 +46,7 @@ struct moor_binding *moor__owner_binding(const struct moor__owner *owner)
     return owner->range ? owner->range->object.binding : NULL;
 }
 
-static pthread_mutex_t *lock_of(const struct moor__owner *owner)
+static struct moor__lock *lock_of(const struct moor__owner *owner)
 {
     return owner->buffer ? &owner->buffer->lock : &owner->range->lock;
 }
@@ -94,9 +94,9 @@ static void look_at_uses(struct moor__access *access)
 {
     struct moor__point points[MOOR_LIMIT_USES];
     struct moor_error before = *moor_last_error();
-    pthread_mutex_lock(lock_of(&access->owner));
+    moor__lock_acquire(lock_of(&access->owner));
     uint32_t count = moor__uses_collect(uses_of(&access->owner), 0, UINT64_MAX, points);
-    pthread_mutex_unlock(lock_of(&access->owner));
+    moor__lock_release(lock_of(&access->owner));
     moor__points_look(points, count);
     moor__error_restore(&before);
 }
@@ -105,12 +105,12 @@ static moor_status try_to_announce(struct moor__access *access, enum moor__acces
 {
     const struct moor__owner *owner = &access->owner;
     moor_status status = MOOR_OK;
-    pthread_mutex_lock(lock_of(owner));
+    moor__lock_acquire(lock_of(owner));
     if (owner->range && mode != MOOR__ACCESS_MARK)
         status = check_backing(owner->range, access, mode == MOOR__ACCESS_WRITE);
     if (!status)
         status = moor__uses_begin(uses_of(owner), access->stream, access->low, access->high);
-    pthread_mutex_unlock(lock_of(owner));
+    moor__lock_release(lock_of(owner));
     return status;
 }
 
@@ -157,12 +157,12 @@ static void finish(struct moor__access *access, bool submitted)
     if (!moor__owner_binding(owner))
         return;
     uint64_t mark = submitted ? moor__stream_mark(access->stream) : 0;
-    pthread_mutex_lock(lock_of(owner));
+    moor__lock_acquire(lock_of(owner));
     if (submitted)
         moor__uses_end(uses_of(owner), access->stream, access->low, access->high, mark);
     else
         moor__uses_cancel(uses_of(owner), access->stream, access->low, access->high);
-    pthread_mutex_unlock(lock_of(owner));
+    moor__lock_release(lock_of(owner));
     moor__owner_unpin(owner);
 }
 
@@ -208,9 +208,9 @@ moor_status moor_memory_wait(const struct moor_view *view, uint64_t deadline_ns)
     status = locate(view, &access);
     if (!status) {
         struct moor__point points[MOOR_LIMIT_USES];
-        pthread_mutex_lock(lock_of(&access.owner));
+        moor__lock_acquire(lock_of(&access.owner));
         uint32_t count = moor__uses_collect(uses_of(&access.owner), access.low, access.high, points);
-        pthread_mutex_unlock(lock_of(&access.owner));
+        moor__lock_release(lock_of(&access.owner));
         status = moor__points_await(points, count, deadline_ns);
     }
     moor__owner_unpin(&access.owner);

@@ -67,7 +67,7 @@ moor_status moor_binding_open(struct moor_device *device, uint32_t domain, struc
     binding->holder = holder;
     binding->domain = &device->domains[domain];
     binding->domain_index = domain;
-    atomic_fetch_add_explicit(&holder->users, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&holder->bindings, 1, memory_order_relaxed);
     moor__count(device, MOOR__COUNT_BINDING, 1);
     *ret_binding = binding;
     return MOOR_OK;
@@ -79,7 +79,7 @@ static void write_off_lost(struct moor_binding *binding)
 {
     uint64_t lost = atomic_load_explicit(&binding->lost_bytes, memory_order_relaxed);
     moor__unquarantine(binding->holder, lost);
-    moor__refund(binding->holder, lost);
+    moor__refund(binding->holder, lost, 0, 0);
 }
 
 moor_status moor_binding_close(struct moor_binding *binding)
@@ -106,7 +106,7 @@ moor_status moor_binding_close(struct moor_binding *binding)
             (unsigned long long)stuck);
     write_off_lost(binding);
     moor__count(binding->device, MOOR__COUNT_BINDING, -1);
-    atomic_fetch_sub_explicit(&binding->holder->users, 1, memory_order_release);
+    atomic_fetch_sub_explicit(&binding->holder->bindings, 1, memory_order_release);
     free(binding);
     return MOOR_OK;
 }

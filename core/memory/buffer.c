@@ -10,6 +10,7 @@
  */
 #include "memory/buffer.h"
 
+#include "governor/books.h"
 #include "memory/release.h"
 #include "util/error.h"
 
@@ -24,7 +25,7 @@ static moor_status take_slot(struct moor_binding *binding, struct moor__buffer *
     struct moor__buffer *buffer = (struct moor__buffer *)slot;
     buffer->object.kind = MOOR__KIND_BUFFER;
     buffer->object.binding = binding;
-    pthread_mutex_init(&buffer->lock, NULL);
+    moor__lock_init(&buffer->lock, MOOR__RANK_OBJECT, "buffer.lock");
     moor__binding_count(binding, MOOR__COUNT_BUFFER, 1);
     *ret_buffer = buffer;
     return MOOR_OK;
@@ -36,7 +37,7 @@ static void free_slot(struct moor__buffer *buffer)
     struct moor_binding *binding = buffer->object.binding;
     struct moor_runtime *runtime = moor__runtime_of(binding);
     moor__uses_finish(&buffer->uses);
-    pthread_mutex_destroy(&buffer->lock);
+    moor__lock_finish(&buffer->lock);
     moor__handles_free(&runtime->buffers, &buffer->object.slot);
     moor__binding_count(binding, MOOR__COUNT_BUFFER, -1);
 }
@@ -97,8 +98,9 @@ void moor__buffer_unpin(struct moor__buffer *buffer)
 {
     if (!moor__handles_unpin(&buffer->object.slot))
         return;
-    if (buffer->external_bytes)
-        moor__refund_external(buffer->object.binding->holder, buffer->external_bytes);
+    if (buffer->leased_bytes)
+        moor__refund_leased(moor__local_for(buffer->object.binding->holder), buffer->object.binding->holder,
+                            buffer->leased_bytes, 0);
     send_off(buffer);
 }
 
@@ -153,7 +155,7 @@ static moor_status ask_footprint(const struct moor_binding *binding, const struc
     const struct moor__table *table = moor__table_of(binding);
     struct moor_abi_error error = MOOR__ERROR_INIT;
     uint64_t bytes = 0;
-    int32_t called = table->alloc.footprint(binding->device->context, args, &bytes, &error);
+    int32_t called = moor__to_call(table)->alloc.footprint(binding->device->context, args, &bytes, &error);
     if (called)
         return moor__fail_provider(called, &error, table->name, "footprint");
     if (bytes < args->size_bytes)
@@ -194,7 +196,8 @@ static moor_status try_to_allocate(struct moor__buffer *buffer, const struct moo
     const struct moor__table *table = moor__table_of(buffer->object.binding);
     struct moor_abi_error error = MOOR__ERROR_INIT;
     struct moor_abi_allocation made = {.struct_size = sizeof made};
-    int32_t called = table->alloc.allocate(buffer->object.binding->device->context, args, &made, &error);
+    int32_t called =
+        moor__to_call(table)->alloc.allocate(buffer->object.binding->device->context, args, &made, &error);
     if (called)
         return moor__fail_provider(called, &error, table->name, "allocate");
     buffer->handle = made.handle;
@@ -203,6 +206,7 @@ static moor_status try_to_allocate(struct moor__buffer *buffer, const struct moo
     buffer->size_bytes = args->size_bytes;
     const char *fault = allocation_fault(args, &made);
     buffer->object.bytes = made.actual_bytes <= INT64_MAX ? made.actual_bytes : args->size_bytes;
+    buffer->object.requested_bytes = args->size_bytes;
     return fault ? moor__fail(MOOR_PROVIDER, "%s: allocate gave %s", table->name, fault) : MOOR_OK;
 }
 
@@ -210,7 +214,7 @@ static moor_status call_allocate(struct moor__buffer *buffer, const struct moor_
 {
     struct moor_error before = *moor_last_error();
     moor_status status = try_to_allocate(buffer, args);
-    if (moor__made_room(moor__runtime_of(buffer->object.binding), status))
+    if (moor__made_room(buffer->object.binding, args->size_bytes, status))
         status = try_to_allocate(buffer, args);
     if (!status)
         moor__error_restore(&before);
@@ -246,14 +250,15 @@ moor_status moor_buffer_allocate(struct moor_binding *binding, uint64_t size_byt
         status = take_slot(binding, &buffer);
     if (status)
         return status;
-    status = moor__claim_take(binding->holder, options ? options->grant : 0, footprint, &claim);
+    status = moor__claim_take(binding->holder, options ? options->grant : 0, footprint,
+                              options ? options->deadline_ns : MOOR_NO_WAIT, &claim);
     if (status)
         goto no_claim;
     status = call_allocate(buffer, &args);
     if (status && !buffer->handle)
         goto no_memory;
     if (!status)
-        status = moor__claim_charge(&claim, buffer->object.bytes);
+        status = moor__claim_charge(&claim, MOOR__LIVE, size_bytes, buffer->object.bytes);
     if (status) {
         undo_allocation(buffer, &claim, options ? options->grant : 0);
         return status;
@@ -276,7 +281,8 @@ static moor_status pin_memory(struct moor__buffer *buffer)
     struct moor_abi_pin_args args = {
         .struct_size = sizeof args, .address = buffer->address, .size_bytes = buffer->size_bytes};
     uint64_t handle = 0;
-    int32_t called = table->pinned.pin(buffer->object.binding->device->context, &args, &handle, &error);
+    int32_t called =
+        moor__to_call(table)->pinned.pin(buffer->object.binding->device->context, &args, &handle, &error);
     if (called)
         return moor__fail_provider(called, &error, table->name, "pin");
     if (handle == 0)
@@ -320,7 +326,7 @@ moor_status moor_buffer_wrap(struct moor_binding *binding, void *address, uint64
     buffer->size_bytes = size_bytes;
     struct moor__claim claim = {0};
     if (flags & MOOR_BUFFER_CHARGE)
-        status = moor__claim_take(binding->holder, 0, size_bytes, &claim);
+        status = moor__claim_take(binding->holder, 0, size_bytes, MOOR_NO_WAIT, &claim);
     if (status)
         goto fail;
     if (flags & MOOR_BUFFER_PIN)
@@ -330,8 +336,8 @@ moor_status moor_buffer_wrap(struct moor_binding *binding, void *address, uint64
         goto fail;
     }
     if (flags & MOOR_BUFFER_CHARGE) {
-        moor__charge_external(binding->holder, size_bytes);
-        buffer->external_bytes = size_bytes;
+        moor__charge(binding->holder, MOOR__LEASED, size_bytes, 0, 0);
+        buffer->leased_bytes = size_bytes;
     }
     *ret_buffer = publish(buffer);
     return MOOR_OK;

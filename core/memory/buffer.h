@@ -13,14 +13,14 @@ enum moor__origin {
 };
 
 struct moor__buffer {
-    struct moor__object object; /* bytes: what the provider took; for wrapped memory 0, see external_bytes */
+    struct moor__object object; /* bytes: what the provider took; for wrapped memory 0, see leased_bytes */
     enum moor__origin origin;
     uint64_t handle; /* the provider's, of the allocation or the pin */
     uint64_t address;
     uint64_t native; /* the device API's name for it, or 0 */
     uint64_t size_bytes;     /* as asked */
-    uint64_t external_bytes; /* charged for wrapped memory */
-    pthread_mutex_t lock;    /* uses */
+    uint64_t leased_bytes; /* charged for wrapped memory */
+    struct moor__lock lock;  /* uses */
     struct moor__uses uses;
 };
 

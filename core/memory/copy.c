@@ -65,7 +65,7 @@ static moor_status submit_copy(struct moor_stream *stream, uint32_t direction_of
         .source = source,
         .size_bytes = size_bytes,
     };
-    int32_t called = table_of(stream)->copy.copy(stream->stream, &args, &error);
+    int32_t called = moor__to_call(table_of(stream))->copy.copy(stream->stream, &args, &error);
     return called ? moor__fail_provider(called, &error, table_of(stream)->name, "copy") : MOOR_OK;
 }
 
@@ -315,7 +315,7 @@ moor_status moor_fill(struct moor_stream *stream, const struct moor_view *destin
         .size_bytes = destination->size_bytes,
         .pattern = pattern,
     };
-    int32_t called = table_of(stream)->copy.fill(stream->stream, &args, &error);
+    int32_t called = moor__to_call(table_of(stream))->copy.fill(stream->stream, &args, &error);
     settle(&access, 1, called == MOOR_OK);
     return called ? moor__fail_provider(called, &error, table_of(stream)->name, "fill") : MOOR_OK;
 }
@@ -341,7 +341,8 @@ moor_status moor_stream_host_function(struct moor_stream *stream, void (*functio
         return status;
     }
     struct moor_abi_error error = MOOR__ERROR_INIT;
-    int32_t called = table_of(stream)->stream.host_function(stream->stream, function, user, &error);
+    int32_t called =
+        moor__to_call(table_of(stream))->stream.host_function(stream->stream, function, user, &error);
     settle(accesses, begun, called == MOOR_OK);
     return called ? moor__fail_provider(called, &error, table_of(stream)->name, "host_function") : MOOR_OK;
 }

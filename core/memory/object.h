@@ -12,12 +12,13 @@
 #ifndef MOOR_MEMORY_OBJECT_H
 #define MOOR_MEMORY_OBJECT_H
 
+#include "governor/pressure.h"
 #include "loader/provider.h"
 #include "memory/runtime.h"
 
 #include <moorage/memory.h>
 
-enum moor__state { MOOR__LIVE, MOOR__LEAVING, MOOR__QUARANTINED };
+enum moor__state { MOOR__STATE_LIVE, MOOR__STATE_LEAVING, MOOR__STATE_QUARANTINED };
 
 struct moor__object {
     struct moor__slot slot;
@@ -25,6 +26,8 @@ struct moor__object {
     struct moor_binding *binding;
     struct moor__object *next; /* in the device's quarantine; device->lock */
     uint64_t bytes;            /* charged for it */
+    uint64_t requested_bytes;  /* of them, what was asked for */
+    moor_ticket ticket;        /* that it counts for as pending; 0: none */
     struct moor__grant
         *grant; /* pinned: a failed call drew from it, and it gets up to grant_bytes back; or NULL */
     uint64_t grant_bytes;
@@ -64,6 +67,15 @@ static inline bool moor__binding_is_device(const struct moor_binding *binding)
     return binding->domain->info.kind == MOOR_ABI_DOMAIN_DEVICE ||
            binding->domain->info.kind == MOOR_ABI_DOMAIN_UNIFIED;
 }
+
+/* As what its bytes are charged while it lives. */
+static inline enum moor__figure moor__object_figure(const struct moor__object *object)
+{
+    return object->kind == MOOR__KIND_SEGMENT ? MOOR__SHARED : MOOR__LIVE;
+}
+
+/* What has become of it, if it counts for a ticket. */
+void moor__object_settled(struct moor__object *object, enum moor__fate fate);
 
 /* Memory that exists although the call that made it fails: charged until it has gone, and then what the claim
  * had comes back to its grant. The claim is used up. */

@@ -49,9 +49,9 @@ static uint32_t describe(struct moor__piece *piece, bool quiet, struct moor__poi
     };
     if (quiet)
         return 0;
-    pthread_mutex_lock(&range->lock);
+    moor__lock_acquire(&range->lock);
     uint32_t count = moor__uses_collect(&range->uses, offset, offset + length, points);
-    pthread_mutex_unlock(&range->lock);
+    moor__lock_release(&range->lock);
     return count;
 }
 
@@ -95,12 +95,12 @@ void moor__piece_gone(struct moor__object *object)
 {
     struct moor__piece *piece = (struct moor__piece *)object;
     struct moor__range *range = piece->range;
-    pthread_mutex_lock(&range->lock);
+    moor__lock_acquire(&range->lock);
     piece->gone = true;
     bool awaited = piece->awaited;
     if (!awaited)
         moor__range_set(range, piece->first, piece->count, MOOR__CELL_FREE);
-    pthread_mutex_unlock(&range->lock);
+    moor__lock_release(&range->lock);
     if (awaited)
         return;
     struct moor__segment *segment = piece->segment;
@@ -145,14 +145,14 @@ static moor_status claim_cells(struct moor__piece *piece, bool mapping)
 static void put_back(struct moor__piece *piece, moor__cell head)
 {
     struct moor__range *range = piece->range;
-    pthread_mutex_lock(&range->lock);
+    moor__lock_acquire(&range->lock);
     if (piece->segment)
         moor__range_set_mapped(range, piece->first, piece->count, piece->segment,
                                moor__cell_state(head) == MOOR__CELL_MAPPED_WRITE);
     else
         moor__range_set(range, piece->first, piece->count, MOOR__CELL_COMMITTED);
     range->pieces_out--;
-    pthread_mutex_unlock(&range->lock);
+    moor__lock_release(&range->lock);
 }
 
 static moor_status take_away(struct moor__range *range, uint64_t first, uint64_t count, bool mapping)
@@ -163,19 +163,19 @@ static moor_status take_away(struct moor__range *range, uint64_t first, uint64_t
         return status;
     piece->first = first;
     piece->count = count;
-    pthread_mutex_lock(&range->lock);
+    moor__lock_acquire(&range->lock);
     status = claim_cells(piece, mapping);
     moor__cell head = range->cells[first];
     if (!status) {
         moor__range_set(range, first, count, MOOR__CELL_LEAVING);
         range->pieces_out++;
     }
-    pthread_mutex_unlock(&range->lock);
+    moor__lock_release(&range->lock);
     if (status) {
         moor__piece_free(piece);
         return status;
     }
-    piece->object.bytes = mapping ? 0 : count * range->granule_bytes;
+    piece->object.bytes = piece->object.requested_bytes = mapping ? 0 : count * range->granule_bytes;
     status = moor__piece_submit(piece, false);
     if (status) {
         put_back(piece, head);

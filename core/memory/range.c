@@ -100,9 +100,9 @@ moor_status moor__range_await_uses(struct moor__range *range, uint64_t offset_by
                                    uint64_t deadline_ns)
 {
     struct moor__point points[MOOR_LIMIT_USES];
-    pthread_mutex_lock(&range->lock);
+    moor__lock_acquire(&range->lock);
     uint32_t count = moor__uses_collect(&range->uses, offset_bytes, offset_bytes + length_bytes, points);
-    pthread_mutex_unlock(&range->lock);
+    moor__lock_release(&range->lock);
     return moor__points_await(points, count, deadline_ns);
 }
 
@@ -127,7 +127,7 @@ static struct moor__range *take_slot(struct moor_binding *binding, uint64_t cell
     range->object.kind = MOOR__KIND_RANGE;
     range->object.binding = binding;
     range->cell_count = cell_count;
-    pthread_mutex_init(&range->lock, NULL);
+    moor__lock_init(&range->lock, MOOR__RANK_OBJECT, "range.lock");
     moor__binding_count(binding, MOOR__COUNT_RANGE, 1);
     return range;
 }
@@ -137,7 +137,7 @@ static void free_slot(struct moor__range *range)
     struct moor_binding *binding = range->object.binding;
     moor__uses_finish(&range->uses);
     free(range->cells);
-    pthread_mutex_destroy(&range->lock);
+    moor__lock_finish(&range->lock);
     moor__handles_free(&moor__runtime_of(binding)->ranges, &range->object.slot);
     moor__binding_count(binding, MOOR__COUNT_RANGE, -1);
 }
@@ -147,7 +147,8 @@ static moor_status call_reserve(struct moor__range *range, const struct moor_abi
     const struct moor__table *table = moor__table_of(range->object.binding);
     struct moor_abi_error error = MOOR__ERROR_INIT;
     struct moor_abi_range made = {.struct_size = sizeof made};
-    int32_t called = table->virtual_.reserve(range->object.binding->device->context, args, &made, &error);
+    int32_t called =
+        moor__to_call(table)->virtual_.reserve(range->object.binding->device->context, args, &made, &error);
     if (called)
         return moor__fail_provider(called, &error, table->name, "reserve");
     range->handle = made.handle;
@@ -303,19 +304,19 @@ static bool send_off_next(struct moor__range *range, uint64_t *from, moor_status
     *ret_status = moor__piece_take(range, &piece);
     if (*ret_status)
         return false;
-    pthread_mutex_lock(&range->lock);
+    moor__lock_acquire(&range->lock);
     bool found = next_piece(range, *from, &piece->first, &piece->count);
     if (found) {
         moor__cell cell = range->cells[piece->first];
         if (moor__cell_is_mapped(cell))
             piece->segment = moor__cell_segment(cell);
         else
-            piece->object.bytes = piece->count * range->granule_bytes;
+            piece->object.bytes = piece->object.requested_bytes = piece->count * range->granule_bytes;
         moor__range_set(range, piece->first, piece->count, MOOR__CELL_LEAVING);
         range->pieces_out++;
         *from = piece->first + piece->count;
     }
-    pthread_mutex_unlock(&range->lock);
+    moor__lock_release(&range->lock);
     if (found)
         moor__piece_send_off(piece, false);
     else
@@ -328,18 +329,18 @@ void moor__range_send_off(struct moor__range *range)
     uint64_t from = 0;
     moor_status status = MOOR_OK;
     struct moor_error before = *moor_last_error();
-    pthread_mutex_lock(&range->lock);
+    moor__lock_acquire(&range->lock);
     range->leaving = true;
     range->pieces_out++; /* ours, so that the range does not go while we are at it */
-    pthread_mutex_unlock(&range->lock);
+    moor__lock_release(&range->lock);
     while (send_off_next(range, &from, &status))
         ;
     if (status) {
         /* Short of memory for records: what is left waits in quarantine with the range, and so do the
          * addresses. */
-        pthread_mutex_lock(&range->lock);
+        moor__lock_acquire(&range->lock);
         range->leaving = false;
-        pthread_mutex_unlock(&range->lock);
+        moor__lock_release(&range->lock);
         moor__object_refused(&range->object);
         moor__error_restore(&before);
     }
@@ -348,9 +349,9 @@ void moor__range_send_off(struct moor__range *range)
 
 void moor__range_piece_done(struct moor__range *range)
 {
-    pthread_mutex_lock(&range->lock);
+    moor__lock_acquire(&range->lock);
     bool last = --range->pieces_out == 0 && range->leaving;
-    pthread_mutex_unlock(&range->lock);
+    moor__lock_release(&range->lock);
     if (last)
         release_addresses(range);
 }
@@ -438,13 +439,13 @@ moor_status moor_range_get_committed(struct moor_runtime *runtime, moor_range ha
     uint64_t first, count, backed = 0;
     status = moor__range_cells(range, offset_bytes, length_bytes, &first, &count);
     if (!status) {
-        pthread_mutex_lock(&range->lock);
+        moor__lock_acquire(&range->lock);
         for (uint64_t i = first; i < first + count; i++) {
             enum moor__cell_state state = moor__cell_state(range->cells[i]);
             backed += state == MOOR__CELL_COMMITTED || state == MOOR__CELL_TAIL ||
                       moor__cell_is_mapped(range->cells[i]);
         }
-        pthread_mutex_unlock(&range->lock);
+        moor__lock_release(&range->lock);
         *ret_bytes = backed * range->granule_bytes;
     }
     moor__range_unpin(range);

@@ -30,7 +30,7 @@ struct moor__range {
     uint64_t size_bytes;
     uint64_t granule_bytes;
     uint64_t cell_count;
-    pthread_mutex_t lock; /* everything below */
+    struct moor__lock lock; /* everything below */
     moor__cell *cells;
     struct moor__uses uses;
     uint64_t pieces_out; /* pieces whose completion has not come */

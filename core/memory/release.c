@@ -9,6 +9,8 @@
  */
 #include "memory/release.h"
 
+#include "governor/pressure.h"
+#include "governor/request.h"
 #include "util/error.h"
 #include "util/limits.h"
 
@@ -61,11 +63,13 @@ moor_status moor__release_submit(struct moor__object *object, uint64_t cookie,
         return status;
 
     /* The completion may come before the provider's call returns, so all is in place before it. */
-    moor__pending(binding->holder, object->bytes);
     struct moor_device *device = moor__device_hold(binding->device);
-    moor__count(device, MOOR__COUNT_RELEASE, 1);
+    moor__count(device, MOOR__COUNT_RELEASE, 1); /* first: who sees pending bytes is to see what they wait for */
+    moor__pending(binding->holder, moor__object_figure(object), object->bytes);
+    if (!object->ticket)
+        object->ticket = moor__let_go(binding->holder, object->bytes, true);
     atomic_fetch_add_explicit(&binding->leaving_count, 1, memory_order_relaxed);
-    atomic_store_explicit(&object->state, MOOR__LEAVING, memory_order_release);
+    atomic_store_explicit(&object->state, MOOR__STATE_LEAVING, memory_order_release);
     struct moor_abi_error error = MOOR__ERROR_INIT;
     struct moor_abi_release args = {
         .struct_size = sizeof args,
@@ -79,10 +83,11 @@ moor_status moor__release_submit(struct moor__object *object, uint64_t cookie,
         .point_stride = sizeof named[0],
     };
     atomic_fetch_add_explicit(&device->submitted, 1, memory_order_relaxed);
-    int32_t called = table->release.release(device->context, &args, &error);
+    int32_t called = moor__to_call(table)->release.release(device->context, &args, &error);
     if (called) {
-        atomic_store_explicit(&object->state, MOOR__LIVE, memory_order_release);
-        moor__unpending(binding->holder, object->bytes);
+        atomic_store_explicit(&object->state, MOOR__STATE_LIVE, memory_order_release);
+        moor__unpending(binding->holder, moor__object_figure(object), object->bytes);
+        moor__object_settled(object, MOOR__FATE_KEPT);
         moor__count(device, MOOR__COUNT_RELEASE, -1);
         atomic_fetch_sub_explicit(&binding->leaving_count, 1, memory_order_relaxed);
         moor__epoch_leave(device->provider, object->parity);
@@ -103,17 +108,18 @@ static void enter_quarantine(struct moor__object *object, const char *why)
         object->grant = NULL;
     }
     moor__quarantine(object->binding->holder, object->bytes);
+    moor__object_settled(object, MOOR__FATE_STUCK);
     moor__log(device->provider->runtime, MOOR_ABI_LOG_ERROR, "%llu bytes of %s are in quarantine: %s",
               (unsigned long long)object->bytes, object->binding->holder->name, why);
-    atomic_store_explicit(&object->state, MOOR__QUARANTINED, memory_order_release);
+    atomic_store_explicit(&object->state, MOOR__STATE_QUARANTINED, memory_order_release);
     moor__count(device, MOOR__COUNT_QUARANTINE, 1);
     atomic_fetch_add_explicit(&object->binding->quarantined_count, 1, memory_order_relaxed);
     if (object->kind == MOOR__KIND_PIECE)
         moor__piece_stuck(object);
-    pthread_mutex_lock(&device->lock);
+    moor__lock_acquire(&device->lock);
     object->next = device->quarantine;
     device->quarantine = object;
-    pthread_mutex_unlock(&device->lock);
+    moor__lock_release(&device->lock);
 }
 
 void moor__release_or_quarantine(struct moor__object *object, uint64_t cookie,
@@ -128,7 +134,7 @@ void moor__release_or_quarantine(struct moor__object *object, uint64_t cookie,
 
 void moor__object_refused(struct moor__object *object)
 {
-    moor__pending(object->binding->holder, object->bytes);
+    moor__pending(object->binding->holder, moor__object_figure(object), object->bytes);
     enter_quarantine(object, moor_last_error()->text);
 }
 
@@ -141,17 +147,17 @@ void moor__quarantine_retry(struct moor_device *device)
         [MOOR__KIND_PIECE] = moor__piece_retry,
     };
     struct moor_error before = *moor_last_error();
-    pthread_mutex_lock(&device->lock);
+    moor__lock_acquire(&device->lock);
     struct moor__object *list = device->quarantine;
     device->quarantine = NULL;
-    pthread_mutex_unlock(&device->lock);
+    moor__lock_release(&device->lock);
     while (list) {
         struct moor__object *object = list;
         list = object->next;
         moor__count(device, MOOR__COUNT_QUARANTINE, -1);
         atomic_fetch_sub_explicit(&object->binding->quarantined_count, 1, memory_order_relaxed);
         moor__unquarantine(object->binding->holder, object->bytes);
-        moor__unpending(object->binding->holder, object->bytes);
+        moor__unpending(object->binding->holder, moor__object_figure(object), object->bytes);
         object->retried = true;
         retry[object->kind](object);
     }
@@ -162,7 +168,13 @@ void moor__object_doom(struct moor__object *object, struct moor__claim *claim, m
 {
     object->grant = moor__grant_expect(moor__runtime_of(object->binding), grant);
     object->grant_bytes = claim->bytes;
-    moor__claim_charge_doomed(claim, object->bytes);
+    moor__claim_charge_doomed(claim, moor__object_figure(object), object->requested_bytes, object->bytes);
+}
+
+void moor__object_settled(struct moor__object *object, enum moor__fate fate)
+{
+    moor__let_go_became(object->binding->holder, object->ticket, object->bytes, fate);
+    object->ticket = 0;
 }
 
 /* ---- completion ---- */
@@ -187,9 +199,9 @@ static struct moor__object *find_leaving(struct moor_runtime *runtime, uint64_t 
         return NULL;
     }
     struct moor__object *object = (struct moor__object *)moor__handles_find_retired(handles, cookie);
-    uint32_t leaving = MOOR__LEAVING;
+    uint32_t leaving = MOOR__STATE_LEAVING;
     /* One completion wins, also against its own double on another thread. */
-    if (!object || !atomic_compare_exchange_strong_explicit(&object->state, &leaving, MOOR__LIVE,
+    if (!object || !atomic_compare_exchange_strong_explicit(&object->state, &leaving, MOOR__STATE_LIVE,
                                                             memory_order_acq_rel, memory_order_relaxed))
         return NULL;
     return object;
@@ -216,12 +228,15 @@ static void refund(struct moor__object *object, uint64_t actual_bytes)
                   moor__table_of(binding)->name, (unsigned long long)object->bytes,
                   (unsigned long long)actual_bytes);
     uint64_t to_grant = 0;
-    if (object->grant) {
+    if (object->grant)
         to_grant = object->grant_bytes < returned ? object->grant_bytes : returned;
+    moor__refund(binding->holder, returned, object->requested_bytes, to_grant);
+    moor__let_go_became(binding->holder, object->ticket, returned, MOOR__FATE_RETURNED);
+    moor__let_go_became(binding->holder, object->ticket, object->bytes - returned, MOOR__FATE_STUCK);
+    object->ticket = 0;
+    if (object->grant)
         moor__grant_restore(object->grant, to_grant);
-        object->grant = NULL;
-    }
-    moor__refund(binding->holder, returned - to_grant);
+    object->grant = NULL;
     if (returned == object->bytes)
         return;
     moor__quarantine(binding->holder, object->bytes - returned);
@@ -260,6 +275,7 @@ static _Thread_local bool is_reaping;
 
 void moor__device_reap(struct moor_device *device, uint64_t deadline_ns)
 {
+    moor__assert_unlocked("a wait for what is released");
     if (is_reaping)
         return;
     is_reaping = true;
@@ -274,8 +290,9 @@ void moor__device_reap(struct moor_device *device, uint64_t deadline_ns)
     do {
         struct moor_abi_error error = MOOR__ERROR_INIT;
         count = 0;
-        int32_t called = table->release.reap(device->context, completions, sizeof completions[0],
-                                             MOOR_REAP_BATCH, deadline_ns, &count, &error);
+        int32_t called =
+            moor__to_call(table)->release.reap(device->context, completions, sizeof completions[0],
+                                               MOOR_REAP_BATCH, deadline_ns, &count, &error);
         if (called || count > MOOR_REAP_BATCH) {
             (void)moor__fail_provider(called ? called : MOOR_PROVIDER, &error, table->name, "reap");
             moor__log(device->provider->runtime, MOOR_ABI_LOG_ERROR, "%s", moor_last_error()->text);
@@ -299,31 +316,16 @@ void moor__device_reap_sometimes(struct moor_device *device)
 
 /* ---- all devices of a runtime ---- */
 
-/* The next provider to visit after `after` (NULL: the first); it stays until the visit ends. Ends the visit
- * of `after`. */
-static struct moor_provider *next_visit(struct moor_runtime *runtime, struct moor_provider *after)
-{
-    pthread_mutex_lock(&runtime->lock);
-    struct moor_provider *provider = after ? after->next : runtime->providers;
-    while (provider && provider->closing)
-        provider = provider->next;
-    if (provider)
-        provider->visitors++;
-    if (after && --after->visitors == 0)
-        pthread_cond_broadcast(&runtime->visited);
-    pthread_mutex_unlock(&runtime->lock);
-    return provider;
-}
-
 /* Looks at each device, and waits a little at each that has something pending, so that none is waited for
  * while another is due. Returns what is still pending: releases, and streams that were given up. *ret_gone:
  * some releases are not any more. */
 static uint64_t visit_all(struct moor_runtime *runtime, uint64_t deadline_ns, bool *ret_gone)
 {
+    moor__assert_unlocked("a look at what is released");
     uint64_t pending = 0;
     *ret_gone = false;
-    for (struct moor_provider *provider = next_visit(runtime, NULL); provider;
-         provider = next_visit(runtime, provider)) {
+    for (struct moor_provider *provider = moor__registry_visit(runtime, NULL); provider;
+         provider = moor__registry_visit(runtime, provider)) {
         for (uint32_t i = 0; i < provider->device_count; i++) {
             struct moor_device *device = &provider->devices[i];
             uint64_t before = moor__device_pending(device);
@@ -342,6 +344,12 @@ static uint64_t visit_all(struct moor_runtime *runtime, uint64_t deadline_ns, bo
     return pending;
 }
 
+uint64_t moor__poll_until(struct moor_runtime *runtime, uint64_t deadline_ns, bool *ret_gone)
+{
+    uint64_t pending = visit_all(runtime, MOOR_NO_WAIT, ret_gone);
+    return pending && !*ret_gone ? visit_all(runtime, deadline_ns, ret_gone) : pending;
+}
+
 bool moor__poll(struct moor_runtime *runtime)
 {
     bool gone;
@@ -349,9 +357,16 @@ bool moor__poll(struct moor_runtime *runtime)
     return gone;
 }
 
-bool moor__made_room(struct moor_runtime *runtime, moor_status status)
+bool moor__made_room(const struct moor_binding *binding, uint64_t bytes, moor_status status)
 {
-    return status == MOOR_DEVICE_NOMEM && moor__poll(runtime);
+    struct moor_holder *holder = binding->holder;
+    if (status != MOOR_DEVICE_NOMEM)
+        return false;
+    struct moor_error before = *moor_last_error(); /* what the provider said, whatever comes of this */
+    bool made = moor__poll(moor__runtime_of(binding)) ||
+                moor__press_for_device(holder->authority, bytes, holder->limits.priority);
+    moor__error_restore(&before);
+    return made;
 }
 
 moor_status moor_runtime_reap(struct moor_runtime *runtime, uint64_t deadline_ns)

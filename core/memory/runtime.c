@@ -6,7 +6,8 @@
  */
 #include "memory/runtime.h"
 
-#include "governor/governor.h"
+#include "governor/books.h"
+#include "governor/queue.h"
 #include "loader/provider.h"
 #include "memory/buffer.h"
 #include "memory/range.h"
@@ -21,17 +22,16 @@
 #include <time.h>
 #include <unistd.h>
 
-moor_status moor__enter(const struct moor_runtime *runtime)
+moor_status moor__enter_refused(const struct moor_runtime *runtime)
 {
     if (!runtime)
         return moor__fail(MOOR_INVALID, "the runtime is NULL");
-    if (*(volatile const uint64_t *)runtime->alive == 0)
-        return moor__fail(MOOR_FORKED, "the runtime belongs to the parent process");
-    return MOOR_OK;
+    return moor__fail(MOOR_FORKED, "the runtime belongs to the parent process");
 }
 
 void moor__log(struct moor_runtime *runtime, uint32_t level, const char *format, ...)
 {
+    moor__assert_unlocked("the host's log function");
     if (!runtime->log_function)
         return;
     char line[640];
@@ -82,11 +82,16 @@ moor_status moor_runtime_create(const struct moor_runtime_options *options, stru
     uint32_t tag = 0;
     moor_status status = take_tag(&tag);
     if (!status)
+        status = moor__queue_create(options ? options->patience_ns : 0, &runtime->queue);
+    if (!status)
         status = map_alive_page(&runtime->alive);
     if (status) {
+        moor__queue_destroy(runtime->queue);
         free(runtime);
         return status;
     }
+    moor__credit_init();
+    LIST_INIT(&runtime->locals);
     if (options) {
         runtime->log_function = options->log;
         runtime->log_user = options->log_user;
@@ -96,7 +101,7 @@ moor_status moor_runtime_create(const struct moor_runtime_options *options, stru
     moor__handles_init(&runtime->segments, MOOR__KIND_SEGMENT, tag, sizeof(struct moor__segment));
     moor__handles_init(&runtime->pieces, MOOR__KIND_PIECE, tag, sizeof(struct moor__piece));
     moor__grants_init(runtime, tag);
-    pthread_mutex_init(&runtime->lock, NULL);
+    moor__lock_init(&runtime->lock, MOOR__RANK_RUNTIME, "runtime.lock");
     pthread_cond_init(&runtime->visited, NULL);
     pthread_condattr_t monotonic;
     pthread_condattr_init(&monotonic);
@@ -111,18 +116,19 @@ moor_status moor_runtime_create(const struct moor_runtime_options *options, stru
 static moor_status check_holders(struct moor_runtime *runtime)
 {
     moor_status status = MOOR_OK;
-    uint64_t grants = atomic_load_explicit(&runtime->grant_count, memory_order_acquire);
-    uint64_t leases = atomic_load_explicit(&runtime->lease_count, memory_order_acquire);
-    if (grants || leases)
-        return moor__fail(MOOR_BUSY, "alive: %llu grants, %llu leases", (unsigned long long)grants,
-                          (unsigned long long)leases);
+    uint64_t grants, leases;
+    moor__authorities_count(runtime, &grants, &leases);
+    uint32_t tickets = moor__queue_count(runtime->queue);
+    if (grants || leases || tickets)
+        return moor__fail(MOOR_BUSY, "alive: %llu grants, %llu leases, %u tickets", (unsigned long long)grants,
+                          (unsigned long long)leases, tickets);
     for (struct moor_authority *authority = runtime->authorities; authority && !status;
          authority = authority->next) {
-        pthread_mutex_lock(&authority->lock);
+        moor__lock_acquire(&authority->lock);
         if (authority->holder_count)
             status = moor__fail(MOOR_BUSY, "alive: %u holders of %s", authority->holder_count,
                                 authority->pool_key);
-        pthread_mutex_unlock(&authority->lock);
+        moor__lock_release(&authority->lock);
     }
     return status;
 }
@@ -132,20 +138,24 @@ moor_status moor_runtime_destroy(struct moor_runtime *runtime)
     if (!runtime)
         return MOOR_OK;
     moor_status status = moor__enter(runtime);
+    if (!status && moor__is_inside_pressure(runtime))
+        status = moor__fail(MOOR_BUSY, "a pressure function of it is running");
     if (!status)
         status = check_holders(runtime);
     if (!status)
         status = moor__providers_unload(runtime);
     if (status)
         return status;
+    moor__queue_destroy(runtime->queue); /* first its threads, which look at authorities */
     moor__authorities_destroy(runtime);
-    struct moor__handles *const tables[] = {&runtime->buffers, &runtime->ranges, &runtime->segments,
-                                            &runtime->pieces,  &runtime->grants, &runtime->leases};
+    moor__locals_free(runtime);
+    struct moor__handles *const tables[] = {&runtime->buffers, &runtime->ranges, &runtime->segments, &runtime->pieces,
+                                            &runtime->grants,  &runtime->leases, &runtime->tickets};
     for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++)
         moor__handles_finish(tables[i]);
     pthread_cond_destroy(&runtime->moved);
     pthread_cond_destroy(&runtime->visited);
-    pthread_mutex_destroy(&runtime->lock);
+    moor__lock_finish(&runtime->lock);
     munmap(runtime->alive, (size_t)sysconf(_SC_PAGESIZE));
     free(runtime);
     return MOOR_OK;

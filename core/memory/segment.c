@@ -8,7 +8,9 @@
  */
 #include "memory/segment.h"
 
+#include "governor/books.h"
 #include "memory/release.h"
+#include "observe/trace.h"
 #include "util/error.h"
 
 #include <time.h>
@@ -33,7 +35,7 @@ moor_status moor__segment_take(struct moor_binding *binding, uint64_t size_bytes
     segment->size_bytes = size_bytes;
     segment->granule_bytes = granule_bytes;
     segment->owners = 1;
-    pthread_mutex_init(&segment->lock, NULL);
+    moor__lock_init(&segment->lock, MOOR__RANK_OBJECT, "segment.lock");
     moor__binding_count(binding, MOOR__COUNT_SEGMENT, 1);
     *ret_segment = segment;
     return MOOR_OK;
@@ -42,7 +44,7 @@ moor_status moor__segment_take(struct moor_binding *binding, uint64_t size_bytes
 void moor__segment_free(struct moor__segment *segment)
 {
     struct moor_binding *binding = segment->object.binding;
-    pthread_mutex_destroy(&segment->lock);
+    moor__lock_finish(&segment->lock);
     moor__handles_free(&runtime_of(segment)->segments, &segment->object.slot);
     moor__binding_count(binding, MOOR__COUNT_SEGMENT, -1);
 }
@@ -59,12 +61,13 @@ static moor_status try_to_back(struct moor__segment *segment)
         .granule_bytes = segment->granule_bytes,
     };
     struct moor_abi_segment made = {.struct_size = sizeof made};
-    int32_t called = table->shared.create(binding->device->context, &args, &made, &error);
+    int32_t called = moor__to_call(table)->shared.create(binding->device->context, &args, &made, &error);
     if (called)
         return moor__fail_provider(called, &error, table->name, "create of a segment");
     segment->handle = made.handle;
     bool sane = made.actual_bytes >= args.size_bytes && made.actual_bytes <= INT64_MAX;
     segment->object.bytes = sane ? made.actual_bytes : args.size_bytes;
+    segment->object.requested_bytes = args.size_bytes;
     if (made.handle == 0 || !sane)
         return moor__fail(MOOR_PROVIDER,
                           "%s: create of a segment gave a zero handle or no sane number of bytes",
@@ -76,7 +79,7 @@ moor_status moor__segment_back(struct moor__segment *segment)
 {
     struct moor_error before = *moor_last_error();
     moor_status status = try_to_back(segment);
-    if (moor__made_room(runtime_of(segment), status))
+    if (moor__made_room(segment->object.binding, segment->size_bytes, status))
         status = try_to_back(segment);
     if (!status)
         moor__error_restore(&before);
@@ -91,6 +94,14 @@ static void send_off(struct moor__segment *segment)
     moor__release_or_quarantine(&segment->object, name, &release, NULL, 0);
 }
 
+/* Of what a segment's bytes are counted as; to be told of when the lock is not held any more. */
+struct change {
+    struct moor_holder *holder;
+    uint64_t bytes;
+    enum moor__standing before;
+    enum moor__standing now;
+};
+
 static enum moor__standing standing_of(const struct moor__segment *segment)
 {
     if (segment->owners == 0 || segment->owners > segment->leaving + segment->stuck)
@@ -98,50 +109,82 @@ static enum moor__standing standing_of(const struct moor__segment *segment)
     return segment->stuck ? MOOR__STANDING_QUARANTINED : MOOR__STANDING_PENDING;
 }
 
-/* lock held. Counts the bytes as what they have become with a change of owners. */
-static void update_standing(struct moor__segment *segment)
+/* Without an owner it is about to be released, and pending again. */
+static void move(struct moor__segment *segment, enum moor__figure from, enum moor__figure to)
 {
     struct moor_holder *holder = segment->object.binding->holder;
-    uint64_t bytes = segment->object.bytes;
-    enum moor__standing before = segment->standing, now = standing_of(segment);
-    if (now == before)
-        return;
-    segment->standing = now;
-    if (before == MOOR__STANDING_QUARANTINED)
-        moor__unquarantine(holder, bytes);
-    if (before == MOOR__STANDING_LIVE)
-        moor__pending(holder, bytes);
-    if (now == MOOR__STANDING_QUARANTINED)
-        moor__quarantine(holder, bytes);
-    if (now == MOOR__STANDING_LIVE)
-        moor__unpending(holder, bytes);
+    moor__move(moor__local_for(holder), holder,
+               (struct moor__step_of){
+                   from, to, .bytes = segment->object.bytes, .is_passing = segment->owners == 0});
+}
+
+/* lock held. Counts the bytes as what they have become with a change of owners. Returns what tell() is to say. */
+static struct change update_standing(struct moor__segment *segment)
+{
+    struct change change = {segment->object.binding->holder, segment->object.bytes, segment->standing,
+                            standing_of(segment)};
+    if (change.now == change.before)
+        return change;
+    segment->standing = change.now;
+    if (change.before == MOOR__STANDING_QUARANTINED)
+        move(segment, MOOR__QUARANTINED, MOOR__PENDING);
+    if (change.before == MOOR__STANDING_LIVE)
+        move(segment, MOOR__SHARED, MOOR__PENDING);
+    if (change.now == MOOR__STANDING_QUARANTINED)
+        move(segment, MOOR__PENDING, MOOR__QUARANTINED);
+    if (change.now == MOOR__STANDING_LIVE)
+        move(segment, MOOR__PENDING, MOOR__SHARED);
+    if (change.before == MOOR__STANDING_LIVE && !segment->object.ticket)
+        segment->object.ticket =
+            moor__let_go(segment->object.binding->holder, segment->object.bytes, true);
+    else if (change.now == MOOR__STANDING_LIVE && segment->owners)
+        moor__object_settled(&segment->object, MOOR__FATE_KEPT);
+    return change;
+}
+
+static void tell(struct change change)
+{
+    const struct {
+        bool is_so;
+        uint32_t kind;
+    } events[] = {{change.before == MOOR__STANDING_QUARANTINED, MOOR_TRACE_RETRY},
+                  {change.before == MOOR__STANDING_LIVE, MOOR_TRACE_RELEASE},
+                  {change.now == MOOR__STANDING_QUARANTINED, MOOR_TRACE_QUARANTINE},
+                  {change.now == MOOR__STANDING_LIVE, MOOR_TRACE_RECALL}};
+    struct moor_authority *authority = change.holder->authority;
+    for (size_t i = 0; change.now != change.before && i < sizeof events / sizeof events[0]; i++)
+        if (events[i].is_so)
+            moor__trace(authority->runtime, events[i].kind, authority, change.holder, change.bytes, 0);
 }
 
 void moor__segment_own(struct moor__segment *segment)
 {
-    pthread_mutex_lock(&segment->lock);
+    moor__lock_acquire(&segment->lock);
     segment->owners++;
-    update_standing(segment);
-    pthread_mutex_unlock(&segment->lock);
+    struct change change = update_standing(segment);
+    moor__lock_release(&segment->lock);
+    tell(change);
 }
 
 void moor__segment_disown(struct moor__segment *segment)
 {
-    pthread_mutex_lock(&segment->lock);
+    moor__lock_acquire(&segment->lock);
     bool last = --segment->owners == 0;
-    update_standing(segment);
-    pthread_mutex_unlock(&segment->lock);
+    struct change change = update_standing(segment);
+    moor__lock_release(&segment->lock);
+    tell(change);
     if (last)
         send_off(segment);
 }
 
 static void count_mappings(struct moor__segment *segment, int leaving, int stuck)
 {
-    pthread_mutex_lock(&segment->lock);
+    moor__lock_acquire(&segment->lock);
     segment->leaving += (uint64_t)(int64_t)leaving;
     segment->stuck += (uint64_t)(int64_t)stuck;
-    update_standing(segment);
-    pthread_mutex_unlock(&segment->lock);
+    struct change change = update_standing(segment);
+    moor__lock_release(&segment->lock);
+    tell(change);
 }
 
 void moor__segment_count_leaving(struct moor__segment *segment, int change)
@@ -168,13 +211,14 @@ void moor__segment_set_writable(struct moor__segment *segment, const struct moor
 
 static void drop_mapping(struct moor__segment *segment, const struct moor__range *range, uint64_t leaving)
 {
-    pthread_mutex_lock(&segment->lock);
+    moor__lock_acquire(&segment->lock);
     if (segment->writable_range == moor__range_name(range))
         moor__segment_set_writable(segment, NULL, 0);
     segment->leaving -= leaving;
     bool last = --segment->owners == 0;
-    update_standing(segment);
-    pthread_mutex_unlock(&segment->lock);
+    struct change change = update_standing(segment);
+    moor__lock_release(&segment->lock);
+    tell(change);
     if (last)
         send_off(segment);
 }
@@ -253,7 +297,7 @@ moor_status moor__segment_call_map(struct moor__segment *segment, struct moor__r
     const struct moor__table *table = moor__table_of(range->object.binding);
     struct moor_abi_error error = MOOR__ERROR_INIT;
     struct moor_abi_map_args args = map_args(segment, range, first, access);
-    int32_t called = table->shared.map(range->object.binding->device->context, &args, &error);
+    int32_t called = moor__to_call(table)->shared.map(range->object.binding->device->context, &args, &error);
     return called ? moor__fail_provider(called, &error, table->name, "map") : MOOR_OK;
 }
 
@@ -263,7 +307,8 @@ moor_status moor__segment_call_protect(struct moor__segment *segment, struct moo
     const struct moor__table *table = moor__table_of(range->object.binding);
     struct moor_abi_error error = MOOR__ERROR_INIT;
     struct moor_abi_map_args args = map_args(segment, range, first, access);
-    int32_t called = table->shared.protect(range->object.binding->device->context, &args, &error);
+    int32_t called =
+        moor__to_call(table)->shared.protect(range->object.binding->device->context, &args, &error);
     return called ? moor__fail_provider(called, &error, table->name, "protect") : MOOR_OK;
 }
 
@@ -274,7 +319,7 @@ static moor_status begin_seal(struct moor__segment *segment, bool *ret_done, moo
                               uint64_t *ret_first)
 {
     moor_status status = MOOR_OK;
-    pthread_mutex_lock(&segment->lock);
+    moor__lock_acquire(&segment->lock);
     *ret_done = segment->sealed;
     *ret_range = segment->writable_range;
     *ret_first = segment->writable_first;
@@ -282,18 +327,18 @@ static moor_status begin_seal(struct moor__segment *segment, bool *ret_done, moo
         status = moor__fail(MOOR_BUSY, "the segment is being sealed");
     else
         segment->sealing = !segment->sealed;
-    pthread_mutex_unlock(&segment->lock);
+    moor__lock_release(&segment->lock);
     return status;
 }
 
 static void end_seal(struct moor__segment *segment, bool sealed)
 {
-    pthread_mutex_lock(&segment->lock);
+    moor__lock_acquire(&segment->lock);
     segment->sealing = false;
     segment->sealed = sealed;
     if (sealed)
         moor__segment_set_writable(segment, NULL, 0);
-    pthread_mutex_unlock(&segment->lock);
+    moor__lock_release(&segment->lock);
 }
 
 /* Nobody can start to write through the core while the cells say read-only; then what was started is waited
@@ -303,22 +348,22 @@ static moor_status make_read_only(struct moor__segment *segment, struct moor__ra
 {
     uint64_t count = segment->size_bytes / range->granule_bytes;
     uint64_t offset = first * range->granule_bytes;
-    pthread_mutex_lock(&range->lock);
+    moor__lock_acquire(&range->lock);
     moor_status status = moor__range_expect_mapping(range, first, segment);
     *ret_leaving = status == MOOR_PENDING;
     if (!status && moor__uses_submitting(&range->uses, offset, offset + segment->size_bytes))
         status = moor__fail(MOOR_BUSY, "work on this memory is being submitted");
     if (!status)
         moor__range_set(range, first, count, MOOR__CELL_BUSY);
-    pthread_mutex_unlock(&range->lock);
+    moor__lock_release(&range->lock);
     if (status)
         return status;
     status = moor__range_await_uses(range, offset, segment->size_bytes, deadline_ns);
     if (!status)
         status = moor__segment_call_protect(segment, range, first, MOOR_ABI_ACCESS_READ);
-    pthread_mutex_lock(&range->lock);
+    moor__lock_acquire(&range->lock);
     moor__range_set_mapped(range, first, count, segment, status != MOOR_OK);
-    pthread_mutex_unlock(&range->lock);
+    moor__lock_release(&range->lock);
     return status;
 }
 

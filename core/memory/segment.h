@@ -20,7 +20,7 @@ struct moor__segment {
     uint64_t handle;            /* the provider's */
     uint64_t size_bytes;
     uint64_t granule_bytes;
-    pthread_mutex_t lock; /* everything below */
+    struct moor__lock lock; /* everything below */
     uint64_t owners;
     uint64_t leaving;             /* owners that are mappings on their way out */
     uint64_t stuck;               /* owners that are mappings in quarantine */

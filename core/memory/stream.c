@@ -13,6 +13,7 @@
  */
 #include "memory/stream.h"
 
+#include "observe/trace.h"
 #include "util/error.h"
 #include "util/limits.h"
 
@@ -82,7 +83,7 @@ static moor_status record(struct moor_stream *stream, uint64_t *ret_value)
     struct moor_abi_error error = MOOR__ERROR_INIT;
     uint64_t value = 0;
     atomic_fetch_add_explicit(&stream->started, 1, memory_order_seq_cst);
-    int32_t called = table_of(stream)->stream.record(stream->stream, &value, &error);
+    int32_t called = moor__to_call(table_of(stream))->stream.record(stream->stream, &value, &error);
     if (called) {
         atomic_fetch_sub_explicit(&stream->started, 1, memory_order_seq_cst);
         return fail(stream, called, &error, "record");
@@ -116,15 +117,19 @@ moor_status moor__stream_check(struct moor_stream *stream, uint64_t value)
         return MOOR_OK;
     struct moor_abi_error error = MOOR__ERROR_INIT;
     uint64_t reached = 0;
-    int32_t called = table_of(stream)->stream.watermark(stream->stream, &reached, &error);
+    int32_t called = moor__to_call(table_of(stream))->stream.watermark(stream->stream, &reached, &error);
     if (called)
         return fail(stream, called, &error, "watermark");
     raise(&stream->reached, reached);
-    return reached >= value ? MOOR_OK : MOOR_PENDING;
+    if (reached < value)
+        return MOOR_PENDING;
+    moor__trace(stream->device->provider->runtime, MOOR_TRACE_FENCE, NULL, NULL, 0, value);
+    return MOOR_OK;
 }
 
 moor_status moor__stream_await(struct moor_stream *stream, uint64_t value, uint64_t deadline_ns)
 {
+    moor__assert_unlocked("a wait for a fence");
     if (deadline_ns == MOOR_NO_WAIT || moor__stream_passed(stream, value)) {
         moor_status status = moor__stream_check(stream, value);
         return status == MOOR_PENDING
@@ -132,13 +137,14 @@ moor_status moor__stream_await(struct moor_stream *stream, uint64_t value, uint6
                    : status;
     }
     struct moor_abi_error error = MOOR__ERROR_INIT;
-    int32_t called = table_of(stream)->stream.wait(stream->stream, value, deadline_ns, &error);
+    int32_t called = moor__to_call(table_of(stream))->stream.wait(stream->stream, value, deadline_ns, &error);
     if (called == MOOR_TIMEOUT)
         return moor__fail(MOOR_TIMEOUT, "fence %llu was not reached by the deadline",
                           (unsigned long long)value);
     if (called)
         return fail(stream, called, &error, "wait");
     raise(&stream->reached, value);
+    moor__trace(stream->device->provider->runtime, MOOR_TRACE_FENCE, NULL, NULL, 0, value);
     return MOOR_OK;
 }
 
@@ -146,10 +152,10 @@ moor_status moor__stream_await(struct moor_stream *stream, uint64_t value, uint6
 
 void moor__epoch_leave(struct moor_provider *provider, uint32_t parity)
 {
-    pthread_mutex_lock(&provider->stream_lock);
+    moor__lock_acquire(&provider->stream_lock);
     assert(provider->in_flight[parity] > 0);
     provider->in_flight[parity]--;
-    pthread_mutex_unlock(&provider->stream_lock);
+    moor__lock_release(&provider->stream_lock);
 }
 
 /* stream_lock held. */
@@ -163,11 +169,11 @@ static uint32_t epoch_enter(struct moor_provider *provider)
 uint32_t moor__points_hold(struct moor_provider *provider, const struct moor__point *points, uint32_t count,
                            bool *ret_named)
 {
-    pthread_mutex_lock(&provider->stream_lock);
+    moor__lock_acquire(&provider->stream_lock);
     uint32_t parity = epoch_enter(provider);
     for (uint32_t i = 0; i < count; i++)
         ret_named[i] = points[i].stream->state <= MOOR__STREAM_CLOSED;
-    pthread_mutex_unlock(&provider->stream_lock);
+    moor__lock_release(&provider->stream_lock);
     return parity;
 }
 
@@ -188,6 +194,7 @@ void moor__points_look(const struct moor__point *points, uint32_t count)
 
 moor_status moor__points_await(const struct moor__point *points, uint32_t count, uint64_t deadline_ns)
 {
+    moor__assert_unlocked("a wait for fences");
     if (count == 0)
         return MOOR_OK;
     struct moor_provider *provider = points[0].stream->device->provider;
@@ -221,7 +228,7 @@ static void check_closed(struct moor_provider *provider)
 {
     struct moor_stream *asked[ASK_MAX];
     uint32_t count = 0;
-    pthread_mutex_lock(&provider->stream_lock);
+    moor__lock_acquire(&provider->stream_lock);
     uint32_t parity = epoch_enter(provider);
     for (uint32_t turns = provider->ending_count < ASK_MAX ? provider->ending_count : ASK_MAX; turns > 0;
          turns--) {
@@ -233,7 +240,7 @@ static void check_closed(struct moor_provider *provider)
         moor__stream_ref(stream);
         asked[count++] = stream;
     }
-    pthread_mutex_unlock(&provider->stream_lock);
+    moor__lock_release(&provider->stream_lock);
     for (uint32_t i = 0; i < count; i++) {
         uint64_t last = atomic_load_explicit(&asked[i]->recorded, memory_order_acquire);
         (void)moor__stream_check(asked[i], last); /* what it says is kept in the stream */
@@ -277,7 +284,7 @@ static void drain_finished(struct moor_provider *provider)
 static void destroy(struct moor_stream *stream)
 {
     struct moor_abi_error error = MOOR__ERROR_INIT;
-    int32_t called = table_of(stream)->stream.destroy(stream->stream, &error);
+    int32_t called = moor__to_call(table_of(stream))->stream.destroy(stream->stream, &error);
     if (called) {
         (void)moor__fail_provider(called, &error, table_of(stream)->name, "destroy of a stream");
         moor__log(stream->device->provider->runtime, MOOR_ABI_LOG_ERROR, "%s", moor_last_error()->text);
@@ -293,10 +300,10 @@ void moor__streams_retire(struct moor_provider *provider, bool ask_all)
     uint64_t rounds = ask_all ? moor__streams_ending(provider) / ASK_MAX + 1 : 1;
     while (rounds-- > 0)
         check_closed(provider);
-    pthread_mutex_lock(&provider->stream_lock);
+    moor__lock_acquire(&provider->stream_lock);
     drain_finished(provider);
     take_destroyable(provider, &gone);
-    pthread_mutex_unlock(&provider->stream_lock);
+    moor__lock_release(&provider->stream_lock);
     while (!TAILQ_EMPTY(&gone)) {
         struct moor_stream *stream = TAILQ_FIRST(&gone);
         TAILQ_REMOVE(&gone, stream, entry);
@@ -307,9 +314,9 @@ void moor__streams_retire(struct moor_provider *provider, bool ask_all)
 
 uint64_t moor__streams_ending(struct moor_provider *provider)
 {
-    pthread_mutex_lock(&provider->stream_lock);
+    moor__lock_acquire(&provider->stream_lock);
     uint64_t count = provider->ending_count;
-    pthread_mutex_unlock(&provider->stream_lock);
+    moor__lock_release(&provider->stream_lock);
     return count;
 }
 
@@ -324,10 +331,10 @@ moor_status moor__stream_enter(const struct moor_stream *stream)
 
 static bool try_to_count(struct moor_provider *provider)
 {
-    pthread_mutex_lock(&provider->stream_lock);
+    moor__lock_acquire(&provider->stream_lock);
     bool room = provider->stream_count < MOOR_LIMIT_STREAMS;
     provider->stream_count += room;
-    pthread_mutex_unlock(&provider->stream_lock);
+    moor__lock_release(&provider->stream_lock);
     return room;
 }
 
@@ -352,7 +359,7 @@ static moor_status make_stream(struct moor_device *device, const struct moor_str
         args.native = options->native;
     }
     struct moor_abi_stream *stream = NULL;
-    int32_t called = table->stream.create(device->context, &args, &stream, &error);
+    int32_t called = moor__to_call(table)->stream.create(device->context, &args, &stream, &error);
     if (called)
         return moor__fail_provider(called, &error, table->name, "create of a stream");
     if (!stream)
@@ -378,9 +385,9 @@ moor_status moor_stream_create(struct moor_device *device, const struct moor_str
                     : moor__fail(MOOR_HOST_NOMEM, "no memory for a stream");
     struct moor_provider *provider = device->provider;
     if (status) {
-        pthread_mutex_lock(&provider->stream_lock);
+        moor__lock_acquire(&provider->stream_lock);
         provider->stream_count--;
-        pthread_mutex_unlock(&provider->stream_lock);
+        moor__lock_release(&provider->stream_lock);
         free(stream);
         return status;
     }
@@ -396,11 +403,11 @@ static void give_up(struct moor_stream *stream)
 {
     struct moor_provider *provider = stream->device->provider;
     struct moor_device *device = moor__device_hold(stream->device);
-    pthread_mutex_lock(&provider->stream_lock);
+    moor__lock_acquire(&provider->stream_lock);
     stream->state = MOOR__STREAM_CLOSED;
     TAILQ_INSERT_TAIL(&provider->ending, stream, entry);
     provider->ending_count++;
-    pthread_mutex_unlock(&provider->stream_lock);
+    moor__lock_release(&provider->stream_lock);
     moor__streams_retire(provider, false);
     moor__device_let_go(device);
 }
@@ -443,7 +450,7 @@ moor_status moor_stream_get_native(struct moor_stream *stream, uint64_t *ret_nat
         return status;
     struct moor_abi_error error = MOOR__ERROR_INIT;
     uint64_t native = 0;
-    int32_t called = table_of(stream)->stream.native(stream->stream, &native, &error);
+    int32_t called = moor__to_call(table_of(stream))->stream.native(stream->stream, &native, &error);
     if (called)
         return fail(stream, called, &error, "stream native");
     *ret_native = native;
@@ -491,7 +498,8 @@ moor_status moor_stream_wait(struct moor_stream *stream, const struct moor_fence
     if (fence->stream == stream)
         return MOOR_OK; /* a stream is always behind itself */
     struct moor_abi_error error = MOOR__ERROR_INIT;
+    struct moor_abi_stream *awaited = fence->stream->stream;
     int32_t called =
-        table_of(stream)->stream.wait_stream(stream->stream, fence->stream->stream, fence->value, &error);
+        moor__to_call(table_of(stream))->stream.wait_stream(stream->stream, awaited, fence->value, &error);
     return called ? moor__fail_provider(called, &error, table_of(stream)->name, "wait_stream") : MOOR_OK;
 }

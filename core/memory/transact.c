@@ -11,9 +11,11 @@
  */
 #include "memory/range.h"
 
+#include "governor/request.h"
 #include "memory/release.h"
 #include "memory/segment.h"
 #include "memory/transact.h"
+#include "observe/trace.h"
 #include "util/error.h"
 
 #include <stdio.h>
@@ -40,19 +42,19 @@ struct work {
 static moor_status claim_cells(struct work *work)
 {
     struct moor__range *range = work->range;
-    pthread_mutex_lock(&range->lock);
+    moor__lock_acquire(&range->lock);
     moor_status status = moor__range_expect(range, work->first, work->count, MOOR__CELL_FREE);
     if (!status)
         moor__range_set(range, work->first, work->count, MOOR__CELL_BUSY);
-    pthread_mutex_unlock(&range->lock);
+    moor__lock_release(&range->lock);
     return status;
 }
 
 static void free_cells(struct work *work)
 {
-    pthread_mutex_lock(&work->range->lock);
+    moor__lock_acquire(&work->range->lock);
     moor__range_set(work->range, work->first, work->count, MOOR__CELL_FREE);
-    pthread_mutex_unlock(&work->range->lock);
+    moor__lock_release(&work->range->lock);
 }
 
 /* Pins the range and takes its cells and a piece record. */
@@ -132,7 +134,7 @@ static moor_status own_mapping(struct work *work)
     struct moor__segment *segment = work->segment;
     bool writable = work->step->access == MOOR_ACCESS_READ_WRITE;
     moor_status status = MOOR_OK;
-    pthread_mutex_lock(&segment->lock);
+    moor__lock_acquire(&segment->lock);
     if (writable && !segment->sealed && segment->owners > 1 && segment->owners - 1 == segment->leaving) {
         status = moor__fail(MOOR_PENDING, "the segment's last mapping is still behind fences");
     } else if (segment->sealing || segment->sealed == writable || (writable && segment->owners > 1)) {
@@ -142,7 +144,7 @@ static moor_status own_mapping(struct work *work)
         segment->owners++;
         moor__segment_set_writable(segment, writable ? work->range : NULL, work->first);
     }
-    pthread_mutex_unlock(&segment->lock);
+    moor__lock_release(&segment->lock);
     return status;
 }
 
@@ -198,15 +200,76 @@ static moor_status prepare(struct work *work)
 
 /* ---- claim, execute, charge, publish ---- */
 
-static moor_status claim(struct work *work)
+static struct moor_holder *payer(const struct work *work)
 {
-    if (work->step->kind == MOOR_STEP_MAP)
-        return MOOR_OK;
-    struct moor_binding *payer = work->segment ? work->segment->object.binding : work->range->object.binding;
-    moor_status status =
-        moor__claim_take(payer->holder, work->step->grant, work->step->length_bytes, &work->claim);
+    return (work->segment ? work->segment->object.binding : work->range->object.binding)->holder;
+}
+
+static moor_status take_claim(struct work *work)
+{
+    moor_status status = moor__claim_take(payer(work), work->step->grant, work->step->length_bytes, MOOR_NO_WAIT,
+                                          &work->claim);
     if (!status)
         work->stage = STAGE_CLAIMED;
+    return status;
+}
+
+/* From its grant, which has room whatever others do. */
+static moor_status draw(struct work *work)
+{
+    return work->step->kind == MOOR_STEP_MAP || work->step->grant == 0 ? MOOR_OK : take_claim(work);
+}
+
+static bool is_to_be_reserved(const struct work *work)
+{
+    return work->step->kind != MOOR_STEP_MAP && work->step->grant == 0;
+}
+
+/* All that is not drawn from grants is reserved in one step, over all authorities. */
+static moor_status reserve_parts(struct work *works, size_t count, struct moor_request *parts, size_t part_count,
+                                 size_t *ret_failed)
+{
+    struct moor__wish wish;
+    size_t failed = 0;
+    moor_status status = moor__wish_copy(parts, part_count, &wish);
+    if (status)
+        return status;
+    status = moor__request(works[0].runtime, &wish, MOOR_NO_WAIT, &failed);
+    free(wish.pools);
+    for (size_t i = 0; i < count; i++) {
+        if (!is_to_be_reserved(&works[i]))
+            continue;
+        if (status && failed-- == 0)
+            *ret_failed = i;
+        if (status)
+            continue;
+        struct moor_holder *holder = payer(&works[i]);
+        works[i].claim = (struct moor__claim){.holder = holder, .bytes = works[i].step->length_bytes};
+        works[i].stage = STAGE_CLAIMED;
+        moor__trace(works[i].runtime, MOOR_TRACE_RESERVE, holder->authority, holder, works[i].claim.bytes, 0);
+    }
+    return status;
+}
+
+static moor_status reserve(struct work *works, size_t count, size_t *ret_failed)
+{
+    size_t part_count = 0;
+    for (size_t i = 0; i < count; i++) {
+        part_count += is_to_be_reserved(&works[i]);
+        if (part_count == 1 && is_to_be_reserved(&works[i]))
+            *ret_failed = i;
+    }
+    if (part_count <= 1)
+        return part_count ? take_claim(&works[*ret_failed]) : MOOR_OK;
+    struct moor_request *parts = malloc(part_count * sizeof *parts);
+    if (!parts)
+        return moor__fail(MOOR_HOST_NOMEM, "no memory for a request of %zu parts", part_count);
+    part_count = 0;
+    for (size_t i = 0; i < count; i++)
+        if (is_to_be_reserved(&works[i]))
+            parts[part_count++] = (struct moor_request){payer(&works[i]), works[i].step->length_bytes};
+    moor_status status = reserve_parts(works, count, parts, part_count, ret_failed);
+    free(parts);
     return status;
 }
 
@@ -216,8 +279,9 @@ static moor_status try_to_commit(struct work *work)
     const struct moor__table *table = moor__table_of(range->object.binding);
     struct moor_abi_error error = MOOR__ERROR_INIT;
     uint64_t length = work->step->length_bytes, actual = 0;
-    int32_t called = table->virtual_.commit(range->object.binding->device->context, range->handle,
-                                            work->step->offset_bytes, length, &actual, &error);
+    int32_t called =
+        moor__to_call(table)->virtual_.commit(range->object.binding->device->context, range->handle,
+                                              work->step->offset_bytes, length, &actual, &error);
     if (called)
         return moor__fail_provider(called, &error, table->name, "commit");
     work->stage = STAGE_BACKED;
@@ -231,7 +295,7 @@ static moor_status call_commit(struct work *work)
 {
     struct moor_error before = *moor_last_error();
     moor_status status = try_to_commit(work);
-    if (moor__made_room(work->runtime, status))
+    if (moor__made_room(work->range->object.binding, work->step->length_bytes, status))
         status = try_to_commit(work);
     if (!status)
         moor__error_restore(&before);
@@ -261,11 +325,16 @@ static uint64_t taken_bytes(const struct work *work)
     return work->step->kind == MOOR_STEP_COMMIT ? work->step->length_bytes : work->segment->object.bytes;
 }
 
+static enum moor__figure figure_of(const struct work *work)
+{
+    return work->step->kind == MOOR_STEP_COMMIT ? MOOR__LIVE : MOOR__SHARED;
+}
+
 static moor_status charge(struct work *work)
 {
     if (work->step->kind == MOOR_STEP_MAP)
         return MOOR_OK;
-    moor_status status = moor__claim_charge(&work->claim, taken_bytes(work));
+    moor_status status = moor__claim_charge(&work->claim, figure_of(work), work->step->length_bytes, taken_bytes(work));
     work->charged = !status;
     return status;
 }
@@ -287,13 +356,13 @@ static void publish(struct work *work, moor_segment *ret_segment)
     if (work->step->kind == MOOR_STEP_CREATE)
         publish_segment(work, ret_segment);
     if (work->range) {
-        pthread_mutex_lock(&work->range->lock);
+        moor__lock_acquire(&work->range->lock);
         if (work->step->kind == MOOR_STEP_COMMIT)
             moor__range_set(work->range, work->first, work->count, MOOR__CELL_COMMITTED);
         else
             moor__range_set_mapped(work->range, work->first, work->count, work->segment,
                                    work->step->access == MOOR_ACCESS_READ_WRITE);
-        pthread_mutex_unlock(&work->range->lock);
+        moor__lock_release(&work->range->lock);
         unprepare_range(work);
     }
     if (work->step->kind == MOOR_STEP_MAP)
@@ -320,13 +389,13 @@ static void undo_cells(struct work *work, struct moor__segment *mapped)
     piece->count = work->count;
     piece->segment = mapped;
     if (!mapped) {
-        piece->object.bytes = work->step->length_bytes;
+        piece->object.bytes = piece->object.requested_bytes = work->step->length_bytes;
         expect_back(work, &piece->object);
     }
-    pthread_mutex_lock(&range->lock);
+    moor__lock_acquire(&range->lock);
     moor__range_set(range, work->first, work->count, MOOR__CELL_LEAVING);
     range->pieces_out++;
-    pthread_mutex_unlock(&range->lock);
+    moor__lock_release(&range->lock);
     moor__piece_send_off(piece, true);
 }
 
@@ -352,7 +421,7 @@ static void undo(struct work *work)
     if (work->stage == STAGE_NONE)
         return;
     if (work->stage >= STAGE_BACKED && work->step->kind != MOOR_STEP_MAP && !work->charged)
-        moor__claim_charge_doomed(&work->claim, taken_bytes(work));
+        moor__claim_charge_doomed(&work->claim, figure_of(work), work->step->length_bytes, taken_bytes(work));
     else if (work->stage == STAGE_CLAIMED)
         moor__claim_return(&work->claim);
     switch (work->step->kind) {
@@ -411,18 +480,26 @@ static moor_status check_not_ours(const struct work *works, size_t failed, moor_
     return status;
 }
 
+static moor_status run_phase(phase run, struct work *works, size_t count, size_t *ret_failed)
+{
+    moor_status status = MOOR_OK;
+    for (size_t i = 0; i < count && !status; i++) {
+        *ret_failed = i;
+        status = run(&works[i]);
+    }
+    return status ? check_not_ours(works, *ret_failed, status) : MOOR_OK;
+}
+
 static moor_status run_phases(struct work *works, size_t count, size_t *ret_failed)
 {
-    static const phase phases[] = {prepare, claim, execute, charge};
-    for (size_t p = 0; p < sizeof phases / sizeof phases[0]; p++)
-        for (size_t i = 0; i < count; i++) {
-            moor_status status = phases[p](&works[i]);
-            if (!status)
-                continue;
-            *ret_failed = i;
-            return check_not_ours(works, i, status);
-        }
-    return MOOR_OK;
+    moor_status status = run_phase(prepare, works, count, ret_failed);
+    if (!status)
+        status = run_phase(draw, works, count, ret_failed);
+    if (!status)
+        status = reserve(works, count, ret_failed);
+    if (!status)
+        status = run_phase(execute, works, count, ret_failed);
+    return status ? status : run_phase(charge, works, count, ret_failed);
 }
 
 static moor_status run_once(struct work *works, size_t count, moor_segment *ret_segments, size_t *ret_failed)

@@ -39,9 +39,9 @@ static uint64_t offset_of(const struct exchange *exchange)
 
 static void show(struct exchange *exchange, struct moor__segment *segment, bool writable)
 {
-    pthread_mutex_lock(&exchange->range->lock);
+    moor__lock_acquire(&exchange->range->lock);
     moor__range_set_mapped(exchange->range, exchange->first, exchange->count, segment, writable);
-    pthread_mutex_unlock(&exchange->range->lock);
+    moor__lock_release(&exchange->range->lock);
 }
 
 /* ---- in place ---- */
@@ -50,13 +50,13 @@ static void show(struct exchange *exchange, struct moor__segment *segment, bool 
 static bool take_alone(struct exchange *exchange)
 {
     struct moor__segment *old = exchange->old;
-    pthread_mutex_lock(&old->lock);
+    moor__lock_acquire(&old->lock);
     bool alone = old->owners == 1;
     if (alone) {
         old->sealed = false;
         moor__segment_set_writable(old, exchange->range, exchange->first);
     }
-    pthread_mutex_unlock(&old->lock);
+    moor__lock_release(&old->lock);
     return alone;
 }
 
@@ -79,10 +79,10 @@ static moor_status write_in_place(struct exchange *exchange, moor_segment *ret_s
         status =
             moor__segment_call_protect(old, exchange->range, exchange->first, MOOR_ABI_ACCESS_READ_WRITE);
     if (status) {
-        pthread_mutex_lock(&old->lock);
+        moor__lock_acquire(&old->lock);
         old->sealed = true;
         moor__segment_set_writable(old, NULL, 0);
-        pthread_mutex_unlock(&old->lock);
+        moor__lock_release(&old->lock);
     } else if (ret_segment) {
         *ret_segment = hand_out(old);
     }
@@ -99,7 +99,8 @@ static moor_status make_segment(struct exchange *exchange, moor_grant grant)
                                             exchange->range->granule_bytes, &exchange->new);
     if (status)
         return status;
-    status = moor__claim_take(exchange->binding->holder, grant, exchange->old->size_bytes, &claim);
+    status = moor__claim_take(exchange->binding->holder, grant, exchange->old->size_bytes, MOOR_NO_WAIT,
+                              &claim);
     if (status)
         goto no_memory;
     status = moor__segment_back(exchange->new);
@@ -108,7 +109,7 @@ static moor_status make_segment(struct exchange *exchange, moor_grant grant)
         goto no_memory;
     }
     if (!status)
-        status = moor__claim_charge(&claim, exchange->new->object.bytes);
+        status = moor__claim_charge(&claim, MOOR__SHARED, exchange->new->size_bytes, exchange->new->object.bytes);
     if (status) {
         struct moor_error first = *moor_last_error();
         moor__object_doom(&exchange->new->object, &claim, grant);
@@ -134,9 +135,9 @@ static moor_status open_window(struct exchange *exchange)
     if (status)
         return status;
     moor__segment_own(exchange->new);
-    pthread_mutex_lock(&exchange->window->lock);
+    moor__lock_acquire(&exchange->window->lock);
     moor__range_set_mapped(exchange->window, 0, exchange->count, exchange->new, true);
-    pthread_mutex_unlock(&exchange->window->lock);
+    moor__lock_release(&exchange->window->lock);
     return MOOR_OK;
 }
 
@@ -144,21 +145,21 @@ static moor_status open_window(struct exchange *exchange)
 static moor_status announce(struct moor__range *range, struct moor_stream *stream, uint64_t low,
                             uint64_t high)
 {
-    pthread_mutex_lock(&range->lock);
+    moor__lock_acquire(&range->lock);
     moor_status status = moor__uses_begin(&range->uses, stream, low, high);
-    pthread_mutex_unlock(&range->lock);
+    moor__lock_release(&range->lock);
     return status;
 }
 
 static void settle(struct moor__range *range, struct moor_stream *stream, uint64_t low, uint64_t high,
                    bool submitted)
 {
-    pthread_mutex_lock(&range->lock);
+    moor__lock_acquire(&range->lock);
     if (submitted)
         moor__uses_end(&range->uses, stream, low, high, moor__stream_mark(stream));
     else
         moor__uses_cancel(&range->uses, stream, low, high);
-    pthread_mutex_unlock(&range->lock);
+    moor__lock_release(&range->lock);
 }
 
 static moor_status copy_contents(struct exchange *exchange)
@@ -182,7 +183,7 @@ static moor_status copy_contents(struct exchange *exchange)
         .source = exchange->range->address + low,
         .size_bytes = size,
     };
-    int32_t called = table->copy.copy(stream->stream, &args, &error);
+    int32_t called = moor__to_call(table)->copy.copy(stream->stream, &args, &error);
     settle(exchange->range, stream, low, low + size, called == MOOR_OK);
     settle(exchange->window, stream, 0, size, called == MOOR_OK);
     return called ? moor__fail_provider(called, &error, table->name, "copy") : MOOR_OK;
@@ -207,14 +208,14 @@ static moor_status await_piece(struct exchange *exchange)
     struct moor__range *range = exchange->range;
     uint64_t give_up = moor_clock_ns() + UNMAP_PATIENCE_NS;
     for (uint64_t now = moor_clock_ns();; now = moor_clock_ns()) {
-        pthread_mutex_lock(&range->lock);
+        moor__lock_acquire(&range->lock);
         bool gone = piece->gone;
         bool refused =
-            !gone && atomic_load_explicit(&piece->object.state, memory_order_acquire) == MOOR__QUARANTINED;
+            !gone && atomic_load_explicit(&piece->object.state, memory_order_acquire) == MOOR__STATE_QUARANTINED;
         bool lost = !gone && now > give_up;
         if (refused || lost)
             abandon(exchange);
-        pthread_mutex_unlock(&range->lock);
+        moor__lock_release(&range->lock);
         if (gone)
             return MOOR_OK;
         if (refused || lost)
@@ -238,9 +239,9 @@ static moor_status await_quiet(struct exchange *exchange)
     moor_status status = MOOR_OK;
     for (uint32_t count = 1; count > 0 && !status;) {
         status = moor__range_await_uses(range, low, high - low, exchange->deadline_ns);
-        pthread_mutex_lock(&range->lock);
+        moor__lock_acquire(&range->lock);
         count = moor__uses_collect(&range->uses, low, high, points);
-        pthread_mutex_unlock(&range->lock);
+        moor__lock_release(&range->lock);
         moor__points_unref(points, count);
     }
     return status;
@@ -254,9 +255,9 @@ static moor_status take_old_away(struct exchange *exchange)
     piece->count = exchange->count;
     piece->segment = exchange->old;
     piece->awaited = true;
-    pthread_mutex_lock(&range->lock);
+    moor__lock_acquire(&range->lock);
     range->pieces_out++;
-    pthread_mutex_unlock(&range->lock);
+    moor__lock_release(&range->lock);
     moor_status status = moor__piece_submit(piece, false);
     bool accepted = !status;
     if (accepted)
@@ -273,9 +274,9 @@ static moor_status put_new_in_place(struct exchange *exchange, moor_segment *ret
         moor__segment_call_map(exchange->new, range, exchange->first, MOOR_ABI_ACCESS_READ_WRITE);
     if (!status) {
         struct moor__segment *new = exchange->new;
-        pthread_mutex_lock(&new->lock);
+        moor__lock_acquire(&new->lock);
         moor__segment_set_writable(new, range, exchange->first);
-        pthread_mutex_unlock(&new->lock);
+        moor__lock_release(&new->lock);
         if (ret_segment)
             *ret_segment = hand_out(new);
         show(exchange, new, true);
@@ -289,9 +290,9 @@ static moor_status put_new_in_place(struct exchange *exchange, moor_segment *ret
         show(exchange, exchange->old, false);
         return moor__fail_again(&first, "");
     }
-    pthread_mutex_lock(&range->lock);
+    moor__lock_acquire(&range->lock);
     moor__range_set(range, exchange->first, exchange->count, MOOR__CELL_FREE);
-    pthread_mutex_unlock(&range->lock);
+    moor__lock_release(&range->lock);
     moor__segment_unmapped(exchange->old, range);
     return moor__fail_again(&first,
                             "the old mapping could not be put back; its granules are not backed now: ");
@@ -351,7 +352,7 @@ static moor_status begin(struct exchange *exchange, uint64_t offset_bytes, bool 
         moor__range_cells(range, offset_bytes, range->granule_bytes, &exchange->first, &count);
     if (status)
         return status;
-    pthread_mutex_lock(&range->lock);
+    moor__lock_acquire(&range->lock);
     moor__cell cell = range->cells[exchange->first];
     *ret_done = moor__cell_state(cell) == MOOR__CELL_MAPPED_WRITE;
     if (!*ret_done)
@@ -364,7 +365,7 @@ static moor_status begin(struct exchange *exchange, uint64_t offset_bytes, bool 
         else
             moor__range_set(range, exchange->first, exchange->count, MOOR__CELL_BUSY);
     }
-    pthread_mutex_unlock(&range->lock);
+    moor__lock_release(&range->lock);
     return status;
 }
 

@@ -1,31 +1,100 @@
 /* SPDX-License-Identifier: MIT */
-/* Snapshots. An authority's is one critical section, so it adds up; a device's is what the provider says,
- * made sane. */
-#include "governor/governor.h"
+/* Snapshots of the books, and of what is alive. An authority's is one critical section, so it adds up. */
+#include "governor/books.h"
+#include "governor/pressure.h"
 #include "loader/provider.h"
 #include "util/error.h"
 
 #include <moorage/stats.h>
 #include <string.h>
 
-#define KNOWN_FIGURES                                                                                        \
-    (MOOR_ABI_STAT_TOTAL | MOOR_ABI_STAT_FREE | MOOR_ABI_STAT_HELD | MOOR_ABI_STAT_SYSTEM_HELD |             \
-     MOOR_ABI_STAT_HUGE)
+/* One instant of an authority and its holders: the queue's lock for what they are asked, the authority's for the
+ * books, and nothing in any thread's cells. */
+static void look_at(struct moor_authority *authority)
+{
+    moor__lock_acquire(&authority->runtime->queue->lock);
+    moor__lock_acquire(&authority->lock);
+    moor__credit_take_back(authority, MOOR__STRICT_LOOK);
+}
 
-/* lock held. */
+static void look_away(struct moor_authority *authority)
+{
+    moor__credit_allow(authority, MOOR__STRICT_LOOK);
+    moor__lock_release(&authority->lock);
+    moor__lock_release(&authority->runtime->queue->lock);
+}
+
+static uint64_t live_of(const struct moor__books *books)
+{
+    return moor__figure(books, MOOR__LIVE) + moor__figure(books, MOOR__SHARED) + moor__figure(books, MOOR__LEASED);
+}
+
+/* lock held, cells empty. */
 static void describe_holder(const struct moor_holder *holder, struct moor_holder_stats *ret_stats)
 {
+    const struct moor__books *books = &holder->books;
+    uint64_t live = live_of(books);
     *ret_stats = (struct moor_holder_stats){
         .role = holder->role,
-        .limit_bytes = holder->limit == UINT64_MAX ? 0 : holder->limit,
-        .reserved_bytes = holder->account.reserved,
-        .charged_bytes = holder->account.charged,
-        .pending_bytes = holder->account.pending,
-        .quarantined_bytes = holder->account.quarantined,
-        .external_bytes = holder->account.external,
-        .peak_charged_bytes = holder->account.peak_charged,
+        .priority = holder->limits.priority,
+        .revision = holder->revision,
+        .limit_bytes = holder->limits.limit_bytes == UINT64_MAX ? 0 : holder->limits.limit_bytes,
+        .guarantee_bytes = holder->limits.guarantee_bytes,
+        .reserved_bytes = moor__figure(books, MOOR__RESERVED),
+        .charged_bytes = moor__books_charged(books),
+        .pending_bytes = moor__figure(books, MOOR__PENDING),
+        .quarantined_bytes = moor__figure(books, MOOR__QUARANTINED),
+        .leased_bytes = moor__figure(books, MOOR__LEASED),
+        .shared_bytes = moor__figure(books, MOOR__SHARED),
+        .requested_bytes = moor__figure(books, MOOR__REQUESTED) + moor__figure(books, MOOR__LEASED),
+        .evictable_bytes = holder->evictable < live ? holder->evictable : live,
+        .peak_charged_bytes = holder->peak_charged,
+        .asked = holder->asked_count,
+        .evicted_bytes = holder->evicted_bytes,
     };
     memcpy(ret_stats->name, holder->name, sizeof ret_stats->name);
+}
+
+static uint64_t minus(uint64_t a, uint64_t b)
+{
+    return a > b ? a - b : 0;
+}
+
+/* lock held, cells empty. */
+static void describe_authority(const struct moor_authority *authority, struct moor_authority_stats *ret_stats)
+{
+    const struct moor__books *total = &authority->total_books;
+    uint64_t charged = moor__books_charged(total), leased = moor__figure(total, MOOR__LEASED), evictable = 0;
+    const struct moor_holder *holder;
+    TAILQ_FOREACH(holder, &authority->holders, entry) {
+        uint64_t live = live_of(&holder->books);
+        evictable += holder->evictable < live ? holder->evictable : live;
+    }
+    *ret_stats = (struct moor_authority_stats){
+        .capacity_bytes = authority->capacity,
+        .revision = authority->revision,
+        .over_bytes = moor__over_bytes(authority),
+        .set_aside_bytes = authority->set_aside,
+        .free_bytes = minus(authority->capacity, authority->has),
+        .headroom_bytes = minus(moor__authority_capacity(authority), authority->has),
+        .guaranteed_bytes = authority->claims - authority->has,
+        .reserved_bytes = moor__figure(total, MOOR__RESERVED),
+        .charged_bytes = charged,
+        .live_bytes = live_of(total),
+        .pending_bytes = moor__figure(total, MOOR__PENDING),
+        .quarantined_bytes = moor__figure(total, MOOR__QUARANTINED),
+        .committed_bytes = charged - leased,
+        .leased_bytes = leased,
+        .shared_bytes = moor__figure(total, MOOR__SHARED),
+        .requested_bytes = moor__figure(total, MOOR__REQUESTED) + leased,
+        .evictable_bytes = evictable,
+        .external_bytes = authority->external,
+        .peak_charged_bytes = authority->peak_charged,
+        .tickets = authority->tickets,
+        .holder_count = authority->holder_count,
+        .external_known = authority->external_known,
+        .inconsistent = authority->inconsistent,
+    };
 }
 
 moor_status moor_authority_get_stats(struct moor_authority *authority, struct moor_authority_stats *ret_stats,
@@ -39,25 +108,15 @@ moor_status moor_authority_get_stats(struct moor_authority *authority, struct mo
     if (status)
         return status;
     size_t count = 0;
-    pthread_mutex_lock(&authority->lock);
-    const struct moor__account *total = &authority->total;
-    uint64_t held = total->reserved + total->charged;
-    *ret_stats = (struct moor_authority_stats){
-        .capacity_bytes = authority->capacity,
-        .free_bytes = held < authority->capacity ? authority->capacity - held : 0,
-        .reserved_bytes = total->reserved,
-        .charged_bytes = total->charged,
-        .live_bytes = total->charged - total->pending - total->quarantined,
-        .pending_bytes = total->pending,
-        .quarantined_bytes = total->quarantined,
-        .external_bytes = total->external,
-        .peak_charged_bytes = total->peak_charged,
-        .holder_count = authority->holder_count,
-    };
-    for (const struct moor_holder *holder = authority->holders; holder && count < capacity;
-         holder = holder->next)
+    look_at(authority);
+    describe_authority(authority, ret_stats);
+    const struct moor_holder *holder;
+    TAILQ_FOREACH(holder, &authority->holders, entry) {
+        if (count == capacity)
+            break;
         describe_holder(holder, &ret_holders[count++]);
-    pthread_mutex_unlock(&authority->lock);
+    }
+    look_away(authority);
     if (ret_count)
         *ret_count = count;
     return MOOR_OK;
@@ -70,73 +129,9 @@ moor_status moor_holder_get_stats(struct moor_holder *holder, struct moor_holder
     moor_status status = moor__enter(holder->authority->runtime);
     if (status)
         return status;
-    pthread_mutex_lock(&holder->authority->lock);
+    look_at(holder->authority);
     describe_holder(holder, ret_stats);
-    pthread_mutex_unlock(&holder->authority->lock);
-    return MOOR_OK;
-}
-
-/* A figure that is known and above what it is a part of. */
-static bool clamp(uint64_t *figure, uint64_t bit, uint64_t whole, uint64_t whole_bit, uint64_t valid)
-{
-    if (!(valid & bit) || !(valid & whole_bit) || *figure <= whole)
-        return false;
-    *figure = whole;
-    return true;
-}
-
-static void make_sane(struct moor_device_stats *stats)
-{
-    bool odd =
-        clamp(&stats->free_bytes, MOOR_ABI_STAT_FREE, stats->total_bytes, MOOR_ABI_STAT_TOTAL, stats->valid);
-    odd |=
-        clamp(&stats->held_bytes, MOOR_ABI_STAT_HELD, stats->total_bytes, MOOR_ABI_STAT_TOTAL, stats->valid);
-    odd |= clamp(&stats->system_held_bytes, MOOR_ABI_STAT_SYSTEM_HELD, stats->total_bytes,
-                 MOOR_ABI_STAT_TOTAL, stats->valid);
-    odd |=
-        clamp(&stats->huge_bytes, MOOR_ABI_STAT_HUGE, stats->total_bytes, MOOR_ABI_STAT_TOTAL, stats->valid);
-    odd |= clamp(&stats->huge_bytes, MOOR_ABI_STAT_HUGE, stats->system_held_bytes, MOOR_ABI_STAT_SYSTEM_HELD,
-                 stats->valid);
-    const uint64_t all = MOOR_ABI_STAT_TOTAL | MOOR_ABI_STAT_FREE | MOOR_ABI_STAT_HELD;
-    if ((stats->valid & all) == all && stats->held_bytes > stats->total_bytes - stats->free_bytes) {
-        stats->free_bytes = stats->total_bytes - stats->held_bytes;
-        odd = true;
-    }
-    stats->inconsistent = odd;
-}
-
-moor_status moor_device_get_stats(struct moor_device *device, uint32_t domain,
-                                  struct moor_device_stats *ret_stats)
-{
-    if (!device || !ret_stats)
-        return moor__fail(MOOR_INVALID, "device and ret_stats must not be NULL");
-    const struct moor__table *table = &device->provider->table;
-    moor_status status = moor__enter(device->provider->runtime);
-    if (status)
-        return status;
-    if (domain >= device->info.domain_count)
-        return moor__fail(MOOR_INVALID, "domain %u of %u", domain, device->info.domain_count);
-    if (!(device->domains[domain].info.capabilities & MOOR_ABI_CAP_STATS))
-        return moor__fail(MOOR_UNSUPPORTED, "%s: domain %u of %s has no STATS", table->name, domain,
-                          device->info.name);
-    status = moor__device_open(device);
-    if (status)
-        return status;
-    struct moor_abi_error error = MOOR__ERROR_INIT;
-    struct moor_abi_stats raw = {.struct_size = sizeof raw};
-    int32_t called = table->stats.stats(device->context, domain, &raw, &error);
-    if (called)
-        return moor__fail_provider(called, &error, table->name, "stats");
-    struct moor_device_stats stats = {
-        .valid = raw.valid & KNOWN_FIGURES,
-        .total_bytes = raw.valid & MOOR_ABI_STAT_TOTAL ? raw.total_bytes : 0,
-        .free_bytes = raw.valid & MOOR_ABI_STAT_FREE ? raw.free_bytes : 0,
-        .held_bytes = raw.valid & MOOR_ABI_STAT_HELD ? raw.held_bytes : 0,
-        .system_held_bytes = raw.valid & MOOR_ABI_STAT_SYSTEM_HELD ? raw.system_held_bytes : 0,
-        .huge_bytes = raw.valid & MOOR_ABI_STAT_HUGE ? raw.huge_bytes : 0,
-    };
-    make_sane(&stats);
-    *ret_stats = stats;
+    look_away(holder->authority);
     return MOOR_OK;
 }
 
@@ -159,15 +154,13 @@ moor_status moor_runtime_get_counts(struct moor_runtime *runtime, struct moor_ob
         return status;
     if (!ret_counts)
         return moor__fail(MOOR_INVALID, "ret_counts is NULL");
-    struct moor_object_counts counts = {
-        .grants = atomic_load_explicit(&runtime->grant_count, memory_order_acquire),
-        .leases = atomic_load_explicit(&runtime->lease_count, memory_order_acquire),
-    };
-    pthread_mutex_lock(&runtime->lock);
+    struct moor_object_counts counts = {.tickets = moor__queue_count(runtime->queue)};
+    moor__authorities_count(runtime, &counts.grants, &counts.leases);
+    moor__lock_acquire(&runtime->lock);
     for (const struct moor_provider *provider = runtime->providers; provider; provider = provider->next)
         for (uint32_t i = 0; i < provider->device_count; i++)
             add_device(&provider->devices[i], &counts);
-    pthread_mutex_unlock(&runtime->lock);
+    moor__lock_release(&runtime->lock);
     *ret_counts = counts;
     return MOOR_OK;
 }

@@ -18,6 +18,7 @@ __attribute__((format(printf, 3, 0))) static void write_text(moor_status status,
 {
     last_error.status = status;
     last_error.native_code = native_code;
+    last_error.bytes = 0;
     (void)vsnprintf(last_error.text, sizeof last_error.text, format, args); /* cut short is good enough */
 }
 
@@ -27,6 +28,16 @@ moor_status moor__fail(moor_status status, const char *format, ...)
     va_start(args, format);
     write_text(status, 0, format, args);
     va_end(args);
+    return status;
+}
+
+moor_status moor__fail_short(moor_status status, uint64_t bytes, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    write_text(status, 0, format, args);
+    va_end(args);
+    last_error.bytes = bytes;
     return status;
 }
 
@@ -61,6 +72,7 @@ moor_status moor__fail_again(const struct moor_error *first, const char *before)
 {
     last_error.status = first->status;
     last_error.native_code = first->native_code;
+    last_error.bytes = first->bytes;
     (void)snprintf(last_error.text, sizeof last_error.text, "%s%.480s", before, first->text);
     return first->status;
 }
@@ -83,6 +95,7 @@ moor_status moor__fail_provider(int32_t status, const struct moor_abi_error *err
                           (int)status);
     last_error.status = status;
     last_error.native_code = error->native_code;
+    last_error.bytes = 0;
     /* The provider's text is data: it may lack its NUL, or be missing. */
     int length = (int)strnlen(error->text, sizeof error->text);
     (void)snprintf(last_error.text, sizeof last_error.text, "%s: %s: %.*s%s", provider_name, what, length,

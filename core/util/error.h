@@ -7,6 +7,9 @@
 
 /* Records a failure of this thread and returns its status: `return moor__fail(MOOR_INVALID, "...", ...)`. */
 moor_status moor__fail(moor_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Likewise with a number of bytes (moor_last_error()->bytes). */
+moor_status moor__fail_short(moor_status status, uint64_t bytes, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 /* Likewise with the system's errno value. */
 moor_status moor__fail_errno(moor_status status, int errno_value, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

@@ -11,51 +11,44 @@
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
-#define INDEX_BITS 22
-#define GENERATION_BITS 23
-#define TAG_SHIFT (INDEX_BITS + GENERATION_BITS)
-#define KIND_SHIFT 61
-#define FIRST_CHUNK 64u
-#define INDEX_MAX ((1u << INDEX_BITS) - 1)
-#define GENERATION_MAX ((UINT64_C(1) << GENERATION_BITS) - 1)
+#define HUGE_PAGE_BYTES ((size_t)2 << 20)
+
+#define INDEX_BITS MOOR__INDEX_BITS
+#define TAG_SHIFT MOOR__TAG_SHIFT
+#define KIND_SHIFT MOOR__KIND_SHIFT
+#define FIRST_CHUNK MOOR__FIRST_CHUNK
+#define INDEX_MAX MOOR__INDEX_MAX
+#define GENERATION_MAX MOOR__GENERATION_MAX
+#define LIVE MOOR__SLOT_LIVE
+#define PINS_MASK MOOR__SLOT_PINS
+#define GENERATION_SHIFT MOOR__GENERATION_SHIFT
 
 _Static_assert(TAG_SHIFT + MOOR__TAG_BITS == KIND_SHIFT && MOOR__KIND_COUNT <= 8, "a handle has 64 bits");
 
-/* A word: generation:23 | live:1 | pins:32, from bit 55 down. */
-#define LIVE (UINT64_C(1) << 32)
-#define PINS_MASK UINT64_C(0xffffffff)
-#define GENERATION_SHIFT 33
-
 static const char *const kind_names[MOOR__KIND_COUNT] = {"?",     "buffer", "range", "segment",
-                                                         "piece", "grant",  "lease"};
+                                                         "piece", "grant",  "lease", "ticket"};
 
 static uint64_t generation_of(uint64_t word)
 {
     return word >> GENERATION_SHIFT;
 }
 
-/* Chunk k starts at index 64 * (2^k - 1). */
-static struct moor__slot *slot_at(const struct moor__handles *handles, uint32_t index)
-{
-    uint32_t chunk = 31u - (uint32_t)__builtin_clz(index / FIRST_CHUNK + 1);
-    uint32_t start = FIRST_CHUNK * ((1u << chunk) - 1);
-    /* Acquire: pairs with the release that published the chunk. */
-    char *base = atomic_load_explicit(&handles->chunks[chunk], memory_order_acquire);
-    return (struct moor__slot *)(void *)(base + (size_t)(index - start) * handles->slot_bytes);
-}
-
 void moor__handles_init(struct moor__handles *handles, enum moor__kind kind, uint32_t tag, size_t slot_bytes)
 {
-    *handles = (struct moor__handles){.kind = kind, .tag = tag, .slot_bytes = slot_bytes};
-    pthread_mutex_init(&handles->grow_lock, NULL);
+    *handles = (struct moor__handles){.kind = kind,
+                                      .tag = tag,
+                                      .shape = (uint64_t)kind << KIND_SHIFT | (uint64_t)tag << TAG_SHIFT,
+                                      .slot_bytes = slot_bytes};
+    moor__lock_init(&handles->grow_lock, MOOR__RANK_HANDLES, "handles.grow_lock");
 }
 
 void moor__handles_finish(struct moor__handles *handles)
 {
     for (size_t i = 0; i < MOOR__HANDLE_CHUNKS; i++)
-        free(atomic_load_explicit(&handles->chunks[i], memory_order_relaxed));
-    pthread_mutex_destroy(&handles->grow_lock);
+        free(handles->memory[i]);
+    moor__lock_finish(&handles->grow_lock);
 }
 
 /* NULL if no freed slot is at hand. */
@@ -63,7 +56,7 @@ static struct moor__slot *pop_free(struct moor__handles *handles)
 {
     uint64_t head = atomic_load_explicit(&handles->free_head, memory_order_acquire);
     while ((uint32_t)head != 0) {
-        struct moor__slot *slot = slot_at(handles, (uint32_t)head - 1);
+        struct moor__slot *slot = moor__slot_at(handles, (uint32_t)head - 1);
         /* May be stale if another thread pops first; the count then makes the exchange fail. */
         uint32_t next = atomic_load_explicit(&slot->next_free, memory_order_relaxed);
         uint64_t replacement = ((head >> 32) + 1) << 32 | next;
@@ -74,10 +67,25 @@ static struct moor__slot *pop_free(struct moor__handles *handles)
     return NULL;
 }
 
+/* Zeroed. A large chunk lies in huge pages where the system has them: its slots are used in no order, and with small
+ * pages each would miss the address cache, too. Without them it is only slower. */
+static char *allocate_chunk(size_t bytes, void **ret_memory)
+{
+    size_t alignment = bytes < HUGE_PAGE_BYTES ? MOOR__CACHE_LINE : HUGE_PAGE_BYTES;
+    void *memory = calloc(1, bytes + alignment);
+    if (!memory)
+        return NULL;
+    char *base = (char *)memory + (alignment - (uintptr_t)memory % alignment);
+    if (alignment == HUGE_PAGE_BYTES)
+        (void)madvise(base, bytes, MADV_HUGEPAGE);
+    *ret_memory = memory;
+    return base;
+}
+
 static moor_status grow(struct moor__handles *handles, struct moor__slot **ret_slot)
 {
     moor_status status = MOOR_OK;
-    pthread_mutex_lock(&handles->grow_lock);
+    moor__lock_acquire(&handles->grow_lock);
     uint32_t index = atomic_load_explicit(&handles->used, memory_order_relaxed);
     if (index > INDEX_MAX || index / FIRST_CHUNK + 1 >= 1u << MOOR__HANDLE_CHUNKS) {
         status = moor__fail(MOOR_LIMIT, "%u %ss are alive at once, the most there can be", index,
@@ -86,22 +94,22 @@ static moor_status grow(struct moor__handles *handles, struct moor__slot **ret_s
     }
     uint32_t chunk = 31u - (uint32_t)__builtin_clz(index / FIRST_CHUNK + 1);
     if (!atomic_load_explicit(&handles->chunks[chunk], memory_order_relaxed)) {
-        char *base = calloc((size_t)FIRST_CHUNK << chunk, handles->slot_bytes);
+        size_t count = (size_t)FIRST_CHUNK << chunk;
+        char *base = allocate_chunk(count * handles->slot_bytes, &handles->memory[chunk]);
         if (!base) {
-            status = moor__fail(MOOR_HOST_NOMEM, "no memory for %u more %ss", FIRST_CHUNK << chunk,
-                                kind_names[handles->kind]);
+            status = moor__fail(MOOR_HOST_NOMEM, "no memory for %zu more %ss", count, kind_names[handles->kind]);
             goto out;
         }
         atomic_store_explicit(&handles->chunks[chunk], base, memory_order_release);
     }
-    struct moor__slot *slot = slot_at(handles, index);
+    struct moor__slot *slot = moor__slot_at(handles, index);
     slot->index = index;
     /* Generation 0 never occurs in a handle, so that no small number is one. */
     atomic_store_explicit(&slot->word, UINT64_C(1) << GENERATION_SHIFT, memory_order_relaxed);
     atomic_store_explicit(&handles->used, index + 1, memory_order_release);
     *ret_slot = slot;
 out:
-    pthread_mutex_unlock(&handles->grow_lock);
+    moor__lock_release(&handles->grow_lock);
     return status;
 }
 
@@ -113,19 +121,6 @@ moor_status moor__handles_take(struct moor__handles *handles, struct moor__slot 
     memset((char *)slot + sizeof *slot, 0, handles->slot_bytes - sizeof *slot);
     *ret_slot = slot;
     return MOOR_OK;
-}
-
-uint64_t moor__handles_name(const struct moor__handles *handles, const struct moor__slot *slot)
-{
-    uint64_t generation = generation_of(atomic_load_explicit(&slot->word, memory_order_relaxed));
-    return (uint64_t)handles->kind << KIND_SHIFT | (uint64_t)handles->tag << TAG_SHIFT |
-           generation << INDEX_BITS | slot->index;
-}
-
-void moor__handles_publish(struct moor__slot *slot)
-{
-    /* Release: who finds the object live sees it whole. */
-    atomic_fetch_or_explicit(&slot->word, LIVE, memory_order_release);
 }
 
 uint32_t moor__handle_kind(uint64_t handle)
@@ -161,7 +156,7 @@ moor_status moor__handles_pin(struct moor__handles *handles, uint64_t handle, st
     moor_status status = check_shape(handles, handle);
     if (status)
         return status;
-    struct moor__slot *slot = slot_at(handles, (uint32_t)(handle & INDEX_MAX));
+    struct moor__slot *slot = moor__slot_at(handles, (uint32_t)(handle & INDEX_MAX));
     uint64_t word = atomic_load_explicit(&slot->word, memory_order_relaxed);
     do {
         if (!(word & LIVE) || generation_of(word) != handle_generation(handle)) {
@@ -195,16 +190,6 @@ moor_status moor__handles_retire(struct moor__slot *slot)
     return MOOR_OK;
 }
 
-bool moor__handles_renew(struct moor__slot *slot)
-{
-    uint64_t word = atomic_load_explicit(&slot->word, memory_order_relaxed);
-    assert(!(word & LIVE) && (word & PINS_MASK) == 0);
-    if (generation_of(word) == GENERATION_MAX)
-        return false;
-    atomic_store_explicit(&slot->word, (generation_of(word) + 1) << GENERATION_SHIFT, memory_order_release);
-    return true;
-}
-
 void moor__handles_free(struct moor__handles *handles, struct moor__slot *slot)
 {
     uint64_t word = atomic_load_explicit(&slot->word, memory_order_relaxed);
@@ -225,7 +210,7 @@ struct moor__slot *moor__handles_find_retired(struct moor__handles *handles, uin
 {
     if (check_shape(handles, handle))
         return NULL;
-    struct moor__slot *slot = slot_at(handles, (uint32_t)(handle & INDEX_MAX));
+    struct moor__slot *slot = moor__slot_at(handles, (uint32_t)(handle & INDEX_MAX));
     uint64_t word = atomic_load_explicit(&slot->word, memory_order_acquire);
     return !(word & LIVE) && generation_of(word) == handle_generation(handle) ? slot : NULL;
 }

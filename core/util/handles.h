@@ -12,8 +12,9 @@
 #ifndef MOOR_UTIL_HANDLES_H
 #define MOOR_UTIL_HANDLES_H
 
+#include "util/lock.h"
+
 #include <moorage/error.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -25,6 +26,7 @@ enum moor__kind {
     MOOR__KIND_PIECE, /* a part of a range on its way out; never shown to hosts */
     MOOR__KIND_GRANT,
     MOOR__KIND_LEASE,
+    MOOR__KIND_TICKET,
     MOOR__KIND_COUNT
 };
 
@@ -36,18 +38,37 @@ struct moor__slot {
 };
 
 #define MOOR__HANDLE_CHUNKS 16 /* chunk k holds 64 << k slots: 4,194,240 in all */
+#define MOOR__FIRST_CHUNK_BITS 6
+#define MOOR__FIRST_CHUNK (1u << MOOR__FIRST_CHUNK_BITS)
 #define MOOR__TAG_BITS 16
 #define MOOR__TAG_MAX ((1u << MOOR__TAG_BITS) - 1) /* tags are never used again, so as many runtimes */
 
 struct moor__handles {
     enum moor__kind kind;
     uint32_t tag;
+    uint64_t shape; /* kind and tag, where handles have them */
     size_t slot_bytes;
     _Atomic uint64_t free_head; /* ABA count:32 | index + 1:32 */
-    pthread_mutex_t grow_lock;
+    struct moor__lock grow_lock;
     _Atomic uint32_t used; /* slots ever taken; written under grow_lock */
-    _Atomic(char *) chunks[MOOR__HANDLE_CHUNKS];
+    _Atomic(char *) chunks[MOOR__HANDLE_CHUNKS]; /* they start with a cache line */
+    void *memory[MOOR__HANDLE_CHUNKS];           /* likewise, as allocated; grow_lock */
 };
+
+#define MOOR__INDEX_BITS 22
+#define MOOR__GENERATION_BITS 23
+#define MOOR__TAG_SHIFT (MOOR__INDEX_BITS + MOOR__GENERATION_BITS)
+#define MOOR__KIND_SHIFT 61
+#define MOOR__INDEX_MAX ((1u << MOOR__INDEX_BITS) - 1)
+#define MOOR__GENERATION_MAX ((UINT64_C(1) << MOOR__GENERATION_BITS) - 1)
+
+/* A word: generation:23 | live:1 | pins:32, from bit 55 down. */
+#define MOOR__SLOT_LIVE (UINT64_C(1) << 32)
+#define MOOR__SLOT_PINS UINT64_C(0xffffffff)
+#define MOOR__GENERATION_SHIFT 33
+
+/* Slots of tables that many threads use at once are as long, so that none shares a line with another. */
+#define MOOR__CACHE_LINE 64
 
 /* slot_bytes: of the object that starts with a struct moor__slot. */
 void moor__handles_init(struct moor__handles *handles, enum moor__kind kind, uint32_t tag, size_t slot_bytes);
@@ -57,17 +78,61 @@ void moor__handles_finish(struct moor__handles *handles);
 /* Takes a zeroed object, not yet visible. HOST_NOMEM, LIMIT. */
 moor_status moor__handles_take(struct moor__handles *handles, struct moor__slot **ret_slot);
 /* Its handle; valid from publication on. */
-uint64_t moor__handles_name(const struct moor__handles *handles, const struct moor__slot *slot);
+static inline uint64_t moor__handles_name(const struct moor__handles *handles, const struct moor__slot *slot)
+{
+    uint64_t generation = atomic_load_explicit(&slot->word, memory_order_relaxed) >> MOOR__GENERATION_SHIFT;
+    return handles->shape | generation << MOOR__INDEX_BITS | slot->index;
+}
 /* Makes the handle find it. */
-void moor__handles_publish(struct moor__slot *slot);
+static inline void moor__handles_publish(struct moor__slot *slot)
+{
+    /* Nobody else writes it before. Release: who finds the object live sees it whole. */
+    uint64_t word = atomic_load_explicit(&slot->word, memory_order_relaxed);
+    atomic_store_explicit(&slot->word, word | MOOR__SLOT_LIVE, memory_order_release);
+}
 /* Finds a live object and keeps it from being finished: STALE, FOREIGN or INVALID. */
 moor_status moor__handles_pin(struct moor__handles *handles, uint64_t handle, struct moor__slot **ret_slot);
 /* True: it was retired and this was the last pin; the caller finishes the object. */
 bool moor__handles_unpin(struct moor__slot *slot);
 /* Makes the handle stale; the caller holds a pin. STALE if somebody else was first. */
 moor_status moor__handles_retire(struct moor__slot *slot);
+/* Where a slot is; index < used. Chunk k starts at index 64 * (2^k - 1). */
+static inline struct moor__slot *moor__slot_at(const struct moor__handles *handles, uint32_t index)
+{
+    uint32_t place = index + MOOR__FIRST_CHUNK;
+    uint32_t top = 31u ^ (uint32_t)__builtin_clz(place); /* the highest bit; those below say where in the chunk */
+    /* Acquire: pairs with the release that published the chunk. */
+    char *base = atomic_load_explicit(&handles->chunks[top - MOOR__FIRST_CHUNK_BITS], memory_order_acquire);
+    return (struct moor__slot *)(void *)(base + (size_t)(place ^ 1u << top) * handles->slot_bytes);
+}
+
+/* Finds a live object that nobody has pinned, and makes its handle stale, in one step: it is the caller's to finish.
+ * False if there is none; the last error stays as it is. */
+static inline bool moor__handles_remove(struct moor__handles *handles, uint64_t handle,
+                                        struct moor__slot **ret_slot)
+{
+    uint32_t index = (uint32_t)handle & MOOR__INDEX_MAX;
+    if ((handle ^ handles->shape) >> MOOR__TAG_SHIFT ||
+        index >= atomic_load_explicit(&handles->used, memory_order_acquire))
+        return false;
+    struct moor__slot *slot = moor__slot_at(handles, index);
+    uint64_t generation = handle >> MOOR__INDEX_BITS & MOOR__GENERATION_MAX;
+    uint64_t word = generation << MOOR__GENERATION_SHIFT | MOOR__SLOT_LIVE; /* without pins */
+    *ret_slot = slot;
+    /* Acquire: pairs with publish. */
+    return atomic_compare_exchange_strong_explicit(&slot->word, &word, word & ~MOOR__SLOT_LIVE,
+                                                   memory_order_acq_rel, memory_order_relaxed);
+}
 /* Gives a retired slot without pins its next generation, to be published; false if there is none left. */
-bool moor__handles_renew(struct moor__slot *slot);
+static inline bool moor__handles_renew(struct moor__slot *slot)
+{
+    uint64_t word = atomic_load_explicit(&slot->word, memory_order_relaxed);
+    if (word >> MOOR__GENERATION_SHIFT == MOOR__GENERATION_MAX)
+        return false;
+    atomic_store_explicit(&slot->word, ((word >> MOOR__GENERATION_SHIFT) + 1) << MOOR__GENERATION_SHIFT,
+                          memory_order_release);
+    return true;
+}
 /* Gives a slot back that is not live. */
 void moor__handles_free(struct moor__handles *handles, struct moor__slot *slot);
 /* A slot that is taken or retired and has this handle, or NULL: how completions find their object. */

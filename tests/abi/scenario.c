@@ -137,13 +137,13 @@ static void fail_calls(struct scene *scene, struct moor_provider *provider)
 {
     struct moor_authority_stats stats;
     OK(moor_authority_get_stats(scene->authority, &stats, NULL, 0, NULL));
-    OK(moor_authority_set_capacity(scene->authority, UINT64_MAX / 2));
+    OK(moor_authority_set_capacity(scene->authority, UINT64_MAX / 2, 0, NULL));
     moor_buffer buffer = 0;
     moor_status status = moor_buffer_allocate(scene->binding, UINT64_C(1) << 52, NULL, &buffer);
     cr_assert(status == MOOR_DEVICE_NOMEM || status == MOOR_NO_VA, "%s", moor_status_name(status));
     cr_assert(buffer == 0 && strstr(moor_last_error()->text, ": allocate: ") != NULL, "%s",
               moor_last_error()->text);
-    OK(moor_authority_set_capacity(scene->authority, stats.capacity_bytes));
+    OK(moor_authority_set_capacity(scene->authority, stats.capacity_bytes, 0, NULL));
 
     struct moor_stream *imported = NULL;
     expect(moor_stream_create(scene->device, &(struct moor_stream_options){.native = 64}, &imported),

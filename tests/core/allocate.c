@@ -96,7 +96,7 @@ Test(allocate, more_than_announced_is_charged_if_it_fits)
 {
     struct fixture f = fixture_open(NULL);
     scripted_knobs(f.script)->actual_extra_bytes = 1024;
-    EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, 4096 + 1024));
+    EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, 4096 + 1024, 0, NULL));
     moor_buffer buffer = fixture_allocate(&f, 4096);
     cr_assert_eq(fixture_stats(&f).charged_bytes, 4096 + 1024);
     cr_assert_eq(fixture_stats(&f).free_bytes, 0);
@@ -111,7 +111,7 @@ Test(allocate, more_than_announced_is_undone_if_it_does_not_fit)
 {
     struct fixture f = fixture_open(NULL);
     scripted_knobs(f.script)->actual_extra_bytes = 1024;
-    EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, 4096 + 1023));
+    EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, 4096 + 1023, 0, NULL));
     struct fixture_state before = fixture_state(&f);
     moor_buffer buffer = 77;
     moor_status status = moor_buffer_allocate(f.binding, 4096, NULL, &buffer);
@@ -142,7 +142,7 @@ Test(allocate, less_than_announced_is_charged_and_the_rest_returned)
 Test(allocate, over_budget_makes_no_provider_object)
 {
     struct fixture f = fixture_open(NULL);
-    EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, 8192));
+    EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, 8192, 0, NULL));
     moor_buffer first = fixture_allocate(&f, 8192);
     moor_buffer second = 0;
     EXPECT(MOOR_OVER_BUDGET, moor_buffer_allocate(f.binding, 256, NULL, &second));
@@ -182,7 +182,7 @@ Test(allocate, sizes_never_wrap)
         cr_assert_neq(moor_buffer_allocate(f.binding, sizes[i], NULL, &handle), MOOR_OK);
         cr_assert_neq(moor_buffer_allocate(f.binding, sizes[i], &aligned, &handle), MOOR_OK);
         cr_assert_neq(moor_segment_create(f.binding, sizes[i], 0, 0, &handle), MOOR_OK);
-        cr_assert_neq(moor_grant_reserve(f.holder, sizes[i], &handle), MOOR_OK);
+        cr_assert_neq(moor_grant_reserve(f.holder, sizes[i], MOOR_NO_WAIT, &handle), MOOR_OK);
         cr_assert_neq(moor_buffer_wrap(f.binding, &f, sizes[i], MOOR_BUFFER_CHARGE, &handle), MOOR_OK);
         cr_assert_eq(handle, 77);
         /* Addresses are plentiful, so that 4 GiB of them may well be had. */
@@ -232,7 +232,7 @@ Test(allocate, footprints_are_what_will_be_charged)
         cr_assert_eq(bytes, sizes[i][1]);
         cr_assert_eq(fixture_stats(&f).reserved_bytes, 0, "asking takes nothing");
         moor_grant grant = 0;
-        EXPECT(MOOR_OK, moor_grant_reserve(f.holder, bytes, &grant));
+        EXPECT(MOOR_OK, moor_grant_reserve(f.holder, bytes, MOOR_NO_WAIT, &grant));
         struct moor_buffer_options options = {.grant = grant};
         EXPECT(MOOR_OK, moor_buffer_allocate(f.binding, sizes[i][0], &options, &buffer));
         cr_assert_eq(fixture_stats(&f).charged_bytes, bytes);
@@ -303,8 +303,8 @@ Test(allocate, draws_from_a_grant)
     moor_grant grant = 0;
     moor_buffer buffer = 0;
     uint64_t left = 0;
-    EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, 8192));
-    EXPECT(MOOR_OK, moor_grant_reserve(f.holder, 8192, &grant));
+    EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, 8192, 0, NULL));
+    EXPECT(MOOR_OK, moor_grant_reserve(f.holder, 8192, MOOR_NO_WAIT, &grant));
     EXPECT(MOOR_OVER_BUDGET, moor_buffer_allocate(f.binding, 256, NULL, &buffer));
     struct moor_buffer_options options = {.grant = grant};
     EXPECT(MOOR_OK, moor_buffer_allocate(f.binding, 4096, &options, &buffer));

@@ -38,7 +38,7 @@ Test(arguments, of_the_governor)
     EXPECT(MOOR_INVALID, moor_device_get_authority(NULL, 0, &authority));
     EXPECT(MOOR_INVALID, moor_device_get_authority(f.device, 0, NULL));
     EXPECT(MOOR_INVALID, moor_device_get_authority(f.device, 2, &authority));
-    EXPECT(MOOR_INVALID, moor_authority_set_capacity(NULL, 1));
+    EXPECT(MOOR_INVALID, moor_authority_set_capacity(NULL, 1, 0, NULL));
     EXPECT(MOOR_INVALID, moor_authority_get_stats(NULL, &stats, NULL, 0, NULL));
     EXPECT(MOOR_INVALID, moor_authority_get_stats(f.authority, NULL, NULL, 0, NULL));
     EXPECT(MOOR_INVALID, moor_authority_get_stats(f.authority, &stats, NULL, 1, &count));
@@ -48,12 +48,12 @@ Test(arguments, of_the_governor)
     EXPECT(MOOR_INVALID, moor_holder_create(f.authority, &strange, &holder));
     strange = (struct moor_holder_options){.reserved = 1};
     EXPECT(MOOR_INVALID, moor_holder_create(f.authority, &strange, &holder));
-    EXPECT(MOOR_INVALID, moor_holder_set_limit(NULL, 1));
+    EXPECT(MOOR_INVALID, moor_holder_set_limits(NULL, &(struct moor_holder_limits){.limit_bytes = 1}, 0, NULL));
     EXPECT(MOOR_INVALID, moor_holder_get_stats(NULL, &holder_stats));
     EXPECT(MOOR_INVALID, moor_holder_get_stats(f.holder, NULL));
     EXPECT(MOOR_OK, moor_holder_destroy(NULL));
-    EXPECT(MOOR_INVALID, moor_grant_reserve(NULL, 1, &grant));
-    EXPECT(MOOR_INVALID, moor_grant_reserve(f.holder, 1, NULL));
+    EXPECT(MOOR_INVALID, moor_grant_reserve(NULL, 1, MOOR_NO_WAIT, &grant));
+    EXPECT(MOOR_INVALID, moor_grant_reserve(f.holder, 1, MOOR_NO_WAIT, NULL));
     EXPECT(MOOR_INVALID, moor_grant_get_remaining(NULL, 1, &bytes));
     EXPECT(MOOR_INVALID, moor_grant_get_remaining(f.runtime, 1, NULL));
     EXPECT(MOOR_INVALID, moor_grant_release(NULL, 0));

@@ -81,7 +81,7 @@ Test(errors, are_untouched_by_what_is_tried_twice)
     struct fixture f = fixture_open(NULL);
     moor_range range = fixture_range(&f, 2);
     moor_segment segment = fixture_segment(&f, 1, 4);
-    EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, 2 * GRANULE));
+    EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, 2 * GRANULE, 0, NULL));
     EXPECT(MOOR_OK, moor_range_commit(f.runtime, range, 0, GRANULE, 0));
     EXPECT(MOOR_OK, moor_range_decommit(f.runtime, range, 0, GRANULE));
     struct moor_error before = set_error();
@@ -96,7 +96,7 @@ Test(errors, are_untouched_by_what_is_tried_twice)
     check_untouched(&before, "allocate");
     EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffer));
     moor_grant grant = 0;
-    EXPECT(MOOR_OK, moor_grant_reserve(f.holder, GRANULE, &grant));
+    EXPECT(MOOR_OK, moor_grant_reserve(f.holder, GRANULE, MOOR_NO_WAIT, &grant));
     check_untouched(&before, "reserve");
     EXPECT(MOOR_OK, moor_grant_release(f.runtime, grant));
     EXPECT(MOOR_OK, moor_segment_release(f.runtime, segment));

@@ -40,9 +40,9 @@ static int check_pointers(struct fixture *f)
     CHECK_FORKED(moor_provider_get_info(f->provider, &provider_info));
     CHECK_FORKED(moor_provider_get_device(f->provider, 0, &device));
     CHECK_FORKED(moor_device_get_authority(f->device, 0, &authority));
-    CHECK_FORKED(moor_authority_set_capacity(f->authority, 1));
+    CHECK_FORKED(moor_authority_set_capacity(f->authority, 1, 0, NULL));
     CHECK_FORKED(moor_holder_create(f->authority, NULL, &holder));
-    CHECK_FORKED(moor_holder_set_limit(f->holder, 1));
+    CHECK_FORKED(moor_holder_set_limits(f->holder, &(struct moor_holder_limits){.limit_bytes = 1}, 0, NULL));
     CHECK_FORKED(moor_binding_open(f->device, 0, f->holder, &binding));
     CHECK_FORKED(moor_stream_create(f->device, NULL, &stream));
     CHECK_FORKED(moor_stream_record(f->stream, &fence));
@@ -78,7 +78,7 @@ static int check_handles(struct world *w, const struct moor_view *view)
     CHECK_FORKED(moor_fill(f->stream, view, 0, 1));
     CHECK_FORKED(moor_stream_used(f->stream, view));
     CHECK_FORKED(moor_memory_wait(view, 0));
-    CHECK_FORKED(moor_grant_reserve(f->holder, 1, &grant));
+    CHECK_FORKED(moor_grant_reserve(f->holder, 1, MOOR_NO_WAIT, &grant));
     CHECK_FORKED(moor_grant_get_remaining(f->runtime, w->grant, &bytes));
     CHECK_FORKED(moor_lease_refund(f->runtime, w->lease));
     CHECK_FORKED(moor_grant_release(f->runtime, w->grant));
@@ -110,7 +110,7 @@ Test(fork, children_touch_nothing)
     w.buffer = fixture_allocate(f, 4096);
     w.range = fixture_range(f, 2);
     EXPECT(MOOR_OK, moor_segment_create(f->binding, GRANULE, 0, 0, &w.segment));
-    EXPECT(MOOR_OK, moor_grant_reserve(f->holder, 4096, &w.grant));
+    EXPECT(MOOR_OK, moor_grant_reserve(f->holder, 4096, MOOR_NO_WAIT, &w.grant));
     EXPECT(MOOR_OK, moor_lease_commit(f->runtime, w.grant, 1000, &w.lease));
     struct moor_view view = fixture_buffer_view(f, w.buffer);
     fixture_reap(f);

@@ -11,15 +11,15 @@ Test(governor, a_grant_always_has_room)
     struct fixture f = fixture_open(NULL);
     moor_grant grant = 0;
     moor_grant second = 0;
-    EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, 10000));
-    EXPECT(MOOR_OK, moor_grant_reserve(f.holder, 10000, &grant));
+    EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, 10000, 0, NULL));
+    EXPECT(MOOR_OK, moor_grant_reserve(f.holder, 10000, MOOR_NO_WAIT, &grant));
     cr_assert_eq(fixture_stats(&f).reserved_bytes, 10000);
     cr_assert_eq(fixture_stats(&f).free_bytes, 0);
-    EXPECT(MOOR_OVER_BUDGET, moor_grant_reserve(f.holder, 1, &second));
-    EXPECT(MOOR_NEVER_FITS, moor_grant_reserve(f.holder, 10001, &second));
-    EXPECT(MOOR_INVALID, moor_grant_reserve(f.holder, 0, &second));
+    EXPECT(MOOR_OVER_BUDGET, moor_grant_reserve(f.holder, 1, MOOR_NO_WAIT, &second));
+    EXPECT(MOOR_NEVER_FITS, moor_grant_reserve(f.holder, 10001, MOOR_NO_WAIT, &second));
+    EXPECT(MOOR_INVALID, moor_grant_reserve(f.holder, 0, MOOR_NO_WAIT, &second));
     cr_assert_eq(second, 0);
-    EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, 1)); /* a promise given stays given */
+    EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, 1, 0, NULL)); /* a promise given stays given */
     struct moor_buffer_options options = {.grant = grant};
     moor_buffer buffer = 0;
     EXPECT(MOOR_OK, moor_buffer_allocate(f.binding, 8192, &options, &buffer));
@@ -38,11 +38,11 @@ Test(governor, leases_charge_and_refund)
     moor_lease lease = 0;
     moor_lease more = 0;
     uint64_t left = 0;
-    EXPECT(MOOR_OK, moor_grant_reserve(f.holder, 1000, &grant));
+    EXPECT(MOOR_OK, moor_grant_reserve(f.holder, 1000, MOOR_NO_WAIT, &grant));
     EXPECT(MOOR_OK, moor_lease_commit(f.runtime, grant, 600, &lease));
     struct moor_authority_stats stats = fixture_stats(&f);
     cr_assert_eq(stats.charged_bytes, 600);
-    cr_assert_eq(stats.external_bytes, 600);
+    cr_assert_eq(stats.leased_bytes, 600);
     cr_assert_eq(stats.reserved_bytes, 400);
     EXPECT(MOOR_OVER_BUDGET, moor_lease_commit(f.runtime, grant, 401, &more));
     EXPECT(MOOR_INVALID, moor_lease_commit(f.runtime, grant, 0, &more));
@@ -50,6 +50,7 @@ Test(governor, leases_charge_and_refund)
     cr_assert_eq(left, 400);
     EXPECT(MOOR_OK, moor_grant_release(f.runtime, grant));
     EXPECT(MOOR_STALE, moor_lease_commit(f.runtime, grant, 1, &more));
+    EXPECT(MOOR_STALE, moor_grant_commit(f.runtime, grant, 1, &more));
     cr_assert_eq(fixture_stats(&f).charged_bytes, 600, "a lease outlives its grant");
     EXPECT(MOOR_BUSY, moor_holder_destroy(f.holder));
     EXPECT(MOOR_OK, moor_lease_refund(f.runtime, lease));
@@ -65,7 +66,7 @@ Test(governor, a_lease_alone_keeps_its_holder)
     moor_grant grant = 0;
     moor_lease lease = 0;
     EXPECT(MOOR_OK, moor_holder_create(f.authority, NULL, &holder));
-    EXPECT(MOOR_OK, moor_grant_reserve(holder, 1000, &grant));
+    EXPECT(MOOR_OK, moor_grant_reserve(holder, 1000, MOOR_NO_WAIT, &grant));
     EXPECT(MOOR_OK, moor_lease_commit(f.runtime, grant, 1000, &lease));
     EXPECT(MOOR_OK, moor_grant_release(f.runtime, grant));
     EXPECT(MOOR_BUSY, moor_holder_destroy(holder));
@@ -77,10 +78,10 @@ Test(governor, a_lease_alone_keeps_its_holder)
 Test(governor, capacity_shrinks_below_use_and_grows_back)
 {
     struct fixture f = fixture_open(NULL);
-    EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, 16384));
+    EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, 16384, 0, NULL));
     moor_buffer first = fixture_allocate(&f, 8192);
     moor_buffer second = fixture_allocate(&f, 4096);
-    EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, 10000));
+    EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, 10000, 0, NULL));
     struct moor_authority_stats stats = fixture_stats(&f);
     cr_assert_eq(stats.capacity_bytes, 10000);
     cr_assert_eq(stats.charged_bytes, 12288, "what exists stays");
@@ -90,9 +91,9 @@ Test(governor, capacity_shrinks_below_use_and_grows_back)
     EXPECT(MOOR_OK, moor_buffer_release(f.runtime, second));
     EXPECT(MOOR_OK, moor_buffer_allocate(f.binding, 1024, NULL, &third)); /* 9216 of 10000 */
     EXPECT(MOOR_OVER_BUDGET, moor_buffer_allocate(f.binding, 1024, NULL, &second));
-    EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, UINT64_MAX));
+    EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, UINT64_MAX, 0, NULL));
     EXPECT(MOOR_OK, moor_buffer_allocate(f.binding, 1024, NULL, &second));
-    EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, 0));
+    EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, 0, 0, NULL));
     cr_assert_eq(fixture_stats(&f).free_bytes, 0);
     EXPECT(MOOR_OK, moor_buffer_release(f.runtime, first));
     EXPECT(MOOR_OK, moor_buffer_release(f.runtime, second));
@@ -107,7 +108,7 @@ Test(governor, limits_bind_one_holder)
     struct fixture f = fixture_open(NULL);
     struct moor_holder *small = NULL;
     struct moor_binding *binding = NULL;
-    struct moor_holder_options options = {.name = "small", .role = MOOR_ROLE_KV, .limit_bytes = 8192};
+    struct moor_holder_options options = {.name = "small", .role = MOOR_ROLE_KV, .limits.limit_bytes = 8192};
     EXPECT(MOOR_OK, moor_holder_create(f.authority, &options, &small));
     EXPECT(MOOR_OK, moor_binding_open(f.device, SCRIPTED_DOMAIN_DEVICE, small, &binding));
     moor_buffer first = 0;
@@ -115,10 +116,10 @@ Test(governor, limits_bind_one_holder)
     moor_grant grant = 0;
     EXPECT(MOOR_NEVER_FITS, moor_buffer_allocate(binding, 8193, NULL, &first));
     EXPECT(MOOR_OK, moor_buffer_allocate(binding, 4096, NULL, &first));
-    EXPECT(MOOR_OK, moor_grant_reserve(small, 4096, &grant)); /* reserved counts too */
+    EXPECT(MOOR_OK, moor_grant_reserve(small, 4096, MOOR_NO_WAIT, &grant)); /* reserved counts too */
     EXPECT(MOOR_OVER_BUDGET, moor_buffer_allocate(binding, 256, NULL, &second));
     moor_buffer other = fixture_allocate(&f, MIB(1)); /* others are not bound by it */
-    EXPECT(MOOR_OK, moor_holder_set_limit(small, 1000));
+    EXPECT(MOOR_OK, moor_holder_set_limits(small, &(struct moor_holder_limits){.limit_bytes = 1000}, 0, NULL));
     struct moor_holder_stats stats;
     EXPECT(MOOR_OK, moor_holder_get_stats(small, &stats));
     cr_assert_eq(stats.limit_bytes, 1000);
@@ -126,7 +127,7 @@ Test(governor, limits_bind_one_holder)
     cr_assert_eq(stats.reserved_bytes, 4096);
     cr_assert_str_eq(stats.name, "small");
     cr_assert_eq(stats.role, MOOR_ROLE_KV);
-    EXPECT(MOOR_OK, moor_holder_set_limit(small, 0));
+    EXPECT(MOOR_OK, moor_holder_set_limits(small, &(struct moor_holder_limits){.limit_bytes = 0}, 0, NULL));
     EXPECT(MOOR_OK, moor_buffer_allocate(binding, MIB(1), NULL, &second));
     EXPECT(MOOR_OK, moor_grant_release(f.runtime, grant));
     EXPECT(MOOR_OK, moor_buffer_release(f.runtime, first));
@@ -147,7 +148,7 @@ Test(governor, grants_belong_to_their_holder)
     moor_grant grant = 0;
     moor_buffer buffer = 0;
     EXPECT(MOOR_OK, moor_holder_create(f.authority, NULL, &other));
-    EXPECT(MOOR_OK, moor_grant_reserve(other, 8192, &grant));
+    EXPECT(MOOR_OK, moor_grant_reserve(other, 8192, MOOR_NO_WAIT, &grant));
     struct moor_buffer_options options = {.grant = grant};
     EXPECT(MOOR_FOREIGN, moor_buffer_allocate(f.binding, 4096, &options, &buffer));
     EXPECT(MOOR_BUSY, moor_holder_destroy(other));
@@ -161,7 +162,7 @@ Test(governor, grants_belong_to_their_holder)
 Test(governor, shortages_are_told_apart)
 {
     struct fixture f = fixture_open(NULL);
-    EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, 12288));
+    EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, 12288, 0, NULL));
     moor_buffer kept = fixture_allocate(&f, 4096);
     moor_buffer leaving = fixture_allocate(&f, 4096);
     struct moor_view view = fixture_buffer_view(&f, leaving);
@@ -171,13 +172,13 @@ Test(governor, shortages_are_told_apart)
     moor_buffer buffer = 0;
     moor_grant grant = 0;
     EXPECT(MOOR_PENDING, moor_buffer_allocate(f.binding, 8192, NULL, &buffer));
-    EXPECT(MOOR_PENDING, moor_grant_reserve(f.holder, 8192, &grant));
+    EXPECT(MOOR_PENDING, moor_grant_reserve(f.holder, 8192, MOOR_NO_WAIT, &grant));
     EXPECT(MOOR_OVER_BUDGET, moor_buffer_allocate(f.binding, 8193, NULL, &buffer));
-    EXPECT(MOOR_OVER_BUDGET, moor_grant_reserve(f.holder, 12288, &grant));
-    EXPECT(MOOR_NEVER_FITS, moor_grant_reserve(f.holder, 12289, &grant));
+    EXPECT(MOOR_OVER_BUDGET, moor_grant_reserve(f.holder, 12288, MOOR_NO_WAIT, &grant));
+    EXPECT(MOOR_NEVER_FITS, moor_grant_reserve(f.holder, 12289, MOOR_NO_WAIT, &grant));
     EXPECT(MOOR_OK, moor_buffer_allocate(f.binding, 4096, NULL, &buffer));
     scripted_open(f.script, f.queue);
-    EXPECT(MOOR_OK, moor_grant_reserve(f.holder, 4096, &grant));
+    EXPECT(MOOR_OK, moor_grant_reserve(f.holder, 4096, MOOR_NO_WAIT, &grant));
     EXPECT(MOOR_OK, moor_grant_release(f.runtime, grant));
     EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffer));
     EXPECT(MOOR_OK, moor_buffer_release(f.runtime, kept));
@@ -194,30 +195,30 @@ static void check_pending_is_enough(struct fixture *f, moor_status (*shrink)(str
     for (size_t i = 0; i < BUFFERS; i++)
         buffers[i] = fixture_allocate(f, 4096);
     EXPECT(MOOR_OK, shrink(f));
-    EXPECT(MOOR_OVER_BUDGET, moor_grant_reserve(f->holder, 4096, &grant));
+    EXPECT(MOOR_OVER_BUDGET, moor_grant_reserve(f->holder, 4096, MOOR_NO_WAIT, &grant));
     scripted_hold(f->script, f->queue);
     for (size_t i = 0; i < BUFFERS; i++) {
         struct moor_view view = fixture_buffer_view(f, buffers[i]);
         EXPECT(MOOR_OK, moor_fill(f->stream, &view, 0, 1));
         EXPECT(MOOR_OK, moor_buffer_release(f->runtime, buffers[i]));
-        EXPECT(i + 1 < ENOUGH ? MOOR_OVER_BUDGET : MOOR_PENDING, moor_grant_reserve(f->holder, 4096, &grant));
+        EXPECT(i + 1 < ENOUGH ? MOOR_OVER_BUDGET : MOOR_PENDING, moor_grant_reserve(f->holder, 4096, MOOR_NO_WAIT, &grant));
     }
-    EXPECT(MOOR_PENDING, moor_grant_reserve(f->holder, 8 * 4096, &grant));
-    EXPECT(MOOR_NEVER_FITS, moor_grant_reserve(f->holder, 8 * 4096 + 1, &grant));
+    EXPECT(MOOR_PENDING, moor_grant_reserve(f->holder, 8 * 4096, MOOR_NO_WAIT, &grant));
+    EXPECT(MOOR_NEVER_FITS, moor_grant_reserve(f->holder, 8 * 4096 + 1, MOOR_NO_WAIT, &grant));
     scripted_open(f->script, f->queue);
-    EXPECT(MOOR_OK, moor_grant_reserve(f->holder, 8 * 4096, &grant));
+    EXPECT(MOOR_OK, moor_grant_reserve(f->holder, 8 * 4096, MOOR_NO_WAIT, &grant));
     EXPECT(MOOR_OK, moor_grant_release(f->runtime, grant));
     fixture_close(f);
 }
 
 static moor_status shrink_capacity(struct fixture *f)
 {
-    return moor_authority_set_capacity(f->authority, 8 * 4096);
+    return moor_authority_set_capacity(f->authority, 8 * 4096, 0, NULL);
 }
 
 static moor_status shrink_limit(struct fixture *f)
 {
-    return moor_holder_set_limit(f->holder, 8 * 4096);
+    return moor_holder_set_limits(f->holder, &(struct moor_holder_limits){.limit_bytes = 8 * 4096}, 0, NULL);
 }
 
 Test(governor, pending_is_said_only_if_it_makes_room)
@@ -235,15 +236,15 @@ Test(governor, pending_bytes_of_others_do_not_lift_a_limit)
     struct moor_holder *small = NULL;
     moor_grant full = 0;
     moor_grant grant = 0;
-    struct moor_holder_options options = {.limit_bytes = 4096};
+    struct moor_holder_options options = {.limits.limit_bytes = 4096};
     EXPECT(MOOR_OK, moor_holder_create(f.authority, &options, &small));
-    EXPECT(MOOR_OK, moor_grant_reserve(small, 4096, &full));
+    EXPECT(MOOR_OK, moor_grant_reserve(small, 4096, MOOR_NO_WAIT, &full));
     moor_buffer buffer = fixture_allocate(&f, 4096);
     struct moor_view view = fixture_buffer_view(&f, buffer);
     scripted_hold(f.script, f.queue);
     EXPECT(MOOR_OK, moor_fill(f.stream, &view, 0, 1));
     EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffer));
-    EXPECT(MOOR_OVER_BUDGET, moor_grant_reserve(small, 256, &grant));
+    EXPECT(MOOR_OVER_BUDGET, moor_grant_reserve(small, 256, MOOR_NO_WAIT, &grant));
     EXPECT(MOOR_OK, moor_grant_release(f.runtime, full));
     EXPECT(MOOR_OK, moor_holder_destroy(small));
     scripted_open(f.script, f.queue);
@@ -259,7 +260,7 @@ Test(governor, a_released_grant_returns_its_rest_at_once)
     moor_grant grant = 0;
     for (size_t i = 0; i < 2; i++)
         EXPECT(MOOR_OK, moor_segment_map(f.runtime, segment, ranges[i], 0, MOOR_ACCESS_READ));
-    EXPECT(MOOR_OK, moor_grant_reserve(f.holder, 100 * GRANULE, &grant));
+    EXPECT(MOOR_OK, moor_grant_reserve(f.holder, 100 * GRANULE, MOOR_NO_WAIT, &grant));
     scripted_hold(f.script, f.queue);
     EXPECT(MOOR_PENDING,
            moor_range_make_writable(f.runtime, ranges[0], 0, f.stream, grant, MOOR_NO_WAIT, NULL));
@@ -284,7 +285,7 @@ Test(governor, an_unknown_total_starts_at_nothing)
     moor_buffer buffer = 0;
     cr_assert_eq(fixture_stats(&f).capacity_bytes, 0);
     EXPECT(MOOR_NEVER_FITS, moor_buffer_allocate(f.binding, 256, NULL, &buffer));
-    EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, 4096));
+    EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, 4096, 0, NULL));
     EXPECT(MOOR_OK, moor_buffer_allocate(f.binding, 256, NULL, &buffer));
     EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffer));
     fixture_close(&f);

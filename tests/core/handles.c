@@ -25,7 +25,7 @@ static struct zoo make_zoo(struct fixture *f)
     zoo.buffer = fixture_allocate(f, 1000);
     zoo.range = fixture_range(f, 4);
     EXPECT(MOOR_OK, moor_segment_create(f->binding, GRANULE, 0, 0, &zoo.segment));
-    EXPECT(MOOR_OK, moor_grant_reserve(f->holder, 1000, &zoo.grant));
+    EXPECT(MOOR_OK, moor_grant_reserve(f->holder, 1000, MOOR_NO_WAIT, &zoo.grant));
     EXPECT(MOOR_OK, moor_lease_commit(f->runtime, zoo.grant, 100, &zoo.lease));
     return zoo;
 }

@@ -41,7 +41,7 @@ static void *do_everything(void *user)
     EXPECT(MOOR_OK, moor_stream_record(probe->stream, &fence));
     EXPECT(MOOR_OK, moor_fence_wait(&fence, MOOR_NO_WAIT));
     EXPECT(MOOR_OK, moor_buffer_release(runtime, buffer));
-    EXPECT(MOOR_OK, moor_grant_reserve(probe->holder, 4096, &grant));
+    EXPECT(MOOR_OK, moor_grant_reserve(probe->holder, 4096, MOOR_NO_WAIT, &grant));
     EXPECT(MOOR_OK, moor_grant_release(runtime, grant));
     EXPECT(MOOR_OK, moor_range_reserve(probe->binding, GRANULE, NULL, &range));
     EXPECT(MOOR_OK, moor_range_commit(runtime, range, 0, GRANULE, 0));

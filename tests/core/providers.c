@@ -239,7 +239,7 @@ Test(providers, with_equal_pool_keys_share_one_account)
     struct moor_binding *bindings[2];
     moor_buffer buffers[2];
     moor_buffer more = 0;
-    EXPECT(MOOR_OK, moor_authority_set_capacity(authorities[0], 8192));
+    EXPECT(MOOR_OK, moor_authority_set_capacity(authorities[0], 8192, 0, NULL));
     EXPECT(MOOR_OK, moor_holder_create(authorities[0], NULL, &holder));
     for (size_t i = 0; i < 2; i++) {
         EXPECT(MOOR_OK, moor_binding_open(devices[i], 0, holder, &bindings[i]));
@@ -290,7 +290,7 @@ Test(providers, that_know_a_total_tell_those_that_do_not)
         struct fixture f = fixture_open(&(struct scripted_options){.total_unknown = 1, .pool_key = "pool"});
         cr_assert_eq(fixture_stats(&f).capacity_bytes, 0);
         if (host_decides)
-            EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, 0)); /* though it looks the same */
+            EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, 0, 0, NULL)); /* though it looks the same */
         struct fixture g = fixture_join(
             f.runtime,
             &(struct scripted_options){.name = "second", .pool_key = "pool", .total_bytes = MIB(3)}, 0);

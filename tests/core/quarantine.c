@@ -29,7 +29,7 @@ Test(quarantine, keeps_the_charge)
     cr_assert_eq(fixture_counts(&f).quarantined, 1);
     cr_assert_eq(fixture_counts(&f).buffers, 1, "its memory has not gone");
     fixture_check_books(&f);
-    EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, 8192));
+    EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, 8192, 0, NULL));
     moor_buffer buffer = 0;
     EXPECT(MOOR_OVER_BUDGET, moor_buffer_allocate(f.binding, 8192, NULL, &buffer));
     struct moor_holder_stats holder;
@@ -183,7 +183,7 @@ Test(quarantine, of_a_mapping_is_not_pending)
     moor_segment segment = 0;
     moor_grant grant = 0;
     moor_range range = fixture_range(&f, 4);
-    EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, 4 * GRANULE));
+    EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, 4 * GRANULE, 0, NULL));
     EXPECT(MOOR_OK, moor_segment_create(f.binding, 2 * GRANULE, 0, 0, &segment));
     EXPECT(MOOR_OK, moor_segment_map(f.runtime, segment, range, 0, MOOR_ACCESS_READ_WRITE));
     scripted_fail_free(f.script, MOOR_ABI_RELEASE_UNMAP, 1, UINT32_MAX, MOOR_PROVIDER);
@@ -196,7 +196,7 @@ Test(quarantine, of_a_mapping_is_not_pending)
     cr_assert_eq(stats.charged_bytes, 2 * GRANULE);
     cr_assert_eq(fixture_counts(&f).releases, 0);
     cr_assert_eq(fixture_counts(&f).quarantined, 1);
-    EXPECT(MOOR_OVER_BUDGET, moor_grant_reserve(f.holder, 3 * GRANULE, &grant));
+    EXPECT(MOOR_OVER_BUDGET, moor_grant_reserve(f.holder, 3 * GRANULE, MOOR_NO_WAIT, &grant));
     fixture_check_books(&f);
     EXPECT(MOOR_OK, moor_range_release(f.runtime, range));
     fixture_close_quarantined(&f);

@@ -152,7 +152,7 @@ Test(ranges, with_nothing_in_flight_can_be_backed_again_at_once)
     moor_range range = fixture_range(&f, 4);
     moor_segment segment = fixture_segment(&f, 2, 0x51);
     moor_segment writable = 0;
-    EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, 6 * GRANULE)); /* nothing twice */
+    EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, 6 * GRANULE, 0, NULL)); /* nothing twice */
     EXPECT(MOOR_OK, moor_segment_create(f.binding, 2 * GRANULE, 0, 0, &writable));
     EXPECT(MOOR_OK, moor_range_commit(f.runtime, range, 0, 2 * GRANULE, 0));
     EXPECT(MOOR_OK, moor_range_decommit(f.runtime, range, 0, 2 * GRANULE));
@@ -397,11 +397,11 @@ Test(ranges, commit_beyond_the_budget_leaves_the_range_alone)
     struct fixture f = fixture_open(NULL);
     moor_range range = fixture_range(&f, 8);
     moor_grant grant = 0;
-    EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, 3 * GRANULE));
+    EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, 3 * GRANULE, 0, NULL));
     EXPECT(MOOR_NEVER_FITS, moor_range_commit(f.runtime, range, 0, 4 * GRANULE, 0));
     EXPECT(MOOR_OK, moor_range_commit(f.runtime, range, 0, 2 * GRANULE, 0));
     EXPECT(MOOR_OVER_BUDGET, moor_range_commit(f.runtime, range, 2 * GRANULE, 2 * GRANULE, 0));
-    EXPECT(MOOR_OK, moor_grant_reserve(f.holder, GRANULE, &grant));
+    EXPECT(MOOR_OK, moor_grant_reserve(f.holder, GRANULE, MOOR_NO_WAIT, &grant));
     EXPECT(MOOR_OVER_BUDGET, moor_range_commit(f.runtime, range, 2 * GRANULE, GRANULE, 0));
     EXPECT(MOOR_OK, moor_range_commit(f.runtime, range, 2 * GRANULE, GRANULE, grant)); /* I2 */
     cr_assert_eq(committed(&f, range, 0, 8 * GRANULE), 3 * GRANULE);

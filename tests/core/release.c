@@ -102,7 +102,7 @@ Test(release, waits_for_the_latest_use_of_a_stream)
 Test(release, is_pending_to_who_needs_the_bytes)
 {
     struct fixture f = fixture_open(NULL);
-    EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, 8192));
+    EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, 8192, 0, NULL));
     moor_buffer buffer = fixture_allocate(&f, 8192);
     struct moor_view view = fixture_buffer_view(&f, buffer);
     moor_buffer next = 0;

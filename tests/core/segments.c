@@ -53,14 +53,14 @@ Test(segments, that_take_more_than_their_size_are_charged_for_it)
     struct fixture f = fixture_open(NULL);
     moor_segment segment = 0;
     scripted_knobs(f.script)->granule_extra_bytes = 256;
-    EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, 2 * GRANULE + 511));
+    EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, 2 * GRANULE + 511, 0, NULL));
     struct fixture_state before = fixture_state(&f);
     moor_status status = moor_segment_create(f.binding, 2 * GRANULE, 0, 0, &segment);
     cr_assert(status == MOOR_OVER_BUDGET || status == MOOR_NEVER_FITS, "it is %s", moor_status_name(status));
     fixture_reap(&f);
     struct fixture_state after = fixture_state(&f);
     fixture_same_state(&before, &after);
-    EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, 2 * GRANULE + 512));
+    EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, 2 * GRANULE + 512, 0, NULL));
     segment = create(&f, 2);
     cr_assert_eq(fixture_stats(&f).charged_bytes, 2 * (GRANULE + 256));
     fixture_check_books(&f);

@@ -22,7 +22,7 @@ static const char *find_contradiction(struct moor_authority *authority)
     uint64_t used = stats.reserved_bytes + stats.charged_bytes;
     if (stats.free_bytes != (stats.capacity_bytes > used ? stats.capacity_bytes - used : 0))
         return "capacity is not free, reserved and charged";
-    if (used > stats.capacity_bytes || stats.external_bytes > stats.charged_bytes)
+    if (used > stats.capacity_bytes || stats.leased_bytes > stats.charged_bytes)
         return "more than there is";
     if (stats.peak_charged_bytes < stats.charged_bytes)
         return "the peak is below what is charged";
@@ -36,12 +36,12 @@ static const char *find_contradiction(struct moor_authority *authority)
         charged += holders[i].charged_bytes;
         reserved += holders[i].reserved_bytes;
         pending += holders[i].pending_bytes;
-        external += holders[i].external_bytes;
+        external += holders[i].leased_bytes;
         if (holders[i].pending_bytes + holders[i].quarantined_bytes > holders[i].charged_bytes)
             return "a holder's parts are more than its whole";
     }
     if (charged != stats.charged_bytes || reserved != stats.reserved_bytes ||
-        pending != stats.pending_bytes || external != stats.external_bytes)
+        pending != stats.pending_bytes || external != stats.leased_bytes)
         return "the holders do not add up";
     return NULL;
 }
@@ -69,7 +69,7 @@ static void *work(void *user)
             (void)moor_fill(w->stream, &view, w->rounds, 1);
             (void)moor_buffer_release(f->runtime, buffer);
         }
-        if (moor_grant_reserve(f->holder, 5000, &grant) == MOOR_OK) {
+        if (moor_grant_reserve(f->holder, 5000, MOOR_NO_WAIT, &grant) == MOOR_OK) {
             (void)!moor_lease_commit(f->runtime, grant, 3000, &lease);
             (void)moor_grant_release(f->runtime, grant);
             (void)moor_lease_refund(f->runtime, lease);
@@ -244,7 +244,7 @@ Test(stats, count_objects)
     moor_segment segment = fixture_segment(&f, 1, 0);
     moor_grant grant = 0;
     moor_lease lease = 0;
-    EXPECT(MOOR_OK, moor_grant_reserve(f.holder, 100, &grant));
+    EXPECT(MOOR_OK, moor_grant_reserve(f.holder, 100, MOOR_NO_WAIT, &grant));
     EXPECT(MOOR_OK, moor_lease_commit(f.runtime, grant, 50, &lease));
     struct moor_object_counts counts = fixture_counts(&f);
     cr_assert_eq(counts.buffers, 1);

@@ -189,7 +189,7 @@ static void hold_grant(struct worker *w)
     struct moor_buffer_options options = {0};
     moor_lease lease = 0;
     moor_buffer buffer = 0;
-    if (!may("grant", moor_grant_reserve(w->holder, 10000, &options.grant)))
+    if (!may("grant", moor_grant_reserve(w->holder, 10000, MOOR_NO_WAIT, &options.grant)))
         return;
     must("lease", moor_lease_commit(runtime, options.grant, 1000, &lease)); /* I2 */
     (void)may("draw", moor_buffer_allocate(w->binding, 4000, &options, &buffer));
@@ -289,7 +289,7 @@ static void check_empty(struct stress *s)
     struct moor_object_counts counts;
     must("stats", moor_authority_get_stats(s->authority, &stats, NULL, 0, NULL));
     must("counts", moor_runtime_get_counts(s->runtime, &counts));
-    if (stats.charged_bytes || stats.reserved_bytes || stats.external_bytes || stats.holder_count)
+    if (stats.charged_bytes || stats.reserved_bytes || stats.leased_bytes || stats.holder_count)
         die("something is still charged", MOOR_CORRUPT);
     if (counts.buffers || counts.ranges || counts.segments || counts.bindings || counts.grants ||
         counts.leases || counts.releases || counts.quarantined)
@@ -314,7 +314,7 @@ int main(int argc, char **argv)
     must("device", moor_provider_get_device(provider, 0, &stress.device));
     must("domain", moor_device_get_domain_info(stress.device, stress.domain, &info));
     must("authority", moor_device_get_authority(stress.device, stress.domain, &stress.authority));
-    must("capacity", moor_authority_set_capacity(stress.authority, CAPACITY_BYTES));
+    must("capacity", moor_authority_set_capacity(stress.authority, CAPACITY_BYTES, 0, NULL));
     stress.capabilities = info.capabilities;
     stress.granule_bytes = info.capabilities & MOOR_ABI_CAP_VIRTUAL ? info.granule_recommended_bytes : 0;
     for (size_t i = 0; i < threads; i++)

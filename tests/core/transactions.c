@@ -152,7 +152,7 @@ Test(transactions, over_one_budget_touch_no_provider)
     struct fixture f = fixture_open(NULL);
     struct stage s = stage_open(&f);
     struct moor_step steps[STEPS];
-    EXPECT(MOOR_OK, moor_authority_set_capacity(s.host_authority, 2 * GRANULE));
+    EXPECT(MOOR_OK, moor_authority_set_capacity(s.host_authority, 2 * GRANULE, 0, NULL));
     struct fixture_state before = fixture_state(&f);
     uint64_t calls = scripted_count(f.script, SCRIPTED_COMMIT) +
                      scripted_count(f.script, SCRIPTED_SEGMENT_CREATE) +
@@ -336,8 +336,8 @@ Test(transactions, draw_from_grants)
     moor_range range = fixture_range(&f, 8);
     moor_grant grant = 0;
     uint64_t left = 0;
-    EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, 4 * GRANULE));
-    EXPECT(MOOR_OK, moor_grant_reserve(f.holder, 4 * GRANULE, &grant));
+    EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, 4 * GRANULE, 0, NULL));
+    EXPECT(MOOR_OK, moor_grant_reserve(f.holder, 4 * GRANULE, MOOR_NO_WAIT, &grant));
     struct moor_step steps[2] = {
         {.kind = MOOR_STEP_COMMIT, .range = range, .length_bytes = 2 * GRANULE, .grant = grant},
         {.kind = MOOR_STEP_COMMIT,
@@ -352,7 +352,7 @@ Test(transactions, draw_from_grants)
     EXPECT(MOOR_OK, moor_grant_get_remaining(f.runtime, grant, &left));
     cr_assert(left <= 4 * GRANULE && left >= 2 * GRANULE, "what was never backed is back in the grant");
     EXPECT(MOOR_OK, moor_grant_release(f.runtime, grant));
-    EXPECT(MOOR_OK, moor_grant_reserve(f.holder, 3 * GRANULE, &grant));
+    EXPECT(MOOR_OK, moor_grant_reserve(f.holder, 3 * GRANULE, MOOR_NO_WAIT, &grant));
     steps[0].grant = steps[1].grant = grant;
     EXPECT(MOOR_OK, moor_transact(f.runtime, steps, 2, NULL));
     EXPECT(MOOR_OK, moor_grant_get_remaining(f.runtime, grant, &left));
@@ -372,8 +372,8 @@ static moor_status with_grants(struct fixture *f, struct stage *s,
                                                   const moor_grant grants[2]))
 {
     moor_grant grants[2] = {0};
-    EXPECT(MOOR_OK, moor_grant_reserve(f->holder, GRANTED, &grants[0]));
-    EXPECT(MOOR_OK, moor_grant_reserve(s->host_holder, GRANTED, &grants[1]));
+    EXPECT(MOOR_OK, moor_grant_reserve(f->holder, GRANTED, MOOR_NO_WAIT, &grants[0]));
+    EXPECT(MOOR_OK, moor_grant_reserve(s->host_holder, GRANTED, MOOR_NO_WAIT, &grants[1]));
     moor_status status = act(f, s, grants);
     if (status) {
         fixture_reap(f);
@@ -438,8 +438,8 @@ Test(transactions, allocations_that_cannot_be_undone_let_their_grant_go)
     struct fixture f = fixture_open(NULL);
     moor_grant grant = 0;
     uint64_t left = 77;
-    EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, 4096));
-    EXPECT(MOOR_OK, moor_grant_reserve(f.holder, 4096, &grant));
+    EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, 4096, 0, NULL));
+    EXPECT(MOOR_OK, moor_grant_reserve(f.holder, 4096, MOOR_NO_WAIT, &grant));
     scripted_knobs(f.script)->actual_extra_bytes = 1024;
     scripted_fail_free(f.script, MOOR_ABI_RELEASE_ALLOCATION, 1, 1, MOOR_PROVIDER);
     struct moor_buffer_options options = {.grant = grant};

@@ -32,7 +32,7 @@ Test(wrap, charges_only_when_asked)
     EXPECT(MOOR_OK, moor_buffer_wrap(f.binding, pages, 5000, MOOR_BUFFER_CHARGE, &charged));
     struct moor_authority_stats stats = fixture_stats(&f);
     cr_assert_eq(stats.charged_bytes, 5000);
-    cr_assert_eq(stats.external_bytes, 5000, "no provider holds it");
+    cr_assert_eq(stats.leased_bytes, 5000, "no provider holds it");
     fixture_check_books(&f);
     struct moor_view view = fixture_buffer_view(&f, plain);
     cr_assert_eq(view.address, (uintptr_t)pages);
@@ -50,7 +50,7 @@ Test(wrap, charge_obeys_the_budget)
 {
     struct fixture f = fixture_open(NULL);
     moor_buffer buffer = 0;
-    EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, 4999));
+    EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, 4999, 0, NULL));
     EXPECT(MOOR_NEVER_FITS, moor_buffer_wrap(f.binding, pages, 5000, MOOR_BUFFER_CHARGE, &buffer));
     EXPECT(MOOR_OK, moor_buffer_wrap(f.binding, pages, 5000, 0, &buffer));
     EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffer));

@@ -103,7 +103,7 @@ Test(writable, over_budget_leaves_both_sides)
 {
     struct fixture f = fixture_open(NULL);
     struct shared s = share(&f);
-    EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, 3 * GRANULE));
+    EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, 3 * GRANULE, 0, NULL));
     struct fixture_state before = fixture_state(&f);
     EXPECT(MOOR_OVER_BUDGET,
            moor_range_make_writable(f.runtime, s.ranges[0], GRANULE, f.stream, 0, MOOR_FOREVER, NULL));
@@ -114,9 +114,9 @@ Test(writable, over_budget_leaves_both_sides)
     struct moor_view second = mapped(&f, s.ranges[1]);
     cr_assert(fixture_all_bytes(&first, 0x5a) && fixture_all_bytes(&second, 0x5a));
     cr_assert_neq(moor_fill(f.stream, &first, 0, 1), MOOR_OK, "it is still read-only");
-    EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, 4 * GRANULE));
+    EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, 4 * GRANULE, 0, NULL));
     moor_grant grant = 0;
-    EXPECT(MOOR_OK, moor_grant_reserve(f.holder, 2 * GRANULE, &grant));
+    EXPECT(MOOR_OK, moor_grant_reserve(f.holder, 2 * GRANULE, MOOR_NO_WAIT, &grant));
     EXPECT(MOOR_OK,
            moor_range_make_writable(f.runtime, s.ranges[0], GRANULE, f.stream, grant, MOOR_FOREVER, NULL));
     EXPECT(MOOR_OK, moor_grant_release(f.runtime, grant));
@@ -131,8 +131,8 @@ Test(writable, a_copy_that_takes_too_much_is_undone)
     struct shared s = share(&f);
     moor_grant grant = 0;
     uint64_t left = 0;
-    EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, 4 * GRANULE));
-    EXPECT(MOOR_OK, moor_grant_reserve(f.holder, 2 * GRANULE, &grant));
+    EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, 4 * GRANULE, 0, NULL));
+    EXPECT(MOOR_OK, moor_grant_reserve(f.holder, 2 * GRANULE, MOOR_NO_WAIT, &grant));
     struct fixture_state before = fixture_state(&f);
     scripted_knobs(f.script)->granule_extra_bytes = 4096;
     EXPECT(MOOR_OVER_BUDGET,
@@ -450,7 +450,7 @@ Test(writable, that_fails_gives_its_grant_back)
         struct shared s = share(&f);
         moor_grant grant = 0;
         uint64_t left = 0;
-        EXPECT(MOOR_OK, moor_grant_reserve(f.holder, 5 * GRANULE, &grant));
+        EXPECT(MOOR_OK, moor_grant_reserve(f.holder, 5 * GRANULE, MOOR_NO_WAIT, &grant));
         scripted_fail(f.script,
                       (struct scripted_fault){.name = SCRIPTED_ANY, .nth = n, .status = MOOR_DEVICE_NOMEM});
         moor_status status = moor_range_make_writable(f.runtime, s.ranges[0], GRANULE, f.stream, grant,
@@ -481,7 +481,7 @@ Test(writable, whose_unmap_fails_is_quarantined_with_nothing_lost)
     moor_grant grant = 0;
     moor_segment copy = 77;
     uint64_t left = 0;
-    EXPECT(MOOR_OK, moor_grant_reserve(f.holder, 2 * GRANULE, &grant));
+    EXPECT(MOOR_OK, moor_grant_reserve(f.holder, 2 * GRANULE, MOOR_NO_WAIT, &grant));
     scripted_fail_free(f.script, MOOR_ABI_RELEASE_UNMAP, 1, 1, MOOR_DEVICE_LOST);
     EXPECT(MOOR_PROVIDER,
            moor_range_make_writable(f.runtime, s.ranges[0], GRANULE, f.stream, grant, MOOR_FOREVER, &copy));

@@ -20,7 +20,8 @@ LM_ID_NEWLM, RTLD_NOW, RTLD_LOCAL = -1, 2, 0
 
 
 class Error(ctypes.Structure):
-    _fields_ = [("status", ctypes.c_int32), ("native_code", ctypes.c_int64), ("text", ctypes.c_char * 512)]
+    _fields_ = [("status", ctypes.c_int32), ("native_code", ctypes.c_int64), ("bytes", ctypes.c_uint64),
+                ("text", ctypes.c_char * 512)]
 
 
 class Core:

@@ -278,12 +278,12 @@ Test(host, no_room_for_a_private_tail)
     make_prompt(first, segments);
     moor_range second = share_prompt(segments);
     drop_handles(segments);
-    OK(moor_authority_set_capacity(host.authority, PAGES * GRANULE));
+    OK(moor_authority_set_capacity(host.authority, PAGES * GRANULE, 0, NULL));
     cr_assert_eq(append(first, 1), MOOR_OVER_BUDGET);
     expect_held(PAGES * GRANULE);
     expect_tail(first, 0);
     expect_tail(second, 0);
-    OK(moor_authority_set_capacity(host.authority, 64 * MIB));
+    OK(moor_authority_set_capacity(host.authority, 64 * MIB, 0, NULL));
     OK(append(first, 1));
     expect_tail(first, 1);
     expect_tail(second, 0);

@@ -15,7 +15,7 @@ VARIANTS = {
 }
 
 CLOSED, OPENING, OPEN = range(3)
-LOCK = "pthread_mutex_lock(&device->lock);"
+LOCK = "moor__lock_acquire(&device->lock);"
 
 
 def device_open(s, me, fails):
@@ -25,12 +25,12 @@ def device_open(s, me, fails):
     waits = s._variant != "nobody waits"
     while s.device == OPENING and waits and not (waited and s._variant == "waits once"):
         s.waiting.add(me)
-        yield "pthread_cond_wait(&device->opened, &device->lock);", lambda: me not in s.waiting
+        yield "moor__lock_wait(&device->lock, &device->opened);", lambda: me not in s.waiting
         waited = True
     if s.device == OPEN or (waited and s._variant == "waits once"):
         return True
     s.device = OPENING
-    yield "int32_t called = provider->table.base.context_open("
+    yield "int32_t called = moor__to_call(&provider->table)->base.context_open("
     assert fails or not s.contexts, "a device has two contexts"
     s.contexts += not fails
     yield LOCK

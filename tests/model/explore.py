@@ -12,6 +12,7 @@ copied: a state is reached by running its schedule again, and is recognised by t
 where each generator stands and what its local variables hold. So locals are plain values; and what decides
 nothing is no part of a state: attributes of the shared state that start with an underscore."""
 import collections
+import types
 
 
 class Result:
@@ -60,7 +61,8 @@ class _Run:
         places = []
         while generator and generator.gi_frame:
             frame = generator.gi_frame
-            values = [value for value in frame.f_locals.values() if value is not self.state]
+            values = [value for value in frame.f_locals.values()
+                      if value is not self.state and not isinstance(value, types.GeneratorType)]
             places.append((frame.f_lasti, values))
             generator = generator.gi_yieldfrom
         return places

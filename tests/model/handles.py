@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: MIT
-"""Slots and their handles (core/util/handles.c): taken, published, pinned, retired, freed and used again.
+"""Slots and their handles (core/util/handles.c, handles.h): taken, published, pinned, retired or removed, freed and used
+again; and slots that a thread keeps for itself meanwhile (core/governor/local.h).
 
 Wrong is: a handle that is given out twice, a pin on something else than the handle was given for, an object
 that is finished twice or while somebody has it pinned, and a slot that two threads have taken at once."""
 from types import SimpleNamespace
 
-SOURCES = ["core/util/handles.c"]
+SOURCES = ["core/util/handles.c", "core/util/handles.h", "core/governor/local.h"]
 
 VARIANTS = {
     "late generation": "a freed slot is on the free list before it has its next generation",
@@ -14,6 +15,11 @@ VARIANTS = {
     "pin of any generation": "a pin looks at the live bit alone",
     "retire in two steps": "a release looks at the live bit, and then clears it",
     "every last unpin finishes": "also the one of an object that is not retired",
+    "remove whatever the pins": "an object is removed although somebody has it pinned",
+    "remove of any generation": "a removal looks at the live bit and the pins alone",
+    "remove in two steps": "a removal looks at the word, and then writes it",
+    "kept as it is": "a slot that a thread keeps has the generation that it had",
+    "kept and freed": "a slot that a thread keeps is on the free list as well",
 }
 
 
@@ -28,7 +34,7 @@ def take(s):
             s.free_head = (head[0] + (s._variant != "no count"), following)
             return taken(s, head[1] - 1)
         head = s.free_head
-    yield "struct moor__slot *slot = slot_at(handles, index);"  # grow, under its lock
+    yield "struct moor__slot *slot = moor__slot_at(handles, index);"  # grow, under its lock
     s.word.append((1, False, 0))
     s.next_free.append(0)
     s.object.append(0)
@@ -46,9 +52,10 @@ def publish(s, index):
     handle = (index, s.word[index][0])
     assert handle not in s.given, f"the handle {handle} is given out again"
     s.given[handle] = s.object[index]
-    yield "atomic_fetch_or_explicit(&slot->word, LIVE, memory_order_release);"
-    generation, _, pins = s.word[index]
-    s.word[index] = (generation, True, pins)
+    yield "uint64_t word = atomic_load_explicit(&slot->word, memory_order_relaxed);"
+    word = s.word[index]
+    yield "atomic_store_explicit(&slot->word, word | MOOR__SLOT_LIVE, memory_order_release);"
+    s.word[index] = (word[0], True, word[2])
     return handle
 
 
@@ -87,6 +94,39 @@ def retire(s, index):
         s.retired.append(s.object[index])
 
 
+def remove(s, handle):
+    """Whether the object is the caller's to finish: it is not when somebody has it pinned."""
+    index, generation = handle
+    anything = s._variant == "remove of any generation"
+    if s._variant == "remove in two steps":
+        yield "(looks at the word)"
+        may = s.word[index] == (generation, True, 0)
+        yield "return atomic_compare_exchange_strong_explicit(&slot->word, &word, word & ~MOOR__SLOT_LIVE,"
+    else:
+        yield "return atomic_compare_exchange_strong_explicit(&slot->word, &word, word & ~MOOR__SLOT_LIVE,"
+        now, live, pins = s.word[index]
+        may = live and (now == generation or anything) and (pins == 0 or s._variant == "remove whatever the pins")
+    if may:
+        s.word[index] = (s.word[index][0], False, s.word[index][2])
+        assert s.object[index] == s.given[handle], f"{handle} names another object, or none"
+        assert s.object[index] not in s.retired, "two releases of one object succeed"
+        s.retired.append(s.object[index])
+    return may
+
+
+def keep(s, index):
+    """Removed by this thread, which keeps the slot."""
+    word = s.word[index]
+    assert s.object[index] and not word[1] and not word[2], f"slot {index} is kept while it is in use"
+    s.object[index] = 0
+    yield "atomic_store_explicit(&slot->word, ((word >> MOOR__GENERATION_SHIFT) + 1) << MOOR__GENERATION_SHIFT,"
+    if s._variant != "kept as it is":
+        s.word[index] = (word[0] + 1, False, 0)
+    if s._variant == "kept and freed":
+        s.object[index] = -1
+        yield from free(s, index)
+
+
 def free(s, index):
     generation, live, pins = s.word[index]
     assert s.object[index] and not live and not pins, f"slot {index} is freed while it is in use"
@@ -116,6 +156,34 @@ def release(s, handle):
     if (yield from pin(s, handle)):
         yield from retire(s, handle[0])
         yield from unpin(s, handle[0])
+
+
+def release_at_once(s, handle, kept):
+    """As grants and leases are: in one step where nobody has it pinned."""
+    if (yield from remove(s, handle)):
+        yield from keep(s, handle[0])
+        kept.append(handle[0])
+    else:
+        yield from release(s, handle)
+
+
+def keeper(s, times):
+    """Makes an object and lets it go, in a slot of its own if it has one; the first handle is known to others."""
+    kept = []
+    for _ in range(times):
+        if kept:
+            yield "*ret_slot = slots->slot[--slots->count];"
+            index = taken(s, kept.pop())
+        else:
+            index = yield from take(s)
+        handle = yield from publish(s, index)
+        s.shown = s.shown or handle
+        yield from release_at_once(s, handle, kept)
+
+
+def remover(s):
+    yield "(waits for a handle)", lambda: s.shown
+    yield from release_at_once(s, s.shown, [])
 
 
 def owner(s, times):
@@ -161,4 +229,7 @@ def build(variant, slots, make_threads):
 def scenarios(variant):
     yield "pins against releases", lambda: build(variant, 0, lambda s: [owner(s, 2), user(s), releaser(s)])
     yield "the free list", lambda: build(variant, 2, lambda s: [taker(s, False), taker(s, True)])
+    yield "removals against pins", lambda: build(variant, 0, lambda s: [keeper(s, 3), user(s), remover(s)])
+    yield "removals against releases", lambda: build(variant, 0, lambda s: [keeper(s, 2), releaser(s), remover(s)])
+    yield "slots of one's own", lambda: build(variant, 0, lambda s: [keeper(s, 2), owner(s, 2)])
     yield "slots used again", lambda: build(variant, 1, lambda s: [owner(s, 2), owner(s, 1)])

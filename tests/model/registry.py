@@ -80,7 +80,7 @@ def close(s, one):
         return False
     s.closing[one] = True
     while s.visitors and s._variant != "does not wait for visitors":
-        yield "pthread_cond_wait(&provider->runtime->visited,", lambda: not s.visitors
+        yield "moor__lock_wait(&provider->runtime->lock, &provider->runtime->visited);", lambda: not s.visitors
     return True
 
 
@@ -195,7 +195,7 @@ def holder(s, me):
 
 def visitor(s, times):
     for _ in range(times):
-        yield "static struct moor_provider *next_visit(struct moor_runtime *runtime,"
+        yield "struct moor_provider *moor__registry_visit(struct moor_runtime *runtime, struct moor_provider *after)"
         open_ones = [one for one in s.providers if not s.closing[one] or s._variant == "visits the closing"]
         if open_ones:
             one = open_ones[0]

@@ -10,13 +10,14 @@ class Bug(NamedTuple):
     old: str
     new: str
     found_by: str
+    unit: str  # what is compiled: the file, or one that includes it
 
 
 BUGS = []
 
 
-def plant(file, *bugs):
-    BUGS.extend(Bug(name, file, old, new, found_by) for name, old, new, found_by in bugs)
+def plant(file, *bugs, unit=None):
+    BUGS.extend(Bug(name, file, old, new, found_by, unit or file) for name, old, new, found_by in bugs)
 
 
 # ---- work that is forgotten, or waited for too little ----
@@ -98,15 +99,16 @@ plant("core/memory/release.c",
       ("cookies are mixed up", ".cookie = cookie,", ".cookie = cookie ^ 1,",
        "core/release, sim faults"),
       ("a completion is believed twice",
-       "if (!object || !atomic_compare_exchange_strong_explicit(&object->state, &leaving, MOOR__LIVE,"
+       "if (!object || !atomic_compare_exchange_strong_explicit(&object->state, &leaving, MOOR__STATE_LIVE,"
        " memory_order_acq_rel, memory_order_relaxed))",
        "(void)leaving; if (!object)", "core/quarantine"),
       ("a release that failed counts as done",
        "if (completion->status == MOOR_OK) {", "if (completion->status <= MOOR_OK) {",
        "core/quarantine, sim faults"),
       ("a refused release stays pending",
-       "moor__unpending(binding->holder, object->bytes); moor__count(device, MOOR__COUNT_RELEASE, -1);",
-       "moor__count(device, MOOR__COUNT_RELEASE, -1);", "core/quarantine, sim faults"))
+       "moor__unpending(binding->holder, moor__object_figure(object), object->bytes);"
+       " moor__object_settled(object, MOOR__FATE_KEPT);",
+       "moor__object_settled(object, MOOR__FATE_KEPT);", "core/quarantine, sim faults"))
 
 plant("core/memory/buffer.c",
       ("a buffer leaves without its last uses",
@@ -121,7 +123,7 @@ plant("core/memory/buffer.c",
       ("a size that wraps with its alignment is let through",
        "if (size_bytes > UINT64_MAX - alignment)", "if (size_bytes == 0)", "core/allocate"),
       ("a charge for wrapped memory is not refunded",
-       "if (buffer->external_bytes) moor__refund_external", "if (false) moor__refund_external",
+       "if (buffer->leased_bytes) moor__refund_leased", "if (false) moor__refund_leased",
        "core/wrap, sim lifecycle"),
       ("wrapped memory that is not charged keeps its room",
        "if (flags & MOOR_BUFFER_CHARGE) status = moor__claim_take",
@@ -146,7 +148,7 @@ plant("core/memory/piece.c",
        "if (moor__uses_submitting(&range->uses, offset, offset + piece->count * range->granule_bytes))",
        "if (offset == UINT64_MAX)", "core/ranges"),
       ("a decommit pends nothing",
-       "piece->object.bytes = mapping ? 0 : count * range->granule_bytes;", "piece->object.bytes = 0;",
+       "= mapping ? 0 : count * range->granule_bytes;", "= 0;",
        "core/ranges, sim memory"))
 
 plant("core/memory/range.c",
@@ -181,9 +183,9 @@ plant("core/memory/segment.c",
        "status = moor__segment_call_protect(segment, range, first, MOOR_ABI_ACCESS_READ);",
        "status = MOOR_OK;", "core/segments"),
       ("a segment goes with its handle, mapped or not",
-       "void moor__segment_disown(struct moor__segment *segment) { pthread_mutex_lock(&segment->lock);"
+       "void moor__segment_disown(struct moor__segment *segment) { moor__lock_acquire(&segment->lock);"
        " bool last = --segment->owners == 0;",
-       "void moor__segment_disown(struct moor__segment *segment) { pthread_mutex_lock(&segment->lock);"
+       "void moor__segment_disown(struct moor__segment *segment) { moor__lock_acquire(&segment->lock);"
        " bool last = --segment->owners <= 1;", "core/segments, sim mixed"),
       ("a segment that only leaving mappings keep is not pending",
        "return segment->stuck ? MOOR__STANDING_QUARANTINED : MOOR__STANDING_PENDING;",
@@ -198,7 +200,7 @@ plant("core/memory/writable.c",
        "bool alone = old->owners == 1;", "bool alone = old->owners <= 2;",
        "core/writable, sim sharing"),
       ("copy on write does not copy",
-       "int32_t called = table->copy.copy(stream->stream, &args, &error);",
+       "int32_t called = moor__to_call(table)->copy.copy(stream->stream, &args, &error);",
        "int32_t called = MOOR_OK;", "core/writable"),
       ("copy on write copies from the start of the range",
        ".source = exchange->range->address + low,", ".source = exchange->range->address,",
@@ -278,26 +280,27 @@ plant("core/memory/access.c",
 
 plant("core/memory/release.c",
       ("a buffer's bytes are not refunded",
-       "moor__refund(binding->holder, returned - to_grant);",
-       "if (object->kind != MOOR__KIND_BUFFER) moor__refund(binding->holder, returned - to_grant);",
+       "moor__refund(binding->holder, returned, object->requested_bytes, to_grant);",
+       "if (object->kind != MOOR__KIND_BUFFER) moor__refund(binding->holder, returned, object->requested_bytes, to_grant);",
        "core/release, sim pressure"),
       ("decommitted bytes are not refunded",
-       "moor__refund(binding->holder, returned - to_grant);",
-       "if (object->kind != MOOR__KIND_PIECE) moor__refund(binding->holder, returned - to_grant);",
+       "moor__refund(binding->holder, returned, object->requested_bytes, to_grant);",
+       "if (object->kind != MOOR__KIND_PIECE) moor__refund(binding->holder, returned, object->requested_bytes, to_grant);",
        "core/ranges, sim faults"),
       ("a segment's bytes are not refunded",
-       "moor__refund(binding->holder, returned - to_grant);",
-       "if (object->kind != MOOR__KIND_SEGMENT) moor__refund(binding->holder, returned - to_grant);",
+       "moor__refund(binding->holder, returned, object->requested_bytes, to_grant);",
+       "if (object->kind != MOOR__KIND_SEGMENT) moor__refund(binding->holder, returned, object->requested_bytes, to_grant);",
        "core/segments, sim faults"),
       ("bytes are refunded twice",
-       "moor__refund(binding->holder, returned - to_grant);",
-       "moor__refund(binding->holder, returned - to_grant);"
-       " moor__refund(binding->holder, returned - to_grant);",
+       "moor__refund(binding->holder, returned, object->requested_bytes, to_grant);",
+       "moor__refund(binding->holder, returned, object->requested_bytes, to_grant);"
+       " moor__refund(binding->holder, returned, object->requested_bytes, to_grant);",
        "core/release, sim pressure"),
       ("pending bytes are counted twice",
-       "moor__pending(binding->holder, object->bytes); struct moor_device *device",
-       "moor__pending(binding->holder, object->bytes); moor__pending(binding->holder, object->bytes);"
-       " struct moor_device *device", "core/release, sim memory"),
+       "moor__pending(binding->holder, moor__object_figure(object), object->bytes); if",
+       "moor__pending(binding->holder, moor__object_figure(object), object->bytes);"
+       " moor__pending(binding->holder, moor__object_figure(object), object->bytes); if",
+       "core/release, sim memory"),
       ("bytes that never came back are refunded",
        "uint64_t returned = actual_bytes < object->bytes ? actual_bytes : object->bytes;",
        "uint64_t returned = object->bytes;", "core/quarantine"),
@@ -305,23 +308,22 @@ plant("core/memory/release.c",
        "to_grant = object->grant_bytes < returned ? object->grant_bytes : returned;", "to_grant = 0;",
        "core/transactions"),
       ("quarantine counts as pending",
-       "moor__quarantine(object->binding->holder, object->bytes); moor__log", "moor__log",
+       "moor__quarantine(object->binding->holder, object->bytes); moor__object_settled", "moor__object_settled",
        "core/quarantine, sim faults"),
       ("quarantine is refunded",
-       "moor__quarantine(object->binding->holder, object->bytes); moor__log",
-       "moor__refund(object->binding->holder, object->bytes); moor__log",
+       "moor__quarantine(object->binding->holder, object->bytes); moor__object_settled",
+       "moor__refund(object->binding->holder, object->bytes, 0, 0); moor__object_settled",
        "core/quarantine, sim faults"),
       ("quarantine keeps the grant that it was drawn from",
        "if (object->grant) { moor__grant_restore(object->grant, 0);",
        "if (object->grant && object->retried) { moor__grant_restore(object->grant, 0);", "core/transactions"),
       ("quarantine is not listed",
-       "device->quarantine = object; pthread_mutex_unlock", "pthread_mutex_unlock",
+       "device->quarantine = object; moor__lock_release", "moor__lock_release",
        "core/quarantine, sim faults"))
 
 plant("core/memory/release.c",
       ("a device that is short is not asked again",
-       "return status == MOOR_DEVICE_NOMEM && moor__poll(runtime);",
-       "return (void)runtime, status == MOOR_CORRUPT;", "core/shortage, sim sharing"))
+       "bool made = moor__poll(moor__runtime_of(binding)) ||", "bool made =", "core/shortage, sim sharing"))
 
 plant("core/memory/binding.c",
       ("quarantine is not tried again",
@@ -334,61 +336,169 @@ plant("core/memory/binding.c",
       ("a binding does not keep its provider",
        "moor__count(device, MOOR__COUNT_BINDING, 1);", "", "core/providers, sim faults"))
 
-plant("core/governor/authority.c",
+plant("core/governor/admission.c",
       ("what is pending counts as gone for good",
-       "account->reserved + account->charged - account->pending <= limit - bytes",
-       "account->reserved + account->charged <= limit - bytes", "core/governor, sim pressure"),
-      ("a holder's limit is ignored",
-       "bytes <= room(authority->capacity, &authority->total) &&"
-       " bytes <= room(holder->limit, &holder->account)",
-       "bytes <= room(authority->capacity, &authority->total)", "core/governor, sim mixed"),
+       "uint64_t has = holder->has - moor__figure(&holder->books, MOOR__PENDING);"
+       " uint64_t others = authority->claims_later - holder->claim_later + has;",
+       "uint64_t has = holder->has; uint64_t others = authority->claims - holder->claim + has;",
+       "core/governor, sim pressure"),
+      ("a holder's limit is ignored", "part->bytes > own ? MOOR__OBSTACLE_LIMIT", "false ? MOOR__OBSTACLE_LIMIT",
+       "core/governor, sim mixed"),
       ("room wraps when the capacity shrinks below what is held",
-       "return held < limit ? limit - held : 0;", "return limit - held;", "core/governor, sim memory"),
-      ("the peak falls again",
-       "if (account->charged > account->peak_charged)", "if (bytes)", "core/stats, sim memory"),
-      ("what never fits is over budget",
-       "if (bytes > authority->capacity) return moor__fail(MOOR_NEVER_FITS,",
-       "if (bytes > authority->capacity) return moor__fail(MOOR_OVER_BUDGET,",
+       "return minus(moor__authority_capacity(authority), plus(others, set_aside(authority))); }"
+       "  static uint64_t pool_room_later",
+       "return moor__authority_capacity(authority) - others - set_aside(authority); } static uint64_t pool_room_later",
        "core/governor, sim memory"),
-      ("what is reserved but not needed stays reserved",
-       "claim->bytes -= actual; moor__claim_return(claim);", "claim->bytes = 0; moor__claim_return(claim);",
-       "core/allocate"),
-      ("more than was reserved is charged without room",
-       "moor_status status = moor__reserve(holder, actual - claim->bytes); if (status) return status;",
-       "holder->account.reserved += actual - claim->bytes; holder->authority->total.reserved += actual -"
-       " claim->bytes;", "core/allocate"))
+      ("what never fits is over budget",
+       "*refusal = (struct moor__refusal){ .status = MOOR_NEVER_FITS,",
+       "*refusal = (struct moor__refusal){ .status = MOOR_OVER_BUDGET,", "core/governor, sim memory"),
+      ("a guarantee that is not used is lent", "uint64_t others = authority->claims - holder->claim + holder->has;",
+       "uint64_t others = authority->has;", "core/limits"),
+      ("the set-aside serves everybody", "? 0 : authority->set_aside;", "? 0 : 0;", "core/limits"),
+      ("what a request would have of a pool is not forgotten", "wish->pools[i]->wished = 0;", "(void)wish;",
+       "core/tickets, sweep ticket"),
+      ("a request that does not fit keeps its first part", "for (size_t i = wish->count; !now && i-- > 0;)",
+       "for (size_t i = wish->count; !now && i-- > 1;)", "core/tickets"),
+      ("who has a turn has no more right than others", "return turn && turn != whose &&",
+       "return false && turn != whose &&", "core/turns"),
+      ("credit is not taken back before a no",
+       "moor__credit_take_back(wish->pools[i], MOOR__STRICT_TIGHT);", "(void)wish;", "sim pressure"))
+
+plant("core/governor/queue.c",
+      ("nobody is passed", "ticket->passed++;", "(void)ticket;", "core/turns"),
+      ("who does not wait passes nobody", "pass(queue, wish, UINT64_MAX);", "", "core/turns"),
+      ("a turn does not end", "if (ticket->turn_until_ns == 0 || (now_ns <",
+       "if (ticket->turn_until_ns == 0 || (now_ns / 2 <", "core/turns"),
+      ("a turn outlives its ticket", "if (authority->turn == ticket) authority->turn = NULL;", "(void)ticket;",
+       "core/turns"),
+      ("a ticket is not ended at its deadline", "&& now_ns >= ticket->deadline_ns)",
+       "&& now_ns / 2 >= ticket->deadline_ns)", "core/tickets"),
+      ("relief does not end", "else if (ticket->kind == MOOR__TICKET_RELIEF &&",
+       "else if (ticket->kind == MOOR__TICKET_RELIEF && false &&", "core/limits, sweep smaller"),
+      ("requests are served as they come, whatever their priority",
+       "while (after && after->priority < ticket->priority)", "while (false)", "core/tickets"),
+      ("a request takes bytes and nobody else is looked at",
+       "if (granted && queue->count) {", "if (false && queue->count) {", "core/turns"))
+
+plant("core/governor/books.c",
+      ("what comes back is not given to those who wait", "if (heed)", "if (false && heed)",
+       "core/tickets"),
+      ("what will be there later is not kept", "authority->claims_later += later - holder->claim_later;", "",
+       "core/pressure, sweep pressed"),
+      ("a guarantee is given back and not counted", "holder->limits.guarantee_bytes = bytes; update_claims(holder);",
+       "holder->limits.guarantee_bytes = bytes;", "core/limits"),
+      ("a cell is emptied twice", "atomic_store_explicit(&cell->books.figure[i], 0, memory_order_relaxed);", "",
+       "core/stats, sweep grant, stress"),
+      ("the credit of a cell is lost with it", "atomic_store_explicit(&cell->holder, NULL, memory_order_relaxed);"
+       " free_credit(holder);", "atomic_store_explicit(&cell->holder, NULL, memory_order_relaxed);",
+       "sweep grant"))
+
+plant("core/governor/books.h", unit="core/governor/grant.c")
+
+plant("core/governor/charge.c",
+      ("a release is not told", "tell(holder, MOOR_TRACE_RELEASE, bytes);", "", "core/trace"),
+      ("what is returned is not told", "moor__trace(authority->runtime, MOOR_TRACE_RETURN, authority, holder, bytes, 0);",
+       "(void)authority;", "core/trace, sweep allocate"),
+      ("quarantine is not told", "tell(holder, MOOR_TRACE_QUARANTINE, bytes);", "", "sweep evict"),
+      ("what goes back to a grant is told as free", "tell(holder, MOOR_TRACE_RESTORE, restored);",
+       "tell(holder, MOOR_TRACE_REFUND, restored);", "core/trace, sweep transaction"))
+
+plant("core/governor/pressure.c",
+      ("what was let go is not counted for the ticket", "ticket->evicted_bytes += bytes;", "(void)bytes;",
+       "core/pressure"),
+      ("what is back stays pending for its ticket",
+       "ticket->pending_bytes -= smaller(bytes, ticket->pending_bytes);", "(void)bytes;",
+       "core/pressure"),
+      ("one that is asked counts beyond patience",
+       "it->counts &= look->now_ns - it->since_ns < look->queue->patience_ns;", "", "core/callbacks"),
+      ("one that gave too little does not rest",
+       "holder->rest_until_ns = moor__governor_clock() + holder->rest_ns;", "", "core/pressure"),
+      ("holders are asked for what is guaranteed to them", "return deep ? movable :", "return deep || true ? movable :",
+       "core/limits"),
+      ("holders of a higher priority are asked", "if (victim->limits.priority > ticket->priority) break;", "",
+       "core/pressure"),
+      ("the highest priority is asked first", "? a->limits.priority < b->limits.priority",
+       "? a->limits.priority > b->limits.priority", "core/pressure"),
+      ("the requester is asked before its equals", "if (victim == last) kept = victim; else if", "if",
+       "core/pressure"),
+      ("wishes are not forgotten", "ticket->wish.parts[i].holder->wish = 0;", "(void)ticket;",
+       "sweep pressed"),
+      ("one above its limit is not asked",
+       "(void)ask(look, ticket, holder, minus(would_have(holder), holder->limits.limit_bytes), true, true);",
+       "(void)holder;", "core/limits, sweep smaller"))
+
+plant("core/governor/asker.c",
+      ("the function is not waited for", "(holder->running && moor__asked_here != holder)) {", "false) {",
+       "core/undoing"))
+
+plant("core/governor/request.c",
+      ("completions are not looked at before a no", "if (moor__poll(runtime) && moor__queue_try(runtime, wish, refusal))", "if (false)",
+       "core/governor, sim pressure"),
+      ("who was asked in vain is not told", "ticket->refusal.status = MOOR_NO_VICTIM;", "(void)0;",
+       "core/tickets"))
+
+plant("core/governor/ticket.c",
+      ("a ticket that was served keeps its bytes when it is cancelled",
+       "*ret_was_served = ticket->state == MOOR__TICKET_SERVED;", "*ret_was_served = false;",
+       "core/tickets, sweep cancel"))
 
 plant("core/governor/grant.c",
       ("a grant is overdrawn", "if (remaining < bytes)", "if (remaining == 0)",
        "core/governor, sim pressure"),
       ("a grant of another holder pays", "status = grant->holder == holder ?", "status = grant->holder ?",
        "core/governor, sim faults"),
-      ("a grant that is released keeps its bytes",
-       "if (!status) moor__unreserve(grant->holder,", "if (!status) (void)(",
-       "core/governor, sim faults"),
       ("a claim that is not used is lost to its grant",
        "atomic_fetch_add_explicit(&claim->grant->remaining, claim->bytes, memory_order_relaxed);"
-       " unpin_grant(claim->grant);", "unpin_grant(claim->grant);", "core/allocate, sim pressure"),
-      ("a lease is not refunded",
-       "moor__refund_external(lease->holder, lease->bytes);", "", "core/governor, sim mixed"),
-      ("a success leaves an error behind", "if (!status) moor__error_restore(&before); return status; }"
-       "  static void unpin_grant", "return status; }  static void unpin_grant", "core/errors"),
-      ("completions are not looked at before a no", "moor__poll(holder->authority->runtime);", "(void)0;",
-       "core/governor, sim pressure"))
+       " moor__grant_unpin(claim->grant);", "moor__grant_unpin(claim->grant);", "core/allocate, sim pressure"),
+      ("what is reserved but not needed stays reserved",
+       "claim->bytes -= actual; moor__claim_return(claim);", "claim->bytes = 0; moor__claim_return(claim);",
+       "core/allocate"))
+
+plant("core/governor/lease.c",
+      ("a lease that shrinks keeps its bytes", "else if (before > bytes)", "else if (before > UINT64_MAX / 2)",
+       "sweep lease"))
+
+plant("core/governor/authority.c",
+      ("a decision comes late and counts", "if (revision < current)", "if (revision == UINT64_MAX)",
+       "core/limits"),
+      ("the capacity grows and nobody is looked at",
+       "MOOR_TRACE_CAPACITY, authority, NULL, capacity_bytes, 0); moor__relief_review(authority);",
+       "MOOR_TRACE_CAPACITY, authority, NULL, capacity_bytes, 0);", "core/tickets"))
 
 plant("core/governor/holder.c",
-      ("a holder with bytes goes", "if (account->reserved || account->charged || users)",
-       "if (account->reserved || users)", "core/governor, sim lifecycle"))
+      ("a holder with bytes goes", "if (!holder->has &&", "if (!reserved &&", "core/governor, sim lifecycle"),
+      ("a limit is raised and nobody is looked at",
+       "moor__relief_review(authority); if (ret_over_bytes)", "if (ret_over_bytes)", "core/tickets"),
+      ("a guarantee stays when its holder goes", "moor__account_guarantee(holder, 0);", "",
+       "core/limits, sweep guarantee"),
+      ("one that has something again still rests", "if (bytes == 0) return MOOR_OK;", "return MOOR_OK;",
+       "core/pressure"))
+
+plant("core/memory/release.c",
+      ("what is released is let go for nobody", "object->ticket = moor__let_go(", "(void)moor__let_go(",
+       "core/pressure"),
+      ("what came into quarantine stays pending for its ticket",
+       "moor__object_settled(object, MOOR__FATE_STUCK);", "", "core/pressure"),
+      ("a full device asks nobody",
+       "moor__press_for_device(holder->authority, bytes, holder->limits.priority);", "false;",
+       "core/pressure, sweep full"))
+
+plant("core/memory/transact.c",
+      ("a failure names the first step whatever failed", "if (status && failed-- == 0)", "if (status && i == 0)",
+       "core/transactions"))
 
 plant("core/observe/stats.c",
-      ("free bytes wrap",
-       "held < authority->capacity ? authority->capacity - held : 0", "authority->capacity - held",
-       "core/governor, sim sharing"),
+      ("free bytes wrap", ".free_bytes = minus(authority->capacity, authority->has),",
+       ".free_bytes = authority->capacity - authority->has,", "core/governor, sim sharing"),
       ("live bytes include what is pending",
-       "total->charged - total->pending - total->quarantined", "total->charged - total->quarantined",
-       "core/stats, sim memory"),
+       "return moor__figure(books, MOOR__LIVE) +", "return moor__figure(books, MOOR__PENDING) +"
+       " moor__figure(books, MOOR__LIVE) +", "core/stats, sim memory"))
+
+plant("core/observe/device_stats.c",
       ("a contradiction is not told", "stats->inconsistent = odd;", "stats->inconsistent = odd && false;",
        "core/stats, sim faults"))
+
+plant("core/observe/external.c")
 
 # ---- handles, lives ----
 
@@ -400,9 +510,6 @@ plant("core/util/handles.c",
        "return; /* worn out: its handles would repeat */ atomic_store_explicit(&slot->word,"
        " (generation_of(word) + 1) << GENERATION_SHIFT, memory_order_release);",
        "return;", "core/handles, sim streams"),
-      ("a renewed handle is the old one",
-       "return false; atomic_store_explicit(&slot->word, (generation_of(word) + 1) <<",
-       "return false; atomic_store_explicit(&slot->word, generation_of(word) <<", "core/writable"),
       ("a handle of another runtime is accepted",
        "if (((handle >> TAG_SHIFT) & MOOR__TAG_MAX) != handles->tag)", "if (handle == UINT64_MAX)",
        "core/handles, sim faults"),
@@ -416,9 +523,13 @@ plant("core/util/handles.c",
        "return !(word & LIVE) && generation_of(word) == handle_generation(handle) ? slot : NULL;",
        "return !(word & LIVE) ? slot : NULL;", "core/quarantine"))
 
+plant("core/util/handles.h",
+      ("a renewed handle is the old one", "((word >> MOOR__GENERATION_SHIFT) + 1) <<",
+       "(word >> MOOR__GENERATION_SHIFT) <<", "core/writable"), unit="core/memory/writable.c")
+
 plant("core/memory/runtime.c",
       ("a forked child uses the parent's runtime",
-       "if (*(volatile const uint64_t *)runtime->alive == 0)", "if (runtime->alive == NULL)", "core/fork"),
+       "return moor__fail(MOOR_FORKED,", "return MOOR_OK; return moor__fail(MOOR_FORKED,", "core/fork"),
       ("a runtime ends with a holder alive", "if (authority->holder_count) status", "if (false) status",
        "core/providers, sim memory"))
 

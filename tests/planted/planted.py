@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Plants each bug of bugs.py in a copy of its file, and has it found: the file is compiled as the build
 compiles it, a program is linked with it in place of what it has of the core or the kit, and must find the
-bug. Programs are the suites, of which a test must fail, and moor sim, which must see a promise broken.
+bug. Programs are the suites, of which a test must fail, the fault sweep over its scenarios with a word in their
+name, the governor's model in lockstep and its stress test, and moor sim, which must see a promise broken.
 
     planted.py BUILD SOURCE [WORD...]     all bugs, or those with one of the words in their name
 
@@ -25,13 +26,18 @@ from tap import check, finish  # noqa: E402
 TEST_S = 20  # a single test: some bugs hang
 PROGRAM_S = 60
 SIM_STEPS = "50000"  # from seed 1; most bugs are found in the first thousand
-SUITES = {"core": "tests/core/core-", "kit": "tests/kit/kit_", "loader": "tests/loader/loader_"}
+LOCKSTEP_STEPS = "5000"  # of each of the seeds
+LOCKSTEP_SEEDS = ("1", "2", "3", "4")
+SUITES = {"core": "tests/core/core-", "kit": "tests/kit/kit_", "loader": "tests/loader/loader_",
+          "sweep": "tests/sweep/sweep-"}
+PLUGINS = [os.path.join(BUILD, "plugins", name, name + ".so") for name in ("fault", "cpu", "mock")]
 LIBRARY = "core/libmoorage.so.0.1.0"
 DEVICE = "plugins/mock/mock.so"
 MOOR = "tools/moor/moor"
 # Memory that was freed does not keep its contents.
 ENVIRONMENT = dict(os.environ, MALLOC_PERTURB_="165", MOOR_ZOO_DIR=os.path.join(BUILD, "tests/zoo"),
-                   MOOR_MOCK_PROVIDER=os.path.join(BUILD, DEVICE))
+                   MOORAGE_PROBE=os.path.join(BUILD, "core/moorage-probe"), MOOR_FAULT_PROVIDER=PLUGINS[0],
+                   MOOR_CPU_PROVIDER=PLUGINS[1], MOOR_MOCK_PROVIDER=PLUGINS[2])
 
 
 def run(command, **options):
@@ -73,7 +79,7 @@ class Planted:
 
     def __init__(self, bug, directory):
         self.directory = directory
-        self.file = bug and bug.file
+        self.unit = bug and bug.unit
         if bug:
             self.object = self.path("planted.o")
             self.compile(bug)
@@ -82,19 +88,26 @@ class Planted:
         return os.path.join(self.directory, name)
 
     def compile(self, bug):
-        with open(self.path("planted.c"), "w", encoding="utf-8") as file:
+        """A header is planted in a folder that is looked at first, under the name that it is included by."""
+        source = os.path.join(SOURCE, bug.unit)
+        if bug.unit == bug.file:
+            source = place = self.path("planted.c")
+        else:
+            place = self.path(bug.file.split("/", 1)[1])
+            os.makedirs(os.path.dirname(place))
+        with open(place, "w", encoding="utf-8") as file:
             file.write(plant(bug))
-        beside = ["-iquote", os.path.dirname(os.path.join(SOURCE, bug.file))]
-        options = [*COMPILE[bug.file][0], *beside, "-O1", "-g0", "-w"]
-        self.build([*options, "-c", self.path("planted.c"), "-o", self.object])
+        looked_at = ["-iquote", self.directory, "-iquote", os.path.dirname(os.path.join(SOURCE, bug.unit))]
+        options = [*COMPILE[bug.unit][0], *looked_at, "-O1", "-g0", "-w"]
+        self.build([*options, "-c", source, "-o", self.object])
 
     def link(self, target, name):
         """The target with the bug's object in place of the sound one. Where that is in a library, the object
         comes before it, so that the linker does not look there for its names."""
-        if not self.file:
+        if not self.unit:
             return os.path.join(BUILD, target)
         command = shlex.split(run(["ninja", "-t", "commands", target]).stdout.splitlines()[-1])
-        sound = COMPILE[self.file][1]
+        sound = COMPILE[self.unit][1]
         if sound in command:
             command[command.index(sound)] = self.object
         else:
@@ -111,8 +124,10 @@ class Planted:
 
     def find(self, finder):
         """What the finder says of the bug, or None if it sees nothing."""
+        kind, _, rest = finder.partition(" ")
+        others = {"sim": self.simulate, "sweep": self.sweep, "lockstep": self.walk, "stress": self.stress}
         try:
-            return self.simulate(finder[4:]) if finder.startswith("sim ") else self.test(*finder.split("/"))
+            return others[kind](rest) if kind in others else self.test(*finder.split("/"))
         except subprocess.TimeoutExpired:
             return f"it hangs for {PROGRAM_S} s"
 
@@ -122,11 +137,32 @@ class Planted:
         failed = re.search(r"^not ok - (\S+)", done.stdout, re.MULTILINE)
         return failed[1] if failed else done.returncode and f"exit status {done.returncode}"
 
+    def sweep(self, word):
+        program = self.link("tests/sweep/sweep", "sweep")
+        done = run([program, *PLUGINS, word], env=ENVIRONMENT, timeout=PROGRAM_S)
+        failed = re.search(r"^not ok \d+ - (.*)", done.stdout, re.MULTILINE)
+        return failed[1] if failed else done.returncode and f"exit status {done.returncode}"
+
+    def walk(self, _):
+        program = self.link("tests/governor/governor-lockstep", "lockstep")
+        for seed in LOCKSTEP_SEEDS:
+            done = run([program, seed, LOCKSTEP_STEPS], env=ENVIRONMENT, timeout=PROGRAM_S)
+            if done.returncode:
+                told = (done.stderr + done.stdout).strip().splitlines()
+                return told[0] if told else f"exit status {done.returncode}"
+        return None
+
+    def stress(self, _):
+        program = self.link("tests/core/core-governor-stress", "stress")
+        done = run([program, "-", "2"], env=ENVIRONMENT, timeout=PROGRAM_S)
+        told = (done.stderr + done.stdout).strip().splitlines()
+        return (told[0] if told else f"exit status {done.returncode}") if done.returncode else None
+
     def simulate(self, profile):
         device = os.path.join(BUILD, DEVICE)
-        if self.file and self.file.startswith("abi/kit/"):
+        if self.unit and self.unit.startswith("abi/kit/"):
             device = self.link(DEVICE, "mock.so")
-        elif self.file:
+        elif self.unit:
             self.link(LIBRARY, "libmoorage.so.0")
         command = [MOOR, "sim", "--provider", device, "--profile", profile, "--seed", "1", "--steps"]
         environment = dict(ENVIRONMENT, LD_LIBRARY_PATH=self.directory)

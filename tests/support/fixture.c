@@ -245,8 +245,8 @@ void fixture_check_books(struct fixture *f)
     cr_assert_eq(stats.free_bytes, stats.capacity_bytes > used ? stats.capacity_bytes - used : 0,
                  "capacity is free, reserved and charged");
     uint64_t held = scripted_held(f->script, f->device_index, SCRIPTED_DOMAIN_DEVICE);
-    cr_assert_eq(stats.charged_bytes - stats.external_bytes, held, "%llu bytes are charged, %llu are held",
-                 (unsigned long long)(stats.charged_bytes - stats.external_bytes), (unsigned long long)held);
+    cr_assert_eq(stats.charged_bytes - stats.leased_bytes, held, "%llu bytes are charged, %llu are held",
+                 (unsigned long long)(stats.charged_bytes - stats.leased_bytes), (unsigned long long)held);
 }
 
 struct fixture_state fixture_state(struct fixture *f)
@@ -274,7 +274,7 @@ void fixture_same_state(const struct fixture_state *before, const struct fixture
     same(before->stats.live_bytes, after->stats.live_bytes, "live bytes");
     same(before->stats.pending_bytes, after->stats.pending_bytes, "pending bytes");
     same(before->stats.quarantined_bytes, after->stats.quarantined_bytes, "quarantined bytes");
-    same(before->stats.external_bytes, after->stats.external_bytes, "external bytes");
+    same(before->stats.leased_bytes, after->stats.leased_bytes, "external bytes");
     same(before->counts.buffers, after->counts.buffers, "buffers");
     same(before->counts.ranges, after->counts.ranges, "ranges");
     same(before->counts.segments, after->counts.segments, "segments");

@@ -21,7 +21,7 @@ static void reserve_grant(struct world *world)
 {
     uint64_t bytes;
     MUST(moor_binding_get_footprint(world->binding, BUFFER_BYTES, NULL, &bytes));
-    MUST(moor_grant_reserve(world->holder, bytes, &world->grant));
+    MUST(moor_grant_reserve(world->holder, bytes, MOOR_NO_WAIT, &world->grant));
 }
 
 static moor_status allocate_granted(struct world *world)

@@ -176,10 +176,10 @@ static void reservation(enum which which)
     MUST(moor_range_reserve(world.second_binding, 2 * granule,
                             &(struct moor_range_options){.granule_bytes = granule}, &world.ranges[1]));
     MUST(moor_range_commit(world.runtime, world.ranges[1], 0, 2 * granule, 0));
-    MUST(moor_grant_reserve(world.holder, 10 * granule, &world.grant));
+    MUST(moor_grant_reserve(world.holder, 10 * granule, MOOR_NO_WAIT, &world.grant));
     MUST(moor_authority_get_stats(world.authority, &stats, NULL, 0, NULL));
     MUST(moor_authority_set_capacity(world.authority,
-                                     stats.charged_bytes + stats.reserved_bytes + 2 * granule));
+                                     stats.charged_bytes + stats.reserved_bytes + 2 * granule, 0, NULL));
     struct moor_step steps[2] = {
         {.kind = MOOR_STEP_COMMIT,
          .range = world.ranges[0],
@@ -209,7 +209,7 @@ static void reservation(enum which which)
     MUST(moor_transact(world.runtime, steps, 2, NULL));
     struct world_state after = settled(&world);
     CHECK(after.grant_bytes == 0 && after.stats.free_bytes == 0, "14 pages are not all that there was");
-    MUST(moor_authority_set_capacity(world.authority, stats.capacity_bytes));
+    MUST(moor_authority_set_capacity(world.authority, stats.capacity_bytes, 0, NULL));
     world_close(&world);
 }
 
@@ -465,7 +465,7 @@ static void try_size(struct world *world, uint64_t size)
     CHECK(size <= UINT64_MAX - aligned.alignment_bytes || calls(world, "") == asked,
           "the provider got such a size");
     CHECK(moor_buffer_allocate(world->binding, size, NULL, &buffer), "allocated");
-    CHECK(moor_grant_reserve(world->holder, size, &grant), "granted");
+    CHECK(moor_grant_reserve(world->holder, size, MOOR_NO_WAIT, &grant), "granted");
     CHECK(moor_view_slice(&view, 0, size, &slice), "sliced");
     CHECK(!size || moor_view_slice(&view, size, 1, &slice), "sliced at that offset");
     CHECK(moor_segment_create(world->binding, size, granule, 0, &segment), "a segment");
@@ -500,7 +500,7 @@ static void sizes(enum which which)
     if (world.domain.capabilities & MOOR_ABI_CAP_VIRTUAL)
         world.ranges[0] = reserve(&world, 4);
     MUST(moor_authority_get_stats(world.authority, &stats, NULL, 0, NULL));
-    MUST(moor_authority_set_capacity(world.authority, UINT64_C(1) << 28));
+    MUST(moor_authority_set_capacity(world.authority, UINT64_C(1) << 28, 0, NULL));
     struct world_state before = settled(&world);
     for (size_t i = 0; i < LENGTH(makers); i++)
         made += calls(&world, makers[i]);
@@ -527,8 +527,8 @@ static void sizes(enum which which)
     for (size_t i = 0; i < LENGTH(makers); i++)
         now += calls(&world, makers[i]);
     CHECK(now == made, "the provider was asked to make something of such a size");
-    MUST(moor_authority_set_capacity(world.authority, UINT64_MAX)); /* legal, and no sum wraps with it */
-    EXPECT(MOOR_OK, moor_authority_set_capacity(world.authority, stats.capacity_bytes));
+    MUST(moor_authority_set_capacity(world.authority, UINT64_MAX, 0, NULL)); /* legal, and no sum wraps with it */
+    EXPECT(MOOR_OK, moor_authority_set_capacity(world.authority, stats.capacity_bytes, 0, NULL));
     world_close(&world);
 }
 

@@ -136,7 +136,7 @@ static moor_status close_stuck(struct world *world)
 
 static moor_status create_holder(struct world *world)
 {
-    const struct moor_holder_options options = {.name = "second", .limit_bytes = PAGE_BYTES};
+    const struct moor_holder_options options = {.name = "second", .limits.limit_bytes = PAGE_BYTES};
     return moor_holder_create(world->authority, &options, &world->second_holder);
 }
 
@@ -148,7 +148,7 @@ static void destroy_holder(struct world *world)
 
 static moor_status reserve_grant(struct world *world)
 {
-    return moor_grant_reserve(world->holder, PAGE_BYTES, &world->grant);
+    return moor_grant_reserve(world->holder, PAGE_BYTES, MOOR_NO_WAIT, &world->grant);
 }
 
 static void release_grant(struct world *world)

@@ -37,7 +37,7 @@ static void decommit(struct world *world)
 
 static void reserve_grant(struct world *world)
 {
-    MUST(moor_grant_reserve(world->holder, 3 * world->granule, &world->grant));
+    MUST(moor_grant_reserve(world->holder, 3 * world->granule, MOOR_NO_WAIT, &world->grant));
 }
 
 static void reserve_with_grant(struct world *world)
@@ -201,14 +201,14 @@ static void take_apart(struct world *world)
 static void prepare_granted(struct world *world)
 {
     prepare_one_authority(world);
-    MUST(moor_grant_reserve(world->holder, 2 * world->granule, &world->grant));
+    MUST(moor_grant_reserve(world->holder, 2 * world->granule, MOOR_NO_WAIT, &world->grant));
 }
 
 static void take_granted_apart(struct world *world)
 {
     take_apart(world);
     MUST(moor_grant_release(world->runtime, world->grant));
-    MUST(moor_grant_reserve(world->holder, 2 * world->granule, &world->grant));
+    MUST(moor_grant_reserve(world->holder, 2 * world->granule, MOOR_NO_WAIT, &world->grant));
 }
 
 static const struct scenario list[] = {

@@ -10,7 +10,10 @@
 #define SWEEP_BARE 1u     /* begins with a runtime alone; its faults are in the settings of the load */
 #define SWEEP_FAR 2u      /* with the other provider */
 #define SWEEP_ENDS 4u     /* takes the provider away: what went wrong is told by the log alone */
-#define SWEEP_NO_CALLS 8u /* makes no provider call: only host memory can be short */
+#define SWEEP_NO_CALLS 8u /* makes no provider call: only host memory and threads can be short */
+#define SWEEP_SMALL 16u   /* with a device of SMALL_BYTES */
+#define SWEEP_WAITS 32u   /* for what cannot come it waits to a deadline: without pairs, for they take too long */
+#define SWEEP_CANNOT 64u  /* fail, whatever happens */
 
 struct scenario {
     const char *name;
@@ -35,5 +38,7 @@ extern const struct scenarios range_scenarios;
 extern const struct scenarios segment_scenarios;
 extern const struct scenarios stream_scenarios;
 extern const struct scenarios life_scenarios;
+extern const struct scenarios governor_scenarios;
+extern const struct scenarios pressure_scenarios;
 
 #endif

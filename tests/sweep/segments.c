@@ -26,7 +26,7 @@ static void release(struct world *world)
 
 static void reserve_grant(struct world *world)
 {
-    MUST(moor_grant_reserve(world->holder, size_bytes(world), &world->grant));
+    MUST(moor_grant_reserve(world->holder, size_bytes(world), MOOR_NO_WAIT, &world->grant));
 }
 
 static void release_granted(struct world *world)

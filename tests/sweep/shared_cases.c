@@ -184,7 +184,7 @@ static void tails(enum which which)
     expect_halves(&world, a, PREFIX, 0xaa);
     expect_halves(&world, b, PREFIX, 0);
 
-    MUST(moor_authority_set_capacity(world.authority, shared_bytes + world.granule)); /* full */
+    MUST(moor_authority_set_capacity(world.authority, shared_bytes + world.granule, 0, NULL)); /* full */
     EXPECT(MOOR_OVER_BUDGET, append(&world, c, 0xcc));
     refuse_to_write(&world, c);
     expect_halves(&world, b, PREFIX, 0);
@@ -203,7 +203,7 @@ static void tails(enum which which)
 
     MUST(moor_range_release(world.runtime, a));
     MUST(moor_range_release(world.runtime, b));
-    MUST(moor_authority_set_capacity(world.authority, before.stats.capacity_bytes));
+    MUST(moor_authority_set_capacity(world.authority, before.stats.capacity_bytes, 0, NULL));
     expect_same(&world, &before, "after two sequences went on from one page");
     world_close(&world);
 }

@@ -12,6 +12,7 @@
  */
 #include "malloc_fail.h"
 #include "scenarios.h"
+#include "thread_fail.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -46,12 +47,13 @@ enum kind {
     KIND_FENCE,  /* the n-th record, watermark, wait, wait between streams */
     KIND_FREE,   /* the n-th carrying out of a release */
     KIND_MEMORY, /* the n-th allocation of host memory */
+    KIND_THREAD, /* the n-th thread that the core makes, alone or with all that follow */
     KIND_PAIR,   /* the n-th call, and a later one or a release */
     KIND_COUNT
 };
 
 static const char *const kind_names[KIND_COUNT] = {"call", "after",  "onward", "fence",
-                                                   "free", "memory", "pair"};
+                                                   "free", "memory", "thread", "pair"};
 
 static const moor_status statuses[] = {MOOR_PROVIDER, MOOR_DEVICE_NOMEM, MOOR_HOST_NOMEM, MOOR_DEVICE_LOST};
 static const char *const makers[] = {"context_open",  "allocate", "stream.create", "reserve", "commit",
@@ -65,6 +67,8 @@ struct injection {
     struct moor_fault_plan plans[2];
     uint32_t plan_count;
     uint64_t memory_nth;
+    uint64_t thread_nth;
+    uint64_t thread_times;
 };
 
 static struct moor_fault_plan plan(const char *function, uint32_t nth, uint32_t times, moor_status status,
@@ -94,6 +98,9 @@ static void describe(const struct injection *injection, char *text, size_t capac
     }
     if (injection->memory_nth)
         (void)snprintf(text, capacity, "host memory nth=%llu", (unsigned long long)injection->memory_nth);
+    if (injection->thread_nth)
+        (void)snprintf(text, capacity, "thread nth=%llu times=%llu", (unsigned long long)injection->thread_nth,
+                       (unsigned long long)injection->thread_times);
 }
 
 /* Without them the core has made nothing yet, and needs memory for the first thing of each kind. */
@@ -139,6 +146,8 @@ static void arm(struct world *world, const struct injection *injection)
     atomic_store(&world->told, 0);
     if (injection->memory_nth)
         malloc_fail_at(injection->memory_nth);
+    if (injection->thread_nth)
+        thread_fail_at(injection->thread_nth, injection->thread_times);
 }
 
 /* Nothing fails any more. Has all of it come to pass? */
@@ -149,6 +158,10 @@ static bool disarm(struct world *world, const struct sweep *sweep, const struct 
     if (injection->memory_nth) {
         failed = malloc_fail_count() >= injection->memory_nth;
         malloc_fail_at(0);
+    }
+    if (injection->thread_nth) {
+        failed = thread_fail_count() >= injection->thread_nth;
+        thread_fail_at(0, 0);
     }
     world->faults[0] = '\0';
     if (injection->plan_count == 0)
@@ -169,6 +182,7 @@ static void start(struct world *world, const struct sweep *sweep, const struct i
     const struct scenario *scenario = sweep->scenario;
     world_start(world, sweep->target);
     world->never_holds = loses_device(injection);
+    world->is_small = scenario->flags & SWEEP_SMALL;
     if (!(scenario->flags & SWEEP_BARE))
         world_open(world, has_witnesses(injection));
     if (scenario->flags & SWEEP_FAR)
@@ -190,7 +204,7 @@ static void renew_grant(struct world *world, const struct world_state *expected)
     if (!world->emptied || !world->grant || world_state(world).grant_bytes == expected->grant_bytes)
         return;
     MUST(moor_grant_release(world->runtime, world->grant));
-    MUST(moor_grant_reserve(world->holder, expected->grant_bytes, &world->grant));
+    MUST(moor_grant_reserve(world->holder, expected->grant_bytes, MOOR_NO_WAIT, &world->grant));
 }
 
 static void check(struct world *world, const struct world_state *expected, const char *when)
@@ -318,7 +332,7 @@ static void sweep_calls(const struct sweep *sweep, struct tally *tally)
     for (size_t i = 0; i < LENGTH(fences); i++)
         (void)sweep_plan(sweep, KIND_FENCE, plan(fences[i], 1, 1, MOOR_DEVICE_LOST, 0), tally);
     (void)sweep_plan(sweep, KIND_FREE, plan("free", 1, 1, MOOR_PROVIDER, 0), tally);
-    if (!(sweep->scenario->flags & (SWEEP_BARE | SWEEP_ENDS)))
+    if (!(sweep->scenario->flags & (SWEEP_BARE | SWEEP_ENDS | SWEEP_WAITS)))
         sweep_pairs(sweep, calls, tally);
 }
 
@@ -330,6 +344,19 @@ static void sweep_memory(const struct sweep *sweep, struct tally *tally)
             return;
     }
     FAIL("there is no end of allocations");
+}
+
+static void sweep_threads(const struct sweep *sweep, struct tally *tally)
+{
+    static const uint64_t times[] = {1, UINT64_MAX};
+    for (size_t i = 0; i < LENGTH(times); i++) {
+        bool happened = true;
+        for (uint64_t n = 1; happened; n++) {
+            CHECK(n <= NTH_MAX, "there is no end of threads");
+            happened = run_trial(
+                sweep, &(struct injection){.kind = KIND_THREAD, .thread_nth = n, .thread_times = times[i]}, tally);
+        }
+    }
 }
 
 /* With nothing failing, which is what all else is compared with. */
@@ -376,6 +403,7 @@ static void sweep_scenario(struct sweep *sweep, struct tally *tally)
     if (!(sweep->scenario->flags & SWEEP_NO_CALLS))
         sweep_calls(sweep, tally);
     sweep_memory(sweep, tally);
+    sweep_threads(sweep, tally);
     (void)snprintf(world_trial, sizeof world_trial, "%s, %s", sweep->target->name, sweep->scenario->name);
     /* A provider that failed to end is kept with all that it has: start.c says why. */
     CHECK(sweep->scenario->flags & SWEEP_ENDS || open_files() == files, "%llu files are open, %llu were",
@@ -508,15 +536,16 @@ static void finish(const struct target *target, const struct process *process, s
     add(sum, &tally);
     if (outcome == SURVIVED)
         print_row(name, &tally);
-    report(outcome == SURVIVED && total(&tally) > 0 && total(&tally) == tally.survived, target->name, name,
-           "");
+    bool good = process->scenario->flags & SWEEP_CANNOT ? tally.failed == 0 : total(&tally) > 0;
+    report(outcome == SURVIVED && good && total(&tally) == tally.survived, target->name, name, "");
 }
 
 /* Several at once, for some of them wait for what does not come; told in their order. */
 static void sweep_target(const struct target *target, const char *wanted)
 {
-    static const struct scenarios *const groups[] = {&life_scenarios, &buffer_scenarios, &range_scenarios,
-                                                     &segment_scenarios, &stream_scenarios};
+    static const struct scenarios *const groups[] = {&life_scenarios,    &buffer_scenarios,   &range_scenarios,
+                                                     &segment_scenarios, &stream_scenarios,   &governor_scenarios,
+                                                     &pressure_scenarios};
     struct process window[WINDOW];
     size_t launched = 0, finished = 0;
     struct tally sum = {0};

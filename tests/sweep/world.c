@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "world.h"
 
-#include "memory/runtime.h"
+#include "governor/pressure.h"
 
 #include <moorage/abi/provider.h>
 #include <stdarg.h>
@@ -45,14 +45,18 @@ static void log_line(void *user, uint32_t level, const char *message)
         atomic_fetch_add(&world->logged, 1);
     if (strstr(message, "was made to fail"))
         atomic_fetch_add(&world->told, 1);
+    if (strstr(message, "nobody is asked for what is over"))
+        atomic_fetch_add(&world->unasked, 1);
     if (getenv("MOOR_TEST_LOG"))
         fprintf(stderr, "# %s\n", message);
 }
 
 void world_start_runtime(struct world *world)
 {
-    MUST(moor_runtime_create(&(struct moor_runtime_options){.log = log_line, .log_user = world},
-                             &world->runtime));
+    const struct moor_runtime_options options = {.log = log_line, .log_user = world, .patience_ns = PATIENCE_NS};
+    MUST(moor_runtime_create(&options, &world->runtime));
+    memset(world->accounts, 0, sizeof world->accounts);
+    MUST(moor_runtime_set_trace(world->runtime, account_trace, world->accounts));
 }
 
 void world_start(struct world *world, const struct target *target)
@@ -67,8 +71,9 @@ void world_start(struct world *world, const struct target *target)
 moor_status world_load(struct world *world)
 {
     const struct moor_setting settings[] = {{"provider", world->target->inner_path},
-                                            {"faults", world->faults}};
-    const struct moor_load_options options = {.settings = settings, .setting_count = 2};
+                                            {"faults", world->faults},
+                                            {"total_bytes", SMALL_BYTES}};
+    const struct moor_load_options options = {.settings = settings, .setting_count = world->is_small ? 3 : 2};
     moor_status status =
         moor_provider_load(world->runtime, world->target->fault_path, &options, &world->provider);
     if (status)
@@ -147,8 +152,13 @@ static void release_handles(struct world *world)
         MUST(moor_range_release(world->runtime, world->ranges[i]));
         MUST(moor_segment_release(world->runtime, world->segments[i]));
     }
+    for (size_t i = 0; i < THINGS; i++)
+        MUST(moor_grant_release(world->runtime, world->grants[i]));
     MUST(moor_buffer_release(world->runtime, world->witness));
+    MUST(moor_ticket_cancel(world->runtime, world->ticket));
+    world->ticket = 0;
     MUST(moor_lease_refund(world->runtime, world->lease));
+    MUST(moor_lease_refund(world->runtime, world->given_lease));
     MUST(moor_grant_release(world->runtime, world->grant));
 }
 
@@ -170,21 +180,6 @@ static void check_violations(struct world *world)
     CHECK(world->mock->violations(world->mock->mock, &total, &first, 1, &count) == MOOR_OK,
           "no violations are told");
     CHECK(total == 0, "%s\n%s", first.text, first.history);
-}
-
-/* Nothing is alive, so every slot that was ever used is free: taking as many takes just those. */
-static void check_slots(struct moor_runtime *runtime)
-{
-    struct moor__handles *const tables[] = {&runtime->buffers, &runtime->ranges, &runtime->segments,
-                                            &runtime->pieces,  &runtime->grants, &runtime->leases};
-    for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++) {
-        uint32_t used = atomic_load(&tables[i]->used);
-        for (uint32_t taken = 0; taken < used; taken++) {
-            struct moor__slot *slot;
-            MUST(moor__handles_take(tables[i], &slot));
-            CHECK(slot->index < used, "%u slots of table %zu are lost", used - taken, i);
-        }
-    }
 }
 
 void world_close(struct world *world)
@@ -213,7 +208,8 @@ void world_close(struct world *world)
         struct moor_object_counts counts, none = {0};
         MUST(moor_runtime_get_counts(world->runtime, &counts));
         CHECK(memcmp(&counts, &none, sizeof none) == 0, "objects are left at the end");
-        check_slots(world->runtime);
+        account_check(world->runtime, world->accounts, world->ticket);
+        account_check_slots(world->runtime);
         MUST(moor_runtime_destroy(world->runtime));
     }
     MUST(moor_runtime_destroy(world->second_runtime));
@@ -236,27 +232,24 @@ void world_hold(struct world *world, struct moor_stream *stream)
         return;
     if (world->mock && moor_stream_get_native(stream, &native) == MOOR_OK &&
         world->mock->hold(world->mock->mock, native) == MOOR_OK) {
-        world->held = stream;
+        atomic_store(&world->held, native);
     } else if (world->target->threads) {
         atomic_store(&world->gate, 1);
         MUST(moor_stream_host_function(stream, wait_for_gate, world, NULL, 0));
     }
 }
 
-static void open_gate(struct world *world)
+void world_open_gate(struct world *world)
 {
-    uint64_t native;
     atomic_store(&world->gate, 0);
-    if (world->held) {
-        MUST(moor_stream_get_native(world->held, &native));
-        CHECK(world->mock->open(world->mock->mock, native) == MOOR_OK, "the held stream cannot be opened");
-        world->held = NULL;
-    }
+    uint64_t held = atomic_exchange(&world->held, 0);
+    CHECK(!held || world->mock->open(world->mock->mock, held) == MOOR_OK, "the held stream cannot be opened");
 }
 
 void world_settle(struct world *world)
 {
-    open_gate(world);
+    world_open_gate(world);
+    moor__pressure_settle(world->runtime);
     MUST(moor_runtime_reap(world->runtime, moor_clock_ns() + PATIENCE_NS));
 }
 
@@ -299,10 +292,11 @@ static struct moor_authority_stats balanced_stats(struct moor_device *device, ui
     *ret_held = held(device, authority);
     CHECK(stats.charged_bytes == stats.live_bytes + stats.pending_bytes + stats.quarantined_bytes,
           "charged is not live, pending and quarantined together");
-    CHECK(stats.free_bytes + stats.reserved_bytes + stats.charged_bytes == stats.capacity_bytes,
+    uint64_t has = stats.reserved_bytes + stats.charged_bytes;
+    CHECK(stats.free_bytes == (has < stats.capacity_bytes ? stats.capacity_bytes - has : 0),
           "free, reserved and charged are not the capacity");
-    CHECK(stats.charged_bytes - stats.external_bytes == *ret_held, "%llu bytes are charged, %llu are held",
-          (unsigned long long)(stats.charged_bytes - stats.external_bytes), (unsigned long long)*ret_held);
+    CHECK(stats.charged_bytes - stats.leased_bytes == *ret_held, "%llu bytes are charged, %llu are held",
+          (unsigned long long)(stats.charged_bytes - stats.leased_bytes), (unsigned long long)*ret_held);
     return stats;
 }
 
@@ -310,14 +304,18 @@ struct world_state world_state(struct world *world)
 {
     struct world_state state = {0};
     uint64_t far_held;
-    if (world->binding)
+    if (world->binding) {
         state.stats = balanced_stats(world->device, &state.held_bytes);
+        MUST(moor_authority_get_stats(world->authority, &state.stats, state.holders, THINGS, NULL));
+    }
     if (world->far_binding)
         state.far_stats = balanced_stats(world->far_device, &far_held);
     if (world->grant)
         MUST(moor_grant_get_remaining(world->runtime, world->grant, &state.grant_bytes));
-    if (world->runtime)
+    if (world->runtime) {
         MUST(moor_runtime_get_counts(world->runtime, &state.counts));
+        account_check(world->runtime, world->accounts, world->ticket);
+    }
     return state;
 }
 
@@ -325,6 +323,20 @@ static void same(uint64_t before, uint64_t after, const char *what, const char *
 {
     CHECK(before == after, "%s: %s were %llu and are %llu", when, what, (unsigned long long)before,
           (unsigned long long)after);
+}
+
+static void same_holder(const struct moor_holder_stats *before, const struct moor_holder_stats *after, bool is_stuck,
+                        const char *when)
+{
+    same(before->limit_bytes, after->limit_bytes, "a holder's limit", when);
+    same(before->guarantee_bytes, after->guarantee_bytes, "a holder's guarantee", when);
+    same((uint64_t)before->priority, (uint64_t)after->priority, "a holder's priority", when);
+    if (is_stuck)
+        return;
+    same(before->reserved_bytes, after->reserved_bytes, "a holder's reserved bytes", when);
+    same(before->charged_bytes, after->charged_bytes, "a holder's charged bytes", when);
+    same(before->requested_bytes, after->requested_bytes, "the bytes that a holder asked for", when);
+    same(before->evictable_bytes, after->evictable_bytes, "a holder's evictable bytes", when);
 }
 
 void world_same(const struct world_state *before, const struct world_state *after, const char *when)
@@ -336,8 +348,11 @@ void world_same(const struct world_state *before, const struct world_state *afte
     same(before->stats.capacity_bytes, after->stats.capacity_bytes, "capacity bytes", when);
     same(before->stats.live_bytes, after->stats.live_bytes, "live bytes", when);
     same(before->stats.pending_bytes, after->stats.pending_bytes, "pending bytes", when);
-    same(before->stats.external_bytes, after->stats.external_bytes, "external bytes", when);
+    same(before->stats.leased_bytes, after->stats.leased_bytes, "leased bytes", when);
+    same(before->stats.set_aside_bytes, after->stats.set_aside_bytes, "bytes set aside", when);
     same(before->stats.holder_count, after->stats.holder_count, "holders", when);
+    for (uint32_t i = 0; i < before->stats.holder_count && i < THINGS; i++)
+        same_holder(&before->holders[i], &after->holders[i], is_stuck, when);
     same(before->far_stats.charged_bytes, after->far_stats.charged_bytes, "the other pool's bytes", when);
     same(before->far_stats.reserved_bytes, after->far_stats.reserved_bytes, "its reserved bytes", when);
     same(before->held_bytes + stuck, after->held_bytes, "held bytes", when);
@@ -349,6 +364,7 @@ void world_same(const struct world_state *before, const struct world_state *afte
     same(before->counts.bindings, after->counts.bindings, "bindings", when);
     same(before->counts.grants, after->counts.grants, "grants", when);
     same(before->counts.leases, after->counts.leases, "leases", when);
+    same(before->counts.tickets, after->counts.tickets, "open tickets", when);
     same(before->counts.releases, after->counts.releases, "queued releases", when);
     same(before->counts.streams, after->counts.streams, "streams", when);
     if (is_stuck)

@@ -7,6 +7,8 @@
 #ifndef MOOR_TESTS_SWEEP_WORLD_H
 #define MOOR_TESTS_SWEEP_WORLD_H
 
+#include "account.h"
+
 #include <moorage/fault.h>
 #include <moorage/mock.h>
 #include <moorage/moorage.h>
@@ -25,6 +27,7 @@ struct target {
 #define THINGS 3u /* of a kind, in a world */
 #define PAGE_BYTES 4096u
 #define HOST_BYTES 65536u
+#define SMALL_BYTES "16MiB" /* of a device that can be filled */
 
 struct world {
     const struct target *target;
@@ -52,12 +55,17 @@ struct world {
     moor_range ranges[THINGS];
     moor_segment segments[THINGS];
     moor_grant grant;
+    moor_grant grants[THINGS];
     moor_lease lease;
+    moor_ticket ticket;
     struct moor_stream *other;
     struct moor_runtime *second_runtime;
     struct moor_holder *second_holder;
     struct moor_binding *second_binding;
     struct moor_fence fence;
+    uint64_t victim_bytes; /* size of the buffers that a victim has (pressure.c) */
+    uint64_t unit;         /* and what each of them is charged */
+    moor_lease given_lease; /* what it has instead of them; 0: nothing */
     unsigned char *host; /* HOST_BYTES, whole pages */
 
     /* What nothing may touch: a buffer full of WITNESS, and handles of things that are gone. */
@@ -66,15 +74,19 @@ struct world {
     moor_range stale_range;
     moor_segment stale_segment;
 
-    _Atomic uint32_t ran; /* host functions */
+    _Atomic uint32_t ran;   /* host functions */
+    _Atomic uint32_t given; /* things that a pressure function has let go */
     bool emptied;         /* the quarantine was tried again: a grant does not get back what it paid for */
     bool never_holds;     /* streams will be lost, for which their work must come to an end */
-    struct moor_stream *held;
+    _Atomic uint64_t held;   /* the native name of a stream that the simulated device holds; 0: none */
     _Atomic int gate;        /* 1: a host function waits on the held stream */
     uint64_t injected;       /* failures before those of the trial */
     char faults[128];        /* the setting of loads to come; "": none */
+    bool is_small;           /* those have a device of SMALL_BYTES */
     _Atomic uint32_t logged; /* warnings and errors */
     _Atomic uint32_t told;   /* lines of log that name a call as made to fail */
+    _Atomic uint32_t unasked; /* lines that say that nobody will be asked */
+    struct account accounts[ACCOUNTS]; /* of the runtime */
 };
 
 /* The trial that is under way, for messages. */
@@ -103,8 +115,11 @@ void world_open(struct world *world, bool witnesses);
 void world_open_far(struct world *world);
 void world_close(struct world *world); /* checks that nothing is left of it */
 
-/* All work done, and all that is on its way out gone. */
+/* All work done, nobody asked for memory any more, and all that is on its way out gone. */
 void world_settle(struct world *world);
+
+/* What a stream was held for goes on. Any thread. */
+void world_open_gate(struct world *world);
 
 /* What a host does that has had enough of the quarantine: to close what is in use changes nothing, but tries
  * again. */
@@ -114,9 +129,10 @@ void world_empty_quarantine(struct world *world);
  * that. */
 void world_hold(struct world *world, struct moor_stream *stream);
 
-/* The books, as they are when all is settled; checked to be equal to what the providers hold. */
+/* The books, as they are when all is settled; checked to be equal to what the providers hold, and to the trace. */
 struct world_state {
     struct moor_authority_stats stats;
+    struct moor_holder_stats holders[THINGS]; /* of that authority */
     struct moor_authority_stats far_stats;
     struct moor_object_counts counts;
     uint64_t grant_bytes;

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """The layering rules of the design, read off the includes:
 abi/ includes libc only; a plugin includes abi/, the kit and itself; core/ includes abi/ and itself, names no plugin, and
-only one file of it sees ltdl.h; the governor has no address in it; core/holders and tools use public headers alone."""
+only one file of it sees ltdl.h; it calls providers and takes locks only by what checks that; the governor has no address
+in it; core/holders and tools use public headers alone."""
 import pathlib
 import re
 import sys
@@ -31,6 +32,12 @@ def offenders(folder, allowed):
             if (ours or local) and not allowed(path, name, local):
                 bad.append(f"{path.relative_to(root)}: {name}")
     return bad
+
+
+def stray_calls(text):
+    """Calls of functions of a provider's tables that do not go through moor__to_call."""
+    call = r"(?:->|\.)\s*((?:base|alloc|stream|release|copy|virtual_|shared|pinned|stats)\.\w+)\("
+    return re.findall(call, re.sub(r"moor__to_call\((?:[^()]|\([^()]*\))*\)" + call, "", text))
 
 
 def check(name, bad):
@@ -68,6 +75,11 @@ check("core/ names no plugin",
 check("the governor has no address in it",
       [str(path.relative_to(root)) for path in sources("core/governor")
        if re.search(r"\baddress\b(?!\.)", re.sub(r"/\*.*?\*/", "", path.read_text(), flags=re.S))])
+check("core/ calls a provider by moor__to_call alone",
+      [f"{path.relative_to(root)}: {call}" for path in sources("core") for call in stray_calls(path.read_text())])
+check("core/ has no mutex but those of util/lock.h",
+      [str(path.relative_to(root)) for path in sources("core")
+       if path.name != "lock.h" and re.search(r"\bpthread_(mutex|rwlock|spin|cond_(timed)?wait)", path.read_text())])
 check("every source has its licence line",
       [str(path.relative_to(root)) for folder in ("abi", "core", "plugins", "tools", "tests") for path in sources(folder)
        if not path.read_text().startswith("/* SPDX-License-Identifier: MIT */")])

@@ -21,6 +21,7 @@ extern "C" {
 struct moor_error {
     moor_status status;
     int64_t native_code; /* the driver's or system's code, 0 where there is none */
+    uint64_t bytes;      /* of a shortage: how many bytes, as the call says; 0: no such figure */
     char text[512];      /* one line of UTF-8: what, which, why */
 };
 

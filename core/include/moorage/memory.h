@@ -60,10 +60,12 @@ struct moor_buffer_options {
     uint64_t alignment_bytes; /* a power of two; 0: the domain's */
     uint64_t flags;           /* MOOR_BUFFER_ZERO */
     moor_grant grant;         /* draw from this, as much as the provider takes; 0: reserve anew */
+    uint64_t deadline_ns;     /* to wait for room in the budget, as moor_grant_reserve; 0: do not wait */
 };
 
 /* Allocates. size_bytes: not 0. options: [in] may be NULL. ret_buffer: [out, owned] until released.
- * OVER_BUDGET, PENDING, NEVER_FITS: the budget; DEVICE_NOMEM, NO_VA, LIMIT: the device. */
+ * The budget: as moor_grant_reserve. DEVICE_NOMEM, NO_VA, LIMIT: the device; before it says DEVICE_NOMEM,
+ * holders are asked. */
 MOOR_API moor_status moor_buffer_allocate(struct moor_binding *binding, uint64_t size_bytes,
                                           const struct moor_buffer_options *options,
                                           moor_buffer *ret_buffer) MOOR_MUST_USE;

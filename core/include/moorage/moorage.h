@@ -9,5 +9,6 @@
 #include <moorage/runtime.h>
 #include <moorage/stats.h>
 #include <moorage/stream.h>
+#include <moorage/trace.h>
 
 #endif

@@ -9,7 +9,7 @@
  *  - Every function returns a status; on anything but MOOR_OK out-parameters are untouched, nothing has
  *    changed (promise I8), and moor_last_error() says more. Each function names the statuses a caller may
  *    want to act on; any may also return INVALID, FORKED, and what its provider reports.
- *  - Numerous things (buffers, ranges, segments, grants, leases) are 64-bit generation handles: a stale,
+ *  - Numerous things (buffers, ranges, segments, grants, leases, tickets) are 64-bit generation handles: a stale,
  *    foreign or invented one gets STALE, FOREIGN or INVALID, and is never taken for something else. Few
  *    things are pointers.
  *  - Sizes and offsets are bytes. Deadlines are absolute, on moor_clock_ns(); 0 means do not wait.
@@ -40,6 +40,7 @@ typedef void (*moor_log_function)(void *user, uint32_t level, const char *messag
 struct moor_runtime_options {
     moor_log_function log; /* NULL: nothing is logged */
     void *log_user;        /* [borrowed] until the runtime is destroyed */
+    uint64_t patience_ns;  /* how long a holder that is asked for memory keeps others from being asked; 0: 100 ms */
 };
 
 /* Makes a runtime. options: [in] may be NULL. ret_runtime: [out, owned]. HOST_NOMEM; LIMIT: a

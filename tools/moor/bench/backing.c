@@ -245,11 +245,12 @@ static bool sample(struct area *area, sequence run, size_t piece, double *ret_us
 }
 
 /* The cases shall share one processor's caches and free pages. Where that cannot be had the spread shows it.
- */
-static void stay_on_this_processor(void)
+ * ret_before: [out] what the next benchmark starts with. */
+static void stay_on_this_processor(cpu_set_t *ret_before)
 {
     cpu_set_t set;
     CPU_ZERO(&set);
+    (void)sched_getaffinity(0, sizeof *ret_before, ret_before);
     CPU_SET((size_t)sched_getcpu(), &set);
     (void)sched_setaffinity(0, sizeof set, &set);
 }
@@ -296,10 +297,13 @@ bool bench_backing(const struct bench_options *options, struct bench_report *rep
 {
     static double samples[SEQUENCE_COUNT][BENCH_ROUNDS_MAX];
     struct area area = {0};
+    cpu_set_t before = {0};
     bool good = open_area(options, &area);
-    if (good)
-        stay_on_this_processor();
-    good = good && measure(options, &area, samples);
+    if (good) {
+        stay_on_this_processor(&before);
+        good = measure(options, &area, samples);
+        (void)sched_setaffinity(0, sizeof before, &before);
+    }
     if (good)
         report_all(options, samples, report);
     close_area(&area);

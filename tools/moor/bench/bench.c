@@ -13,6 +13,7 @@ static const struct {
     bool (*run)(const struct bench_options *options, struct bench_report *report);
 } benchmarks[] = {
     {"backing", bench_backing},
+    {"governor", bench_governor},
     {"load", bench_load},
 };
 
@@ -53,11 +54,11 @@ static void print_json(const struct bench_report *report)
 
 static void print_text(const struct bench_report *report)
 {
-    printf("%-46s %8s %-10s %5s %5s %10s %10s %10s\n", "name", "threads", "param", "unit", "runs", "median",
+    printf("%-46s %8s %-11s %5s %5s %10s %10s %10s\n", "name", "threads", "param", "unit", "runs", "median",
            "min", "max");
     for (size_t i = 0; i < report->count; i++) {
         const struct bench_result *result = &report->results[i];
-        printf("%-46s %8u %-10s %5s %5zu %10.2f %10.2f %10.2f\n", result->name, result->threads,
+        printf("%-46s %8u %-11s %5s %5zu %10.2f %10.2f %10.2f\n", result->name, result->threads,
                result->param, result->unit, result->runs, result->median, result->min, result->max);
     }
 }
@@ -124,15 +125,16 @@ int bench_command(int argc, char **argv, bool json)
         TOOL_OPTION_JSON,
         TOOL_OPTION_HELP,
         {0}};
-    static const struct argp argp = {option_list,
-                                     parse,
-                                     "[NAME...] --provider PROVIDER",
-                                     "Measures. Names: backing (commit, touch and decommit 2 MiB, beside raw "
-                                     "system calls), load (from a path to a provider and back, with and "
-                                     "without a trial in a process of its own); all without a name.",
-                                     NULL,
-                                     NULL,
-                                     NULL};
+    static const struct argp argp = {
+        option_list,
+        parse,
+        "[NAME...] --provider PROVIDER",
+        "Measures. Names: backing (commit, touch and decommit 2 MiB, beside raw system calls), governor "
+        "(reserve, charge and refund, beside an atomic add and a mutex pair), load (from a path to a provider "
+        "and back, with and without a trial in a process of its own); all without a name.",
+        NULL,
+        NULL,
+        NULL};
     struct tool_failure failure = {0};
     struct bench_options options = {.failure = &failure, .rounds = 101, .json = json};
     struct bench_report report = {0};

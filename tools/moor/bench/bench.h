@@ -44,6 +44,8 @@ void bench_add(struct bench_report *report, struct bench_result result);
 
 /* backing.c: commit, touch and decommit of 2 MiB, beside the raw sequences that do the same. */
 bool bench_backing(const struct bench_options *options, struct bench_report *report);
+/* governor.c: reserve, charge and refund, beside an atomic add and a mutex pair. */
+bool bench_governor(const struct bench_options *options, struct bench_report *report);
 /* load.c: a provider's load and unload, with and without a probe. */
 bool bench_load(const struct bench_options *options, struct bench_report *report);
 

@@ -54,7 +54,7 @@ struct host host_open(struct check_run *run, uint64_t capabilities)
     if (!find_domain(run, &host, capabilities))
         check_skip(run, "no domain has what this needs");
     host_expect_ok(run, moor_device_get_authority(host.device, host.domain, &host.authority), "authority");
-    host_expect_ok(run, moor_authority_set_capacity(host.authority, BUDGET_BYTES), "set capacity");
+    host_expect_ok(run, moor_authority_set_capacity(host.authority, BUDGET_BYTES, 0, NULL), "set capacity");
     host_expect_ok(run, moor_holder_create(host.authority, NULL, &host.holder), "holder create");
     host_expect_ok(run, moor_binding_open(host.device, host.domain, host.holder, &host.binding),
                    "binding open");
@@ -87,9 +87,9 @@ void host_expect_charged(struct check_run *run, const struct host *host, uint64_
     host_expect_ok(run, moor_device_get_stats(host->device, host->domain, &device), "device stats");
     check_that(run, device.inconsistent == 0, "%s: the device's figures contradict each other", when);
     check_that(run,
-               (device.valid & MOOR_ABI_STAT_HELD) == 0 || device.held_bytes == bytes - stats.external_bytes,
+               (device.valid & MOOR_ABI_STAT_HELD) == 0 || device.held_bytes == bytes - stats.leased_bytes,
                "%s: %llu bytes are charged, and the device says it holds %llu", when,
-               (unsigned long long)(bytes - stats.external_bytes), (unsigned long long)device.held_bytes);
+               (unsigned long long)(bytes - stats.leased_bytes), (unsigned long long)device.held_bytes);
 }
 
 static void expect_nothing_left(struct check_run *run, const struct host *host)

@@ -34,7 +34,7 @@ static void edge_of_budget(struct check_run *run)
     struct host host = host_open(run, 0);
     moor_buffer buffers[COUNT];
     const uint64_t each = host_footprint(run, &host, HOST_SMALL_BYTES);
-    host_expect_ok(run, moor_authority_set_capacity(host.authority, COUNT * each), "set capacity");
+    host_expect_ok(run, moor_authority_set_capacity(host.authority, COUNT * each, 0, NULL), "set capacity");
     for (size_t i = 0; i < COUNT; i++)
         buffers[i] = host_allocate(run, &host, HOST_SMALL_BYTES);
     host_expect_no_allocation(run, &host, HOST_SMALL_BYTES, MOOR_OVER_BUDGET,
@@ -57,8 +57,8 @@ static void grants_have_room(struct check_run *run)
     const uint64_t each = host_footprint(run, &host, HOST_SMALL_BYTES);
     moor_grant grant = 0;
     uint64_t remaining = 0;
-    host_expect_ok(run, moor_authority_set_capacity(host.authority, 3 * each), "set capacity");
-    host_expect_ok(run, moor_grant_reserve(host.holder, 2 * each, &grant), "grant reserve");
+    host_expect_ok(run, moor_authority_set_capacity(host.authority, 3 * each, 0, NULL), "set capacity");
+    host_expect_ok(run, moor_grant_reserve(host.holder, 2 * each, MOOR_NO_WAIT, &grant), "grant reserve");
     moor_buffer buffers[3] = {host_allocate(run, &host, HOST_SMALL_BYTES)};
     host_expect_no_allocation(run, &host, HOST_SMALL_BYTES, MOOR_OVER_BUDGET,
                               "an allocation of what is reserved");
@@ -102,7 +102,7 @@ static void expect_release_waits(struct check_run *run, struct host *host, moor_
     const uint64_t each = host_footprint(run, host, HOST_SMALL_BYTES);
     struct moor_view view = host_view(run, host, buffer);
     struct moor_view to = moor_view_host(seen, sizeof seen);
-    host_expect_ok(run, moor_authority_set_capacity(host->authority, each), "set capacity");
+    host_expect_ok(run, moor_authority_set_capacity(host->authority, each, 0, NULL), "set capacity");
     host_expect_ok(run, moor_fill(host->stream, &view, 0x5e, 1), "fill behind work");
     host_expect_ok(run, moor_copy(host->stream, &to, &view), "copy behind work");
     host_release(run, host, buffer);
@@ -167,7 +167,7 @@ static void ranges_grow(struct check_run *run)
     struct moor_view view;
     struct moor_view again;
     moor_range range = reserve(run, &host, 2 * STEPS, &view);
-    host_expect_ok(run, moor_authority_set_capacity(host.authority, STEPS * granule), "set capacity");
+    host_expect_ok(run, moor_authority_set_capacity(host.authority, STEPS * granule, 0, NULL), "set capacity");
     for (uint64_t i = 0; i < STEPS; i++) {
         host_expect_ok(run, moor_range_commit(host.runtime, range, i * granule, granule, 0), "range commit");
         struct moor_view part = host_slice(run, &view, i * granule, granule);
@@ -202,14 +202,14 @@ static void transactions(struct check_run *run)
                                       .range = ranges[i % 2],
                                       .offset_bytes = i * granule,
                                       .length_bytes = granule};
-    host_expect_ok(run, moor_authority_set_capacity(host.authority, COUNT * granule - 1), "set capacity");
+    host_expect_ok(run, moor_authority_set_capacity(host.authority, COUNT * granule - 1, 0, NULL), "set capacity");
     moor_status status = moor_transact(host.runtime, steps, COUNT, NULL);
     check_that(run, status == MOOR_OVER_BUDGET || status == MOOR_NEVER_FITS,
                "a transaction beyond the budget answered %s", moor_status_name(status));
     for (size_t i = 0; i < 2; i++)
         expect_committed(run, &host, ranges[i], COUNT * granule, 0, "after a refused transaction");
     host_expect_charged(run, &host, 0, "after a refused transaction");
-    host_expect_ok(run, moor_authority_set_capacity(host.authority, COUNT * granule), "set capacity");
+    host_expect_ok(run, moor_authority_set_capacity(host.authority, COUNT * granule, 0, NULL), "set capacity");
     host_expect_ok(run, moor_transact(host.runtime, steps, COUNT, NULL), "a transaction that fits");
     for (size_t i = 0; i < 2; i++) {
         expect_committed(run, &host, ranges[i], COUNT * granule, COUNT / 2 * granule, "after a transaction");

@@ -105,7 +105,7 @@ static bool set_capacity(struct replay_memory *memory, struct tool_failure *fail
                          memory->footprint_bytes);
     if (__builtin_mul_overflow(memory->capacity_blocks, memory->footprint_bytes, &bytes) || bytes > INT64_MAX)
         return tool_fail(failure, TOOL_USAGE, MOOR_OVERFLOW, "the capacity does not fit 63 bits");
-    if (moor_authority_set_capacity(memory->authority, bytes) != MOOR_OK)
+    if (moor_authority_set_capacity(memory->authority, bytes, 0, NULL) != MOOR_OK)
         return tool_fail_last(failure, TOOL_FAILED, "capacity");
     return true;
 }
@@ -179,7 +179,7 @@ bool replay_memory_sample(struct replay_memory *memory, uint64_t expected_blocks
     struct moor_authority_stats ledger;
     if (moor_authority_get_stats(memory->authority, &ledger, NULL, 0, NULL) != MOOR_OK)
         return tool_fail_last(failure, TOOL_FAILED, "ledger");
-    books->ledger_bytes = ledger.charged_bytes - ledger.external_bytes;
+    books->ledger_bytes = ledger.charged_bytes - ledger.leased_bytes;
     books->provider_bytes = 0;
     books->kernel_bytes = 0;
     books->has_provider = true;

@@ -140,7 +140,7 @@ static bool fill(struct replay_seat *seat, struct tool_failure *failure)
     if (!verify_hits(seat, failure))
         return false;
     uint64_t needed_bytes = (admission->total_blocks - admission->hit_blocks) * memory->footprint_bytes;
-    if (needed_bytes > 0 && moor_grant_reserve(memory->holder, needed_bytes, &seat->grant) != MOOR_OK)
+    if (needed_bytes > 0 && moor_grant_reserve(memory->holder, needed_bytes, MOOR_NO_WAIT, &seat->grant) != MOOR_OK)
         return tool_fail_last(failure, TOOL_FAILED, "the model has room and the governor has not");
     return make_blocks(seat, admission->hit_blocks, admission->prompt_blocks, failure);
 }

@@ -152,7 +152,7 @@ static void check_holder(struct sim_world *world, int index, const struct moor_h
     uint64_t quarantined = sim_quarantined_of_holder(world, index);
     check_equal(world, "a holder's reserved bytes", holder->reserved, stats->reserved_bytes);
     check_equal(world, "a holder's quarantined bytes", quarantined, stats->quarantined_bytes);
-    check_equal(world, "a holder's external bytes", holder->external, stats->external_bytes);
+    check_equal(world, "a holder's external bytes", holder->external, stats->leased_bytes);
     check_equal(world, "a holder's live bytes", holder->live,
                 stats->charged_bytes - stats->pending_bytes - stats->quarantined_bytes);
     check_span(world, "a holder's pending bytes", pending.least, pending.most, stats->pending_bytes);
@@ -184,7 +184,7 @@ static void check_authority(struct sim_world *world, int index)
         sums.charged += holders[i].charged_bytes;
         sums.pending += holders[i].pending_bytes;
         sums.quarantined += holders[i].quarantined_bytes;
-        sums.external += holders[i].external_bytes;
+        sums.external += holders[i].leased_bytes;
     }
     for (int i = 0; i < SIM_HOLDERS; i++)
         expected += world->holders[i].holder && world->holders[i].authority == index;
@@ -196,7 +196,7 @@ static void check_authority(struct sim_world *world, int index)
     check_equal(world, "an authority's charged bytes", sums.charged, stats.charged_bytes);
     check_equal(world, "an authority's pending bytes", sums.pending, stats.pending_bytes);
     check_equal(world, "an authority's quarantined bytes", sums.quarantined, stats.quarantined_bytes);
-    check_equal(world, "an authority's external bytes", sums.external, stats.external_bytes);
+    check_equal(world, "an authority's external bytes", sums.external, stats.leased_bytes);
     check_equal(world, "an authority's live bytes", sums.charged - sums.pending - sums.quarantined,
                 stats.live_bytes);
     check_equal(world, "an authority's free bytes",
@@ -210,7 +210,7 @@ static void check_authority(struct sim_world *world, int index)
     for (uint32_t i = 0; i < world->geometry.devices; i++)
         held += world->authority_of[i] == index ? world->held[i] : 0;
     check_equal(world, "charged bytes, from the device's side", held,
-                stats.charged_bytes - stats.external_bytes);
+                stats.charged_bytes - stats.leased_bytes);
 }
 
 /* ---- counts ---- */

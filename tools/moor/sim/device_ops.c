@@ -278,7 +278,7 @@ static void run_untold(struct sim_world *world, const struct sim_op *op)
     if (!sim_draw_live(world, &random, SIM_TABLE_HOLDERS, &holder))
         return;
     sim_begin(world, op, &verdict);
-    (void)sim_end(world, op, moor_holder_set_limit(world->holders[holder].holder, 12345), &verdict);
+    (void)sim_end(world, op, moor_holder_set_limits(world->holders[holder].holder, &(struct moor_holder_limits){.limit_bytes = 12345}, 0, NULL), &verdict);
 }
 
 const struct sim_kind_info sim_kind_untold = {"untold", {0}, {0}, sim_draw_nothing, run_untold};

@@ -27,7 +27,7 @@ static void run_holder_create(struct sim_world *world, const struct sim_op *op)
     int authority = world->authority_of[op->arg[1]];
     char name[8];
     (void)snprintf(name, sizeof name, "h%u", (unsigned)op->arg[0]);
-    struct moor_holder_options options = {.name = name, .limit_bytes = op->arg[2]};
+    struct moor_holder_options options = {.name = name, .limits.limit_bytes = op->arg[2]};
     struct moor_holder *holder = NULL;
     struct sim_verdict verdict = {0};
     sim_begin(world, op, &verdict);
@@ -79,7 +79,7 @@ static void run_holder_limit(struct sim_world *world, const struct sim_op *op)
     struct sim_holder *holder = &world->holders[op->arg[0]];
     struct sim_verdict verdict = {0};
     sim_begin(world, op, &verdict);
-    if (sim_end(world, op, moor_holder_set_limit(holder->holder, op->arg[1]), &verdict))
+    if (sim_end(world, op, moor_holder_set_limits(holder->holder, &(struct moor_holder_limits){.limit_bytes = op->arg[1]}, 0, NULL), &verdict))
         holder->limit = op->arg[1] ? op->arg[1] : UINT64_MAX;
 }
 
@@ -102,7 +102,7 @@ static void run_capacity(struct sim_world *world, const struct sim_op *op)
     struct sim_authority *authority = &world->authorities[world->authority_of[op->arg[0]]];
     struct sim_verdict verdict = {0};
     sim_begin(world, op, &verdict);
-    if (sim_end(world, op, moor_authority_set_capacity(authority->authority, op->arg[1]), &verdict))
+    if (sim_end(world, op, moor_authority_set_capacity(authority->authority, op->arg[1], 0, NULL), &verdict))
         authority->capacity = op->arg[1];
 }
 
@@ -134,7 +134,7 @@ static void run_grant_reserve(struct sim_world *world, const struct sim_op *op)
     else
         sim_want_budget(world, &claims, (int)op->arg[1], op->arg[2], &verdict);
     sim_begin_with(world, op, &verdict, &grant);
-    if (!sim_end(world, op, moor_grant_reserve(holder->holder, op->arg[2], &grant), &verdict))
+    if (!sim_end(world, op, moor_grant_reserve(holder->holder, op->arg[2], MOOR_NO_WAIT, &grant), &verdict))
         return;
     world->grants[op->arg[0]] = (struct sim_grant){grant, (int)op->arg[1], op->arg[2]};
     holder->reserved += op->arg[2];

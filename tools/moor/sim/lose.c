@@ -25,9 +25,9 @@ static void check_sums(struct sim_world *world)
             continue;
         moor_status status = moor_authority_get_stats(world->authorities[i].authority, &stats, NULL, 0, NULL);
         (void)sim_expect_ok(world, "statistics of an authority", status);
-        sim_check(world, stats.charged_bytes - stats.external_bytes == held[i],
+        sim_check(world, stats.charged_bytes - stats.leased_bytes == held[i],
                   "charged bytes, from a lost device's side", held[i],
-                  stats.charged_bytes - stats.external_bytes);
+                  stats.charged_bytes - stats.leased_bytes);
         sim_check(world,
                   stats.live_bytes + stats.pending_bytes + stats.quarantined_bytes == stats.charged_bytes,
                   "the sum of what is charged", stats.charged_bytes,

@@ -299,6 +299,13 @@ void sim_want_budget(const struct sim_world *world, struct sim_claims *claims, i
     verdict->must |= both.must;
     verdict->may |= both.may;
     claims->holders[index] += bytes;
+    /* All that one call asks for is one request. */
+    uint64_t whole = 0;
+    for (int i = 0; i < SIM_HOLDERS; i++)
+        if (world->holders[i].holder && world->holders[i].authority == holder->authority)
+            whole += claims->holders[i];
+    if (claims->holders[index] > holder->limit || whole > world->authorities[holder->authority].capacity)
+        sim_must(verdict, MOOR_NEVER_FITS);
 }
 
 /* The pool's memory itself, which others use too. */

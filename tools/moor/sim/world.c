@@ -221,7 +221,7 @@ bool sim_foreign_create(const char *path, struct sim_foreign *foreign, char *tex
     if (!status)
         status = moor_range_reserve(binding, 1, NULL, &handles[SIM_HANDLE_RANGE]);
     if (!status)
-        status = moor_grant_reserve(holder, UINT64_C(16) << 20, &handles[SIM_HANDLE_GRANT]);
+        status = moor_grant_reserve(holder, UINT64_C(16) << 20, MOOR_NO_WAIT, &handles[SIM_HANDLE_GRANT]);
     if (!status)
         status = moor_lease_commit(runtime, handles[SIM_HANDLE_GRANT], 1, &handles[SIM_HANDLE_LEASE]);
     struct moor_abi_domain_info info;

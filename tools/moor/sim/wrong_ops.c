@@ -296,7 +296,7 @@ static moor_status view_slice(struct sim_world *world, uint64_t thing, uint64_t 
 static moor_status grant_reserve(struct sim_world *world, uint64_t thing, uint64_t size)
 {
     moor_grant grant;
-    return moor_grant_reserve(world->holders[thing].holder, size, &grant);
+    return moor_grant_reserve(world->holders[thing].holder, size, MOOR_NO_WAIT, &grant);
 }
 
 static const struct {

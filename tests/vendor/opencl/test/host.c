@@ -61,7 +61,7 @@ static void start(struct host *host, const char *path)
     need(moor_provider_load(host->runtime, path, NULL, &host->provider), "load");
     need(moor_provider_get_device(host->provider, 0, &host->device), "device 0");
     need(moor_device_get_authority(host->device, 0, &host->pool), "authority");
-    need(moor_authority_set_capacity(host->pool, 64 << 20), "capacity");
+    need(moor_authority_set_capacity(host->pool, 64 << 20, 0, NULL), "capacity");
     need(moor_holder_create(host->pool, NULL, &host->holder), "holder");
     need(moor_binding_open(host->device, 0, host->holder, &host->binding), "binding");
 

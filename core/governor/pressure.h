@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: MIT */
+/* Pressure: who is asked, for how much, and what came of it. All under the queue's lock unless it says so. */
+#ifndef MOOR_GOVERNOR_PRESSURE_H
+#define MOOR_GOVERNOR_PRESSURE_H
+
+#include "governor/queue.h"
+
+/* Asks whoever is to be asked for what is short now, and ends tickets that wait for answers alone. */
+void moor__press(struct moor__queue *queue, uint64_t now_ns);
+
+/* A holder gets a pressure function, or loses it. */
+void moor__victim_add(struct moor__queue *queue, struct moor_holder *holder);
+void moor__victim_remove(struct moor__queue *queue, struct moor_holder *holder);
+
+/* How far the pool's holders are above its capacity, or have borrowed what is guaranteed to others. The
+ * authority's lock. */
+uint64_t moor__over_bytes(const struct moor_authority *authority);
+/* Whether it is to ask for what the pool, or one of its holders, has over its limits. */
+bool moor__relief_is_needed(const struct moor__queue *queue, struct moor_authority *authority);
+/* After limits have changed, no lock held: sees to it that what is over is asked for. */
+void moor__relief_review(struct moor_authority *authority);
+
+/* A thread has come back from the holder's pressure function. */
+void moor__ask_answered(struct moor__queue *queue, struct moor_holder *holder);
+
+moor_ticket moor__let_go_asked(struct moor_holder *holder, uint64_t bytes, bool behind_fences);
+/* No lock held. The holder has let go bytes; behind_fences: they are pending. Returns the ticket they count for, or
+ * 0 if it is not being asked. */
+static inline moor_ticket moor__let_go(struct moor_holder *holder, uint64_t bytes, bool behind_fences)
+{
+    return atomic_load_explicit(&holder->asked, memory_order_relaxed)
+               ? moor__let_go_asked(holder, bytes, behind_fences)
+               : 0;
+}
+/* No lock held. What counted as pending for that ticket is back, or in quarantine, or was not released after
+ * all. */
+enum moor__fate { MOOR__FATE_RETURNED, MOOR__FATE_STUCK, MOOR__FATE_KEPT };
+void moor__let_go_became(struct moor_holder *holder, moor_ticket ticket, uint64_t bytes, enum moor__fate fate);
+
+/* No lock held. Some holder of its pools has a pressure function. */
+bool moor__can_ask(struct moor_runtime *runtime, const struct moor__wish *wish);
+
+/* asker.c: a thread will take what is in the queue's list of asks. */
+void moor__askers_wake(struct moor__queue *queue);
+/* asker.c, no lock held: makes sure that somebody attends to the queue, and stays until moor__askers_started: before a
+ * ticket is added. LIMIT: no thread can be made. */
+moor_status moor__askers_start(struct moor_runtime *runtime);
+/* asker.c: the ticket is added under the lock that is held. */
+void moor__askers_started(struct moor__queue *queue);
+/* asker.c, no lock held: ends all threads and waits for them. */
+void moor__askers_stop(struct moor__queue *queue);
+/* asker.c: it is not asked, and its function is not running, or this thread is in it; gives up the lock while it
+ * waits for that. BUSY: it is, and this thread is inside another one. */
+moor_status moor__asker_await(struct moor__queue *queue, struct moor_holder *holder);
+/* For tests, no lock held: looks, and waits until nobody is asked any more. */
+void moor__pressure_settle(struct moor_runtime *runtime);
+
+/* ticket.c: a slot, live; no lock is held to make or free one. */
+moor_status moor__ticket_make(struct moor_runtime *runtime, enum moor__ticket_kind kind,
+                              struct moor__ticket **ret_ticket);
+void moor__ticket_free(struct moor_runtime *runtime, struct moor__ticket *ticket);
+/* The queue's lock: a ticket that is not gone yet, or NULL; and back. */
+struct moor__ticket *moor__ticket_pin(struct moor_runtime *runtime, moor_ticket name);
+void moor__ticket_unpin(struct moor_runtime *runtime, struct moor__ticket *ticket);
+moor_ticket moor__ticket_name(struct moor_runtime *runtime, const struct moor__ticket *ticket);
+#endif

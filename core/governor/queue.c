@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Who is served when. Requests are gone through by priority, then by arrival; one that was passed too often gets a
+ * turn, in which nobody else may borrow from its pools. Whoever makes room goes through the queue itself, so there is
+ * no thread that a served request would depend on; time (deadlines, turns, patience) is looked at on each occasion,
+ * and by the attendant (asker.c) when there is none.
+ */
+#include "governor/queue.h"
+
+#include "governor/books.h"
+#include "governor/pressure.h"
+#include "util/error.h"
+
+#include <stdlib.h>
+
+uint64_t (*moor__governor_clock)(void) = moor_clock_ns;
+
+moor_status moor__queue_create(uint64_t patience_ns, struct moor__queue **ret_queue)
+{
+    struct moor__queue *queue = calloc(1, sizeof *queue);
+    if (!queue)
+        return moor__fail(MOOR_HOST_NOMEM, "no memory for a queue");
+    TAILQ_INIT(&queue->tickets);
+    STAILQ_INIT(&queue->asks);
+    queue->patience_ns = patience_ns ? patience_ns : MOOR_PATIENCE_NS;
+    queue->due_ns = UINT64_MAX;
+    moor__lock_init(&queue->lock, MOOR__RANK_QUEUE, "queue.lock");
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&queue->work, &monotonic);
+    pthread_cond_init(&queue->attention, &monotonic);
+    pthread_cond_init(&queue->quiet, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    *ret_queue = queue;
+    return MOOR_OK;
+}
+
+void moor__queue_destroy(struct moor__queue *queue)
+{
+    if (!queue)
+        return;
+    moor__askers_stop(queue);
+    pthread_cond_destroy(&queue->quiet);
+    pthread_cond_destroy(&queue->attention);
+    pthread_cond_destroy(&queue->work);
+    moor__lock_finish(&queue->lock);
+    free(queue);
+}
+
+uint32_t moor__queue_count(struct moor__queue *queue)
+{
+    moor__lock_acquire(&queue->lock);
+    uint32_t count = queue->owned;
+    moor__lock_release(&queue->lock);
+    return count;
+}
+
+/* ---- in and out ---- */
+
+static void join_pool(struct moor_authority *authority)
+{
+    moor__lock_acquire(&authority->lock);
+    authority->tickets++;
+    moor__credit_take_back(authority, MOOR__STRICT_TICKETS);
+    moor__lock_release(&authority->lock);
+}
+
+static void leave_pool(struct moor_authority *authority, const struct moor__ticket *ticket)
+{
+    moor__lock_acquire(&authority->lock);
+    if (authority->turn == ticket)
+        authority->turn = NULL;
+    if (--authority->tickets == 0)
+        moor__credit_allow(authority, MOOR__STRICT_TICKETS);
+    moor__lock_release(&authority->lock);
+}
+
+void moor__queue_add(struct moor__queue *queue, struct moor__ticket *ticket)
+{
+    struct moor__ticket *after = TAILQ_LAST(&queue->tickets, moor__tickets);
+    while (after && after->priority < ticket->priority)
+        after = TAILQ_PREV(after, moor__tickets, entry);
+    if (after)
+        TAILQ_INSERT_AFTER(&queue->tickets, after, ticket, entry);
+    else
+        TAILQ_INSERT_HEAD(&queue->tickets, ticket, entry);
+    queue->count++;
+    ticket->arrival = ++queue->arrivals;
+    ticket->opened_ns = moor__governor_clock();
+    ticket->answers_before = queue->answers;
+    for (size_t i = 0; i < ticket->wish.count; i++)
+        ticket->wish.parts[i].holder->wanted++;
+    for (size_t i = 0; i < ticket->wish.pool_count; i++)
+        join_pool(ticket->wish.pools[i]);
+}
+
+void moor__queue_end(struct moor__queue *queue, struct moor__ticket *ticket, enum moor__ticket_state state,
+                     moor_status status)
+{
+    TAILQ_REMOVE(&queue->tickets, ticket, entry);
+    queue->count--;
+    for (size_t i = 0; i < ticket->wish.count; i++)
+        ticket->wish.parts[i].holder->wanted--;
+    for (size_t i = 0; i < ticket->wish.pool_count; i++)
+        leave_pool(ticket->wish.pools[i], ticket);
+    ticket->state = state;
+    ticket->ended = status;
+    pthread_cond_broadcast(&ticket->changed);
+}
+
+/* ---- passing, and turns ---- */
+
+static bool share_pool(const struct moor__wish *a, const struct moor__wish *b)
+{
+    for (size_t i = 0; i < a->pool_count; i++)
+        for (size_t j = 0; j < b->pool_count; j++)
+            if (a->pools[i] == b->pools[j])
+                return true;
+    return false;
+}
+
+/* A request was served that came at that place. */
+static void pass(struct moor__queue *queue, const struct moor__wish *wish, uint64_t arrival)
+{
+    struct moor__ticket *ticket;
+    TAILQ_FOREACH(ticket, &queue->tickets, entry)
+        if (ticket->kind == MOOR__TICKET_REQUEST && ticket->arrival < arrival && share_pool(&ticket->wish, wish))
+            ticket->passed++;
+}
+
+static void set_turn(const struct moor__wish *wish, struct moor__ticket *ticket)
+{
+    moor__wish_lock(wish);
+    for (size_t i = 0; i < wish->pool_count; i++)
+        wish->pools[i]->turn = ticket;
+    moor__wish_unlock(wish);
+}
+
+/* It could be served if nobody had anything, as limits are now. */
+static bool can_ever(const struct moor__ticket *ticket)
+{
+    struct moor__refusal unused;
+    moor__wish_lock(&ticket->wish);
+    bool can = moor__wish_can(&ticket->wish, &unused);
+    moor__wish_unlock(&ticket->wish);
+    return can;
+}
+
+/* It has been passed too often, not for its own limits or for ever, and nobody has a turn in its pools. */
+static bool is_to_have_turn(const struct moor__ticket *ticket, uint64_t now_ns)
+{
+    if (ticket->passed < MOOR_PASSED_MAX || ticket->turn_until_ns || now_ns < ticket->next_turn_ns)
+        return false;
+    for (size_t i = 0; i < ticket->wish.pool_count; i++)
+        if (ticket->wish.pools[i]->turn)
+            return false;
+    moor__wish_lock(&ticket->wish);
+    bool limited = moor__wish_is_limited(&ticket->wish);
+    moor__wish_unlock(&ticket->wish);
+    return !limited && can_ever(ticket);
+}
+
+/* The earliest first. */
+static void begin_turns(struct moor__queue *queue, uint64_t now_ns)
+{
+    for (;;) {
+        struct moor__ticket *ticket, *next = NULL;
+        TAILQ_FOREACH(ticket, &queue->tickets, entry)
+            if ((!next || ticket->arrival < next->arrival) && is_to_have_turn(ticket, now_ns))
+                next = ticket;
+        if (!next)
+            return;
+        uint64_t turn_ns = (now_ns - next->opened_ns) / 2;
+        turn_ns = turn_ns < MOOR_TURN_NS ? MOOR_TURN_NS : turn_ns > MOOR_TURN_MAX_NS ? MOOR_TURN_MAX_NS : turn_ns;
+        next->turn_until_ns = now_ns + turn_ns;
+        next->next_turn_ns = next->turn_until_ns + turn_ns;
+        set_turn(&next->wish, next);
+    }
+}
+
+static void end_turns(struct moor__queue *queue, uint64_t now_ns)
+{
+    struct moor__ticket *ticket;
+    TAILQ_FOREACH(ticket, &queue->tickets, entry) {
+        if (ticket->turn_until_ns == 0 || (now_ns < ticket->turn_until_ns && can_ever(ticket)))
+            continue;
+        set_turn(&ticket->wish, NULL);
+        ticket->turn_until_ns = 0;
+        ticket->passed = 0;
+    }
+}
+
+/* ---- serving ---- */
+
+/* It counts where the request was made, not that this thread, which makes the room, is inside a pressure function. */
+static bool try_to_serve(struct moor__queue *queue, struct moor__ticket *ticket, uint64_t now_ns)
+{
+    struct moor_holder *here = moor__asked_here;
+    moor__asked_here = ticket->is_inside ? ticket->wish.parts[0].holder : NULL;
+    moor__wish_lock(&ticket->wish);
+    bool served = moor__wish_grant(&ticket->wish, ticket, &ticket->refusal);
+    moor__wish_unlock(&ticket->wish);
+    moor__asked_here = here;
+    if (!served)
+        return false;
+    moor__queue_end(queue, ticket, MOOR__TICKET_SERVED, MOOR_OK);
+    pass(queue, &ticket->wish, ticket->arrival);
+    begin_turns(queue, now_ns);
+    return true;
+}
+
+/* Each that fits, in order. A turn that ends by that lets others in who were passed over before. */
+static void serve(struct moor__queue *queue, uint64_t now_ns)
+{
+    bool again = true;
+    while (again) {
+        again = false;
+        struct moor__ticket *next;
+        for (struct moor__ticket *ticket = TAILQ_FIRST(&queue->tickets); ticket; ticket = next) {
+            next = TAILQ_NEXT(ticket, entry);
+            bool had_turn = ticket->turn_until_ns != 0;
+            if (ticket->kind == MOOR__TICKET_REQUEST && try_to_serve(queue, ticket, now_ns))
+                again |= had_turn;
+        }
+    }
+}
+
+static void end_those_due(struct moor__queue *queue, uint64_t now_ns)
+{
+    struct moor__ticket *next;
+    for (struct moor__ticket *ticket = TAILQ_FIRST(&queue->tickets); ticket; ticket = next) {
+        next = TAILQ_NEXT(ticket, entry);
+        if (ticket->deadline_ns != UINT64_MAX && now_ns >= ticket->deadline_ns)
+            moor__queue_end(queue, ticket, MOOR__TICKET_ENDED, MOOR_TIMEOUT);
+        else if (ticket->kind == MOOR__TICKET_RELIEF && !moor__relief_is_needed(queue, ticket->pool))
+            moor__queue_end(queue, ticket, MOOR__TICKET_ENDED, MOOR_OK);
+    }
+}
+
+void moor__queue_look_locked(struct moor__queue *queue)
+{
+    if (queue->count == 0)
+        return;
+    uint64_t now_ns = moor__governor_clock();
+    end_turns(queue, now_ns);
+    serve(queue, now_ns);
+    end_those_due(queue, now_ns);
+    begin_turns(queue, now_ns);
+    serve(queue, now_ns);
+    moor__press(queue, now_ns);
+}
+
+void moor__queue_look(struct moor_runtime *runtime)
+{
+    moor__lock_acquire(&runtime->queue->lock);
+    moor__queue_look_locked(runtime->queue);
+    moor__lock_release(&runtime->queue->lock);
+}
+
+bool moor__queue_try(struct moor_runtime *runtime, const struct moor__wish *wish,
+                     struct moor__refusal *ret_refusal)
+{
+    struct moor__queue *queue = runtime->queue;
+    moor__lock_acquire(&queue->lock);
+    moor__wish_lock(wish);
+    bool granted = moor__wish_grant(wish, NULL, ret_refusal);
+    moor__wish_unlock(wish);
+    if (granted && queue->count) {
+        pass(queue, wish, UINT64_MAX);
+        moor__queue_look_locked(queue);
+    }
+    moor__lock_release(&queue->lock);
+    return granted;
+}

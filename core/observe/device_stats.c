@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: MIT */
+/* What the provider says of a domain, made sane: it is checked for sense, not trusted. */
+#include "observe/device_stats.h"
+
+#include "util/error.h"
+
+#define KNOWN_FIGURES                                                                                        \
+    (MOOR_ABI_STAT_TOTAL | MOOR_ABI_STAT_FREE | MOOR_ABI_STAT_HELD | MOOR_ABI_STAT_SYSTEM_HELD |             \
+     MOOR_ABI_STAT_HUGE)
+
+/* A figure that is known and above what it is a part of. */
+static bool clamp(uint64_t *figure, uint64_t bit, uint64_t whole, uint64_t whole_bit, uint64_t valid)
+{
+    if (!(valid & bit) || !(valid & whole_bit) || *figure <= whole)
+        return false;
+    *figure = whole;
+    return true;
+}
+
+static void make_sane(struct moor_device_stats *stats)
+{
+    bool odd =
+        clamp(&stats->free_bytes, MOOR_ABI_STAT_FREE, stats->total_bytes, MOOR_ABI_STAT_TOTAL, stats->valid);
+    odd |=
+        clamp(&stats->held_bytes, MOOR_ABI_STAT_HELD, stats->total_bytes, MOOR_ABI_STAT_TOTAL, stats->valid);
+    odd |= clamp(&stats->system_held_bytes, MOOR_ABI_STAT_SYSTEM_HELD, stats->total_bytes,
+                 MOOR_ABI_STAT_TOTAL, stats->valid);
+    odd |=
+        clamp(&stats->huge_bytes, MOOR_ABI_STAT_HUGE, stats->total_bytes, MOOR_ABI_STAT_TOTAL, stats->valid);
+    odd |= clamp(&stats->huge_bytes, MOOR_ABI_STAT_HUGE, stats->system_held_bytes, MOOR_ABI_STAT_SYSTEM_HELD,
+                 stats->valid);
+    const uint64_t all = MOOR_ABI_STAT_TOTAL | MOOR_ABI_STAT_FREE | MOOR_ABI_STAT_HELD;
+    if ((stats->valid & all) == all && stats->held_bytes > stats->total_bytes - stats->free_bytes) {
+        stats->free_bytes = stats->total_bytes - stats->held_bytes;
+        odd = true;
+    }
+    stats->inconsistent = odd;
+}
+
+moor_status moor__device_stats(struct moor_device *device, uint32_t domain, struct moor_device_stats *ret_stats)
+{
+    const struct moor__table *table = &device->provider->table;
+    if (!(device->domains[domain].info.capabilities & MOOR_ABI_CAP_STATS))
+        return moor__fail(MOOR_UNSUPPORTED, "%s: domain %u of %s has no STATS", table->name, domain,
+                          device->info.name);
+    struct moor_abi_error error = MOOR__ERROR_INIT;
+    struct moor_abi_stats raw = {.struct_size = sizeof raw};
+    int32_t called = moor__to_call(table)->stats.stats(device->context, domain, &raw, &error);
+    if (called)
+        return moor__fail_provider(called, &error, table->name, "stats");
+    struct moor_device_stats stats = {
+        .valid = raw.valid & KNOWN_FIGURES,
+        .total_bytes = raw.valid & MOOR_ABI_STAT_TOTAL ? raw.total_bytes : 0,
+        .free_bytes = raw.valid & MOOR_ABI_STAT_FREE ? raw.free_bytes : 0,
+        .held_bytes = raw.valid & MOOR_ABI_STAT_HELD ? raw.held_bytes : 0,
+        .system_held_bytes = raw.valid & MOOR_ABI_STAT_SYSTEM_HELD ? raw.system_held_bytes : 0,
+        .huge_bytes = raw.valid & MOOR_ABI_STAT_HUGE ? raw.huge_bytes : 0,
+    };
+    make_sane(&stats);
+    *ret_stats = stats;
+    return MOOR_OK;
+}
+
+moor_status moor_device_get_stats(struct moor_device *device, uint32_t domain,
+                                  struct moor_device_stats *ret_stats)
+{
+    if (!device || !ret_stats)
+        return moor__fail(MOOR_INVALID, "device and ret_stats must not be NULL");
+    moor_status status = moor__enter(device->provider->runtime);
+    if (status)
+        return status;
+    if (domain >= device->info.domain_count)
+        return moor__fail(MOOR_INVALID, "domain %u of %u", domain, device->info.domain_count);
+    status = moor__device_open(device);
+    return status ? status : moor__device_stats(device, domain, ret_stats);
+}

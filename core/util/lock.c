@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The rules of lock.h, looked at as they are kept: part of the core in builds with MOOR_CHECK_LOCKS alone.
+ *
+ * A thread's locks are a list from the innermost out, by `outer`, which is written by who holds the lock.
+ * They stay in order: what is taken comes after the innermost, whatever is given up between.
+ */
+#include "util/lock.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static _Thread_local struct moor__lock *innermost;
+
+#define LOCK "%s (%d.%u)"
+#define ARGS(lock_) (lock_)->name, (int)(lock_)->rank, (lock_)->place
+
+void moor__lock_describe(struct moor__lock *lock, enum moor__rank rank, uint32_t place, const char *name)
+{
+    lock->rank = rank;
+    lock->place = place;
+    lock->name = name;
+    lock->outer = NULL;
+}
+
+void moor__lock_check(const struct moor__lock *lock)
+{
+    const struct moor__lock *held = innermost;
+    if (!held || (held->rank != lock->rank ? held->rank < lock->rank : held->place < lock->place))
+        return;
+    (void)dprintf(STDERR_FILENO, "moorage: " LOCK " is taken under " LOCK "\n", ARGS(lock), ARGS(held));
+    abort();
+}
+
+void moor__lock_taken(struct moor__lock *lock)
+{
+    lock->outer = innermost;
+    innermost = lock;
+}
+
+void moor__lock_given_up(struct moor__lock *lock)
+{
+    struct moor__lock **link = &innermost;
+    while (*link && *link != lock)
+        link = &(*link)->outer;
+    if (!*link) {
+        (void)dprintf(STDERR_FILENO, "moorage: " LOCK " is given up by a thread that does not hold it\n",
+                      ARGS(lock));
+        abort();
+    }
+    *link = lock->outer;
+}
+
+void moor__lock_check_none(const char *what)
+{
+    if (!innermost)
+        return;
+    (void)dprintf(STDERR_FILENO, "moorage: %s under " LOCK "\n", what, ARGS(innermost));
+    abort();
+}

@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Credit that threads hold is exact: no limit is exceeded by one byte, nothing is refused while there is room, and what
+ * idle threads hold counts for nobody. Each test sees to it that there is credit, for otherwise it would show nothing.
+ */
+#include "crew.h"
+
+TestSuite(credit, .timeout = 120);
+
+/* ---- to the last byte ---- */
+
+/* What does not fit is refused, and nothing else: then what is there and what is being asked for is too much together.
+ * Nobody gives anything back meanwhile, so what counted when it was refused counts still. */
+static void *take_to_the_end(void *user)
+{
+    struct hand *hand = user;
+    struct crew *crew = hand->crew;
+    for (uint64_t bytes = 1 + hand_random(hand) % KIB(200); bytes;) {
+        atomic_fetch_add(&crew->attempted, bytes);
+        moor_status status = hand_take(hand, bytes);
+        if (status == MOOR_OK) {
+            bytes = 1 + hand_random(hand) % KIB(200);
+            continue;
+        }
+        cr_assert_eq(status, MOOR_OVER_BUDGET, "%s: %s", moor_status_name(status), moor_last_error()->text);
+        cr_assert_gt(atomic_load(&crew->attempted), crew->most_bytes, "refused although there was room");
+        atomic_fetch_sub(&crew->attempted, bytes);
+        bytes /= 2;
+    }
+    return NULL;
+}
+
+static void check_to_the_end(struct crew *crew)
+{
+    for (int turn = 0; turn < 12; turn++) {
+        atomic_store(&crew->attempted, 0);
+        crew_run(crew, take_to_the_end);
+        uint64_t sum = 0;
+        for (size_t i = 0; i < HANDS; i++)
+            sum += crew->hands[i].bytes;
+        cr_assert_eq(sum, crew->most_bytes, "%llu bytes of %llu are reserved", (unsigned long long)sum,
+                     (unsigned long long)crew->most_bytes);
+        cr_assert_eq(fixture_stats(&crew->f).reserved_bytes, sum);
+        crew_run(crew, hand_give_all); /* on other threads than it was reserved */
+        cr_assert_eq(fixture_stats(&crew->f).reserved_bytes, 0);
+    }
+}
+
+static void check_capacity(void)
+{
+    struct crew *crew = crew_open();
+    crew->most_bytes = MIB(7) + 12345;
+    EXPECT(MOOR_OK, moor_authority_set_capacity(crew->f.authority, crew->most_bytes, 0, NULL));
+    check_to_the_end(crew);
+    for (size_t i = 0; i < HANDS; i++)
+        EXPECT(MOOR_OK, moor_holder_create(crew->f.authority, NULL, &crew->hands[i].holder));
+    check_to_the_end(crew);
+    for (size_t i = 0; i < HANDS; i++)
+        EXPECT(MOOR_OK, moor_holder_destroy(crew->hands[i].holder));
+    fixture_close(&crew->f);
+}
+
+Test(credit, a_capacity_is_used_to_the_last_byte)
+{
+    check_capacity();
+}
+
+Test(credit, a_capacity_is_used_to_the_last_byte_without_membarrier)
+{
+    crew_use_exchanges();
+    check_capacity();
+}
+
+static void check_limit(void)
+{
+    struct crew *crew = crew_open();
+    crew->most_bytes = MIB(5) + 1;
+    const struct moor_holder_limits limits = {.limit_bytes = crew->most_bytes};
+    EXPECT(MOOR_OK, moor_holder_set_limits(crew->f.holder, &limits, 0, NULL));
+    check_to_the_end(crew);
+    fixture_close(&crew->f);
+}
+
+Test(credit, a_limit_is_used_to_the_last_byte)
+{
+    check_limit();
+}
+
+Test(credit, a_limit_is_used_to_the_last_byte_without_membarrier)
+{
+    crew_use_exchanges();
+    check_limit();
+}
+
+/* As much comes as goes; what is reserved for sure is never more than there is. */
+static void *take_and_give(void *user)
+{
+    struct hand *hand = user;
+    struct crew *crew = hand->crew;
+    for (int i = 0; i < 4000; i++) {
+        uint64_t bytes = 1 + hand_random(hand) % KIB(150);
+        if (hand_take(hand, bytes) == MOOR_OK)
+            cr_assert_leq(atomic_fetch_add(&crew->held, bytes) + bytes, crew->most_bytes, "more than there is");
+        else
+            cr_assert_eq(moor_last_error()->status, MOOR_OVER_BUDGET);
+        if (hand->count == 0 || hand_random(hand) % 16)
+            continue;
+        atomic_fetch_sub(&crew->held, hand->bytes);
+        (void)hand_give_all(hand);
+    }
+    atomic_fetch_sub(&crew->held, hand->bytes);
+    return hand_give_all(hand);
+}
+
+static void check_churn(void)
+{
+    struct crew *crew = crew_open();
+    crew->most_bytes = MIB(9) + 7;
+    EXPECT(MOOR_OK, moor_authority_set_capacity(crew->f.authority, crew->most_bytes, 0, NULL));
+    crew_run(crew, take_and_give);
+    cr_assert_eq(fixture_stats(&crew->f).reserved_bytes, 0);
+    fixture_close(&crew->f);
+}
+
+Test(credit, no_more_is_ever_reserved_than_there_is)
+{
+    check_churn();
+}
+
+Test(credit, no_more_is_ever_reserved_than_there_is_without_membarrier)
+{
+    crew_use_exchanges();
+    check_churn();
+}
+
+/* ---- while threads are inside ---- */
+
+/* Reserves, charges and gives back, all in its cell, as fast as it can. */
+static void *be_inside(void *user)
+{
+    struct hand *hand = user;
+    struct moor_runtime *runtime = hand->crew->f.runtime;
+    moor_grant grant;
+    moor_lease lease;
+    while (!atomic_load_explicit(&hand->crew->go, memory_order_relaxed)) {
+        EXPECT(MOOR_OK, moor_grant_reserve(hand->holder, KIB(3), MOOR_NO_WAIT, &grant));
+        EXPECT(MOOR_OK, moor_grant_commit(runtime, grant, KIB(2), &lease));
+        EXPECT(MOOR_OK, moor_lease_refund(runtime, lease));
+    }
+    return NULL;
+}
+
+/* A thread has three kilobytes at most at any moment, and all that it has is in the snapshot. With few threads they
+ * are inside while it is taken; with many, some are stopped there. */
+static void check_snapshots(struct crew *crew, size_t hands)
+{
+    struct moor_holder_stats stats;
+    atomic_store(&crew->go, 0);
+    for (size_t i = 0; i < hands; i++)
+        hand_start(&crew->hands[i], be_inside);
+    for (uint64_t end_ns = fixture_soon(1000); moor_clock_ns() < end_ns;) {
+        EXPECT(MOOR_OK, moor_holder_get_stats(crew->f.holder, &stats));
+        cr_assert_leq(stats.reserved_bytes, hands * KIB(3));
+        cr_assert_leq(stats.charged_bytes, hands * KIB(2));
+        struct moor_authority_stats all = fixture_stats(&crew->f);
+        cr_assert_eq(all.free_bytes, all.capacity_bytes - all.reserved_bytes - all.charged_bytes,
+                     "%llu bytes are reserved, %llu charged, %llu free", (unsigned long long)all.reserved_bytes,
+                     (unsigned long long)all.charged_bytes, (unsigned long long)all.free_bytes);
+    }
+    atomic_store(&crew->go, 1);
+    for (size_t i = 0; i < hands; i++)
+        hand_join(&crew->hands[i]);
+    EXPECT(MOOR_OK, moor_holder_get_stats(crew->f.holder, &stats));
+    cr_assert_eq(stats.reserved_bytes + stats.charged_bytes + crew->f.holder->has, 0, "something stayed behind");
+}
+
+static void check_all_snapshots(void)
+{
+    struct crew *crew = crew_open();
+    check_snapshots(crew, 1);
+    check_snapshots(crew, HANDS);
+    fixture_close(&crew->f);
+}
+
+Test(credit, snapshots_of_threads_that_do_not_stand_still)
+{
+    check_all_snapshots();
+}
+
+Test(credit, snapshots_of_threads_that_do_not_stand_still_without_membarrier)
+{
+    crew_use_exchanges();
+    check_all_snapshots();
+}
+
+/* ---- idle credit ---- */
+
+Test(credit, what_idle_threads_hold_is_there_for_others)
+{
+    struct crew *crew = crew_open();
+    moor_grant all, more;
+    const uint64_t capacity = MIB(20) + 3;
+    EXPECT(MOOR_OK, moor_authority_set_capacity(crew->f.authority, capacity, 0, NULL));
+    crew_sit(crew);
+    cr_assert_gt(crew->f.holder->has, 0, "the threads hold no credit, so this shows nothing");
+    EXPECT(MOOR_OK, moor_grant_reserve(crew->f.holder, capacity, MOOR_NO_WAIT, &all));
+    EXPECT(MOOR_OVER_BUDGET, moor_grant_reserve(crew->f.holder, 1, MOOR_NO_WAIT, &more));
+    EXPECT(MOOR_OK, moor_grant_release(crew->f.runtime, all));
+    crew_stand_up(crew);
+    fixture_close(&crew->f);
+}
+
+/* Credit counts neither as use nor against what is to be allowed. */
+Test(credit, limits_are_told_without_what_idle_threads_hold)
+{
+    struct crew *crew = crew_open();
+    struct moor_holder *other;
+    moor_grant grant;
+    uint64_t over = 99;
+    EXPECT(MOOR_OK, moor_grant_reserve(crew->f.holder, MIB(3), MOOR_NO_WAIT, &grant));
+    crew_sit(crew);
+    cr_assert_gt(crew->f.holder->has, MIB(3));
+    struct moor_holder_limits limits = {.limit_bytes = MIB(3)};
+    EXPECT(MOOR_OK, moor_holder_set_limits(crew->f.holder, &limits, 0, &over));
+    cr_assert_eq(over, 0);
+    limits.limit_bytes--;
+    EXPECT(MOOR_OK, moor_holder_set_limits(crew->f.holder, &limits, 0, &over));
+    cr_assert_eq(over, 1);
+    limits.limit_bytes = 0;
+    EXPECT(MOOR_OK, moor_holder_set_limits(crew->f.holder, &limits, 0, NULL));
+    crew_stand_up(crew);
+    crew_sit(crew);
+    cr_assert_gt(crew->f.holder->has, MIB(3));
+    EXPECT(MOOR_OK, moor_authority_set_capacity(crew->f.authority, MIB(3), 0, &over));
+    cr_assert_eq(over, 0);
+    EXPECT(MOOR_OK, moor_authority_set_capacity(crew->f.authority, MIB(3) - 5, 0, &over));
+    cr_assert_eq(over, 5);
+    EXPECT(MOOR_OK, moor_authority_set_capacity(crew->f.authority, MIB(64), 0, NULL));
+    const struct moor_holder_options guaranteed = {.limits.guarantee_bytes = MIB(61)};
+    EXPECT(MOOR_OK, moor_holder_create(crew->f.authority, &guaranteed, &other));
+    cr_assert_eq(fixture_stats(&crew->f).over_bytes, 0, "all that is guaranteed is there");
+    EXPECT(MOOR_OK, moor_holder_destroy(other));
+    crew_stand_up(crew);
+    EXPECT(MOOR_OK, moor_grant_release(crew->f.runtime, grant));
+    fixture_close(&crew->f);
+}
+
+/* A holder is unused although threads hold credit of it. */
+Test(credit, holders_end_whoever_has_credit_of_them)
+{
+    struct crew *crew = crew_open();
+    struct moor_holder *holder;
+    EXPECT(MOOR_OK, moor_holder_create(crew->f.authority, NULL, &holder));
+    for (size_t i = 0; i < HANDS; i++)
+        crew->hands[i].holder = holder;
+    crew_sit(crew);
+    cr_assert_gt(holder->has, 0);
+    EXPECT(MOOR_OK, moor_holder_destroy(holder));
+    cr_assert_eq(crew->f.authority->has, 0);
+    crew_stand_up(crew);
+    fixture_close(&crew->f);
+}
+
+Test(credit, there_is_little_of_it)
+{
+    struct crew *crew = crew_open();
+    struct hand *hand = &crew->hands[0];
+    for (int i = 0; i < 200; i++) /* 40 MiB, most of it by the account, all of it back by this thread */
+        EXPECT(MOOR_OK, hand_take(hand, KIB(200)));
+    (void)hand_give_all(hand);
+    uint64_t credit = crew_credit_of(crew->f.holder);
+    cr_assert(credit > 0 && credit <= MOOR_CREDIT_BYTES, "%llu bytes are credit", (unsigned long long)credit);
+    fixture_close(&crew->f);
+}
+
+/* While somebody waits for room, and as soon as nobody does any more. */
+Test(credit, nobody_has_credit_while_somebody_waits)
+{
+    struct crew *crew = crew_open();
+    struct hand *hand = &crew->hands[0];
+    moor_grant all;
+    moor_ticket ticket;
+    EXPECT(MOOR_OK, moor_authority_set_capacity(crew->f.authority, MIB(20), 0, NULL));
+    EXPECT(MOOR_OK, moor_grant_reserve(crew->f.holder, MIB(1), MOOR_NO_WAIT, &all));
+    const struct moor_request request = {crew->f.holder, MIB(20)};
+    EXPECT(MOOR_OK, moor_ticket_open(&request, 1, MOOR_FOREVER, &ticket));
+    hand_get_credit(hand);
+    cr_assert_eq(crew->f.holder->has, MIB(1));
+    EXPECT(MOOR_OK, moor_ticket_cancel(crew->f.runtime, ticket));
+    hand_get_credit(hand);
+    cr_assert_gt(crew->f.holder->has, MIB(1));
+    EXPECT(MOOR_OK, moor_grant_release(crew->f.runtime, all));
+    fixture_close(&crew->f);
+}

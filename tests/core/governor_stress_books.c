@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Two ways to look over the governor's shoulder: books of our own, kept by adding up all trace events, with nothing
+ * but atomic additions, so that they order no thread; and snapshots, each of which must add up in itself, and follow from
+ * the one before it.
+ */
+#include "governor_stress.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ---- the events' books ---- */
+
+#define BOOKS 4096u /* holders' addresses in all; they are used again */
+
+struct book {
+    _Atomic(struct moor_holder *) holder;
+    _Atomic uint64_t reserved; /* all may be below zero meanwhile: events of two threads may cross */
+    _Atomic uint64_t charged;
+    _Atomic uint64_t pending; /* where there are no leases */
+    _Atomic uint64_t quarantined;
+};
+
+static struct book books[BOOKS];
+static _Atomic uint64_t tickets_opened, tickets_ended;
+
+static struct book *book_of(struct moor_holder *holder)
+{
+    for (uint64_t i = (uint64_t)(uintptr_t)holder / 64;; i++) {
+        struct book *book = &books[i % BOOKS];
+        struct moor_holder *known = NULL;
+        if (atomic_compare_exchange_strong(&book->holder, &known, holder) || known == holder)
+            return book;
+    }
+}
+
+static void add(_Atomic uint64_t *figure, uint64_t bytes)
+{
+    atomic_fetch_add_explicit(figure, bytes, memory_order_relaxed);
+}
+
+void books_listen(void *user, const struct moor_trace_event *event)
+{
+    (void)user;
+    uint64_t bytes = event->bytes;
+    if (event->kind == MOOR_TRACE_TICKET)
+        add(&tickets_opened, 1);
+    if (event->kind == MOOR_TRACE_END)
+        add(&tickets_ended, 1);
+    if (event->kind > MOOR_TRACE_RETRY)
+        return;
+    struct book *book = book_of(event->holder);
+    switch (event->kind) {
+    case MOOR_TRACE_RESERVE:
+        add(&book->reserved, bytes);
+        break;
+    case MOOR_TRACE_RETURN:
+        add(&book->reserved, -bytes);
+        break;
+    case MOOR_TRACE_COMMIT:
+        add(&book->reserved, -bytes);
+        add(&book->charged, bytes);
+        break;
+    case MOOR_TRACE_EXCEED:
+        add(&book->charged, bytes);
+        break;
+    case MOOR_TRACE_RELEASE:
+        add(&book->pending, bytes);
+        break;
+    case MOOR_TRACE_RECALL:
+        add(&book->pending, -bytes);
+        break;
+    case MOOR_TRACE_REFUND:
+        add(&book->charged, -bytes);
+        add(&book->pending, -bytes);
+        break;
+    case MOOR_TRACE_RESTORE:
+        add(&book->charged, -bytes);
+        add(&book->pending, -bytes);
+        add(&book->reserved, bytes);
+        break;
+    case MOOR_TRACE_QUARANTINE:
+        add(&book->pending, -bytes);
+        add(&book->quarantined, bytes);
+        break;
+    case MOOR_TRACE_RETRY:
+        add(&book->quarantined, -bytes);
+        add(&book->pending, bytes);
+        break;
+    default:
+        die("an event of an unknown kind", MOOR_CORRUPT);
+    }
+}
+
+static void compare(uint64_t events, uint64_t stats, const char *holder, const char *what)
+{
+    if (events == stats)
+        return;
+    (void)fprintf(stderr, "%s: by its events %lld bytes are %s, by its stats %llu\n", holder, (long long)events, what,
+                  (unsigned long long)stats);
+    die("the events do not add up to the books", MOOR_CORRUPT);
+}
+
+void books_compare(const struct moor_holder *holder, const struct moor_holder_stats *stats, uint32_t has)
+{
+    const struct book *book = book_of((struct moor_holder *)(uintptr_t)holder);
+    compare(atomic_load(&book->reserved), stats->reserved_bytes, stats->name, "reserved");
+    compare(atomic_load(&book->charged), stats->charged_bytes, stats->name, "charged");
+    compare(atomic_load(&book->quarantined), stats->quarantined_bytes, stats->name, "quarantined");
+    if (has == HAS_MEMORY)
+        compare(atomic_load(&book->pending), stats->pending_bytes, stats->name, "pending");
+    if (has == HAS_LEASES)
+        compare(atomic_load(&book->charged), stats->leased_bytes, stats->name, "leased");
+}
+
+void books_check_empty(void)
+{
+    for (size_t i = 0; i < BOOKS; i++) {
+        struct book *book = &books[i];
+        check(!atomic_load(&book->reserved) && !atomic_load(&book->charged) && !atomic_load(&book->quarantined),
+              "by the events, somebody still has something");
+    }
+    check(atomic_load(&tickets_opened) == atomic_load(&tickets_ended), "as many tickets end as were opened");
+}
+
+/* ---- snapshots ---- */
+
+static uint64_t minus(uint64_t a, uint64_t b)
+{
+    return a > b ? a - b : 0;
+}
+
+static uint64_t has(const struct moor_holder_stats *holder)
+{
+    return holder->reserved_bytes + holder->charged_bytes;
+}
+
+/* stats.h, line by line. */
+static void check_authority(const struct pool *pool, const struct moor_authority_stats *s)
+{
+    uint64_t used = s->reserved_bytes + s->charged_bytes;
+    check(s->charged_bytes == s->live_bytes + s->pending_bytes + s->quarantined_bytes,
+          "charged is live, pending and quarantined");
+    check(s->committed_bytes == s->charged_bytes - s->leased_bytes, "committed is charged without leased");
+    check(s->free_bytes == minus(s->capacity_bytes, used), "free is capacity without reserved and charged");
+    check(s->reserved_bytes <= pool->calm_bytes && s->charged_bytes <= pool->calm_bytes && used <= pool->calm_bytes,
+          "no figure is negative, and no capacity ever allowed so much");
+    check(s->headroom_bytes == s->free_bytes && !s->external_known && !s->external_bytes && !s->inconsistent,
+          "nobody has asked the devices");
+    check(s->leased_bytes + s->shared_bytes <= s->live_bytes && s->evictable_bytes <= s->live_bytes,
+          "leased, shared and evictable are of live");
+    check(s->requested_bytes <= s->charged_bytes, "no more was asked for than is charged");
+    check(s->over_bytes || s->guaranteed_bytes <= s->free_bytes, "guaranteed is of free");
+    check(s->over_bytes >= minus(used, s->capacity_bytes), "what is above the capacity is over it");
+    check(s->charged_bytes <= s->peak_charged_bytes, "the peak is the highest");
+    check(s->quarantined_bytes == 0, "nothing has failed");
+}
+
+static void check_holder(const struct moor_holder_stats *h)
+{
+    check(h->pending_bytes + h->quarantined_bytes + h->leased_bytes + h->shared_bytes <= h->charged_bytes,
+          "a holder's parts are of what it is charged");
+    check(h->requested_bytes <= h->charged_bytes, "a holder has asked for no more than it is charged");
+    check(h->charged_bytes <= h->peak_charged_bytes, "a holder's peak is its highest");
+    check(h->evictable_bytes <= h->charged_bytes - h->pending_bytes - h->quarantined_bytes,
+          "a holder's evictable bytes are of its live ones");
+    check(!h->limit_bytes || h->guarantee_bytes <= h->limit_bytes, "a guarantee is within the limit");
+}
+
+static void check_sums(const struct snapshot *now)
+{
+    const struct moor_authority_stats *s = &now->stats;
+    struct moor_holder_stats sum = {0};
+    uint64_t kept = 0, borrowed = 0;
+    check(now->count == s->holder_count, "all holders are in a snapshot");
+    for (size_t i = 0; i < now->count; i++) {
+        const struct moor_holder_stats *h = &now->holders[i];
+        check_holder(h);
+        sum.reserved_bytes += h->reserved_bytes;
+        sum.charged_bytes += h->charged_bytes;
+        sum.pending_bytes += h->pending_bytes;
+        sum.quarantined_bytes += h->quarantined_bytes;
+        sum.leased_bytes += h->leased_bytes;
+        sum.shared_bytes += h->shared_bytes;
+        sum.requested_bytes += h->requested_bytes;
+        sum.evictable_bytes += h->evictable_bytes;
+        kept += minus(h->guarantee_bytes, has(h));
+        borrowed += minus(has(h), h->guarantee_bytes);
+    }
+    check(sum.reserved_bytes == s->reserved_bytes && sum.charged_bytes == s->charged_bytes &&
+              sum.pending_bytes == s->pending_bytes && sum.quarantined_bytes == s->quarantined_bytes &&
+              sum.leased_bytes == s->leased_bytes && sum.shared_bytes == s->shared_bytes &&
+              sum.requested_bytes == s->requested_bytes && sum.evictable_bytes == s->evictable_bytes,
+          "an authority's figures are the sums of its holders'");
+    check(kept == s->guaranteed_bytes, "what is kept is what holders do not use of their guarantees");
+    uint64_t used = s->reserved_bytes + s->charged_bytes;
+    uint64_t lent = minus(used + kept + s->set_aside_bytes, s->capacity_bytes);
+    uint64_t beyond = minus(used, s->capacity_bytes);
+    lent = lent < borrowed ? lent : borrowed;
+    check(s->over_bytes == (beyond > lent ? beyond : lent), "over is what is above the capacity, or lent out");
+}
+
+/* Nobody grows above a limit that has not changed since. */
+static void check_growth(uint64_t before, uint64_t now, uint64_t limit, const char *what)
+{
+    check(now <= limit || now <= before, what);
+}
+
+static const struct moor_holder_stats *find(const struct snapshot *snapshot, const char *name)
+{
+    for (size_t i = 0; i < snapshot->count; i++)
+        if (strcmp(snapshot->holders[i].name, name) == 0)
+            return &snapshot->holders[i];
+    return NULL;
+}
+
+static void check_progress(const struct snapshot *before, const struct snapshot *now)
+{
+    const struct moor_authority_stats *a = &before->stats, *b = &now->stats;
+    check(b->revision >= a->revision && b->peak_charged_bytes >= a->peak_charged_bytes, "nothing goes back");
+    if (a->revision == b->revision) {
+        check(a->capacity_bytes == b->capacity_bytes, "one revision is one capacity");
+        check_growth(a->reserved_bytes + a->charged_bytes, b->reserved_bytes + b->charged_bytes, b->capacity_bytes,
+                     "a pool does not grow above its capacity");
+    }
+    for (size_t i = 0; i < now->count; i++) {
+        const struct moor_holder_stats *h = &now->holders[i], *was = find(before, h->name);
+        if (!was)
+            continue;
+        check(h->revision >= was->revision && h->asked >= was->asked && h->evicted_bytes >= was->evicted_bytes &&
+                  h->peak_charged_bytes >= was->peak_charged_bytes,
+              "nothing of a holder goes back");
+        if (h->revision == was->revision)
+            check_growth(has(was), has(h), h->limit_bytes ? h->limit_bytes : UINT64_MAX,
+                         "a holder does not grow above its limit");
+    }
+}
+
+void snapshot_check(const struct pool *pool, struct snapshot *previous)
+{
+    static _Thread_local struct snapshot now;
+    must("stats", moor_authority_get_stats(pool->authority, &now.stats, now.holders, SNAPSHOT_HOLDERS, &now.count));
+    check_authority(pool, &now.stats);
+    check_sums(&now);
+    if (previous->stats.capacity_bytes)
+        check_progress(previous, &now);
+    *previous = now;
+}

@@ -180,8 +180,19 @@ static int32_t objects(struct moor_mock *mock, uint64_t *ret_allocations, uint64
     return MOOR_OK;
 }
 
+static int32_t take_drive(struct moor_mock *mock)
+{
+    if (!mock_is_virtual(mock))
+        return MOOR_UNSUPPORTED;
+    mock->driver = pthread_self();
+    mock->is_driven = true;
+    return MOOR_OK;
+}
+
 void mock_control_init(struct moor_mock *mock)
 {
+    mock->drive =
+        (struct moor_mock_drive){.struct_size = sizeof(mock->drive), .mock = mock, .take = take_drive};
     mock->control = (struct moor_mock_control){
         .struct_size = sizeof(mock->control),
         .mock = mock,

@@ -62,6 +62,8 @@ int32_t mock_strike(struct moor_mock *mock, enum mock_function function, uint64_
 {
     int32_t status = MOOR_OK;
     uint32_t kept = 0;
+    if (mock_is_bystander(mock))
+        return MOOR_OK;
     mock->calls[function]++;
     mock->calls[MOCK_FUNCTION_COUNT]++;
     for (uint32_t i = 0; i < mock->fault_count; i++) {
@@ -84,7 +86,7 @@ int32_t mock_strike(struct moor_mock *mock, enum mock_function function, uint64_
 static int32_t begin(struct moor_mock *mock, const struct mock_device *device, enum mock_function function,
                      struct moor_abi_error *error)
 {
-    uint64_t delay_ns = mock->settings.cost_call_ns;
+    uint64_t delay_ns = mock_is_bystander(mock) ? 0 : mock->settings.cost_call_ns;
     mock_lock(mock);
     int32_t status = mock_strike(mock, function, &delay_ns, error);
     if (status == MOOR_OK && device && device->lost)

@@ -243,6 +243,8 @@ static int32_t tell_stats(struct moor_abi_context *context, uint32_t domain, str
     int32_t status = mock_begin_on(mock, context->device, MOCK_STATS, error);
     if (status == MOOR_OK)
         status = mock_check_domain(domain, error);
+    if (status == MOOR_OK && mock_is_bystander(mock))
+        status = moor_kit_fail(error, MOOR_PROVIDER, 0, "the device is driven by another thread");
     if (status != MOOR_OK)
         return status;
     const struct mock_device *device = &mock->devices[context->device];

@@ -242,10 +242,13 @@ static int32_t context_native(struct moor_abi_context *context, uint64_t *ret_na
 static int32_t get_extension(struct moor_abi_instance *instance, const char *name, uint32_t version,
                              const void **ret_table, struct moor_abi_error *error)
 {
-    if (!name || strcmp(name, MOOR_MOCK_CONTROL) != 0 || version != MOOR_MOCK_CONTROL_VERSION)
+    if (name && strcmp(name, MOOR_MOCK_CONTROL) == 0 && version == MOOR_MOCK_CONTROL_VERSION)
+        *ret_table = &instance->mock.control;
+    else if (name && strcmp(name, MOOR_MOCK_DRIVE) == 0 && version == MOOR_MOCK_DRIVE_VERSION)
+        *ret_table = &instance->mock.drive;
+    else
         return moor_kit_fail(error, MOOR_UNSUPPORTED, 0, "no extension %s %" PRIu32, name ? name : "",
                              version);
-    *ret_table = &instance->mock.control;
     return MOOR_OK;
 }
 

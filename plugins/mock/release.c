@@ -187,6 +187,7 @@ static int32_t begin(struct moor_abi_context *context, const struct moor_abi_rel
     if (kind_of(release) != MOCK_SEGMENT) /* it has no address any more through which work could reach it */
         mock_shadow_release(mock, context->device, low, low + bytes, leaving->points, leaving->point_count);
     mock->release_count++;
+    leaving->number = ++mock->release_numbers;
     return MOOR_OK;
 }
 
@@ -338,6 +339,31 @@ static int32_t reap_any(struct moor_abi_context *context, struct moor_abi_comple
     }
 }
 
+static struct mock_leaving *completed_of(const char *place)
+{
+    struct moor_abi_completion completion;
+    memcpy(&completion, place, sizeof(completion));
+    return (struct mock_leaving *)(uintptr_t)completion.cookie;
+}
+
+/* In the order in which they were submitted: that of the queue depends on where in memory streams lie, and
+ * one seed is to be one run. They are few. */
+static void sort(struct moor_abi_completion *completions, uint32_t stride, uint32_t count)
+{
+    char *first = (char *)completions;
+    for (uint32_t i = 1; i < count; i++) {
+        struct moor_abi_completion moved;
+        memcpy(&moved, first + (size_t)i * stride, sizeof(moved));
+        uint64_t number = completed_of((const char *)&moved)->number;
+        uint32_t hole = i;
+        while (hole > 0 && completed_of(first + (size_t)(hole - 1) * stride)->number > number) {
+            memcpy(first + (size_t)hole * stride, first + (size_t)(hole - 1) * stride, sizeof(moved));
+            hole--;
+        }
+        memcpy(first + (size_t)hole * stride, &moved, sizeof(moved));
+    }
+}
+
 static int32_t reap(struct moor_abi_context *context, struct moor_abi_completion *completions,
                     uint32_t stride, uint32_t capacity, uint64_t deadline_ns, uint32_t *ret_count,
                     struct moor_abi_error *error)
@@ -345,16 +371,17 @@ static int32_t reap(struct moor_abi_context *context, struct moor_abi_completion
     struct moor_mock *mock = context->mock;
     uint32_t count = 0;
     int32_t status = mock_begin(mock, MOCK_REAP, error);
-    if (status == MOOR_OK)
+    if (status == MOOR_OK && !mock_is_bystander(mock))
         status = reap_any(context, completions, stride, capacity, deadline_ns, &count, error);
     if (status != MOOR_OK)
         return status;
+    sort(completions, stride, count);
     char *place = (char *)completions;
     mock_lock(mock);
     for (uint32_t i = 0; i < count; i++, place += stride) {
         struct moor_abi_completion completion;
         memcpy(&completion, place, sizeof(completion));
-        struct mock_leaving *leaving = (struct mock_leaving *)(uintptr_t)completion.cookie;
+        struct mock_leaving *leaving = completed_of(place);
         completion.cookie = leaving->cookie;
         memcpy(place, &completion, sizeof(completion));
         for (uint32_t j = 0; leaving->due && j < leaving->point_count; j++) /* else one of them is lost */

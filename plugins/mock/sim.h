@@ -316,6 +316,7 @@ void mock_span_drop(struct moor_mock *mock, uint64_t low, uint64_t high);
 /* A queued release. Its address is the cookie of the kit's entry. */
 struct mock_leaving {
     uint64_t cookie;
+    uint64_t number; /* in the order in which they were submitted */
     struct mock_object *object;
     bool due; /* every point was reached */
     uint32_t point_count;
@@ -463,6 +464,9 @@ struct moor_mock {
     const struct moor_abi_host *host;
     struct mock_settings settings;
     struct moor_mock_control control;
+    struct moor_mock_drive drive;
+    bool is_driven; /* by one thread alone; set before others call, as the next */
+    pthread_t driver;
     struct mock_device *devices;
     struct mock_pool *pools; /* as many as devices */
 
@@ -500,6 +504,7 @@ struct moor_mock {
     uint64_t objects[MOCK_KIND_COUNT];
     uint64_t stream_count;
     uint64_t release_count;
+    uint64_t release_numbers; /* given so far */
     uint32_t context_count;
 
     struct moor_mock_violation violations[MOCK_VIOLATIONS_KEPT];
@@ -522,6 +527,12 @@ static inline bool mock_has_contents(const struct moor_mock *mock)
 static inline bool mock_is_virtual(const struct moor_mock *mock)
 {
     return mock->settings.clock == MOCK_CLOCK_VIRTUAL;
+}
+
+/* This thread is not the one that drives: for it nothing moves. */
+static inline bool mock_is_bystander(const struct moor_mock *mock)
+{
+    return mock->is_driven && !pthread_equal(mock->driver, pthread_self());
 }
 
 static inline bool mock_is_power_of_two(uint64_t value)

@@ -126,6 +126,23 @@ struct moor_mock_control {
                        uint64_t *ret_segments, uint64_t *ret_streams, uint64_t *ret_releases);
 };
 
+/* ---- one driver ---- */
+
+/* A runtime has threads of its own, which look at the device when they like: then who lets a virtual clock run, and
+ * who takes completions, would be a matter of chance. A simulation takes this extension, and its thread. */
+#define MOOR_MOCK_DRIVE "mock.drive"
+#define MOOR_MOCK_DRIVE_VERSION 1u
+
+struct moor_mock_drive {
+    uint32_t struct_size;
+    uint32_t reserved;
+    struct moor_mock *mock;
+    /* From here on the calling thread alone lets the clock run, is given completions and figures, and meets faults.
+     * A call of another one that would wait sees what there is; it is not counted. Before other threads call, and
+     * for good. UNSUPPORTED: the clock is real. */
+    int32_t (*take)(struct moor_mock *mock);
+};
+
 #ifdef __cplusplus
 }
 #endif

@@ -81,8 +81,8 @@ static moor_status read_domain(struct moor_device *device, uint32_t index)
         struct moor_abi_domain_info info;
         struct guard guard;
     } out = {.info.struct_size = sizeof out.info, .guard = make_guard()};
-    int32_t called = moor__to_call(&provider->table)->base.domain_info(provider->instance, device->index,
-                                                                       index, &out.info, &error);
+    int32_t called = moor__to_call(&provider->table)
+                         ->base.domain_info(provider->instance, device->index, index, &out.info, &error);
     if (called)
         return moor__fail_provider(called, &error, provider->table.name, "domain_info");
     const char *fault = is_whole(&out.guard) ? domain_fault(device, index, &out.info)
@@ -104,7 +104,7 @@ static const char *device_fault(const struct moor_provider *provider, const stru
         return "its name is empty or unterminated";
     if (info->capabilities & ~provider->table.prefix.capabilities)
         return "it has capabilities that its provider lacks";
-    if (info->flags)
+    if (info->flags & ~MOOR_ABI_DEVICE_FLAGS_1_0)
         return "it has unknown flags";
     return NULL;
 }
@@ -223,8 +223,8 @@ moor_status moor__device_open(struct moor_device *device)
 
     struct moor_abi_error error = MOOR__ERROR_INIT;
     struct moor_abi_context *context = NULL;
-    int32_t called = moor__to_call(&provider->table)->base.context_open(provider->instance, device->index,
-                                                                        &context, &error);
+    int32_t called = moor__to_call(&provider->table)
+                         ->base.context_open(provider->instance, device->index, &context, &error);
     moor_status status = MOOR_OK;
     if (called)
         status = moor__fail_provider(called, &error, provider->table.name, "context_open");

@@ -96,6 +96,7 @@ static bool describe_device(struct moor_device *device, json_t *devices, struct 
     json_t *domains = json_array();
     tool_json_set(description, "key", tool_json_text(info.key));
     tool_json_set(description, "name", tool_json_text(info.name));
+    tool_json_set(description, "simulated", flag_value(info.flags, MOOR_ABI_DEVICE_SIMULATED));
     tool_json_set(description, "total_bytes", json_null()); /* in its place, until it is known */
     tool_json_set(description, "capabilities", capability_names(info.capabilities));
     tool_json_set(description, "domains", domains);
@@ -253,8 +254,8 @@ static void print_domain(const json_t *domain)
 static void print_device(const json_t *device, size_t index)
 {
     const json_t *domains = json_object_get(device, "domains");
-    printf("device %zu         %s, %s\n  total            ", index, text_of(device, "key"),
-           text_of(device, "name"));
+    printf("device %zu         %s, %s%s\n  total            ", index, text_of(device, "key"),
+           text_of(device, "name"), is_set(device, "simulated") ? " (simulated driver)" : "");
     print_bytes(device, "total_bytes", "unknown");
     printf("\n  capabilities     ");
     print_names(json_object_get(device, "capabilities"));

@@ -303,7 +303,8 @@ static bool can_be_exhausted(struct check_run *run, const struct check_place *pl
 {
     const uint64_t flags = MOOR_ABI_DOMAIN_TOTAL_KNOWN | MOOR_ABI_DOMAIN_ENFORCED;
     uint64_t free_bytes = (uint64_t)sysconf(_SC_AVPHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
-    if ((run->provider->prefix.flags & MOOR_ABI_PROVIDER_SIMULATED) == 0)
+    if ((run->provider->prefix.flags & MOOR_ABI_PROVIDER_SIMULATED) == 0 &&
+        (place->device_info.flags & MOOR_ABI_DEVICE_SIMULATED) == 0)
         check_pass_over(run, "a real device is not filled up for a check");
     else if ((place->info.flags & flags) != flags)
         check_pass_over(run, "the domain enforces no known total");

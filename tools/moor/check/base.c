@@ -148,8 +148,9 @@ static void look_at_device(struct check_run *run, uint32_t device, const struct 
     check_that(run, (info->capabilities & ~known) == 0,
                "device %u has capabilities 0x%" PRIx64 ", the provider only 0x%" PRIx64, device,
                info->capabilities, known);
-    check_that(run, info->flags == 0, "device %u has flags 0x%" PRIx64 ": 1.0 knows none", device,
-               info->flags);
+    check_that(run, (info->flags & ~MOOR_ABI_DEVICE_FLAGS_1_0) == 0,
+               "device %u has flags 0x%" PRIx64 ", of which 1.0 knows only 0x%" PRIx64, device, info->flags,
+               MOOR_ABI_DEVICE_FLAGS_1_0);
     check_that(run, memcmp(info->reserved, zero, sizeof zero) == 0, "device %u: a reserved field is not zero",
                device);
 }

@@ -52,12 +52,16 @@ struct moor_abi_stream;   /* an ordered queue of work on one context, with a tim
  */
 #define MOOR_ABI_POOL_HOST "host-ram"
 
+/* Flags of a device. */
+#define MOOR_ABI_DEVICE_SIMULATED (UINT64_C(1) << 0) /* its driver only simulates it */
+#define MOOR_ABI_DEVICE_FLAGS_1_0 UINT64_C(1)
+
 /* One device. */
 struct moor_abi_device_info {
     uint32_t struct_size;
     uint32_t domain_count; /* 1..16 */
     uint64_t capabilities;
-    uint64_t flags; /* none in 1.0 */
+    uint64_t flags; /* MOOR_ABI_DEVICE_* */
     char key[64];   /* identity over time and processes, see above; unique, not empty */
     char name[64];  /* for people */
     uint64_t reserved[4];

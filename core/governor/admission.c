@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Admission. A request's parts are taken one after another as if each fitted, and given back at the end unless all
- * did; nobody sees that, for the locks of all its authorities are held. On the way it is seen whether they
- * would fit with all pending bytes back, and whether they could ever.
+ * Admission. A request's parts are taken one after another as if each fitted, and given back at the end
+ * unless all did; nobody sees that, for the locks of all its authorities are held. On the way it is seen
+ * whether they would fit with all pending bytes back, and whether they could ever.
  */
 #include "governor/admission.h"
 
@@ -16,7 +16,8 @@ _Thread_local struct moor_holder *moor__asked_here;
 
 static int compare_ranks(const void *a, const void *b)
 {
-    uint32_t left = (*(struct moor_authority *const *)a)->rank, right = (*(struct moor_authority *const *)b)->rank;
+    uint32_t left = (*(struct moor_authority *const *)a)->rank,
+             right = (*(struct moor_authority *const *)b)->rank;
     return (left > right) - (left < right);
 }
 
@@ -104,7 +105,7 @@ static enum moor__obstacle find_obstacle(const struct moor__wish *wish, size_t i
     enum moor__obstacle obstacle = part->bytes > own                       ? MOOR__OBSTACLE_LIMIT
                                    : part->bytes > pool                    ? MOOR__OBSTACLE_POOL
                                    : is_barred(holder, part->bytes, whose) ? MOOR__OBSTACLE_TURN
-                                                                            : MOOR__NO_OBSTACLE;
+                                                                           : MOOR__NO_OBSTACLE;
     if (!obstacle || refusal->obstacle)
         return obstacle;
     bool limit = obstacle == MOOR__OBSTACLE_LIMIT;
@@ -135,7 +136,8 @@ static bool could_ever(const struct moor__wish *wish, size_t index, struct moor_
     uint64_t after = holder->wish > guarantee ? holder->wish : guarantee;
     authority->wished = plus(authority->wished, after - before);
     /* Its own guarantee is not in its way, whatever has become of the capacity. */
-    uint64_t all = minus(plus(plus(authority->guarantees, authority->wished), set_aside(authority)), after - holder->wish);
+    uint64_t all = minus(plus(plus(authority->guarantees, authority->wished), set_aside(authority)),
+                         after - holder->wish);
     bool limit = holder->wish > holder->limits.limit_bytes;
     if (!limit && all <= authority->capacity && all < UINT64_MAX)
         return true;
@@ -241,20 +243,22 @@ moor_status moor__refuse(const struct moor__refusal *refusal)
                                 limit ? "its limit is" : "the whole capacity is", most,
                                 limit ? "" : ", and others may be guaranteed some of it");
     case MOOR_PENDING:
-        return moor__fail_short(MOOR_PENDING, bytes, "%s asks for %llu bytes; %llu are free and %llu behind fences",
-                                name, wanted, room, bytes);
+        return moor__fail_short(MOOR_PENDING, bytes,
+                                "%s asks for %llu bytes; %llu are free and %llu behind fences", name, wanted,
+                                room, bytes);
     default:
         break;
     }
     if (refusal->obstacle == MOOR__OBSTACLE_TURN)
-        return moor__fail_short(refusal->status, bytes,
-                                "%s asks for %llu bytes; they are kept for a request that has been passed often",
-                                name, wanted);
+        return moor__fail_short(
+            refusal->status, bytes,
+            "%s asks for %llu bytes; they are kept for a request that has been passed often", name, wanted);
     if (limit)
-        return moor__fail_short(refusal->status, bytes, "%s asks for %llu bytes; its limit of %llu leaves %llu%s",
-                                name, wanted, most, room,
-                                refusal->status == MOOR_NO_VICTIM ? ", and it gave up too little" : "");
-    return moor__fail_short(refusal->status, bytes, "%s asks for %llu bytes; %llu of %llu are free for it%s%s", name,
-                            wanted, room, most, refusal->external ? ", others hold part of the pool" : "",
-                            refusal->status == MOOR_NO_VICTIM ? ", and those who were asked gave too little" : "");
+        return moor__fail_short(refusal->status, bytes,
+                                "%s asks for %llu bytes; its limit of %llu leaves %llu%s", name, wanted, most,
+                                room, refusal->status == MOOR_NO_VICTIM ? ", and it gave up too little" : "");
+    return moor__fail_short(
+        refusal->status, bytes, "%s asks for %llu bytes; %llu of %llu are free for it%s%s", name, wanted,
+        room, most, refusal->external ? ", others hold part of the pool" : "",
+        refusal->status == MOOR_NO_VICTIM ? ", and those who were asked gave too little" : "");
 }

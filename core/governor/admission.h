@@ -24,7 +24,7 @@ enum moor__obstacle { MOOR__NO_OBSTACLE, MOOR__OBSTACLE_LIMIT, MOOR__OBSTACLE_PO
 struct moor__refusal {
     moor_status status; /* PENDING, OVER_BUDGET, NEVER_FITS */
     enum moor__obstacle obstacle;
-    size_t part;                          /* the first that does not fit */
+    size_t part;                                      /* the first that does not fit */
     char name[sizeof((struct moor_holder *)0)->name]; /* the holder may be gone when this is read */
     uint64_t wanted;
     uint64_t bytes; /* as moor_last_error()->bytes */

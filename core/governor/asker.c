@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The runtime's own threads. Askers call pressure functions, one thread for one holder at a time; there are as many
- * as are in such functions, at most MOOR_LIMIT_ASKERS, and idle ones end after a while. One more, the attendant,
- * exists while tickets are open: it makes askers, takes back what has come from behind fences, and looks at the
- * queue when time has changed something. It calls no pressure function, so none can keep it.
+ * The runtime's own threads. Askers call pressure functions, one thread for one holder at a time; there are
+ * as many as are in such functions, at most MOOR_LIMIT_ASKERS, and idle ones end after a while. One more, the
+ * attendant, exists while tickets are open: it makes askers, takes back what has come from behind fences, and
+ * looks at the queue when time has changed something. It calls no pressure function, so none can keep it.
  */
 #include "governor/books.h"
 #include "governor/pressure.h"
@@ -16,11 +16,11 @@
 #include <signal.h>
 #include <stdlib.h>
 
-#define IDLE_NS 1000000000u        /* after so long without work a thread ends */
-#define FENCE_SLICE_NS 200000u     /* the first wait for fences; doubled while nothing comes */
+#define IDLE_NS 1000000000u    /* after so long without work a thread ends */
+#define FENCE_SLICE_NS 200000u /* the first wait for fences; doubled while nothing comes */
 #define FENCE_SLICE_MAX_NS 5000000u
 #define EXTERNAL_NS 50000000u /* between looks at what others hold, where somebody waits for it */
-#define RETRY_NS 50000000u /* where no thread could be made */
+#define RETRY_NS 50000000u    /* where no thread could be made */
 
 struct moor__asker {
     struct moor__asker *next;
@@ -119,8 +119,8 @@ static void call(struct moor_runtime *runtime, struct moor_holder *holder)
     uint64_t let_go = holder->ask.let_go;
     moor__lock_release(&queue->lock);
     if (said > let_go)
-        moor__log(runtime, MOOR_ABI_LOG_WARNING, "%s says that it let go %llu bytes; the books say %llu", holder->name,
-                  (unsigned long long)said, (unsigned long long)let_go);
+        moor__log(runtime, MOOR_ABI_LOG_WARNING, "%s says that it let go %llu bytes; the books say %llu",
+                  holder->name, (unsigned long long)said, (unsigned long long)let_go);
     moor__trace(runtime, MOOR_TRACE_ANSWER, holder->authority, holder, let_go, pressure.ticket);
     moor__lock_acquire(&queue->lock);
     holder->running = false;
@@ -184,7 +184,7 @@ static bool add_askers(struct moor_runtime *runtime)
     uint32_t waiting = 0;
     struct moor__ask *ask;
     STAILQ_FOREACH(ask, &queue->asks, entry)
-        waiting++;
+    waiting++;
     while (waiting > queue->idle_count && queue->asker_count < MOOR_LIMIT_ASKERS) {
         queue->asker_count++;
         if (start_thread(runtime, run_asker)) {
@@ -199,25 +199,25 @@ static bool add_askers(struct moor_runtime *runtime)
     return true;
 }
 
-/* What comes back behind fences is waited for; requests that do not wait see to what has come by themselves, so that
- * it is not in the attendant's hands when they look. lock held. */
+/* What comes back behind fences is waited for; requests that do not wait see to what has come by themselves,
+ * so that it is not in the attendant's hands when they look. lock held. */
 static bool is_to_poll(const struct moor__queue *queue)
 {
     const struct moor__ticket *ticket;
     TAILQ_FOREACH(ticket, &queue->tickets, entry)
-        if (!ticket->is_brief)
-            return true;
+    if (!ticket->is_brief)
+        return true;
     return false;
 }
 
-/* lock held. A pool of which others hold what some request waits for: only its devices can tell when they do not any
- * more. Authorities stay. */
+/* lock held. A pool of which others hold what some request waits for: only its devices can tell when they do
+ * not any more. Authorities stay. */
 static struct moor_authority *find_external(const struct moor__queue *queue)
 {
     const struct moor__ticket *ticket;
     TAILQ_FOREACH(ticket, &queue->tickets, entry)
-        if (ticket->refusal.external)
-            return ticket->wish.parts[ticket->refusal.part].holder->authority;
+    if (ticket->refusal.external)
+        return ticket->wish.parts[ticket->refusal.part].holder->authority;
     return NULL;
 }
 
@@ -226,8 +226,8 @@ static uint64_t earlier(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* lock held; it is given up meanwhile. Waits for fences, for time, or until something else has changed since calls were
- * counted as `called`. until_ns: at most. */
+/* lock held; it is given up meanwhile. Waits for fences, for time, or until something else has changed since
+ * calls were counted as `called`. until_ns: at most. */
 static void attend(struct moor_runtime *runtime, uint64_t called, uint64_t until_ns, uint64_t *slice_ns)
 {
     struct moor__queue *queue = runtime->queue;
@@ -252,7 +252,8 @@ static void attend(struct moor_runtime *runtime, uint64_t called, uint64_t until
     }
     if (!gone && queue->called == called && queue->count && !queue->is_ending)
         (void)moor__lock_wait_until(&queue->lock, &queue->attention, earlier(until_ns, queue->due_ns));
-    moor__queue_look_locked(queue);
+    if (moor__governor_clock() >= queue->due_ns) /* what else changes is looked at by who changes it */
+        moor__queue_look_locked(queue);
 }
 
 static void *run_attendant(void *user)

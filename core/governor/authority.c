@@ -139,7 +139,8 @@ moor_status moor_authority_set_capacity(struct moor_authority *authority, uint64
         return status;
     bool known;
     moor__lock_acquire(&authority->lock);
-    status = moor__revision_check(authority->revision, revision, capacity_bytes == authority->capacity, &known);
+    status =
+        moor__revision_check(authority->revision, revision, capacity_bytes == authority->capacity, &known);
     if (status) {
         moor__lock_release(&authority->lock);
         return status;
@@ -169,9 +170,11 @@ moor_status moor_authority_set_aside(struct moor_authority *authority, uint64_t 
     if (status)
         return status;
     moor__lock_acquire(&authority->lock);
-    uint64_t room = authority->capacity > authority->guarantees ? authority->capacity - authority->guarantees : 0;
+    uint64_t room =
+        authority->capacity > authority->guarantees ? authority->capacity - authority->guarantees : 0;
     if (bytes > room && bytes > authority->set_aside)
-        status = moor__fail_short(MOOR_OVER_BUDGET, bytes - room, "%llu bytes are to be set aside; %llu are not guaranteed",
+        status = moor__fail_short(MOOR_OVER_BUDGET, bytes - room,
+                                  "%llu bytes are to be set aside; %llu are not guaranteed",
                                   (unsigned long long)bytes, (unsigned long long)room);
     if (!status) {
         moor__credit_take_back(authority, MOOR__STRICT_LOOK);

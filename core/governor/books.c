@@ -117,8 +117,8 @@ void moor__account_apply(struct moor_holder *holder, const struct moor__step_of 
 
 /* ---- cells ---- */
 
-/* The account takes over what is in the cell. What was credit there is free. The authority's lock is held, and
- * the cell is this thread's or nobody is inside. */
+/* The account takes over what is in the cell. What was credit there is free. The authority's lock is held,
+ * and the cell is this thread's or nobody is inside. */
 static void empty(struct moor__cell *cell)
 {
     struct moor_holder *holder = atomic_load_explicit(&cell->holder, memory_order_relaxed);
@@ -156,8 +156,7 @@ void moor__credit_lend(struct moor__local *local, struct moor_holder *holder, ui
     if (!local || atomic_load_explicit(&authority->strict, memory_order_relaxed))
         return;
     /* What is above its limits is to come back, and not to be credit. */
-    if (holder->has > holder->limits.limit_bytes ||
-        moor__authority_capacity(authority) < authority->claims ||
+    if (holder->has > holder->limits.limit_bytes || moor__authority_capacity(authority) < authority->claims ||
         moor__authority_capacity(authority) - authority->claims < authority->set_aside)
         return;
     struct moor__cell *cell = &local->cells[holder->cell];
@@ -180,7 +179,8 @@ void moor__credit_lend(struct moor__local *local, struct moor_holder *holder, ui
 static void pass_barrier(void)
 {
     if (moor__has_membarrier)
-        (void)syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0); /* registered: it cannot fail */
+        (void)syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0,
+                      0); /* registered: it cannot fail */
 }
 
 /* A thread is inside for some nanoseconds, unless it is preempted there. */

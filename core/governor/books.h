@@ -73,12 +73,13 @@ static inline struct moor__cell *moor__cell_enter(struct moor__local *local, str
     struct moor__cell *cell = &local->cells[holder->cell];
     if (moor__has_membarrier) {
         atomic_store_explicit(&local->inside, 1, memory_order_relaxed);
-        atomic_signal_fence(memory_order_seq_cst); /* the compiler keeps the order; membarrier, the processor */
+        atomic_signal_fence(
+            memory_order_seq_cst); /* the compiler keeps the order; membarrier, the processor */
     } else {
         atomic_exchange_explicit(&local->inside, 1, memory_order_seq_cst);
     }
-    /* After the store above, hence sequentially consistent. And who took the credit and is through has left the cell
-     * as it is to be seen now. */
+    /* After the store above, hence sequentially consistent. And who took the credit and is through has left
+     * the cell as it is to be seen now. */
     if (atomic_load_explicit(&holder->authority->strict, memory_order_seq_cst) == 0 &&
         atomic_load_explicit(&cell->holder, memory_order_relaxed) == holder)
         return cell;
@@ -91,8 +92,8 @@ static inline void moor__cell_leave(struct moor__local *local)
     atomic_store_explicit(&local->inside, 0, memory_order_release); /* pairs with who waits for it */
 }
 
-/* Carries out the step in the thread's cell; false: it has to be done in the account. Inlined, so that what does not
- * change costs nothing. */
+/* Carries out the step in the thread's cell; false: it has to be done in the account. Inlined, so that what
+ * does not change costs nothing. */
 __attribute__((always_inline)) static inline bool
 moor__move_in_cell(struct moor__local *local, struct moor_holder *holder, const struct moor__step_of *step)
 {
@@ -101,8 +102,8 @@ moor__move_in_cell(struct moor__local *local, struct moor_holder *holder, const 
     struct moor__cell *cell = moor__cell_enter(local, holder);
     if (!cell)
         return false;
-    /* Bounded both ways: what a cell gives out it has, and neither a figure nor what is charged grows by more than
-     * this in it. */
+    /* Bounded both ways: what a cell gives out it has, and neither a figure nor what is charged grows by more
+     * than this in it. */
     bool charges = moor__is_charged(step->to) && !moor__is_charged(step->from);
     uint64_t grows = charges ? atomic_load_explicit(&cell->charged, memory_order_relaxed)
                              : moor__figure(&cell->books, step->to);
@@ -117,8 +118,8 @@ moor__move_in_cell(struct moor__local *local, struct moor_holder *holder, const 
 /* In the account; the step is not from credit. local: may be NULL. */
 void moor__move_in_account(struct moor__local *local, struct moor_holder *holder, struct moor__step_of step);
 
-__attribute__((always_inline)) static inline void moor__move(struct moor__local *local, struct moor_holder *holder,
-                                                             struct moor__step_of step)
+__attribute__((always_inline)) static inline void
+moor__move(struct moor__local *local, struct moor_holder *holder, struct moor__step_of step)
 {
     if (!moor__move_in_cell(local, holder, &step))
         moor__move_in_account(local, holder, step);
@@ -156,8 +157,8 @@ void moor__account_guarantee(struct moor_holder *holder, uint64_t bytes);
 
 /* Once, before the first cell is used: whether the system has membarrier. */
 void moor__credit_init(void);
-/* Empties the thread's cell for this holder if it is one of another authority's, before any authority's lock is
- * taken. */
+/* Empties the thread's cell for this holder if it is one of another authority's, before any authority's lock
+ * is taken. */
 void moor__cell_clear(struct moor__local *local, const struct moor_holder *holder);
 
 #endif

@@ -39,8 +39,9 @@ static bool reserve_in_account(struct moor__local *local, const struct moor__wis
     return granted;
 }
 
-__attribute__((noinline)) static moor_status reserve_otherwise(struct moor__local *local, struct moor_holder *holder,
-                                                               uint64_t bytes, uint64_t counts, uint64_t deadline_ns)
+__attribute__((noinline)) static moor_status reserve_otherwise(struct moor__local *local,
+                                                               struct moor_holder *holder, uint64_t bytes,
+                                                               uint64_t counts, uint64_t deadline_ns)
 {
     struct moor_runtime *runtime = holder->authority->runtime;
     const struct moor_request request = {holder, bytes};
@@ -58,8 +59,8 @@ __attribute__((noinline)) static moor_status reserve_otherwise(struct moor__loca
     return MOOR_OK;
 }
 
-moor_status moor__reserve(struct moor__local *local, struct moor_holder *holder, uint64_t bytes, uint64_t counts,
-                          uint64_t deadline_ns)
+moor_status moor__reserve(struct moor__local *local, struct moor_holder *holder, uint64_t bytes,
+                          uint64_t counts, uint64_t deadline_ns)
 {
     const struct moor__step_of step = {MOOR__CREDIT, MOOR__RESERVED, bytes, .counts = counts};
     moor_status status = MOOR_OK;
@@ -127,12 +128,12 @@ void moor__unquarantine(struct moor_holder *holder, uint64_t bytes)
     tell(holder, MOOR_TRACE_RETRY, bytes);
 }
 
-void moor__refund_leased(struct moor__local *local, struct moor_holder *holder, uint64_t bytes, uint64_t counts)
+void moor__refund_leased(struct moor__local *local, struct moor_holder *holder, uint64_t bytes,
+                         uint64_t counts)
 {
     struct moor_authority *authority = holder->authority;
     (void)moor__let_go(holder, bytes, false);
-    moor__move(local, holder,
-               (struct moor__step_of){MOOR__LEASED, MOOR__CREDIT, bytes, .counts = -counts});
+    moor__move(local, holder, (struct moor__step_of){MOOR__LEASED, MOOR__CREDIT, bytes, .counts = -counts});
     /* As above. */
     moor__trace(authority->runtime, MOOR_TRACE_REFUND, authority, holder, bytes, 0);
 }

@@ -29,15 +29,15 @@ enum moor__figure {
     MOOR__QUARANTINED,
     MOOR__BYTES, /* the ones before are what a holder has; those that follow are not in the sum */
     MOOR__REQUESTED = MOOR__BYTES, /* what was asked for where memory of providers was charged */
-    MOOR__ALIVE, /* grants, and leases in the upper half */
+    MOOR__ALIVE,                   /* grants, and leases in the upper half */
     MOOR__FIGURES
 };
 
 #define MOOR__ONE_GRANT UINT64_C(1)
 #define MOOR__ONE_LEASE (UINT64_C(1) << 32)
 
-/* Relaxed throughout: who may touch which is settled by locks and by books.h. In a cell, figures are differences
- * and may wrap below zero; the sum with the account does not. */
+/* Relaxed throughout: who may touch which is settled by locks and by books.h. In a cell, figures are
+ * differences and may wrap below zero; the sum with the account does not. */
 struct moor__books {
     _Atomic uint64_t figure[MOOR__FIGURES];
 };
@@ -53,8 +53,8 @@ struct moor__local;
 struct moor_authority {
     struct moor_runtime *runtime;
     struct moor_authority *next; /* runtime->lock */
-    uint32_t rank;           /* locks of several authorities are taken in this order */
-    _Atomic uint32_t strict; /* MOOR__STRICT_*; written under the lock, and a cache line away from it */
+    uint32_t rank;               /* locks of several authorities are taken in this order */
+    _Atomic uint32_t strict;     /* MOOR__STRICT_*; written under the lock, and a cache line away from it */
     char pool_key[64];
 
     struct moor__lock lock; /* everything below, and the accounts of its holders */
@@ -72,11 +72,11 @@ struct moor_authority {
     uint64_t claims_later; /* the same with all that is pending back; exact in strict mode only */
     struct moor__books total_books;
     uint64_t peak_charged;
-    uint64_t wished;              /* admission.c, while it looks at a request */
+    uint64_t wished;                   /* admission.c, while it looks at a request */
     TAILQ_HEAD(, moor_holder) holders; /* in order of creation */
     uint32_t holder_count;
-    uint32_t tickets;           /* open ones with a part here, and relief; under the queue's lock, too */
-    struct moor__ticket *turn;  /* only this request may borrow; likewise */
+    uint32_t tickets;            /* open ones with a part here, and relief; under the queue's lock, too */
+    struct moor__ticket *turn;   /* only this request may borrow; likewise */
     struct moor__ticket *relief; /* asks for what is over; the queue's lock, as the next */
     uint64_t pressed;            /* the last time that was looked at who is to be asked */
 };
@@ -112,10 +112,10 @@ struct moor_holder {
     uint32_t role;
     uint64_t revision;
     uint64_t evictable;
-    uint64_t wish; /* admission.c, pressure.c: while they look at requests */
+    uint64_t wish;             /* admission.c, pressure.c: while they look at requests */
     _Atomic uint32_t bindings; /* no lock */
-    uint32_t wanted;       /* parts of open tickets; the queue's lock, too */
-    uint64_t asked_count;  /* the queue's lock, as all below */
+    uint32_t wanted;           /* parts of open tickets; the queue's lock, too */
+    uint64_t asked_count;      /* the queue's lock, as all below */
     uint64_t evicted_bytes;
     moor_pressure_function pressure;
     void *pressure_user;
@@ -138,8 +138,8 @@ moor_status moor__authority_for_pool(struct moor_runtime *runtime, const char *p
 void moor__authorities_destroy(struct moor_runtime *runtime);
 /* What its devices have beside external use, and never more than the capacity. lock held. */
 uint64_t moor__authority_capacity(const struct moor_authority *authority);
-/* Takes what the pool's devices say of themselves. total_bytes: of the pool; free_bytes: of it; held_bytes: by
- * providers of this runtime. */
+/* Takes what the pool's devices say of themselves. total_bytes: of the pool; free_bytes: of it; held_bytes:
+ * by providers of this runtime. */
 void moor__authority_set_external(struct moor_authority *authority, uint64_t total_bytes, uint64_t free_bytes,
                                   uint64_t held_bytes, bool inconsistent);
 /* Sums of grants and leases that are alive, over all authorities of the runtime. */
@@ -149,8 +149,8 @@ void moor__authorities_count(struct moor_runtime *runtime, uint64_t *ret_grants,
 
 /* As moor_grant_reserve. counts: MOOR__ONE_GRANT if it is for a
  * grant. local: the thread's, as moor__local_for, here and below. */
-moor_status moor__reserve(struct moor__local *local, struct moor_holder *holder, uint64_t bytes, uint64_t counts,
-                          uint64_t deadline_ns);
+moor_status moor__reserve(struct moor__local *local, struct moor_holder *holder, uint64_t bytes,
+                          uint64_t counts, uint64_t deadline_ns);
 void moor__unreserve(struct moor__local *local, struct moor_holder *holder, uint64_t bytes, uint64_t counts);
 /* reserved -> where. requested: what was asked for. exceed: of the bytes, not reserved before. */
 void moor__charge(struct moor_holder *holder, enum moor__figure where, uint64_t bytes, uint64_t requested,
@@ -161,7 +161,8 @@ void moor__unpending(struct moor_holder *holder, enum moor__figure to, uint64_t 
 void moor__refund(struct moor_holder *holder, uint64_t bytes, uint64_t requested, uint64_t restored);
 void moor__quarantine(struct moor_holder *holder, uint64_t bytes);   /* of pending */
 void moor__unquarantine(struct moor_holder *holder, uint64_t bytes); /* back to pending */
-void moor__refund_leased(struct moor__local *local, struct moor_holder *holder, uint64_t bytes, uint64_t counts);
+void moor__refund_leased(struct moor__local *local, struct moor_holder *holder, uint64_t bytes,
+                         uint64_t counts);
 
 /* ---- claims: a reservation on its way to becoming a charge ---- */
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Grants. A grant's bytes are reserved in its holder's account from the moment it is made, so drawing from it needs
- * no room and no lock: it only moves the right to charge them (promise I2). Who draws keeps it pinned; what
- * comes back to a grant that was released meanwhile returns to the budget with the last pin.
+ * Grants. A grant's bytes are reserved in its holder's account from the moment it is made, so drawing from it
+ * needs no room and no lock: it only moves the right to charge them (promise I2). Who draws keeps it pinned;
+ * what comes back to a grant that was released meanwhile returns to the budget with the last pin.
  */
 #include "governor/grant.h"
 
@@ -20,8 +20,8 @@ void moor__count_grants(struct moor_holder *holder, uint64_t change)
                (struct moor__step_of){MOOR__RESERVED, MOOR__RESERVED, .counts = change * MOOR__ONE_GRANT});
 }
 
-moor_grant moor__grant_publish(struct moor_runtime *runtime, struct moor__slot *slot, struct moor_holder *holder,
-                               uint64_t bytes)
+moor_grant moor__grant_publish(struct moor_runtime *runtime, struct moor__slot *slot,
+                               struct moor_holder *holder, uint64_t bytes)
 {
     struct moor__grant *grant = (struct moor__grant *)slot;
     grant->holder = holder;
@@ -218,8 +218,8 @@ moor_status moor_grant_release(struct moor_runtime *runtime, moor_grant handle)
 
 /* ---- claims ---- */
 
-moor_status moor__claim_take(struct moor_holder *holder, moor_grant handle, uint64_t bytes, uint64_t deadline_ns,
-                             struct moor__claim *ret_claim)
+moor_status moor__claim_take(struct moor_holder *holder, moor_grant handle, uint64_t bytes,
+                             uint64_t deadline_ns, struct moor__claim *ret_claim)
 {
     struct moor__grant *grant = NULL;
     moor_status status;
@@ -256,7 +256,8 @@ moor_status moor__claim_charge(struct moor__claim *claim, enum moor__figure wher
 {
     struct moor_holder *holder = claim->holder;
     if (actual > claim->bytes) {
-        moor_status status = moor__reserve(moor__local_for(holder), holder, actual - claim->bytes, 0, MOOR_NO_WAIT);
+        moor_status status =
+            moor__reserve(moor__local_for(holder), holder, actual - claim->bytes, 0, MOOR_NO_WAIT);
         if (status)
             return status;
         claim->bytes = actual;

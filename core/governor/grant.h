@@ -15,8 +15,8 @@ struct moor__grant {
 moor_status moor__grants_take(struct moor_runtime *runtime, size_t count, struct moor__slot ***ret_slots);
 void moor__grants_give(struct moor_runtime *runtime, struct moor__slot **slots, size_t unused);
 /* A slot becomes a grant of bytes that are reserved, and counted as one. */
-moor_grant moor__grant_publish(struct moor_runtime *runtime, struct moor__slot *slot, struct moor_holder *holder,
-                               uint64_t bytes);
+moor_grant moor__grant_publish(struct moor_runtime *runtime, struct moor__slot *slot,
+                               struct moor_holder *holder, uint64_t bytes);
 /* So many more grants of the holder's, without bytes. */
 void moor__count_grants(struct moor_holder *holder, uint64_t change);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Holders: who holds memory of an authority. Making and ending one takes the queue's lock, for it may be asked, and the
- * authority's, for its account.
+ * Holders: who holds memory of an authority. Making and ending one takes the queue's lock, for it may be
+ * asked, and the authority's, for its account.
  */
 #include "governor/books.h"
 #include "governor/limits.h"
@@ -25,7 +25,8 @@ static moor_status check_limits(const struct moor_holder_limits *limits)
         return moor__fail(MOOR_INVALID, "reserved is not zero");
     if (limits->guarantee_bytes > limit_of(limits))
         return moor__fail(MOOR_INVALID, "the guarantee of %llu exceeds the limit of %llu",
-                          (unsigned long long)limits->guarantee_bytes, (unsigned long long)limits->limit_bytes);
+                          (unsigned long long)limits->guarantee_bytes,
+                          (unsigned long long)limits->limit_bytes);
     return MOOR_OK;
 }
 
@@ -37,8 +38,9 @@ static moor_status check_guarantee(const struct moor_authority *authority, uint6
     uint64_t room = authority->capacity > others ? authority->capacity - others : 0;
     if (bytes <= before || bytes <= room)
         return MOOR_OK;
-    return moor__fail_short(MOOR_OVER_BUDGET, bytes - room, "%llu bytes are to be guaranteed; %llu are not yet",
-                            (unsigned long long)bytes, (unsigned long long)room);
+    return moor__fail_short(MOOR_OVER_BUDGET, bytes - room,
+                            "%llu bytes are to be guaranteed; %llu are not yet", (unsigned long long)bytes,
+                            (unsigned long long)room);
 }
 
 /* Both locks held. */
@@ -58,7 +60,8 @@ static void set_limits(struct moor_holder *holder, const struct moor_holder_limi
 
 static bool is_same(const struct moor_holder_limits *a, const struct moor_holder_limits *b)
 {
-    return limit_of(a) == limit_of(b) && a->guarantee_bytes == b->guarantee_bytes && a->priority == b->priority;
+    return limit_of(a) == limit_of(b) && a->guarantee_bytes == b->guarantee_bytes &&
+           a->priority == b->priority;
 }
 
 moor_status moor_holder_set_limits(struct moor_holder *holder, const struct moor_holder_limits *limits,
@@ -116,7 +119,8 @@ moor_status moor_holder_set_pressure(struct moor_holder *holder, moor_pressure_f
         holder->pressure = pressure;
         holder->pressure_user = user;
         holder->rest_ns = holder->rest_until_ns = 0;
-        if (pressure || holder->running) /* this thread is inside it: what it will let go is waited for all the same */
+        if (pressure ||
+            holder->running) /* this thread is inside it: what it will let go is waited for all the same */
             moor__victim_add(runtime->queue, holder);
     }
     moor__lock_release(&runtime->queue->lock);
@@ -211,12 +215,14 @@ moor_status moor_holder_create(struct moor_authority *authority, const struct mo
 /* Both locks held, its cells empty. */
 static moor_status check_unused(const struct moor_holder *holder)
 {
-    uint64_t charged = moor__books_charged(&holder->books), reserved = moor__figure(&holder->books, MOOR__RESERVED);
+    uint64_t charged = moor__books_charged(&holder->books),
+             reserved = moor__figure(&holder->books, MOOR__RESERVED);
     uint64_t grants = moor__figure(&holder->books, MOOR__ALIVE) % MOOR__ONE_LEASE;
     uint32_t bindings = atomic_load_explicit(&holder->bindings, memory_order_acquire);
     if (!holder->has && !grants && !bindings && !holder->wanted)
         return MOOR_OK;
-    return moor__fail(MOOR_BUSY, "%s holds %llu bytes, %llu reserved, and has %u bindings, %llu grants, %u requests",
+    return moor__fail(MOOR_BUSY,
+                      "%s holds %llu bytes, %llu reserved, and has %u bindings, %llu grants, %u requests",
                       holder->name, (unsigned long long)charged, (unsigned long long)reserved, bindings,
                       (unsigned long long)grants, holder->wanted);
 }

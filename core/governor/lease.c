@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Leases: charges for memory that no provider made. One is drawn from a grant, and changes by requests of its own.
- * Only who has changed its number of bytes moves them in the books, so calls on one lease at once add up.
+ * Leases: charges for memory that no provider made. One is drawn from a grant, and changes by requests of its
+ * own. Only who has changed its number of bytes moves them in the books, so calls on one lease at once add
+ * up.
  */
 #include "governor/books.h"
 #include "governor/grant.h"
@@ -15,7 +16,8 @@ struct moor__lease {
     _Atomic uint64_t bytes;
 };
 
-_Static_assert(sizeof(struct moor__grant) <= MOOR__CACHE_LINE && sizeof(struct moor__lease) <= MOOR__CACHE_LINE,
+_Static_assert(sizeof(struct moor__grant) <= MOOR__CACHE_LINE &&
+                   sizeof(struct moor__lease) <= MOOR__CACHE_LINE,
                "each in a line of its own");
 
 void moor__grants_init(struct moor_runtime *runtime, uint32_t tag)
@@ -105,8 +107,8 @@ static moor_status commit_removed(struct moor_runtime *runtime, struct moor__gra
     }
     moor__local_give(MOOR__GRANTS_OF(runtime, local), &grant->slot);
     moor__move(local, holder,
-               (struct moor__step_of){
-                   MOOR__RESERVED, MOOR__LEASED, bytes, .counts = MOOR__ONE_LEASE - MOOR__ONE_GRANT});
+               (struct moor__step_of){MOOR__RESERVED, MOOR__LEASED, bytes,
+                                      .counts = MOOR__ONE_LEASE - MOOR__ONE_GRANT});
     if (remaining > bytes) {
         (void)moor__let_go(holder, remaining - bytes, false);
         moor__unreserve(local, holder, remaining - bytes, 0);
@@ -188,7 +190,8 @@ static moor_status adjust(struct moor__lease *lease, uint64_t bytes, uint64_t de
     for (;;) {
         uint64_t before = atomic_load_explicit(&lease->bytes, memory_order_relaxed);
         uint64_t more = bytes > before ? bytes - before : 0;
-        moor_status status = more ? moor__reserve(moor__local_for(holder), holder, more, 0, deadline_ns) : MOOR_OK;
+        moor_status status =
+            more ? moor__reserve(moor__local_for(holder), holder, more, 0, deadline_ns) : MOOR_OK;
         if (status)
             return status;
         if (replace(lease, before, bytes)) {
@@ -238,7 +241,8 @@ static inline bool finish_at_hand(struct moor_runtime *runtime, struct moor__lea
     uint64_t bytes = atomic_load_explicit(&lease->bytes, memory_order_relaxed);
     const struct moor__step_of step = {MOOR__LEASED, MOOR__CREDIT, bytes, .counts = -MOOR__ONE_LEASE};
     if (!moor__local_is_cached(runtime) || local->leases.count == MOOR__LOCAL_SLOTS ||
-        atomic_load_explicit(&holder->asked, memory_order_relaxed) || !moor__move_in_cell(local, holder, &step))
+        atomic_load_explicit(&holder->asked, memory_order_relaxed) ||
+        !moor__move_in_cell(local, holder, &step))
         return false;
     if (moor__handles_renew(&lease->slot))
         local->leases.slot[local->leases.count++] = &lease->slot;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Each thread has a list of what it keeps, one for each runtime that it has called; each runtime a list of what
- * threads keep of it. Both are guarded by one lock of the process, which is held for list work only. A thread
- * that ends leaves its things in the runtimes' lists, without an owner; a runtime that ends frees them, whoever
- * owns them. The library is never unmapped (-z nodelete), for threads end after it might have been.
+ * Each thread has a list of what it keeps, one for each runtime that it has called; each runtime a list of
+ * what threads keep of it. Both are guarded by one lock of the process, which is held for list work only. A
+ * thread that ends leaves its things in the runtimes' lists, without an owner; a runtime that ends frees
+ * them, whoever owns them. The library is never unmapped (-z nodelete), for threads end after it might have
+ * been.
  */
 #include "governor/local.h"
 
@@ -76,11 +77,11 @@ static struct moor__local *find(struct moor_runtime *runtime)
 {
     struct moor__local *local, *orphan = NULL;
     LIST_FOREACH(local, &thread.locals, of_thread)
-        if (local->tag == runtime->grants.tag)
-            return local;
+    if (local->tag == runtime->grants.tag)
+        return local;
     LIST_FOREACH(local, &runtime->locals, of_runtime)
-        if (!local->is_owned)
-            orphan = local;
+    if (!local->is_owned)
+        orphan = local;
     if (orphan) {
         orphan->is_owned = true;
         LIST_INSERT_HEAD(&thread.locals, orphan, of_thread);
@@ -116,7 +117,7 @@ void moor__locals_visit(struct moor_runtime *runtime, void (*visit)(struct moor_
     struct moor__local *local;
     moor__lock_acquire(&lists_lock);
     LIST_FOREACH(local, &runtime->locals, of_runtime)
-        visit(local, user);
+    visit(local, user);
     moor__lock_release(&lists_lock);
 }
 

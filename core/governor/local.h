@@ -32,8 +32,8 @@ struct moor__local {
     bool is_owned;           /* by a thread; local.c, as the entries */
     LIST_ENTRY(moor__local) of_runtime;
     LIST_ENTRY(moor__local) of_thread;
-    /* A bit for each cell that has ever been filled. The thread writes it under the lock of the authority that it
-     * fills the cell from, so that whoever empties those sees it. */
+    /* A bit for each cell that has ever been filled. The thread writes it under the lock of the authority
+     * that it fills the cell from, so that whoever empties those sees it. */
     _Atomic uint64_t used;
     struct moor__local_slots grants;
     struct moor__local_slots leases;

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Who is asked. What is short is worked out anew each time, over all tickets of an authority in their order, as if
- * everything that is on its way were there: what is pending, and what holders are being asked for. So the same
- * bytes are never asked for twice, and what fails to come is asked for again, without any record of promises.
+ * Who is asked. What is short is worked out anew each time, over all tickets of an authority in their order,
+ * as if everything that is on its way were there: what is pending, and what holders are being asked for. So
+ * the same bytes are never asked for twice, and what fails to come is asked for again, without any record of
+ * promises.
  *
- * The working-out is done in the holders' `wish`, which is zero otherwise: bytes that a holder would have more
- * (or, wrapped, less) than it has now.
+ * The working-out is done in the holders' `wish`, which is zero otherwise: bytes that a holder would have
+ * more (or, wrapped, less) than it has now.
  */
 #include "governor/pressure.h"
 
@@ -90,7 +91,8 @@ bool moor__can_ask(struct moor_runtime *runtime, const struct moor__wish *wish)
 {
     bool can = false;
     moor__lock_acquire(&runtime->queue->lock);
-    for (const struct moor_holder *victim = runtime->queue->victims; victim && !can; victim = victim->next_victim)
+    for (const struct moor_holder *victim = runtime->queue->victims; victim && !can;
+         victim = victim->next_victim)
         for (size_t i = 0; i < wish->pool_count && !can; i++)
             can = victim->authority == wish->pools[i];
     moor__lock_release(&runtime->queue->lock);
@@ -119,9 +121,17 @@ static bool has_answered(const struct moor__ticket *ticket, const struct moor_ho
     return ticket->is_brief && holder->answered > ticket->answers_before;
 }
 
+uint32_t moor__answers_to(const struct moor__queue *queue, const struct moor__ticket *ticket)
+{
+    uint32_t count = 0;
+    for (const struct moor_holder *holder = queue->victims; holder; holder = holder->next_victim)
+        count += has_answered(ticket, holder);
+    return count;
+}
+
 /* Asks one holder for at most `bytes`; returns for how many. */
-static uint64_t ask(struct look *look, struct moor__ticket *ticket, struct moor_holder *holder, uint64_t bytes,
-                    bool own, bool deep)
+static uint64_t ask(struct look *look, struct moor__ticket *ticket, struct moor_holder *holder,
+                    uint64_t bytes, bool own, bool deep)
 {
     uint64_t asked = smaller(bytes, can_give(holder, deep));
     if (!holder->pressure || asked == 0)
@@ -192,7 +202,8 @@ static void press_relief(struct look *look, struct moor__ticket *ticket)
     (void)ask_victims(look, ticket, NULL, minus(look->has, authority->capacity), true);
     for (struct moor_holder *holder = look->queue->victims; holder; holder = holder->next_victim)
         if (holder->authority == authority)
-            (void)ask(look, ticket, holder, minus(would_have(holder), holder->limits.limit_bytes), true, true);
+            (void)ask(look, ticket, holder, minus(would_have(holder), holder->limits.limit_bytes), true,
+                      true);
 }
 
 static void press_part(struct look *look, struct moor__ticket *ticket, const struct moor_request *part)
@@ -203,7 +214,8 @@ static void press_part(struct look *look, struct moor__ticket *ticket, const str
     uint64_t own = minus(plus(would_have(holder), part->bytes), holder->limits.limit_bytes);
     (void)ask(look, ticket, holder, own, true, true);
     uint64_t claim = larger(would_have(holder), holder->limits.guarantee_bytes);
-    uint64_t others = plus(look->claims - claim + would_have(holder), authority->set_aside);
+    uint64_t set_aside = ticket->is_inside ? 0 : authority->set_aside;
+    uint64_t others = plus(look->claims - claim + would_have(holder), set_aside);
     uint64_t pool = minus(plus(others, part->bytes), moor__authority_capacity(authority));
     (void)ask_victims(look, ticket, holder, pool, false);
     wish(look, holder, part->bytes);
@@ -222,15 +234,15 @@ static uint64_t expected_of(const struct look *look, const struct moor__ticket *
 
 static void press_ticket(struct look *look, struct moor__ticket *ticket)
 {
-    /* Nobody is left to be asked: only those who wait for answers need to know whether somebody could have been. What
-     * can never fit asks for nothing. */
+    /* Nobody is left to be asked: only those who wait for answers need to know whether somebody could have
+     * been. What can never fit asks for nothing. */
     if ((look->askable == 0 && !ticket->is_brief) || ticket->refusal.status == MOOR_NEVER_FITS)
         return;
     if (ticket->kind == MOOR__TICKET_RELIEF && ticket->wish.pools[0] == look->authority)
         press_relief(look, ticket);
     if (ticket->kind == MOOR__TICKET_DEVICE && ticket->wish.pools[0] == look->authority)
-        (void)ask_victims(look, ticket, NULL, minus(ticket->bytes, ticket->evicted_bytes + expected_of(look, ticket)),
-                          false);
+        (void)ask_victims(look, ticket, ticket->requester,
+                          minus(ticket->bytes, ticket->evicted_bytes + expected_of(look, ticket)), false);
     for (size_t i = 0; i < ticket->wish.count; i++)
         if (ticket->wish.parts[i].holder->authority == look->authority)
             press_part(look, ticket, &ticket->wish.parts[i]);
@@ -259,9 +271,9 @@ static void forget_wishes(const struct look *look)
             holder->wish = 0;
     const struct moor__ticket *ticket;
     TAILQ_FOREACH(ticket, &look->queue->tickets, entry)
-        for (size_t i = 0; i < ticket->wish.count; i++)
-            if (ticket->wish.parts[i].holder->authority == look->authority)
-                ticket->wish.parts[i].holder->wish = 0;
+    for (size_t i = 0; i < ticket->wish.count; i++)
+        if (ticket->wish.parts[i].holder->authority == look->authority)
+            ticket->wish.parts[i].holder->wish = 0;
 }
 
 static void press_authority(struct moor__queue *queue, struct moor_authority *authority, uint64_t now_ns)
@@ -271,11 +283,15 @@ static void press_authority(struct moor__queue *queue, struct moor_authority *au
         return;
     authority->pressed = queue->presses;
     moor__lock_acquire(&authority->lock);
-    struct look look = {queue, authority, now_ns, authority->claims_later,
-                        authority->has - moor__figure(&authority->total_books, MOOR__PENDING), 0};
+    struct look look = {queue,
+                        authority,
+                        now_ns,
+                        authority->claims_later,
+                        authority->has - moor__figure(&authority->total_books, MOOR__PENDING),
+                        0};
     expect(&look);
     TAILQ_FOREACH(ticket, &queue->tickets, entry)
-        press_ticket(&look, ticket);
+    press_ticket(&look, ticket);
     forget_wishes(&look);
     moor__lock_release(&authority->lock);
 }
@@ -283,9 +299,10 @@ static void press_authority(struct moor__queue *queue, struct moor_authority *au
 /* Some holder of the ticket's pools that it may ask is being asked, by whomever, and counted on. */
 static bool is_asking(const struct moor__queue *queue, const struct moor__ticket *ticket)
 {
+    moor_ticket name = moor__ticket_name(ticket->wish.pools[0]->runtime, ticket);
     for (const struct moor_holder *holder = queue->victims; holder; holder = holder->next_victim) {
         if (!holder->ask.ticket || !holder->ask.counts || has_answered(ticket, holder) ||
-            holder->limits.priority > ticket->priority)
+            (holder->ask.ticket != name && holder->limits.priority > ticket->priority))
             continue;
         for (size_t i = 0; i < ticket->wish.pool_count; i++)
             if (ticket->wish.pools[i] == holder->authority)
@@ -294,17 +311,34 @@ static bool is_asking(const struct moor__queue *queue, const struct moor__ticket
     return false;
 }
 
+bool moor__press_could_ask(const struct moor__queue *queue, const struct moor__ticket *ticket,
+                           uint64_t now_ns)
+{
+    if (ticket->is_brief)
+        return true; /* it also learns who could not be asked */
+    for (const struct moor_holder *victim = queue->victims; victim; victim = victim->next_victim)
+        for (size_t i = 0; i < ticket->wish.pool_count; i++)
+            if (victim->authority == ticket->wish.pools[i] && !victim->ask.ticket &&
+                now_ns >= victim->rest_until_ns)
+                return true;
+    return false;
+}
+
 /* When time alone will change something. */
 static uint64_t next_due(const struct moor__queue *queue, uint64_t now_ns)
 {
     const struct moor__ticket *ticket;
     uint64_t due = UINT64_MAX;
-    TAILQ_FOREACH(ticket, &queue->tickets, entry) {
+    TAILQ_FOREACH(ticket, &queue->tickets, entry)
+    {
         due = smaller(due, ticket->deadline_ns);
         if (ticket->turn_until_ns != 0)
             due = smaller(due, ticket->turn_until_ns);
+        if (ticket->passed >= MOOR_PASSED_MAX && ticket->next_turn_ns > now_ns)
+            due = smaller(due, ticket->next_turn_ns);
     }
-    for (const struct moor_holder *holder = queue->victims; holder && queue->count; holder = holder->next_victim) {
+    for (const struct moor_holder *holder = queue->victims; holder && queue->count;
+         holder = holder->next_victim) {
         uint64_t patient_until_ns = plus(holder->ask.since_ns, queue->patience_ns);
         if (holder->ask.ticket && holder->ask.counts && patient_until_ns > now_ns)
             due = smaller(due, patient_until_ns);
@@ -318,11 +352,13 @@ void moor__press(struct moor__queue *queue, uint64_t now_ns)
 {
     struct moor__ticket *ticket;
     queue->presses++;
-    TAILQ_FOREACH(ticket, &queue->tickets, entry) {
+    TAILQ_FOREACH(ticket, &queue->tickets, entry)
+    {
         for (size_t i = 0; i < ticket->wish.pool_count; i++)
             press_authority(queue, ticket->wish.pools[i], now_ns);
     }
-    TAILQ_FOREACH(ticket, &queue->tickets, entry) {
+    TAILQ_FOREACH(ticket, &queue->tickets, entry)
+    {
         if (!ticket->is_brief || is_asking(queue, ticket))
             continue;
         ticket->is_answered = true;
@@ -446,7 +482,8 @@ void moor__relief_review(struct moor_authority *authority)
     struct moor_error before = *moor_last_error();
     moor__lock_acquire(&queue->lock);
     bool needed = queue->victims && moor__relief_is_needed(queue, authority);
-    moor_status status = needed && (!authority->relief || !queue->has_attendant) ? make_relief(authority) : MOOR_OK;
+    moor_status status =
+        needed && (!authority->relief || !queue->has_attendant) ? make_relief(authority) : MOOR_OK;
     struct moor__ticket *relief = authority->relief;
     if (needed && !status && relief->state != MOOR__TICKET_OPEN) {
         relief->state = MOOR__TICKET_OPEN;

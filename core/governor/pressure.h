@@ -8,6 +8,13 @@
 /* Asks whoever is to be asked for what is short now, and ends tickets that wait for answers alone. */
 void moor__press(struct moor__queue *queue, uint64_t now_ns);
 
+/* Somebody may have to be asked for that ticket. */
+bool moor__press_could_ask(const struct moor__queue *queue, const struct moor__ticket *ticket,
+                           uint64_t now_ns);
+
+/* How many holders have answered since the ticket, which waits for no fence, was opened. */
+uint32_t moor__answers_to(const struct moor__queue *queue, const struct moor__ticket *ticket);
+
 /* A holder gets a pressure function, or loses it. */
 void moor__victim_add(struct moor__queue *queue, struct moor_holder *holder);
 void moor__victim_remove(struct moor__queue *queue, struct moor_holder *holder);
@@ -24,8 +31,8 @@ void moor__relief_review(struct moor_authority *authority);
 void moor__ask_answered(struct moor__queue *queue, struct moor_holder *holder);
 
 moor_ticket moor__let_go_asked(struct moor_holder *holder, uint64_t bytes, bool behind_fences);
-/* No lock held. The holder has let go bytes; behind_fences: they are pending. Returns the ticket they count for, or
- * 0 if it is not being asked. */
+/* No lock held. The holder has let go bytes; behind_fences: they are pending. Returns the ticket they count
+ * for, or 0 if it is not being asked. */
 static inline moor_ticket moor__let_go(struct moor_holder *holder, uint64_t bytes, bool behind_fences)
 {
     return atomic_load_explicit(&holder->asked, memory_order_relaxed)
@@ -35,22 +42,23 @@ static inline moor_ticket moor__let_go(struct moor_holder *holder, uint64_t byte
 /* No lock held. What counted as pending for that ticket is back, or in quarantine, or was not released after
  * all. */
 enum moor__fate { MOOR__FATE_RETURNED, MOOR__FATE_STUCK, MOOR__FATE_KEPT };
-void moor__let_go_became(struct moor_holder *holder, moor_ticket ticket, uint64_t bytes, enum moor__fate fate);
+void moor__let_go_became(struct moor_holder *holder, moor_ticket ticket, uint64_t bytes,
+                         enum moor__fate fate);
 
 /* No lock held. Some holder of its pools has a pressure function. */
 bool moor__can_ask(struct moor_runtime *runtime, const struct moor__wish *wish);
 
 /* asker.c: a thread will take what is in the queue's list of asks. */
 void moor__askers_wake(struct moor__queue *queue);
-/* asker.c, no lock held: makes sure that somebody attends to the queue, and stays until moor__askers_started: before a
- * ticket is added. LIMIT: no thread can be made. */
+/* asker.c, no lock held: makes sure that somebody attends to the queue, and stays until moor__askers_started:
+ * before a ticket is added. LIMIT: no thread can be made. */
 moor_status moor__askers_start(struct moor_runtime *runtime);
 /* asker.c: the ticket is added under the lock that is held. */
 void moor__askers_started(struct moor__queue *queue);
 /* asker.c, no lock held: ends all threads and waits for them. */
 void moor__askers_stop(struct moor__queue *queue);
-/* asker.c: it is not asked, and its function is not running, or this thread is in it; gives up the lock while it
- * waits for that. BUSY: it is, and this thread is inside another one. */
+/* asker.c: it is not asked, and its function is not running, or this thread is in it; gives up the lock while
+ * it waits for that. BUSY: it is, and this thread is inside another one. */
 moor_status moor__asker_await(struct moor__queue *queue, struct moor_holder *holder);
 /* For tests, no lock held: looks, and waits until nobody is asked any more. */
 void moor__pressure_settle(struct moor_runtime *runtime);

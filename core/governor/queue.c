@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Who is served when. Requests are gone through by priority, then by arrival; one that was passed too often gets a
- * turn, in which nobody else may borrow from its pools. Whoever makes room goes through the queue itself, so there is
- * no thread that a served request would depend on; time (deadlines, turns, patience) is looked at on each occasion,
- * and by the attendant (asker.c) when there is none.
+ * Who is served when. Requests are gone through by priority, then by arrival; one that was passed too often
+ * gets a turn, in which nobody else may borrow from its pools. Whoever makes room goes through the queue
+ * itself, so there is no thread that a served request would depend on; time (deadlines, turns, patience) is
+ * looked at on each occasion, and by the attendant (asker.c) when there is none.
  */
 #include "governor/queue.h"
 
@@ -125,8 +125,8 @@ static void pass(struct moor__queue *queue, const struct moor__wish *wish, uint6
 {
     struct moor__ticket *ticket;
     TAILQ_FOREACH(ticket, &queue->tickets, entry)
-        if (ticket->kind == MOOR__TICKET_REQUEST && ticket->arrival < arrival && share_pool(&ticket->wish, wish))
-            ticket->passed++;
+    if (ticket->kind == MOOR__TICKET_REQUEST && ticket->arrival < arrival && share_pool(&ticket->wish, wish))
+        ticket->passed++;
 }
 
 static void set_turn(const struct moor__wish *wish, struct moor__ticket *ticket)
@@ -137,13 +137,24 @@ static void set_turn(const struct moor__wish *wish, struct moor__ticket *ticket)
     moor__wish_unlock(wish);
 }
 
+/* For admission it counts where the request was made, not that this thread, which looks at it, is inside a
+ * pressure function. Returns where this thread is. */
+static struct moor_holder *stand_in(const struct moor__ticket *ticket)
+{
+    struct moor_holder *here = moor__asked_here;
+    moor__asked_here = ticket->is_inside ? ticket->wish.parts[0].holder : NULL;
+    return here;
+}
+
 /* It could be served if nobody had anything, as limits are now. */
 static bool can_ever(const struct moor__ticket *ticket)
 {
     struct moor__refusal unused;
+    struct moor_holder *here = stand_in(ticket);
     moor__wish_lock(&ticket->wish);
     bool can = moor__wish_can(&ticket->wish, &unused);
     moor__wish_unlock(&ticket->wish);
+    moor__asked_here = here;
     return can;
 }
 
@@ -167,37 +178,42 @@ static void begin_turns(struct moor__queue *queue, uint64_t now_ns)
     for (;;) {
         struct moor__ticket *ticket, *next = NULL;
         TAILQ_FOREACH(ticket, &queue->tickets, entry)
-            if ((!next || ticket->arrival < next->arrival) && is_to_have_turn(ticket, now_ns))
-                next = ticket;
+        if ((!next || ticket->arrival < next->arrival) && is_to_have_turn(ticket, now_ns))
+            next = ticket;
         if (!next)
             return;
         uint64_t turn_ns = (now_ns - next->opened_ns) / 2;
-        turn_ns = turn_ns < MOOR_TURN_NS ? MOOR_TURN_NS : turn_ns > MOOR_TURN_MAX_NS ? MOOR_TURN_MAX_NS : turn_ns;
+        turn_ns = turn_ns < MOOR_TURN_NS       ? MOOR_TURN_NS
+                  : turn_ns > MOOR_TURN_MAX_NS ? MOOR_TURN_MAX_NS
+                                               : turn_ns;
         next->turn_until_ns = now_ns + turn_ns;
         next->next_turn_ns = next->turn_until_ns + turn_ns;
         set_turn(&next->wish, next);
     }
 }
 
-static void end_turns(struct moor__queue *queue, uint64_t now_ns)
+/* True: some have ended. */
+static bool end_turns(struct moor__queue *queue, uint64_t now_ns)
 {
     struct moor__ticket *ticket;
-    TAILQ_FOREACH(ticket, &queue->tickets, entry) {
+    bool ended = false;
+    TAILQ_FOREACH(ticket, &queue->tickets, entry)
+    {
         if (ticket->turn_until_ns == 0 || (now_ns < ticket->turn_until_ns && can_ever(ticket)))
             continue;
         set_turn(&ticket->wish, NULL);
         ticket->turn_until_ns = 0;
         ticket->passed = 0;
+        ended = true;
     }
+    return ended;
 }
 
 /* ---- serving ---- */
 
-/* It counts where the request was made, not that this thread, which makes the room, is inside a pressure function. */
-static bool try_to_serve(struct moor__queue *queue, struct moor__ticket *ticket, uint64_t now_ns)
+static bool try_to_serve(struct moor__queue *queue, struct moor__ticket *ticket)
 {
-    struct moor_holder *here = moor__asked_here;
-    moor__asked_here = ticket->is_inside ? ticket->wish.parts[0].holder : NULL;
+    struct moor_holder *here = stand_in(ticket);
     moor__wish_lock(&ticket->wish);
     bool served = moor__wish_grant(&ticket->wish, ticket, &ticket->refusal);
     moor__wish_unlock(&ticket->wish);
@@ -206,23 +222,23 @@ static bool try_to_serve(struct moor__queue *queue, struct moor__ticket *ticket,
         return false;
     moor__queue_end(queue, ticket, MOOR__TICKET_SERVED, MOOR_OK);
     pass(queue, &ticket->wish, ticket->arrival);
-    begin_turns(queue, now_ns);
     return true;
 }
 
-/* Each that fits, in order. A turn that ends by that lets others in who were passed over before. */
-static void serve(struct moor__queue *queue, uint64_t now_ns)
+/* Each that fits, in order. When a turn ends by that, those before it are gone through again, for they may
+ * have been passed over for it. may_begin: turns do, as soon as somebody has been passed too often. */
+static void serve(struct moor__queue *queue, uint64_t now_ns, bool may_begin)
 {
-    bool again = true;
-    while (again) {
-        again = false;
-        struct moor__ticket *next;
-        for (struct moor__ticket *ticket = TAILQ_FIRST(&queue->tickets); ticket; ticket = next) {
-            next = TAILQ_NEXT(ticket, entry);
-            bool had_turn = ticket->turn_until_ns != 0;
-            if (ticket->kind == MOOR__TICKET_REQUEST && try_to_serve(queue, ticket, now_ns))
-                again |= had_turn;
-        }
+    struct moor__ticket *next;
+    for (struct moor__ticket *ticket = TAILQ_FIRST(&queue->tickets); ticket; ticket = next) {
+        next = TAILQ_NEXT(ticket, entry);
+        bool had_turn = ticket->turn_until_ns != 0;
+        if (ticket->kind != MOOR__TICKET_REQUEST || !try_to_serve(queue, ticket))
+            continue;
+        if (may_begin)
+            begin_turns(queue, now_ns);
+        if (had_turn)
+            next = TAILQ_FIRST(&queue->tickets);
     }
 }
 
@@ -243,12 +259,34 @@ void moor__queue_look_locked(struct moor__queue *queue)
     if (queue->count == 0)
         return;
     uint64_t now_ns = moor__governor_clock();
-    end_turns(queue, now_ns);
-    serve(queue, now_ns);
+    bool ended = end_turns(queue, now_ns);
+    serve(queue, now_ns, !ended);
     end_those_due(queue, now_ns);
     begin_turns(queue, now_ns);
-    serve(queue, now_ns);
+    serve(queue, now_ns, true);
     moor__press(queue, now_ns);
+}
+
+void moor__queue_enter(struct moor__queue *queue, struct moor__ticket *ticket)
+{
+    moor__queue_add(queue, ticket);
+    uint64_t now_ns = moor__governor_clock();
+    bool alone = queue->count == 1; /* nobody has looked since the last one ended */
+    queue->due_ns = ticket->deadline_ns < queue->due_ns ? ticket->deadline_ns : queue->due_ns;
+    if (alone || now_ns >= queue->due_ns || moor__press_could_ask(queue, ticket, now_ns) ||
+        try_to_serve(queue, ticket)) {
+        moor__queue_look_locked(queue);
+        return;
+    }
+    moor__askers_wake(queue);
+}
+
+void moor__queue_cancel(struct moor__queue *queue, struct moor__ticket *ticket)
+{
+    bool had_turn = ticket->turn_until_ns != 0;
+    moor__queue_end(queue, ticket, MOOR__TICKET_ENDED, MOOR_CANCELLED);
+    if (had_turn)
+        moor__queue_look_locked(queue);
 }
 
 void moor__queue_look(struct moor_runtime *runtime)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The queue: requests that wait, in the order of their turn, and who is asked for them. One of a runtime; its lock
- * is taken before any authority's. Nothing blocks under it.
+ * The queue: requests that wait, in the order of their turn, and who is asked for them. One of a runtime; its
+ * lock is taken before any authority's. Nothing blocks under it.
  */
 #ifndef MOOR_GOVERNOR_QUEUE_H
 #define MOOR_GOVERNOR_QUEUE_H
@@ -23,16 +23,17 @@ struct moor__ticket {
     pthread_cond_t changed; /* for who waits for it; CLOCK_MONOTONIC */
     enum moor__ticket_kind kind;
     enum moor__ticket_state state;
-    moor_status ended; /* why, if it has */
-    struct moor__wish wish; /* RELIEF and DEVICE: no parts, one pool */
+    moor_status ended;                   /* why, if it has */
+    struct moor__wish wish;              /* RELIEF and DEVICE: no parts, one pool */
+    const struct moor_holder *requester; /* of DEVICE */
     struct moor_authority *pool;
     void *memory; /* owned; the wish's, unless the one who waits has it */
     uint64_t bytes;
     uint64_t arrival;
     uint64_t opened_ns;
     uint64_t deadline_ns;
-    uint64_t turn_until_ns; /* 0: it has none */
-    uint64_t next_turn_ns;  /* none before that */
+    uint64_t turn_until_ns;  /* 0: it has none */
+    uint64_t next_turn_ns;   /* none before that */
     uint64_t answers_before; /* that holders had given when it was opened */
     int32_t priority;
     bool is_brief;    /* waits for answers, but not for fences */
@@ -57,11 +58,11 @@ struct moor__queue {
     struct moor__tickets tickets;
     uint32_t count;
     uint64_t arrivals;
-    uint64_t created; /* holders, so far */
-    uint64_t answers; /* that holders have given, so far */
-    uint32_t owned;   /* tickets that hosts have, or wait with */
-    uint64_t presses; /* times that it was looked who is to be asked */
-    struct moor__asks asks; /* that no thread has taken yet */
+    uint64_t created;            /* holders, so far */
+    uint64_t answers;            /* that holders have given, so far */
+    uint32_t owned;              /* tickets that hosts have, or wait with */
+    uint64_t presses;            /* times that it was looked who is to be asked */
+    struct moor__asks asks;      /* that no thread has taken yet */
     struct moor_holder *victims; /* all with a pressure function: by priority, then by creation */
     uint64_t patience_ns;
 
@@ -100,6 +101,11 @@ bool moor__queue_try(struct moor_runtime *runtime, const struct moor__wish *wish
 
 /* lock held: puts it in. */
 void moor__queue_add(struct moor__queue *queue, struct moor__ticket *ticket);
+/* lock held: the same, and what a look would do for it; others are looked at only if that or time changes
+ * something for them, so that many can be opened. */
+void moor__queue_enter(struct moor__queue *queue, struct moor__ticket *ticket);
+/* lock held: ends one that is open; others are looked at only if it had a turn. */
+void moor__queue_cancel(struct moor__queue *queue, struct moor__ticket *ticket);
 /* lock held: takes it out, whatever it is, and tells who waits for it. */
 void moor__queue_end(struct moor__queue *queue, struct moor__ticket *ticket, enum moor__ticket_state state,
                      moor_status status);

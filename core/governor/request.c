@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Requests. One takes what fits; failing that, what has come back meanwhile; failing that, it becomes a ticket in the
- * queue, where others serve it or time ends it. One that is not to wait is such a ticket too, while holders are
- * being asked for it: it waits for their answers, and for no fence.
+ * Requests. One takes what fits; failing that, what has come back meanwhile; failing that, it becomes a
+ * ticket in the queue, where others serve it or time ends it. One that is not to wait is such a ticket too,
+ * while holders are being asked for it: it waits for their answers, and for no fence.
  */
 #include "governor/request.h"
 
@@ -15,7 +15,8 @@
 
 #include <stdlib.h>
 
-static bool try_now(struct moor_runtime *runtime, const struct moor__wish *wish, struct moor__refusal *refusal)
+static bool try_now(struct moor_runtime *runtime, const struct moor__wish *wish,
+                    struct moor__refusal *refusal)
 {
     if (moor__queue_try(runtime, wish, refusal))
         return true;
@@ -59,13 +60,12 @@ static moor_status enqueue(struct moor__queue *queue, struct moor__ticket *ticke
         return moor__refuse(&ticket->refusal);
     if (queue->count >= MOOR_LIMIT_TICKETS)
         return moor__fail(MOOR_LIMIT, "%d tickets are open, the most there can be", MOOR_LIMIT_TICKETS);
-    moor__queue_add(queue, ticket);
-    moor__queue_look_locked(queue);
+    moor__queue_enter(queue, ticket);
     return MOOR_OK;
 }
 
-moor_status moor__ticket_open(struct moor_runtime *runtime, const struct moor__wish *wish, uint64_t deadline_ns,
-                              void *memory, struct moor__ticket **ret_ticket)
+moor_status moor__ticket_open(struct moor_runtime *runtime, const struct moor__wish *wish,
+                              uint64_t deadline_ns, void *memory, struct moor__ticket **ret_ticket)
 {
     struct moor__ticket *ticket;
     moor_status status = moor__ticket_make(runtime, MOOR__TICKET_REQUEST, &ticket);
@@ -95,13 +95,15 @@ moor_status moor__ticket_open(struct moor_runtime *runtime, const struct moor__w
 static void conclude(struct moor_runtime *runtime, struct moor__ticket *ticket)
 {
     struct moor__queue *queue = runtime->queue;
+    uint32_t answers = moor__answers_to(queue, ticket);
     moor__lock_release(&queue->lock);
     (void)moor__poll(runtime); /* the look says whether that helped */
     moor__lock_acquire(&queue->lock);
     ticket->is_answered = false;
     moor__queue_look_locked(queue);
-    if (ticket->state != MOOR__TICKET_OPEN || !ticket->is_answered)
-        return;
+    if (ticket->state != MOOR__TICKET_OPEN || !ticket->is_answered ||
+        moor__answers_to(queue, ticket) != answers)
+        return; /* served, or asked for more, or what the last answer brought is not taken back yet */
     if (ticket->refusal.status == MOOR_OVER_BUDGET && (ticket->asked || ticket->turned_away))
         ticket->refusal.status = MOOR_NO_VICTIM;
     moor__queue_end(queue, ticket, MOOR__TICKET_ENDED, ticket->refusal.status);
@@ -133,8 +135,8 @@ moor_status moor__ticket_outcome(const struct moor__ticket *ticket)
     return moor__fail_short(MOOR_TIMEOUT, why.bytes, "not by the deadline: %.450s", why.text);
 }
 
-static moor_status wait_in_queue(struct moor_runtime *runtime, const struct moor__wish *wish, uint64_t deadline_ns,
-                                 size_t *ret_part)
+static moor_status wait_in_queue(struct moor_runtime *runtime, const struct moor__wish *wish,
+                                 uint64_t deadline_ns, size_t *ret_part)
 {
     struct moor__ticket *ticket;
     moor_status status = moor__ticket_open(runtime, wish, deadline_ns, NULL, &ticket);
@@ -176,8 +178,9 @@ moor_status moor__request(struct moor_runtime *runtime, const struct moor__wish 
     return status;
 }
 
-bool moor__press_for_device(struct moor_authority *authority, uint64_t bytes, int32_t priority)
+bool moor__press_for_device(const struct moor_holder *requester, uint64_t bytes)
 {
+    struct moor_authority *authority = requester->authority;
     struct moor_runtime *runtime = authority->runtime;
     struct moor__queue *queue = runtime->queue;
     struct moor__ticket *ticket;
@@ -191,7 +194,8 @@ bool moor__press_for_device(struct moor_authority *authority, uint64_t bytes, in
     }
     ticket->wish = wish;
     ticket->bytes = bytes;
-    ticket->priority = priority;
+    ticket->requester = requester;
+    ticket->priority = requester->limits.priority;
     ticket->is_brief = true;
     moor_ticket name = moor__ticket_name(runtime, ticket);
     moor__trace(runtime, MOOR_TRACE_TICKET, authority, NULL, bytes, name);

@@ -69,7 +69,8 @@ void moor__ticket_free(struct moor_runtime *runtime, struct moor__ticket *ticket
 
 /* ---- for hosts ---- */
 
-moor_status moor__requests_check(struct moor_runtime *runtime, const struct moor_request *requests, size_t count)
+moor_status moor__requests_check(struct moor_runtime *runtime, const struct moor_request *requests,
+                                 size_t count)
 {
     if (!requests || count == 0)
         return moor__fail(MOOR_INVALID, "a request without parts");
@@ -127,10 +128,9 @@ static void cancel(struct moor_runtime *runtime, struct moor__ticket *ticket, bo
 {
     *ret_was_served = ticket->state == MOOR__TICKET_SERVED;
     if (ticket->state == MOOR__TICKET_OPEN)
-        moor__queue_end(runtime->queue, ticket, MOOR__TICKET_ENDED, MOOR_CANCELLED);
+        moor__queue_cancel(runtime->queue, ticket);
     ticket->state = MOOR__TICKET_ENDED;
     ticket->ended = MOOR_CANCELLED;
-    moor__queue_look_locked(runtime->queue);
 }
 
 moor_status moor_ticket_cancel(struct moor_runtime *runtime, moor_ticket handle)
@@ -158,8 +158,8 @@ moor_status moor_ticket_cancel(struct moor_runtime *runtime, moor_ticket handle)
 }
 
 /* Served, and retired by this thread: its parts become grants. */
-static void hand_out(struct moor_runtime *runtime, const struct moor__ticket *ticket, struct moor__slot **slots,
-                     moor_grant *ret_grants)
+static void hand_out(struct moor_runtime *runtime, const struct moor__ticket *ticket,
+                     struct moor__slot **slots, moor_grant *ret_grants)
 {
     for (size_t i = 0; i < ticket->wish.count; i++) {
         const struct moor_request *part = &ticket->wish.parts[i];

@@ -134,8 +134,8 @@ void moor__registry_open(struct moor_provider *provider);
 void moor__registry_open_all(struct moor_runtime *runtime);
 /* registry.c: it is closed; from now on it is on its way out. */
 void moor__registry_leave(struct moor_provider *provider);
-/* registry.c: the next provider to visit after `after` (NULL: the first); it stays until the visit ends. Ends the
- * visit of `after`. */
+/* registry.c: the next provider to visit after `after` (NULL: the first); it stays until the visit ends. Ends
+ * the visit of `after`. */
 struct moor_provider *moor__registry_visit(struct moor_runtime *runtime, struct moor_provider *after);
 /* registry.c: it is neither in nor on its way; nothing to do if it never was. */
 void moor__registry_forget(struct moor_provider *provider);

@@ -214,7 +214,7 @@ static moor_status call_allocate(struct moor__buffer *buffer, const struct moor_
 {
     struct moor_error before = *moor_last_error();
     moor_status status = try_to_allocate(buffer, args);
-    if (moor__made_room(buffer->object.binding, args->size_bytes, status))
+    for (unsigned tries = 0; moor__made_room(buffer->object.binding, args->size_bytes, status, &tries);)
         status = try_to_allocate(buffer, args);
     if (!status)
         moor__error_restore(&before);

@@ -17,10 +17,10 @@ struct moor__buffer {
     enum moor__origin origin;
     uint64_t handle; /* the provider's, of the allocation or the pin */
     uint64_t address;
-    uint64_t native; /* the device API's name for it, or 0 */
-    uint64_t size_bytes;     /* as asked */
-    uint64_t leased_bytes; /* charged for wrapped memory */
-    struct moor__lock lock;  /* uses */
+    uint64_t native;        /* the device API's name for it, or 0 */
+    uint64_t size_bytes;    /* as asked */
+    uint64_t leased_bytes;  /* charged for wrapped memory */
+    struct moor__lock lock; /* uses */
     struct moor__uses uses;
 };
 

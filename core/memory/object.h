@@ -34,6 +34,7 @@ struct moor__object {
     _Atomic uint32_t state;
     uint32_t parity; /* of the epoch it was released in */
     bool retried;    /* has been in quarantine */
+    bool was_let_go; /* a segment that was pending before, by its mappings */
 };
 
 struct moor_binding {

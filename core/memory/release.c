@@ -49,6 +49,25 @@ static moor_status resolve_points(struct moor__object *object, const struct moor
     return status;
 }
 
+/* What has been in quarantine is not live on its way: its holder could not let it go. */
+static void to_pending(struct moor__object *object)
+{
+    struct moor_holder *holder = object->binding->holder;
+    if (object->retried)
+        moor__unquarantine(holder, object->bytes);
+    else
+        moor__pending(holder, moor__object_figure(object), object->bytes);
+}
+
+static void from_pending(struct moor__object *object)
+{
+    struct moor_holder *holder = object->binding->holder;
+    if (object->retried)
+        moor__quarantine(holder, object->bytes);
+    else
+        moor__unpending(holder, moor__object_figure(object), object->bytes);
+}
+
 moor_status moor__release_submit(struct moor__object *object, uint64_t cookie,
                                  const struct moor__release *release, const struct moor__point *points,
                                  uint32_t point_count)
@@ -64,10 +83,12 @@ moor_status moor__release_submit(struct moor__object *object, uint64_t cookie,
 
     /* The completion may come before the provider's call returns, so all is in place before it. */
     struct moor_device *device = moor__device_hold(binding->device);
-    moor__count(device, MOOR__COUNT_RELEASE, 1); /* first: who sees pending bytes is to see what they wait for */
-    moor__pending(binding->holder, moor__object_figure(object), object->bytes);
-    if (!object->ticket)
-        object->ticket = moor__let_go(binding->holder, object->bytes, true);
+    moor__count(device, MOOR__COUNT_RELEASE,
+                1); /* first: who sees pending bytes is to see what they wait for */
+    if (!object->ticket && !object->retried && !object->was_let_go)
+        object->ticket =
+            moor__let_go(binding->holder, object->bytes, true); /* first: not pending and expected */
+    to_pending(object);
     atomic_fetch_add_explicit(&binding->leaving_count, 1, memory_order_relaxed);
     atomic_store_explicit(&object->state, MOOR__STATE_LEAVING, memory_order_release);
     struct moor_abi_error error = MOOR__ERROR_INIT;
@@ -86,7 +107,7 @@ moor_status moor__release_submit(struct moor__object *object, uint64_t cookie,
     int32_t called = moor__to_call(table)->release.release(device->context, &args, &error);
     if (called) {
         atomic_store_explicit(&object->state, MOOR__STATE_LIVE, memory_order_release);
-        moor__unpending(binding->holder, moor__object_figure(object), object->bytes);
+        from_pending(object);
         moor__object_settled(object, MOOR__FATE_KEPT);
         moor__count(device, MOOR__COUNT_RELEASE, -1);
         atomic_fetch_sub_explicit(&binding->leaving_count, 1, memory_order_relaxed);
@@ -134,7 +155,7 @@ void moor__release_or_quarantine(struct moor__object *object, uint64_t cookie,
 
 void moor__object_refused(struct moor__object *object)
 {
-    moor__pending(object->binding->holder, moor__object_figure(object), object->bytes);
+    to_pending(object);
     enter_quarantine(object, moor_last_error()->text);
 }
 
@@ -156,8 +177,6 @@ void moor__quarantine_retry(struct moor_device *device)
         list = object->next;
         moor__count(device, MOOR__COUNT_QUARANTINE, -1);
         atomic_fetch_sub_explicit(&object->binding->quarantined_count, 1, memory_order_relaxed);
-        moor__unquarantine(object->binding->holder, object->bytes);
-        moor__unpending(object->binding->holder, moor__object_figure(object), object->bytes);
         object->retried = true;
         retry[object->kind](object);
     }
@@ -357,14 +376,17 @@ bool moor__poll(struct moor_runtime *runtime)
     return gone;
 }
 
-bool moor__made_room(const struct moor_binding *binding, uint64_t bytes, moor_status status)
+bool moor__made_room(const struct moor_binding *binding, uint64_t bytes, moor_status status, unsigned *tries)
 {
     struct moor_holder *holder = binding->holder;
     if (status != MOOR_DEVICE_NOMEM)
         return false;
     struct moor_error before = *moor_last_error(); /* what the provider said, whatever comes of this */
-    bool made = moor__poll(moor__runtime_of(binding)) ||
-                moor__press_for_device(holder->authority, bytes, holder->limits.priority);
+    bool made = (*tries)++ == 0 && moor__poll(moor__runtime_of(binding));
+    if (!made && *tries <= 2) {
+        *tries = 3; /* once */
+        made = moor__press_for_device(holder, bytes);
+    }
     moor__error_restore(&before);
     return made;
 }

@@ -42,10 +42,10 @@ uint64_t moor__device_pending(struct moor_device *device);
 bool moor__poll(struct moor_runtime *runtime);
 /* The same, and waits a little for the first to come, at most to the deadline. Returns what is still pending. */
 uint64_t moor__poll_until(struct moor_runtime *runtime, uint64_t deadline_ns, bool *ret_gone);
-/* After a provider's call that makes memory, with what it said: a device that is full may be so of what was released
- * and only waited to be taken back, or of what holders would let go. True: some was, and the call is worth another
- * try. */
-bool moor__made_room(const struct moor_binding *binding, uint64_t bytes, moor_status status);
+/* After a provider's call that makes memory, with what it said: a device that is full may be so of what was
+ * released and only waited to be taken back, or of what holders would let go. True: some was, and the call is
+ * worth another try. tries: 0 at first; it goes from the one to the other. */
+bool moor__made_room(const struct moor_binding *binding, uint64_t bytes, moor_status status, unsigned *tries);
 
 /* Tries the releases again that failed. */
 void moor__quarantine_retry(struct moor_device *device);

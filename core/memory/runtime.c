@@ -120,8 +120,8 @@ static moor_status check_holders(struct moor_runtime *runtime)
     moor__authorities_count(runtime, &grants, &leases);
     uint32_t tickets = moor__queue_count(runtime->queue);
     if (grants || leases || tickets)
-        return moor__fail(MOOR_BUSY, "alive: %llu grants, %llu leases, %u tickets", (unsigned long long)grants,
-                          (unsigned long long)leases, tickets);
+        return moor__fail(MOOR_BUSY, "alive: %llu grants, %llu leases, %u tickets",
+                          (unsigned long long)grants, (unsigned long long)leases, tickets);
     for (struct moor_authority *authority = runtime->authorities; authority && !status;
          authority = authority->next) {
         moor__lock_acquire(&authority->lock);
@@ -149,8 +149,9 @@ moor_status moor_runtime_destroy(struct moor_runtime *runtime)
     moor__queue_destroy(runtime->queue); /* first its threads, which look at authorities */
     moor__authorities_destroy(runtime);
     moor__locals_free(runtime);
-    struct moor__handles *const tables[] = {&runtime->buffers, &runtime->ranges, &runtime->segments, &runtime->pieces,
-                                            &runtime->grants,  &runtime->leases, &runtime->tickets};
+    struct moor__handles *const tables[] = {&runtime->buffers, &runtime->ranges, &runtime->segments,
+                                            &runtime->pieces,  &runtime->grants, &runtime->leases,
+                                            &runtime->tickets};
     for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++)
         moor__handles_finish(tables[i]);
     pthread_cond_destroy(&runtime->moved);

@@ -23,8 +23,8 @@ struct moor_runtime {
     struct moor__handles tickets;
     moor_trace_function trace; /* NULL: nobody is told */
     void *trace_user;
-    struct moor__queue *queue;              /* requests that wait */
-    LIST_HEAD(, moor__local) locals;        /* what threads keep of it; governor/local.c */
+    struct moor__queue *queue;       /* requests that wait */
+    LIST_HEAD(, moor__local) locals; /* what threads keep of it; governor/local.c */
 
     struct moor__lock lock;             /* the registry; lock order: see core/README.md */
     pthread_cond_t visited;             /* a provider's visitors dropped to 0 */

@@ -79,7 +79,7 @@ moor_status moor__segment_back(struct moor__segment *segment)
 {
     struct moor_error before = *moor_last_error();
     moor_status status = try_to_back(segment);
-    if (moor__made_room(segment->object.binding, segment->size_bytes, status))
+    for (unsigned tries = 0; moor__made_room(segment->object.binding, segment->size_bytes, status, &tries);)
         status = try_to_back(segment);
     if (!status)
         moor__error_restore(&before);
@@ -113,12 +113,13 @@ static enum moor__standing standing_of(const struct moor__segment *segment)
 static void move(struct moor__segment *segment, enum moor__figure from, enum moor__figure to)
 {
     struct moor_holder *holder = segment->object.binding->holder;
-    moor__move(moor__local_for(holder), holder,
-               (struct moor__step_of){
-                   from, to, .bytes = segment->object.bytes, .is_passing = segment->owners == 0});
+    moor__move(
+        moor__local_for(holder), holder,
+        (struct moor__step_of){from, to, .bytes = segment->object.bytes, .is_passing = segment->owners == 0});
 }
 
-/* lock held. Counts the bytes as what they have become with a change of owners. Returns what tell() is to say. */
+/* lock held. Counts the bytes as what they have become with a change of owners. Returns what tell() is to
+ * say. */
 static struct change update_standing(struct moor__segment *segment)
 {
     struct change change = {segment->object.binding->holder, segment->object.bytes, segment->standing,
@@ -126,6 +127,7 @@ static struct change update_standing(struct moor__segment *segment)
     if (change.now == change.before)
         return change;
     segment->standing = change.now;
+    segment->object.was_let_go = change.before != MOOR__STANDING_LIVE && segment->owners == 0;
     if (change.before == MOOR__STANDING_QUARANTINED)
         move(segment, MOOR__QUARANTINED, MOOR__PENDING);
     if (change.before == MOOR__STANDING_LIVE)
@@ -135,8 +137,7 @@ static struct change update_standing(struct moor__segment *segment)
     if (change.now == MOOR__STANDING_LIVE)
         move(segment, MOOR__PENDING, MOOR__SHARED);
     if (change.before == MOOR__STANDING_LIVE && !segment->object.ticket)
-        segment->object.ticket =
-            moor__let_go(segment->object.binding->holder, segment->object.bytes, true);
+        segment->object.ticket = moor__let_go(segment->object.binding->holder, segment->object.bytes, true);
     else if (change.now == MOOR__STANDING_LIVE && segment->owners)
         moor__object_settled(&segment->object, MOOR__FATE_KEPT);
     return change;

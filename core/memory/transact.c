@@ -7,7 +7,7 @@
  * Nothing is visible before the last phase, and nothing in it can fail. A failure before that takes the steps
  * back in reverse order; what the provider had made leaves through its queue like everything else, and is
  * charged until it has gone (promise I8). The record that an undo needs is taken in the first phase, so
- * undoing needs no memory.
+ * undoing needs no memory. The first phase is in prepare.c.
  */
 #include "memory/range.h"
 
@@ -15,219 +15,43 @@
 #include "memory/release.h"
 #include "memory/segment.h"
 #include "memory/transact.h"
+#include "memory/work.h"
 #include "observe/trace.h"
 #include "util/error.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
-/* How far a step has come; undo starts there. */
-enum stage { STAGE_NONE, STAGE_PREPARED, STAGE_CLAIMED, STAGE_BACKED, STAGE_MAPPED };
-
-struct work {
-    struct moor_runtime *runtime;
-    const struct moor__step *step;
-    struct moor__range *range;     /* pinned; NULL: a segment that is mapped nowhere */
-    struct moor__segment *segment; /* CREATE: new; MAP: pinned */
-    struct moor__piece *piece;     /* for the undo */
-    struct moor__claim claim;
-    uint64_t first; /* cell */
-    uint64_t count;
-    enum stage stage;
-    bool charged;
-};
-
-/* ---- prepare ---- */
-
-static moor_status claim_cells(struct work *work)
-{
-    struct moor__range *range = work->range;
-    moor__lock_acquire(&range->lock);
-    moor_status status = moor__range_expect(range, work->first, work->count, MOOR__CELL_FREE);
-    if (!status)
-        moor__range_set(range, work->first, work->count, MOOR__CELL_BUSY);
-    moor__lock_release(&range->lock);
-    return status;
-}
-
-static void free_cells(struct work *work)
-{
-    moor__lock_acquire(&work->range->lock);
-    moor__range_set(work->range, work->first, work->count, MOOR__CELL_FREE);
-    moor__lock_release(&work->range->lock);
-}
-
-/* Pins the range and takes its cells and a piece record. */
-static moor_status prepare_range(struct moor_runtime *runtime, struct work *work, uint64_t length_bytes)
-{
-    moor_status status = moor__range_pin(runtime, work->step->range, &work->range);
-    if (status)
-        return status;
-    status =
-        moor__range_cells(work->range, work->step->offset_bytes, length_bytes, &work->first, &work->count);
-    if (!status)
-        status = moor__piece_take(work->range, &work->piece);
-    if (!status)
-        status = claim_cells(work);
-    if (!status)
-        return MOOR_OK;
-    struct moor_error first = *moor_last_error();
-    if (work->piece)
-        moor__piece_free(work->piece);
-    moor__range_unpin(work->range);
-    work->piece = NULL;
-    work->range = NULL;
-    return moor__fail_again(&first, "");
-}
-
-static void unprepare_range(struct work *work)
-{
-    if (!work->range)
-        return;
-    if (work->piece)
-        moor__piece_free(work->piece);
-    moor__range_unpin(work->range);
-}
-
-static moor_status check_same_domain(const struct work *work, const struct moor_binding *binding)
-{
-    if (!work->range || work->range->object.binding->domain == binding->domain)
-        return MOOR_OK;
-    return moor__fail(MOOR_FOREIGN, "segment and range are of different domains");
-}
-
-static moor_status prepare_create(struct moor_runtime *runtime, struct work *work)
-{
-    const struct moor__step *step = work->step;
-    moor_status status = moor__binding_enter(step->binding);
-    if (!status && moor__runtime_of(step->binding) != runtime)
-        status = moor__fail(MOOR_FOREIGN, "the binding is of another runtime");
-    if (!status)
-        status = moor__binding_needs(step->binding, MOOR_ABI_CAP_SHARED, "SHARED");
-    if (!status && step->range)
-        status = prepare_range(runtime, work, step->length_bytes);
-    if (status)
-        return status;
-    const struct moor_abi_domain_info *domain = &step->binding->domain->info;
-    uint64_t granule = work->range           ? work->range->granule_bytes
-                       : step->granule_bytes ? step->granule_bytes
-                                             : domain->granule_recommended_bytes;
-    status = check_same_domain(work, step->binding);
-    if (!status && (granule & (granule - 1) || granule < domain->granule_min_bytes ||
-                    step->length_bytes == 0 || step->length_bytes % granule))
-        status = moor__fail(MOOR_INVALID, "a segment of %llu bytes in granules of %llu",
-                            (unsigned long long)step->length_bytes, (unsigned long long)granule);
-    if (!status)
-        status = moor__segment_take(step->binding, step->length_bytes, granule, &work->segment);
-    if (status && work->range) {
-        struct moor_error first = *moor_last_error();
-        free_cells(work);
-        unprepare_range(work);
-        return moor__fail_again(&first, "");
-    }
-    return status;
-}
-
-/* The new mapping becomes an owner, if the segment's state allows it. */
-static moor_status own_mapping(struct work *work)
-{
-    struct moor__segment *segment = work->segment;
-    bool writable = work->step->access == MOOR_ACCESS_READ_WRITE;
-    moor_status status = MOOR_OK;
-    moor__lock_acquire(&segment->lock);
-    if (writable && !segment->sealed && segment->owners > 1 && segment->owners - 1 == segment->leaving) {
-        status = moor__fail(MOOR_PENDING, "the segment's last mapping is still behind fences");
-    } else if (segment->sealing || segment->sealed == writable || (writable && segment->owners > 1)) {
-        status = moor__fail(MOOR_BUSY, writable ? "the segment is sealed, or mapped already"
-                                                : "the segment is not sealed");
-    } else {
-        segment->owners++;
-        moor__segment_set_writable(segment, writable ? work->range : NULL, work->first);
-    }
-    moor__lock_release(&segment->lock);
-    return status;
-}
-
-static moor_status prepare_map(struct moor_runtime *runtime, struct work *work)
-{
-    moor_status status = moor__segment_pin(runtime, work->step->segment, &work->segment);
-    if (status)
-        return status;
-    status = prepare_range(runtime, work, work->segment->size_bytes);
-    if (status) {
-        struct moor_error first = *moor_last_error();
-        moor__segment_unpin(work->segment);
-        return moor__fail_again(&first, "");
-    }
-    status = check_same_domain(work, work->segment->object.binding);
-    if (!status && work->segment->granule_bytes != work->range->granule_bytes)
-        status = moor__fail(MOOR_INVALID, "the segment has granules of %llu bytes, the range of %llu",
-                            (unsigned long long)work->segment->granule_bytes,
-                            (unsigned long long)work->range->granule_bytes);
-    if (!status)
-        status = own_mapping(work);
-    if (status) {
-        struct moor_error first = *moor_last_error();
-        free_cells(work);
-        unprepare_range(work);
-        moor__segment_unpin(work->segment);
-        return moor__fail_again(&first, "");
-    }
-    return MOOR_OK;
-}
-
-static moor_status prepare(struct work *work)
-{
-    struct moor_runtime *runtime = work->runtime;
-    moor_status status;
-    switch (work->step->kind) {
-    case MOOR_STEP_COMMIT:
-        status = prepare_range(runtime, work, work->step->length_bytes);
-        break;
-    case MOOR_STEP_CREATE:
-        status = prepare_create(runtime, work);
-        break;
-    case MOOR_STEP_MAP:
-        status = prepare_map(runtime, work);
-        break;
-    default:
-        return moor__fail(MOOR_INVALID, "step kind %u is unknown", work->step->kind);
-    }
-    if (!status)
-        work->stage = STAGE_PREPARED;
-    return status;
-}
-
 /* ---- claim, execute, charge, publish ---- */
 
-static struct moor_holder *payer(const struct work *work)
+static struct moor_holder *payer(const struct moor__work *work)
 {
     return (work->segment ? work->segment->object.binding : work->range->object.binding)->holder;
 }
 
-static moor_status take_claim(struct work *work)
+static moor_status take_claim(struct moor__work *work)
 {
-    moor_status status = moor__claim_take(payer(work), work->step->grant, work->step->length_bytes, MOOR_NO_WAIT,
-                                          &work->claim);
+    moor_status status = moor__claim_take(payer(work), work->step->grant, work->step->length_bytes,
+                                          MOOR_NO_WAIT, &work->claim);
     if (!status)
-        work->stage = STAGE_CLAIMED;
+        work->stage = MOOR__STAGE_CLAIMED;
     return status;
 }
 
 /* From its grant, which has room whatever others do. */
-static moor_status draw(struct work *work)
+static moor_status draw(struct moor__work *work)
 {
     return work->step->kind == MOOR_STEP_MAP || work->step->grant == 0 ? MOOR_OK : take_claim(work);
 }
 
-static bool is_to_be_reserved(const struct work *work)
+static bool is_to_be_reserved(const struct moor__work *work)
 {
     return work->step->kind != MOOR_STEP_MAP && work->step->grant == 0;
 }
 
 /* All that is not drawn from grants is reserved in one step, over all authorities. */
-static moor_status reserve_parts(struct work *works, size_t count, struct moor_request *parts, size_t part_count,
-                                 size_t *ret_failed)
+static moor_status reserve_parts(struct moor__work *works, size_t count, struct moor_request *parts,
+                                 size_t part_count, size_t *ret_failed)
 {
     struct moor__wish wish;
     size_t failed = 0;
@@ -245,13 +69,13 @@ static moor_status reserve_parts(struct work *works, size_t count, struct moor_r
             continue;
         struct moor_holder *holder = payer(&works[i]);
         works[i].claim = (struct moor__claim){.holder = holder, .bytes = works[i].step->length_bytes};
-        works[i].stage = STAGE_CLAIMED;
+        works[i].stage = MOOR__STAGE_CLAIMED;
         moor__trace(works[i].runtime, MOOR_TRACE_RESERVE, holder->authority, holder, works[i].claim.bytes, 0);
     }
     return status;
 }
 
-static moor_status reserve(struct work *works, size_t count, size_t *ret_failed)
+static moor_status reserve(struct moor__work *works, size_t count, size_t *ret_failed)
 {
     size_t part_count = 0;
     for (size_t i = 0; i < count; i++) {
@@ -273,7 +97,7 @@ static moor_status reserve(struct work *works, size_t count, size_t *ret_failed)
     return status;
 }
 
-static moor_status try_to_commit(struct work *work)
+static moor_status try_to_commit(struct moor__work *work)
 {
     struct moor__range *range = work->range;
     const struct moor__table *table = moor__table_of(range->object.binding);
@@ -284,25 +108,26 @@ static moor_status try_to_commit(struct work *work)
                                               work->step->offset_bytes, length, &actual, &error);
     if (called)
         return moor__fail_provider(called, &error, table->name, "commit");
-    work->stage = STAGE_BACKED;
+    work->stage = MOOR__STAGE_BACKED;
     if (actual != length)
         return moor__fail(MOOR_PROVIDER, "%s: commit of %llu bytes took %llu", table->name,
                           (unsigned long long)length, (unsigned long long)actual);
     return MOOR_OK;
 }
 
-static moor_status call_commit(struct work *work)
+static moor_status call_commit(struct moor__work *work)
 {
     struct moor_error before = *moor_last_error();
     moor_status status = try_to_commit(work);
-    if (moor__made_room(work->range->object.binding, work->step->length_bytes, status))
+    for (unsigned tries = 0;
+         moor__made_room(work->range->object.binding, work->step->length_bytes, status, &tries);)
         status = try_to_commit(work);
     if (!status)
         moor__error_restore(&before);
     return status;
 }
 
-static moor_status execute(struct work *work)
+static moor_status execute(struct moor__work *work)
 {
     if (work->step->kind == MOOR_STEP_COMMIT)
         return call_commit(work);
@@ -310,37 +135,38 @@ static moor_status execute(struct work *work)
     if (work->step->kind == MOOR_STEP_CREATE) {
         status = moor__segment_back(work->segment);
         if (work->segment->handle)
-            work->stage = STAGE_BACKED;
+            work->stage = MOOR__STAGE_BACKED;
     }
     if (!status && work->range) {
         status = moor__segment_call_map(work->segment, work->range, work->first, work->step->access);
         if (!status)
-            work->stage = STAGE_MAPPED;
+            work->stage = MOOR__STAGE_MAPPED;
     }
     return status;
 }
 
-static uint64_t taken_bytes(const struct work *work)
+static uint64_t taken_bytes(const struct moor__work *work)
 {
     return work->step->kind == MOOR_STEP_COMMIT ? work->step->length_bytes : work->segment->object.bytes;
 }
 
-static enum moor__figure figure_of(const struct work *work)
+static enum moor__figure figure_of(const struct moor__work *work)
 {
     return work->step->kind == MOOR_STEP_COMMIT ? MOOR__LIVE : MOOR__SHARED;
 }
 
-static moor_status charge(struct work *work)
+static moor_status charge(struct moor__work *work)
 {
     if (work->step->kind == MOOR_STEP_MAP)
         return MOOR_OK;
-    moor_status status = moor__claim_charge(&work->claim, figure_of(work), work->step->length_bytes, taken_bytes(work));
+    moor_status status =
+        moor__claim_charge(&work->claim, figure_of(work), work->step->length_bytes, taken_bytes(work));
     work->charged = !status;
     return status;
 }
 
 /* A new segment gets its handle, and its mapping a share. */
-static void publish_segment(struct work *work, moor_segment *ret_segment)
+static void publish_segment(struct moor__work *work, moor_segment *ret_segment)
 {
     struct moor__segment *segment = work->segment;
     if (work->range) {
@@ -351,7 +177,7 @@ static void publish_segment(struct work *work, moor_segment *ret_segment)
     moor__object_publish(&segment->object);
 }
 
-static void publish(struct work *work, moor_segment *ret_segment)
+static void publish(struct moor__work *work, moor_segment *ret_segment)
 {
     if (work->step->kind == MOOR_STEP_CREATE)
         publish_segment(work, ret_segment);
@@ -363,7 +189,7 @@ static void publish(struct work *work, moor_segment *ret_segment)
             moor__range_set_mapped(work->range, work->first, work->count, work->segment,
                                    work->step->access == MOOR_ACCESS_READ_WRITE);
         moor__lock_release(&work->range->lock);
-        unprepare_range(work);
+        moor__work_drop_range(work);
     }
     if (work->step->kind == MOOR_STEP_MAP)
         moor__segment_unpin(work->segment);
@@ -372,7 +198,7 @@ static void publish(struct work *work, moor_segment *ret_segment)
 /* ---- undo ---- */
 
 /* What has been made for this step gives its bytes back to the grant they came from. */
-static void expect_back(struct work *work, struct moor__object *object)
+static void expect_back(struct moor__work *work, struct moor__object *object)
 {
     object->grant = moor__grant_expect(work->runtime, work->step->grant);
     object->grant_bytes = work->step->length_bytes;
@@ -380,7 +206,7 @@ static void expect_back(struct work *work, struct moor__object *object)
 
 /* What the provider made in the range leaves through the queue; nobody has seen it, so it waits for nothing.
  */
-static void undo_cells(struct work *work, struct moor__segment *mapped)
+static void undo_cells(struct moor__work *work, struct moor__segment *mapped)
 {
     struct moor__piece *piece = work->piece;
     struct moor__range *range = work->range;
@@ -399,62 +225,62 @@ static void undo_cells(struct work *work, struct moor__segment *mapped)
     moor__piece_send_off(piece, true);
 }
 
-static void undo_create(struct work *work)
+static void undo_create(struct moor__work *work)
 {
     struct moor__segment *segment = work->segment;
-    if (work->stage >= STAGE_BACKED)
+    if (work->stage >= MOOR__STAGE_BACKED)
         expect_back(work, &segment->object);
-    if (work->stage == STAGE_MAPPED) {
+    if (work->stage == MOOR__STAGE_MAPPED) {
         moor__segment_own(segment); /* the mapping's share, until it has gone */
         undo_cells(work, segment);
     } else if (work->range) {
-        free_cells(work);
+        moor__work_free_cells(work);
     }
-    if (work->stage >= STAGE_BACKED)
+    if (work->stage >= MOOR__STAGE_BACKED)
         moor__segment_disown(segment);
     else
         moor__segment_free(segment);
 }
 
-static void undo(struct work *work)
+static void undo(struct moor__work *work)
 {
-    if (work->stage == STAGE_NONE)
+    if (work->stage == MOOR__STAGE_NONE)
         return;
-    if (work->stage >= STAGE_BACKED && work->step->kind != MOOR_STEP_MAP && !work->charged)
+    if (work->stage >= MOOR__STAGE_BACKED && work->step->kind != MOOR_STEP_MAP && !work->charged)
         moor__claim_charge_doomed(&work->claim, figure_of(work), work->step->length_bytes, taken_bytes(work));
-    else if (work->stage == STAGE_CLAIMED)
+    else if (work->stage == MOOR__STAGE_CLAIMED)
         moor__claim_return(&work->claim);
     switch (work->step->kind) {
     case MOOR_STEP_COMMIT:
-        if (work->stage == STAGE_BACKED)
+        if (work->stage == MOOR__STAGE_BACKED)
             undo_cells(work, NULL);
         else
-            free_cells(work);
+            moor__work_free_cells(work);
         break;
     case MOOR_STEP_CREATE:
         undo_create(work);
         break;
     default:
-        if (work->stage == STAGE_MAPPED) {
+        if (work->stage == MOOR__STAGE_MAPPED) {
             undo_cells(work, work->segment);
         } else {
-            free_cells(work);
+            moor__work_free_cells(work);
             moor__segment_never_mapped(work->segment, work->range);
         }
         moor__segment_unpin(work->segment);
         break;
     }
-    unprepare_range(work);
+    moor__work_drop_range(work);
 }
 
 /* Takes everything back, and waits for nothing but the provider's own calls. */
-static void undo_all(struct work *works, size_t count)
+static void undo_all(struct moor__work *works, size_t count)
 {
     for (size_t i = count; i-- > 0;) {
-        struct work *work = &works[i];
-        if (work->stage == STAGE_NONE)
+        struct moor__work *work = &works[i];
+        if (work->stage == MOOR__STAGE_NONE)
             continue;
-        bool made = work->stage >= STAGE_BACKED;
+        bool made = work->stage >= MOOR__STAGE_BACKED;
         struct moor_binding *binding =
             work->range ? work->range->object.binding : work->segment->object.binding;
         struct moor_device *device = moor__device_hold(binding->device);
@@ -467,12 +293,12 @@ static void undo_all(struct work *works, size_t count)
 
 /* ---- the whole ---- */
 
-typedef moor_status (*phase)(struct work *work);
+typedef moor_status (*phase)(struct moor__work *work);
 
 /* BUSY that nobody will ever end: an earlier step of this very transaction has the granules. */
-static moor_status check_not_ours(const struct work *works, size_t failed, moor_status status)
+static moor_status check_not_ours(const struct moor__work *works, size_t failed, moor_status status)
 {
-    const struct work *work = &works[failed];
+    const struct moor__work *work = &works[failed];
     for (size_t i = 0; status == MOOR_BUSY && i < failed; i++)
         if (works[i].range && works[i].step->range == work->step->range &&
             works[i].first < work->first + work->count && work->first < works[i].first + works[i].count)
@@ -480,7 +306,7 @@ static moor_status check_not_ours(const struct work *works, size_t failed, moor_
     return status;
 }
 
-static moor_status run_phase(phase run, struct work *works, size_t count, size_t *ret_failed)
+static moor_status run_phase(phase run, struct moor__work *works, size_t count, size_t *ret_failed)
 {
     moor_status status = MOOR_OK;
     for (size_t i = 0; i < count && !status; i++) {
@@ -490,9 +316,9 @@ static moor_status run_phase(phase run, struct work *works, size_t count, size_t
     return status ? check_not_ours(works, *ret_failed, status) : MOOR_OK;
 }
 
-static moor_status run_phases(struct work *works, size_t count, size_t *ret_failed)
+static moor_status run_phases(struct moor__work *works, size_t count, size_t *ret_failed)
 {
-    moor_status status = run_phase(prepare, works, count, ret_failed);
+    moor_status status = run_phase(moor__work_prepare, works, count, ret_failed);
     if (!status)
         status = run_phase(draw, works, count, ret_failed);
     if (!status)
@@ -502,7 +328,8 @@ static moor_status run_phases(struct work *works, size_t count, size_t *ret_fail
     return status ? status : run_phase(charge, works, count, ret_failed);
 }
 
-static moor_status run_once(struct work *works, size_t count, moor_segment *ret_segments, size_t *ret_failed)
+static moor_status run_once(struct moor__work *works, size_t count, moor_segment *ret_segments,
+                            size_t *ret_failed)
 {
     size_t failed = 0;
     moor_status status = run_phases(works, count, &failed);
@@ -522,7 +349,7 @@ static moor_status run_once(struct work *works, size_t count, moor_segment *ret_
 
 /* Granules that are leaving may have left: before it says PENDING, it takes back what has completed and tries
  * again. */
-static moor_status run(struct work *works, size_t count, moor_segment *ret_segments, size_t *ret_failed)
+static moor_status run(struct moor__work *works, size_t count, moor_segment *ret_segments, size_t *ret_failed)
 {
     struct moor_error before = *moor_last_error();
     size_t failed = 0;
@@ -530,7 +357,7 @@ static moor_status run(struct work *works, size_t count, moor_segment *ret_segme
     if (status == MOOR_PENDING) {
         (void)moor__poll(works[0].runtime); /* the next try says whether that helped */
         for (size_t i = 0; i < count; i++)
-            works[i] = (struct work){.runtime = works[i].runtime, .step = works[i].step};
+            works[i] = (struct moor__work){.runtime = works[i].runtime, .step = works[i].step};
         status = run_once(works, count, ret_segments, &failed);
         if (!status)
             moor__error_restore(&before);
@@ -543,7 +370,7 @@ static moor_status run(struct work *works, size_t count, moor_segment *ret_segme
 moor_status moor__transact_one(struct moor_runtime *runtime, const struct moor__step *step,
                                moor_segment *ret_segment)
 {
-    struct work work = {.runtime = runtime, .step = step};
+    struct moor__work work = {.runtime = runtime, .step = step};
     return run(&work, 1, ret_segment, NULL);
 }
 
@@ -588,7 +415,7 @@ moor_status moor_transact(struct moor_runtime *runtime, struct moor_step *steps,
         return moor__fail(MOOR_INVALID, "a transaction without steps");
     if (step_count > MOOR_LIMIT_STEPS)
         return moor__fail(MOOR_LIMIT, "%zu steps; at most %d", step_count, MOOR_LIMIT_STEPS);
-    struct work *works = calloc(step_count, sizeof *works);
+    struct moor__work *works = calloc(step_count, sizeof *works);
     struct moor__step *internal = calloc(step_count, sizeof *internal);
     moor_segment *segments = calloc(step_count, sizeof *segments);
     if (!works || !internal || !segments) {
@@ -600,7 +427,7 @@ moor_status moor_transact(struct moor_runtime *runtime, struct moor_step *steps,
         if (status && ret_failed)
             *ret_failed = i;
         internal[i] = to_internal(&steps[i]);
-        works[i] = (struct work){.runtime = runtime, .step = &internal[i]};
+        works[i] = (struct moor__work){.runtime = runtime, .step = &internal[i]};
     }
     if (!status)
         status = run(works, step_count, segments, ret_failed);

@@ -99,8 +99,8 @@ static moor_status make_segment(struct exchange *exchange, moor_grant grant)
                                             exchange->range->granule_bytes, &exchange->new);
     if (status)
         return status;
-    status = moor__claim_take(exchange->binding->holder, grant, exchange->old->size_bytes, MOOR_NO_WAIT,
-                              &claim);
+    status =
+        moor__claim_take(exchange->binding->holder, grant, exchange->old->size_bytes, MOOR_NO_WAIT, &claim);
     if (status)
         goto no_memory;
     status = moor__segment_back(exchange->new);
@@ -109,7 +109,8 @@ static moor_status make_segment(struct exchange *exchange, moor_grant grant)
         goto no_memory;
     }
     if (!status)
-        status = moor__claim_charge(&claim, MOOR__SHARED, exchange->new->size_bytes, exchange->new->object.bytes);
+        status =
+            moor__claim_charge(&claim, MOOR__SHARED, exchange->new->size_bytes, exchange->new->object.bytes);
     if (status) {
         struct moor_error first = *moor_last_error();
         moor__object_doom(&exchange->new->object, &claim, grant);
@@ -210,8 +211,8 @@ static moor_status await_piece(struct exchange *exchange)
     for (uint64_t now = moor_clock_ns();; now = moor_clock_ns()) {
         moor__lock_acquire(&range->lock);
         bool gone = piece->gone;
-        bool refused =
-            !gone && atomic_load_explicit(&piece->object.state, memory_order_acquire) == MOOR__STATE_QUARANTINED;
+        bool refused = !gone && atomic_load_explicit(&piece->object.state, memory_order_acquire) ==
+                                    MOOR__STATE_QUARANTINED;
         bool lost = !gone && now > give_up;
         if (refused || lost)
             abandon(exchange);

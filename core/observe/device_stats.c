@@ -37,7 +37,8 @@ static void make_sane(struct moor_device_stats *stats)
     stats->inconsistent = odd;
 }
 
-moor_status moor__device_stats(struct moor_device *device, uint32_t domain, struct moor_device_stats *ret_stats)
+moor_status moor__device_stats(struct moor_device *device, uint32_t domain,
+                               struct moor_device_stats *ret_stats)
 {
     const struct moor__table *table = &device->provider->table;
     if (!(device->domains[domain].info.capabilities & MOOR_ABI_CAP_STATS))

@@ -8,6 +8,7 @@
 #include <moorage/stats.h>
 
 /* As moor_device_get_stats, of a domain of a device that is open. */
-moor_status moor__device_stats(struct moor_device *device, uint32_t domain, struct moor_device_stats *ret_stats);
+moor_status moor__device_stats(struct moor_device *device, uint32_t domain,
+                               struct moor_device_stats *ret_stats);
 
 #endif

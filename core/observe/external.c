@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * External use: what a pool's devices say is in use, less what the providers of this runtime hold of it. The figures
- * come from several calls, between which anything may happen, so they are brought into order, and never make a
- * figure of ours. Where several devices speak of one pool, the one that sees least free is believed.
+ * External use: what a pool's devices say is in use, less what the providers of this runtime hold of it. The
+ * figures come from several calls, between which anything may happen, so they are brought into order, and
+ * never make a figure of ours. Where several devices speak of one pool, the one that sees least free is
+ * believed.
  */
 #include "observe/external.h"
 

@@ -8,8 +8,8 @@
 #include <moorage/stats.h>
 #include <string.h>
 
-/* One instant of an authority and its holders: the queue's lock for what they are asked, the authority's for the
- * books, and nothing in any thread's cells. */
+/* One instant of an authority and its holders: the queue's lock for what they are asked, the authority's for
+ * the books, and nothing in any thread's cells. */
 static void look_at(struct moor_authority *authority)
 {
     moor__lock_acquire(&authority->runtime->queue->lock);
@@ -26,7 +26,8 @@ static void look_away(struct moor_authority *authority)
 
 static uint64_t live_of(const struct moor__books *books)
 {
-    return moor__figure(books, MOOR__LIVE) + moor__figure(books, MOOR__SHARED) + moor__figure(books, MOOR__LEASED);
+    return moor__figure(books, MOOR__LIVE) + moor__figure(books, MOOR__SHARED) +
+           moor__figure(books, MOOR__LEASED);
 }
 
 /* lock held, cells empty. */
@@ -66,7 +67,8 @@ static void describe_authority(const struct moor_authority *authority, struct mo
     const struct moor__books *total = &authority->total_books;
     uint64_t charged = moor__books_charged(total), leased = moor__figure(total, MOOR__LEASED), evictable = 0;
     const struct moor_holder *holder;
-    TAILQ_FOREACH(holder, &authority->holders, entry) {
+    TAILQ_FOREACH(holder, &authority->holders, entry)
+    {
         uint64_t live = live_of(&holder->books);
         evictable += holder->evictable < live ? holder->evictable : live;
     }
@@ -111,7 +113,8 @@ moor_status moor_authority_get_stats(struct moor_authority *authority, struct mo
     look_at(authority);
     describe_authority(authority, ret_stats);
     const struct moor_holder *holder;
-    TAILQ_FOREACH(holder, &authority->holders, entry) {
+    TAILQ_FOREACH(holder, &authority->holders, entry)
+    {
         if (count == capacity)
             break;
         describe_holder(holder, &ret_holders[count++]);

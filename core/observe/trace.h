@@ -12,11 +12,10 @@ static inline void moor__trace(struct moor_runtime *runtime, uint32_t kind, stru
 {
     moor__assert_unlocked("the host's trace function");
     if (__builtin_expect(runtime->trace != NULL, 0))
-        runtime->trace(runtime->trace_user, &(struct moor_trace_event){.kind = kind,
-                                                                       .authority = authority,
-                                                                       .holder = holder,
-                                                                       .bytes = bytes,
-                                                                       .object = object});
+        runtime->trace(
+            runtime->trace_user,
+            &(struct moor_trace_event){
+                .kind = kind, .authority = authority, .holder = holder, .bytes = bytes, .object = object});
 }
 
 #endif

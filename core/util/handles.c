@@ -67,8 +67,8 @@ static struct moor__slot *pop_free(struct moor__handles *handles)
     return NULL;
 }
 
-/* Zeroed. A large chunk lies in huge pages where the system has them: its slots are used in no order, and with small
- * pages each would miss the address cache, too. Without them it is only slower. */
+/* Zeroed. A large chunk lies in huge pages where the system has them: its slots are used in no order, and
+ * with small pages each would miss the address cache, too. Without them it is only slower. */
 static char *allocate_chunk(size_t bytes, void **ret_memory)
 {
     size_t alignment = bytes < HUGE_PAGE_BYTES ? MOOR__CACHE_LINE : HUGE_PAGE_BYTES;

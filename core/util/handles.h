@@ -106,8 +106,8 @@ static inline struct moor__slot *moor__slot_at(const struct moor__handles *handl
     return (struct moor__slot *)(void *)(base + (size_t)(place ^ 1u << top) * handles->slot_bytes);
 }
 
-/* Finds a live object that nobody has pinned, and makes its handle stale, in one step: it is the caller's to finish.
- * False if there is none; the last error stays as it is. */
+/* Finds a live object that nobody has pinned, and makes its handle stale, in one step: it is the caller's to
+ * finish. False if there is none; the last error stays as it is. */
 static inline bool moor__handles_remove(struct moor__handles *handles, uint64_t handle,
                                         struct moor__slot **ret_slot)
 {

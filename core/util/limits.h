@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The limits that hosts and providers can run into. What is beyond one of them gets MOOR_LIMIT, or is described here;
- * what only bounds one file's own work stands there. */
+/* The limits that hosts and providers can run into. What is beyond one of them gets MOOR_LIMIT, or is
+ * described here; what only bounds one file's own work stands there. */
 #ifndef MOOR_UTIL_LIMITS_H
 #define MOOR_UTIL_LIMITS_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A NULL where something must be is INVALID, one where nothing need be is a no-op; neither changes anything nor
- * reaches a provider. Each call has one NULL, and is right otherwise. */
+/* A NULL where something must be is INVALID, one where nothing need be is a no-op; neither changes anything
+ * nor reaches a provider. Each call has one NULL, and is right otherwise. */
 #include "fixture.h"
 
 TestSuite(arguments, .timeout = 30);
@@ -48,7 +48,8 @@ Test(arguments, of_the_governor)
     EXPECT(MOOR_INVALID, moor_holder_create(f.authority, &strange, &holder));
     strange = (struct moor_holder_options){.reserved = 1};
     EXPECT(MOOR_INVALID, moor_holder_create(f.authority, &strange, &holder));
-    EXPECT(MOOR_INVALID, moor_holder_set_limits(NULL, &(struct moor_holder_limits){.limit_bytes = 1}, 0, NULL));
+    EXPECT(MOOR_INVALID,
+           moor_holder_set_limits(NULL, &(struct moor_holder_limits){.limit_bytes = 1}, 0, NULL));
     EXPECT(MOOR_INVALID, moor_holder_get_stats(NULL, &holder_stats));
     EXPECT(MOOR_INVALID, moor_holder_get_stats(f.holder, NULL));
     EXPECT(MOOR_OK, moor_holder_destroy(NULL));

@@ -109,11 +109,11 @@ Test(callbacks, one_that_does_not_come_back_keeps_nobody)
 }
 
 /* More than there are threads for: those that are inside stay, the others wait for one, and no deadline
- * for any. */
+ * for any. One goes while it waits, and is not asked any more. */
 Test(callbacks, more_slow_ones_than_threads)
 {
     struct fixture f = fixture_open(NULL);
-    enum { PARTIES = MOOR_LIMIT_ASKERS + 6 };
+    enum { PARTIES = MOOR_LIMIT_ASKERS + 6, STAYING = PARTIES - 1 };
     static struct party parties[PARTIES];
     int inside = 0;
     set_capacity(&f, UNITS(PARTIES));
@@ -130,15 +130,17 @@ Test(callbacks, more_slow_ones_than_threads)
     for (size_t i = 0; i < PARTIES; i++)
         inside += parties[i].entered;
     cr_assert_eq(inside, MOOR_LIMIT_ASKERS, "%d are inside", inside);
-    for (size_t i = 0; i < PARTIES; i++)
+    party_close(&parties[STAYING]);
+    for (size_t i = 0; i < STAYING; i++)
         atomic_store(&parties[i].gate, 1);
-    for (size_t i = 0; i < PARTIES; i++)
+    for (size_t i = 0; i < STAYING; i++)
         fixture_await(&parties[i].left, 1);
+    cr_assert_eq(parties[STAYING].entered, 0);
     uint64_t deadline_ns = fixture_soon(LATE_MS);
     while (!is_served(&f, ticket))
         cr_assert_lt(moor_clock_ns(), deadline_ns);
     return_ticket(&f, ticket);
-    for (size_t i = 0; i < PARTIES; i++)
+    for (size_t i = 0; i < STAYING; i++)
         party_close(&parties[i]);
     fixture_close(&f);
 }
@@ -354,6 +356,83 @@ Test(callbacks, one_that_takes_and_gives_back_has_given_nothing)
     SHORT(MOOR_NO_VICTIM, UNIT, request(&scene, UNIT, MOOR_NO_WAIT));
     cr_assert_eq(scene.bad.left, 1, "asked %d times", scene.bad.left);
     close_scene(&scene);
+}
+
+struct leased {
+    moor_lease lease;
+    moor_grant grant;
+};
+
+/* Nobody waits any more, and there is room: what is small goes by the thread's cell again. */
+static uint64_t give_a_lease_by_the_cell(struct party *party, const struct moor_pressure *pressure)
+{
+    struct fixture *f = party->f;
+    struct leased *leased = party->user;
+    EXPECT(MOOR_OK, moor_ticket_cancel(f->runtime, pressure->ticket));
+    set_capacity(f, MIB(512));
+    EXPECT(MOOR_OK, moor_grant_reserve(party->holder, UNIT, MOOR_NO_WAIT, &leased->grant));
+    uint64_t has = party->holder->has;
+    EXPECT(MOOR_OK, moor_lease_refund(f->runtime, leased->lease));
+    cr_assert_eq(party->holder->has, has, "it was given back by the account");
+    return UNIT;
+}
+
+Test(callbacks, what_is_given_by_the_cell_counts_too)
+{
+    struct fixture f = fixture_open(NULL);
+    struct party party;
+    struct leased leased;
+    set_capacity(&f, UNITS(4));
+    party_open(&party, &f, -1, give_a_lease_by_the_cell);
+    party.user = &leased;
+    party_take(&party, 3);
+    leased.lease = take_lease(&f, party.holder, UNIT);
+    (void)open_ticket(f.holder, UNIT);
+    fixture_await(&party.left, 1);
+    moor__pressure_settle(f.runtime);
+    cr_assert_eq(party_stats(&party).evicted_bytes, UNIT);
+    EXPECT(MOOR_OK, moor_grant_release(f.runtime, leased.grant));
+    party_close(&party);
+    fixture_close(&f);
+}
+
+static uint64_t stay_and_give_nothing(struct party *party, const struct moor_pressure *pressure)
+{
+    (void)pressure;
+    await_gate(party);
+    return 0;
+}
+
+/* It was on its way before its holder was asked: that the last mapping leaves meanwhile gives nothing more. */
+Test(callbacks, a_segment_that_was_on_its_way_has_not_been_let_go_for_anybody)
+{
+    struct fixture f = fixture_open(NULL);
+    struct party party;
+    moor_segment segment;
+    moor_range range;
+    set_capacity(&f, 2 * GRANULE);
+    party_open(&party, &f, -1, stay_and_give_nothing);
+    EXPECT(MOOR_OK, moor_segment_create(party.binding, GRANULE, 0, 0, &segment));
+    EXPECT(MOOR_OK, moor_range_reserve(party.binding, GRANULE, NULL, &range));
+    EXPECT(MOOR_OK, moor_segment_map(f.runtime, segment, range, 0, MOOR_ACCESS_READ_WRITE));
+    party_take(&party, 1);
+    scripted_hold(f.script, f.queue);
+    struct moor_view view = fixture_range_view(&f, range, 0, GRANULE);
+    EXPECT(MOOR_OK, moor_fill(f.stream, &view, 0, 1));
+    EXPECT(MOOR_OK, moor_range_unmap(f.runtime, range, 0, GRANULE));
+    EXPECT(MOOR_OK, moor_segment_release(f.runtime, segment));
+    moor_ticket ticket = open_ticket(f.holder, 2 * GRANULE);
+    fixture_await(&party.entered, 1);
+    scripted_open(f.script, f.queue);
+    fixture_reap(&f);
+    atomic_store(&party.gate, 1);
+    fixture_await(&party.left, 1);
+    moor__pressure_settle(f.runtime);
+    cr_assert_eq(party_stats(&party).evicted_bytes, 0);
+    EXPECT(MOOR_OK, moor_ticket_cancel(f.runtime, ticket));
+    EXPECT(MOOR_OK, moor_range_release(f.runtime, range));
+    party_close(&party);
+    fixture_close(&f);
 }
 
 static uint64_t wait_for_the_fence(struct party *party, const struct moor_pressure *pressure)

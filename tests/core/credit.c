@@ -1,16 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Credit that threads hold is exact: no limit is exceeded by one byte, nothing is refused while there is room, and what
- * idle threads hold counts for nobody. Each test sees to it that there is credit, for otherwise it would show nothing.
+ * Credit that threads hold is exact: no limit is exceeded by one byte, nothing is refused while there is
+ * room, and what idle threads hold counts for nobody. Each test sees to it that there is credit, for
+ * otherwise it would show nothing.
  */
 #include "crew.h"
+
+#include <linux/membarrier.h>
+#include <stdarg.h>
+#include <sys/syscall.h>
 
 TestSuite(credit, .timeout = 120);
 
 /* ---- to the last byte ---- */
 
-/* What does not fit is refused, and nothing else: then what is there and what is being asked for is too much together.
- * Nobody gives anything back meanwhile, so what counted when it was refused counts still. */
+/* What does not fit is refused, and nothing else: then what is there and what is being asked for is too
+ * much together. Nobody gives anything back meanwhile, so what counted when it was refused counts still. */
 static void *take_to_the_end(void *user)
 {
     struct hand *hand = user;
@@ -100,7 +105,8 @@ static void *take_and_give(void *user)
     for (int i = 0; i < 4000; i++) {
         uint64_t bytes = 1 + hand_random(hand) % KIB(150);
         if (hand_take(hand, bytes) == MOOR_OK)
-            cr_assert_leq(atomic_fetch_add(&crew->held, bytes) + bytes, crew->most_bytes, "more than there is");
+            cr_assert_leq(atomic_fetch_add(&crew->held, bytes) + bytes, crew->most_bytes,
+                          "more than there is");
         else
             cr_assert_eq(moor_last_error()->status, MOOR_OVER_BUDGET);
         if (hand->count == 0 || hand_random(hand) % 16)
@@ -150,8 +156,8 @@ static void *be_inside(void *user)
     return NULL;
 }
 
-/* A thread has three kilobytes at most at any moment, and all that it has is in the snapshot. With few threads they
- * are inside while it is taken; with many, some are stopped there. */
+/* A thread has three kilobytes at most at any moment, and all that it has is in the snapshot. With few
+ * threads they are inside while it is taken; with many, some are stopped there. */
 static void check_snapshots(struct crew *crew, size_t hands)
 {
     struct moor_holder_stats stats;
@@ -164,14 +170,16 @@ static void check_snapshots(struct crew *crew, size_t hands)
         cr_assert_leq(stats.charged_bytes, hands * KIB(2));
         struct moor_authority_stats all = fixture_stats(&crew->f);
         cr_assert_eq(all.free_bytes, all.capacity_bytes - all.reserved_bytes - all.charged_bytes,
-                     "%llu bytes are reserved, %llu charged, %llu free", (unsigned long long)all.reserved_bytes,
-                     (unsigned long long)all.charged_bytes, (unsigned long long)all.free_bytes);
+                     "%llu bytes are reserved, %llu charged, %llu free",
+                     (unsigned long long)all.reserved_bytes, (unsigned long long)all.charged_bytes,
+                     (unsigned long long)all.free_bytes);
     }
     atomic_store(&crew->go, 1);
     for (size_t i = 0; i < hands; i++)
         hand_join(&crew->hands[i]);
     EXPECT(MOOR_OK, moor_holder_get_stats(crew->f.holder, &stats));
-    cr_assert_eq(stats.reserved_bytes + stats.charged_bytes + crew->f.holder->has, 0, "something stayed behind");
+    cr_assert_eq(stats.reserved_bytes + stats.charged_bytes + crew->f.holder->has, 0,
+                 "something stayed behind");
 }
 
 static void check_all_snapshots(void)
@@ -191,6 +199,60 @@ Test(credit, snapshots_of_threads_that_do_not_stand_still_without_membarrier)
 {
     crew_use_exchanges();
     check_all_snapshots();
+}
+
+/* ---- barriers ---- */
+
+/* The core's system calls come here: --wrap. */
+long __real_syscall(long number, ...);
+long __wrap_syscall(long number, ...);
+
+static _Atomic int barriers;
+
+long __wrap_syscall(long number, ...)
+{
+    va_list list;
+    va_start(list, number);
+    long first = va_arg(list, long), second = va_arg(list, long), third = va_arg(list, long);
+    va_end(list);
+    if (number == SYS_membarrier && (int)first == MEMBARRIER_CMD_PRIVATE_EXPEDITED)
+        atomic_fetch_add(&barriers, 1);
+    return __real_syscall(number, first, second, third);
+}
+
+static void expect_barrier(struct crew *crew, const char *when)
+{
+    cr_assert_gt(atomic_exchange(&barriers, 0), 0, "no barrier %s", when);
+    hand_get_credit(&crew->hands[0]);
+    cr_assert_eq(atomic_exchange(&barriers, 0), 0, "a barrier for what is small");
+}
+
+/* Whoever wants cells empty has all threads pass one: few runs would show that it is missing. */
+Test(credit, is_taken_back_behind_a_barrier)
+{
+    struct crew *crew = crew_open();
+    moor_grant grant;
+    moor_ticket ticket;
+    if (!moor__has_membarrier)
+        cr_skip("the system has no membarrier");
+    (void)fixture_stats(&crew->f);
+    hand_get_credit(&crew->hands[0]);
+    atomic_store(&barriers, 0);
+    (void)fixture_stats(&crew->f);
+    expect_barrier(crew, "for a snapshot");
+    const struct moor_holder_limits limits = {.limit_bytes = MIB(40)};
+    EXPECT(MOOR_OK, moor_holder_set_limits(crew->f.holder, &limits, 0, NULL));
+    expect_barrier(crew, "for other limits");
+    EXPECT(MOOR_OK, moor_authority_set_capacity(crew->f.authority, MIB(60), 0, NULL));
+    expect_barrier(crew, "for another capacity");
+    EXPECT(MOOR_OK, moor_grant_reserve(crew->f.holder, MIB(40), MOOR_NO_WAIT, &grant));
+    EXPECT(MOOR_OK, moor_grant_release(crew->f.runtime, grant));
+    expect_barrier(crew, "for what would have been refused");
+    const struct moor_request request = {crew->f.holder, 1};
+    EXPECT(MOOR_OK, moor_ticket_open(&request, 1, MOOR_FOREVER, &ticket));
+    EXPECT(MOOR_OK, moor_ticket_cancel(crew->f.runtime, ticket));
+    expect_barrier(crew, "for a ticket");
+    fixture_close(&crew->f);
 }
 
 /* ---- idle credit ---- */

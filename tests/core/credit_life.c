@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * No byte of credit stays behind, whatever becomes of the threads that have it, of holders, of runtimes, and of
- * processes.
+ * No byte of credit stays behind, whatever becomes of the threads that have it, of holders, of runtimes, and
+ * of processes.
  */
 #include "crew.h"
 
@@ -45,8 +45,8 @@ Test(credit_life, ended_threads_leave_theirs_to_the_next)
     fixture_close(&crew->f);
 }
 
-/* A function of the host's that runs at the end of threads, after the core's own, and calls the runtime. By then
- * another thread has taken over what this one has left. */
+/* A function of the host's that runs at the end of threads, after the core's own, and calls the runtime.
+ * By then another thread has taken over what this one has left. */
 static pthread_key_t late_key;
 static struct moor__local *taken_over;
 
@@ -99,14 +99,19 @@ Test(credit_life, calls_at_the_end_of_a_thread)
 
 /* ---- holders ---- */
 
-#define MANY (3 * MOOR__CELLS)
+#define MANY (3 * MOOR__CELLS) /* three to a cell, of both pools in turn */
+#define TURNS 2
+#define USERS 4
 
-/* Holders of two pools, many to a cell. */
 struct many {
     struct fixture f;
     struct moor_authority *authorities[2];
     struct moor_holder *holders[MANY];
-    moor_lease leases[2][MANY];
+    struct many_user {
+        struct many *many;
+        pthread_t thread;
+        moor_lease leases[TURNS][MANY];
+    } users[USERS];
 };
 
 static uint64_t bytes_of(size_t turn, size_t i)
@@ -116,39 +121,45 @@ static uint64_t bytes_of(size_t turn, size_t i)
 
 static void *lease_of_each(void *user)
 {
-    struct many *many = user;
+    struct many_user *self = user;
+    struct many *many = self->many;
     moor_grant grant;
-    for (size_t turn = 0; turn < 2; turn++)
+    for (size_t turn = 0; turn < TURNS; turn++)
         for (size_t i = 0; i < MANY; i++) {
-            EXPECT(MOOR_OK, moor_grant_reserve(many->holders[i], bytes_of(turn, i) + 5, MOOR_NO_WAIT, &grant));
-            EXPECT(MOOR_OK, moor_grant_commit(many->f.runtime, grant, bytes_of(turn, i), &many->leases[turn][i]));
+            uint64_t bytes = bytes_of(turn, i);
+            EXPECT(MOOR_OK, moor_grant_reserve(many->holders[i], bytes + 5, MOOR_NO_WAIT, &grant));
+            EXPECT(MOOR_OK, moor_grant_commit(many->f.runtime, grant, bytes, &self->leases[turn][i]));
         }
     return NULL;
 }
 
 static void *refund_all(void *user)
 {
-    struct many *many = user;
+    struct many_user *self = user;
     for (size_t i = MANY; i-- > 0;)
-        for (size_t turn = 0; turn < 2; turn++)
-            EXPECT(MOOR_OK, moor_lease_refund(many->f.runtime, many->leases[turn][i]));
+        for (size_t turn = 0; turn < TURNS; turn++)
+            EXPECT(MOOR_OK, moor_lease_refund(self->many->f.runtime, self->leases[turn][i]));
     return NULL;
 }
 
-static void on_a_thread(void *(*run)(void *), void *user)
+/* All at once, and no thread refunds what it has reserved. */
+static void on_threads(struct many *many, void *(*run)(void *))
 {
-    pthread_t thread;
-    cr_assert_eq(pthread_create(&thread, NULL, run, user), 0);
-    cr_assert_eq(pthread_join(thread, NULL), 0);
+    for (size_t i = 0; i < USERS; i++)
+        cr_assert_eq(pthread_create(&many->users[i].thread, NULL, run, &many->users[i]), 0);
+    for (size_t i = 0; i < USERS; i++)
+        cr_assert_eq(pthread_join(many->users[i].thread, NULL), 0);
 }
 
-static void check_each(struct many *many, bool have)
+static void check_each(struct many *many, uint64_t users)
 {
     struct moor_holder_stats stats;
     for (size_t i = 0; i < MANY; i++) {
         EXPECT(MOOR_OK, moor_holder_get_stats(many->holders[i], &stats));
-        cr_assert_eq(stats.charged_bytes, have ? bytes_of(0, i) + bytes_of(1, i) : 0);
+        cr_assert_eq(stats.charged_bytes, users * (bytes_of(0, i) + bytes_of(1, i)),
+                     "holder %zu has %llu bytes", i, (unsigned long long)stats.charged_bytes);
         cr_assert_eq(stats.reserved_bytes, 0);
+        cr_assert_eq(many->holders[i]->has, stats.charged_bytes);
     }
 }
 
@@ -159,18 +170,20 @@ Test(credit_life, holders_that_share_a_cell)
     many.authorities[0] = many.f.authority;
     EXPECT(MOOR_OK, moor_device_get_authority(many.f.device, SCRIPTED_DOMAIN_HOST, &many.authorities[1]));
     for (size_t i = 0; i < MANY; i++)
-        EXPECT(MOOR_OK, moor_holder_create(many.authorities[i / 2 % 2], NULL, &many.holders[i]));
-    (void)lease_of_each(&many);
-    check_each(&many, true);
-    on_a_thread(refund_all, &many);
-    check_each(&many, false);
-    on_a_thread(lease_of_each, &many);
-    (void)refund_all(&many);
-    check_each(&many, false);
-    (void)lease_of_each(&many);
-    on_a_thread(refund_all, &many);
+        EXPECT(MOOR_OK, moor_holder_create(many.authorities[i / MOOR__CELLS % 2], NULL, &many.holders[i]));
+    for (size_t i = 0; i < USERS; i++)
+        many.users[i].many = &many;
+    for (int round = 0; round < 20; round++) {
+        on_threads(&many, lease_of_each);
+        check_each(&many, USERS);
+        on_threads(&many, refund_all);
+        check_each(&many, 0);
+    }
+    (void)lease_of_each(&many.users[0]);
+    (void)refund_all(&many.users[0]);
     for (size_t i = 0; i < MANY; i++) /* cells are still theirs */
         EXPECT(MOOR_OK, moor_holder_destroy(many.holders[i]));
+    cr_assert_eq(many.authorities[0]->has + many.authorities[1]->has, 0);
     fixture_close(&many.f);
 }
 
@@ -368,7 +381,8 @@ static int use_own_runtime(void)
 
 static int child_result;
 
-/* In the child, on a thread that it has made: calls, waits for the one that forked to end, and ends the process. */
+/* In the child, on a thread that it has made: calls, waits for the one that forked to end, and ends the
+ * process. */
 static void *survive(void *user)
 {
     pthread_t *forked = user;
@@ -441,7 +455,8 @@ static void *begin_without_memory(void *user)
     cr_assert_eq(crew_count_locals(hand->crew->f.runtime), before);
     malloc_fail_at(0);
     EXPECT(MOOR_OK, hand_take(hand, 1000));
-    cr_assert_eq(crew_count_locals(hand->crew->f.runtime), before + 1, "it has a cell as soon as there is memory");
+    cr_assert_eq(crew_count_locals(hand->crew->f.runtime), before + 1,
+                 "it has a cell as soon as there is memory");
     return NULL;
 }
 

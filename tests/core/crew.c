@@ -21,7 +21,8 @@ uint64_t crew_credit_of(struct moor_holder *holder)
     uint64_t before = holder->has;
     struct moor_holder_stats stats;
     EXPECT(MOOR_OK, moor_holder_get_stats(holder, &stats));
-    cr_assert_eq(holder->has, stats.reserved_bytes + stats.charged_bytes, "a snapshot leaves credit with a thread");
+    cr_assert_eq(holder->has, stats.reserved_bytes + stats.charged_bytes,
+                 "a snapshot leaves credit with a thread");
     return before - holder->has;
 }
 
@@ -30,7 +31,7 @@ uint32_t crew_count_locals(struct moor_runtime *runtime)
     uint32_t count = 0;
     struct moor__local *local;
     LIST_FOREACH(local, &runtime->locals, of_runtime)
-        count++;
+    count++;
     return count;
 }
 

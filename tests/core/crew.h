@@ -56,7 +56,8 @@ void crew_run(struct crew *crew, void *(*run)(void *));
 void crew_sit(struct crew *crew);
 void crew_stand_up(struct crew *crew);
 
-/* From the inside, while nobody calls the runtime: what threads could give out of the holder's, and takes it back. */
+/* From the inside, while nobody calls the runtime: what threads could give out of the holder's, and takes
+ * it back. */
 uint64_t crew_credit_of(struct moor_holder *holder);
 /* How many threads have left, or keep, something of the runtime. */
 uint32_t crew_count_locals(struct moor_runtime *runtime);

@@ -119,7 +119,8 @@ Test(governor, limits_bind_one_holder)
     EXPECT(MOOR_OK, moor_grant_reserve(small, 4096, MOOR_NO_WAIT, &grant)); /* reserved counts too */
     EXPECT(MOOR_OVER_BUDGET, moor_buffer_allocate(binding, 256, NULL, &second));
     moor_buffer other = fixture_allocate(&f, MIB(1)); /* others are not bound by it */
-    EXPECT(MOOR_OK, moor_holder_set_limits(small, &(struct moor_holder_limits){.limit_bytes = 1000}, 0, NULL));
+    EXPECT(MOOR_OK,
+           moor_holder_set_limits(small, &(struct moor_holder_limits){.limit_bytes = 1000}, 0, NULL));
     struct moor_holder_stats stats;
     EXPECT(MOOR_OK, moor_holder_get_stats(small, &stats));
     cr_assert_eq(stats.limit_bytes, 1000);
@@ -201,7 +202,8 @@ static void check_pending_is_enough(struct fixture *f, moor_status (*shrink)(str
         struct moor_view view = fixture_buffer_view(f, buffers[i]);
         EXPECT(MOOR_OK, moor_fill(f->stream, &view, 0, 1));
         EXPECT(MOOR_OK, moor_buffer_release(f->runtime, buffers[i]));
-        EXPECT(i + 1 < ENOUGH ? MOOR_OVER_BUDGET : MOOR_PENDING, moor_grant_reserve(f->holder, 4096, MOOR_NO_WAIT, &grant));
+        EXPECT(i + 1 < ENOUGH ? MOOR_OVER_BUDGET : MOOR_PENDING,
+               moor_grant_reserve(f->holder, 4096, MOOR_NO_WAIT, &grant));
     }
     EXPECT(MOOR_PENDING, moor_grant_reserve(f->holder, 8 * 4096, MOOR_NO_WAIT, &grant));
     EXPECT(MOOR_NEVER_FITS, moor_grant_reserve(f->holder, 8 * 4096 + 1, MOOR_NO_WAIT, &grant));

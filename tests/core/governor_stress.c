@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The governor under everything at once. A plain program, because ThreadSanitizer does not run under Criterion.
+ * The governor under everything at once. A plain program, because ThreadSanitizer does not run under
+ * Criterion.
  *
  *     governor_stress [PROVIDER.so|- [SECONDS [THREADS [exchange]]]]
  *
- * Threads reserve, commit, adjust, refund, wait, cancel, change limits and capacities, replace pressure functions and
- * make holders and end them, over two pools: of the scripted provider, or one of them of a file's. They end and are
- * replaced, so that what they kept is taken over. Now they run in a wide pool, where threads have credit, now in a narrow
- * one, where requests wait. Every snapshot must add up; from time to time all stand still, and then the sums of all
- * events must be the books. What belongs to all is used by all: STALE is then a right answer, a wrong sum is not.
- * "exchange" does without membarrier, as on systems that have none.
+ * Threads reserve, commit, adjust, refund, wait, cancel, change limits and capacities, replace pressure
+ * functions and make holders and end them, over two pools: of the scripted provider, or one of them of a
+ * file's. They end and are replaced, so that what they kept is taken over. Now they run in a wide pool,
+ * where threads have credit, now in a narrow one, where requests wait. Every snapshot must add up; from time
+ * to time all stand still, and then the sums of all events must be the books. What belongs to all is used by
+ * all: STALE is then a right answer, a wrong sum is not. "exchange" does without membarrier, as on systems
+ * that have none.
  */
 #include "governor_stress.h"
 
@@ -32,7 +34,8 @@ static _Atomic uint64_t main_beats;
 
 void die(const char *what, moor_status status)
 {
-    (void)fprintf(stderr, "governor_stress: %s: %s: %s\n", what, moor_status_name(status), moor_last_error()->text);
+    (void)fprintf(stderr, "governor_stress: %s: %s: %s\n", what, moor_status_name(status),
+                  moor_last_error()->text);
     abort();
 }
 
@@ -50,8 +53,8 @@ void check(bool holds, const char *what)
 
 bool fits(const char *what, moor_status status)
 {
-    if (status != MOOR_OK && status != MOOR_OVER_BUDGET && status != MOOR_PENDING && status != MOOR_NEVER_FITS &&
-        status != MOOR_NO_VICTIM && status != MOOR_TIMEOUT)
+    if (status != MOOR_OK && status != MOOR_OVER_BUDGET && status != MOOR_PENDING &&
+        status != MOOR_NEVER_FITS && status != MOOR_NO_VICTIM && status != MOOR_TIMEOUT)
         die(what, status);
     return status == MOOR_OK;
 }
@@ -137,27 +140,37 @@ static void *watch(void *user)
                 continue;
             for (size_t j = 0; j < worker_count; j++)
                 (void)fprintf(stderr, "worker %zu: %s\n", j, atomic_load(&workers[j].doing));
-            (void)fprintf(stderr, "governor_stress: %s %zu does not go on\n", i < worker_count ? "worker" : "main", i);
+            (void)fprintf(stderr, "governor_stress: %s %zu does not go on\n",
+                          i < worker_count ? "worker" : "main", i);
             abort();
         }
     }
     return NULL;
 }
 
-/* Has kept credit, does nothing for long, and ends when the runtime has ended. */
+/* Has got credit, does nothing for long, and ends when the runtime has ended. */
 static void *outlive(void *user)
 {
-    struct owner *owner = &world.pools[0].owners[0];
     moor_grant grant;
-    must("reserve", moor_grant_reserve(owner->holder, 1, MOOR_NO_WAIT, &grant));
+    must("reserve", moor_grant_reserve(world.pools[0].owners[0].holder, 1, MOOR_NO_WAIT, &grant));
     must("grant", moor_grant_release(world.runtime, grant));
     pthread_mutex_lock(&world.lock);
-    ++*(int *)user;
+    *(bool *)user = true;
     pthread_cond_broadcast(&world.changed);
     while (world.runtime)
         pthread_cond_wait(&world.changed, &world.lock);
     pthread_mutex_unlock(&world.lock);
     return NULL;
+}
+
+static void start_survivor(pthread_t *thread)
+{
+    static bool has_credit;
+    start(thread, outlive, &has_credit);
+    pthread_mutex_lock(&world.lock);
+    while (!has_credit)
+        pthread_cond_wait(&world.changed, &world.lock);
+    pthread_mutex_unlock(&world.lock);
 }
 
 /* ---- quiet points ---- */
@@ -178,7 +191,8 @@ static void lift_limits(struct pool *pool)
     for (size_t i = 0; i < OWNERS; i++) {
         struct owner *owner = &pool->owners[i];
         const struct moor_holder_limits limits = {.guarantee_bytes = owner->guarantee_bytes};
-        must("limits", moor_holder_set_limits(owner->holder, &limits, atomic_fetch_add(&owner->revision, 1) + 1, NULL));
+        must("limits",
+             moor_holder_set_limits(owner->holder, &limits, atomic_fetch_add(&owner->revision, 1) + 1, NULL));
     }
     if (!pool->is_fixed)
         must("aside", moor_authority_set_aside(pool->authority, 0));
@@ -211,7 +225,8 @@ static void be_quiet(void)
         lift_limits(&world.pools[i]);
     moor__pressure_settle(world.runtime);
     helper_settle();
-    must("reap", moor_runtime_reap(world.runtime, moor_clock_ns() + MS(10000))); /* nor does anything come back */
+    must("reap",
+         moor_runtime_reap(world.runtime, moor_clock_ns() + MS(10000))); /* nor does anything come back */
     compare_all();
 }
 
@@ -287,7 +302,8 @@ static struct scripted *make_world(const char *path)
     pthread_cond_init(&world.changed, NULL);
     must("runtime", moor_runtime_create(&options, &world.runtime));
     must("trace", moor_runtime_set_trace(world.runtime, books_listen, NULL));
-    must("attach", moor__provider_attach(world.runtime, scripted_table(script), "/scripted", &load, &provider));
+    must("attach",
+         moor__provider_attach(world.runtime, scripted_table(script), "/scripted", &load, &provider));
     must("device", moor_provider_get_device(provider, 0, &device));
     make_pool(&world.pools[1], device, SCRIPTED_DOMAIN_DEVICE, true);
     uint32_t domain = SCRIPTED_DOMAIN_HOST;
@@ -337,7 +353,8 @@ int main(int argc, char **argv)
     long seconds = argc > 2 ? strtol(argv[2], NULL, 10) : 4;
     worker_count = argc > 3 ? strtoul(argv[3], NULL, 10) : 16;
     bool exchanges = argc > 4 && strcmp(argv[4], "exchange") == 0;
-    if (seconds < 1 || worker_count < 1 || worker_count > THREADS_MAX || argc > 5 || (argc > 4 && !exchanges)) {
+    if (seconds < 1 || worker_count < 1 || worker_count > THREADS_MAX || argc > 5 ||
+        (argc > 4 && !exchanges)) {
         (void)fprintf(stderr, "usage: governor_stress [PROVIDER.so|- [SECONDS [THREADS [exchange]]]]\n");
         return 2;
     }
@@ -346,9 +363,8 @@ int main(int argc, char **argv)
         moor__has_membarrier = false;
     struct scripted *script = make_world(path);
     pthread_t helper, watchdog, survivor;
-    int outlived = 0;
     start(&helper, helper_run, NULL);
-    start(&survivor, outlive, &outlived);
+    start_survivor(&survivor);
     for (size_t i = 0; i < worker_count; i++) {
         workers[i] = (struct worker){.random = (i + 1) * UINT64_C(0x9e3779b97f4a7c15)};
         for (size_t j = 0; j < POOLS; j++)

@@ -67,10 +67,10 @@ struct world {
     struct moor_runtime *runtime;
     struct pool pools[POOLS];
     _Atomic moor_ticket tickets[TICKETS];
-    _Atomic int is_calm; /* nobody waits for room, so that threads have credit */
-    _Atomic int gate;    /* workers are to stand still */
-    _Atomic int stop;    /* workers are to end */
-    _Atomic int over;    /* and then the others */
+    _Atomic int is_calm;      /* nobody waits for room, so that threads have credit */
+    _Atomic int gate;         /* workers are to stand still */
+    _Atomic int stop;         /* workers are to end */
+    _Atomic int over;         /* and then the others */
     _Atomic uint64_t answers; /* of pressure functions */
 
     pthread_mutex_t lock;

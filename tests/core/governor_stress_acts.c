@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the workers of governor_stress do. Each act is complete in itself, and leaves what it made in a place where all
- * others find it: one thread opens a ticket, another waits for it, a third cancels it meanwhile.
+ * What the workers of governor_stress do. Each act is complete in itself, and leaves what it made in a place
+ * where all others find it: one thread opens a ticket, another waits for it, a third cancels it meanwhile.
  */
 #include "governor_stress.h"
 
@@ -98,7 +98,8 @@ static void adjust(struct worker *w)
 {
     struct owner *owner = any_owner(w, HAS_LEASES);
     moor_lease lease = atomic_load(&owner->leases[next_random(w) % KEPT]);
-    moor_status status = lease ? moor_lease_adjust(world.runtime, lease, any_bytes(w), any_deadline(w)) : MOOR_STALE;
+    moor_status status =
+        lease ? moor_lease_adjust(world.runtime, lease, any_bytes(w), any_deadline(w)) : MOOR_STALE;
     if (status != MOOR_STALE)
         (void)fits("adjust", status);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Two ways to look over the governor's shoulder: books of our own, kept by adding up all trace events, with nothing
- * but atomic additions, so that they order no thread; and snapshots, each of which must add up in itself, and follow from
- * the one before it.
+ * Two ways to look over the governor's shoulder: books of our own, kept by adding up all trace events, with
+ * nothing but atomic additions, so that they order no thread; and snapshots, each of which must add up in
+ * itself, and follow from the one before it.
  */
 #include "governor_stress.h"
 
@@ -96,8 +96,8 @@ static void compare(uint64_t events, uint64_t stats, const char *holder, const c
 {
     if (events == stats)
         return;
-    (void)fprintf(stderr, "%s: by its events %lld bytes are %s, by its stats %llu\n", holder, (long long)events, what,
-                  (unsigned long long)stats);
+    (void)fprintf(stderr, "%s: by its events %lld bytes are %s, by its stats %llu\n", holder,
+                  (long long)events, what, (unsigned long long)stats);
     die("the events do not add up to the books", MOOR_CORRUPT);
 }
 
@@ -117,7 +117,8 @@ void books_check_empty(void)
 {
     for (size_t i = 0; i < BOOKS; i++) {
         struct book *book = &books[i];
-        check(!atomic_load(&book->reserved) && !atomic_load(&book->charged) && !atomic_load(&book->quarantined),
+        check(!atomic_load(&book->reserved) && !atomic_load(&book->charged) &&
+                  !atomic_load(&book->quarantined),
               "by the events, somebody still has something");
     }
     check(atomic_load(&tickets_opened) == atomic_load(&tickets_ended), "as many tickets end as were opened");
@@ -143,7 +144,8 @@ static void check_authority(const struct pool *pool, const struct moor_authority
           "charged is live, pending and quarantined");
     check(s->committed_bytes == s->charged_bytes - s->leased_bytes, "committed is charged without leased");
     check(s->free_bytes == minus(s->capacity_bytes, used), "free is capacity without reserved and charged");
-    check(s->reserved_bytes <= pool->calm_bytes && s->charged_bytes <= pool->calm_bytes && used <= pool->calm_bytes,
+    check(s->reserved_bytes <= pool->calm_bytes && s->charged_bytes <= pool->calm_bytes &&
+              used <= pool->calm_bytes,
           "no figure is negative, and no capacity ever allowed so much");
     check(s->headroom_bytes == s->free_bytes && !s->external_known && !s->external_bytes && !s->inconsistent,
           "nobody has asked the devices");
@@ -197,7 +199,8 @@ static void check_sums(const struct snapshot *now)
     uint64_t lent = minus(used + kept + s->set_aside_bytes, s->capacity_bytes);
     uint64_t beyond = minus(used, s->capacity_bytes);
     lent = lent < borrowed ? lent : borrowed;
-    check(s->over_bytes == (beyond > lent ? beyond : lent), "over is what is above the capacity, or lent out");
+    check(s->over_bytes == (beyond > lent ? beyond : lent),
+          "over is what is above the capacity, or lent out");
 }
 
 /* Nobody grows above a limit that has not changed since. */
@@ -220,15 +223,15 @@ static void check_progress(const struct snapshot *before, const struct snapshot 
     check(b->revision >= a->revision && b->peak_charged_bytes >= a->peak_charged_bytes, "nothing goes back");
     if (a->revision == b->revision) {
         check(a->capacity_bytes == b->capacity_bytes, "one revision is one capacity");
-        check_growth(a->reserved_bytes + a->charged_bytes, b->reserved_bytes + b->charged_bytes, b->capacity_bytes,
-                     "a pool does not grow above its capacity");
+        check_growth(a->reserved_bytes + a->charged_bytes, b->reserved_bytes + b->charged_bytes,
+                     b->capacity_bytes, "a pool does not grow above its capacity");
     }
     for (size_t i = 0; i < now->count; i++) {
         const struct moor_holder_stats *h = &now->holders[i], *was = find(before, h->name);
         if (!was)
             continue;
-        check(h->revision >= was->revision && h->asked >= was->asked && h->evicted_bytes >= was->evicted_bytes &&
-                  h->peak_charged_bytes >= was->peak_charged_bytes,
+        check(h->revision >= was->revision && h->asked >= was->asked &&
+                  h->evicted_bytes >= was->evicted_bytes && h->peak_charged_bytes >= was->peak_charged_bytes,
               "nothing of a holder goes back");
         if (h->revision == was->revision)
             check_growth(has(was), has(h), h->limit_bytes ? h->limit_bytes : UINT64_MAX,
@@ -239,7 +242,8 @@ static void check_progress(const struct snapshot *before, const struct snapshot 
 void snapshot_check(const struct pool *pool, struct snapshot *previous)
 {
     static _Thread_local struct snapshot now;
-    must("stats", moor_authority_get_stats(pool->authority, &now.stats, now.holders, SNAPSHOT_HOLDERS, &now.count));
+    must("stats",
+         moor_authority_get_stats(pool->authority, &now.stats, now.holders, SNAPSHOT_HOLDERS, &now.count));
     check_authority(pool, &now.stats);
     check_sums(&now);
     if (previous->stats.capacity_bytes)

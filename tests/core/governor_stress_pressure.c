@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Holders that are asked, of every kind: they give all, half, or nothing; take their time; say what is not so; let
- * another thread do it; allocate in order to let go; wait for fences; remove themselves or others.
+ * Holders that are asked, of every kind: they give all, half, or nothing; take their time; say what is not
+ * so; let another thread do it; allocate in order to let go; wait for fences; remove themselves or others.
  *
- * An owner's function is replaced while it may be running. What is kept then is checked here: it runs on one thread at a
- * time, and not at all once its removal has returned.
+ * An owner's function is replaced while it may be running. What is kept then is checked here: it runs on one
+ * thread at a time, and not at all once its removal has returned.
  */
 #include "governor_stress.h"
 
@@ -37,7 +37,8 @@ static uint64_t give_lease(struct owner *owner, size_t place)
     uint64_t bytes = 0;
     if (!lease || !is_there("lease", moor_lease_get_bytes(runtime, lease, &bytes)))
         return 0;
-    must("refund", moor_lease_refund(runtime, lease)); /* whoever takes it out of its place is the one to refund it */
+    must("refund",
+         moor_lease_refund(runtime, lease)); /* whoever takes it out of its place is the one to refund it */
     return bytes;
 }
 
@@ -196,7 +197,8 @@ static uint64_t answer(void *user, const struct moor_pressure *pressure)
     struct post *post = user;
     check(atomic_fetch_add(&post->running, 1) == 0, "one thread at a time asks a holder");
     check(!atomic_load(&post->removed), "a function that has been removed is not called");
-    check(pressure->bytes != 0 && pressure->reason >= MOOR_PRESSURE_REQUEST && pressure->reason <= MOOR_PRESSURE_DEVICE,
+    check(pressure->bytes != 0 && pressure->reason >= MOOR_PRESSURE_REQUEST &&
+              pressure->reason <= MOOR_PRESSURE_DEVICE,
           "who is asked is told how much and why");
     uint64_t given = respond(post, pressure);
     atomic_fetch_sub(&post->running, 1);

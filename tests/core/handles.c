@@ -208,6 +208,37 @@ Test(handles, slots_are_reused_and_old_names_stay_stale)
     fixture_close(&f);
 }
 
+/* Grants and leases, whose slots threads keep for themselves. */
+Test(handles, slots_that_a_thread_keeps_get_new_names)
+{
+    struct fixture f = fixture_open(NULL);
+    moor_grant *grants = calloc(REUSES, sizeof *grants);
+    moor_lease *leases = calloc(REUSES, sizeof *leases);
+    for (size_t i = 0; i < REUSES; i++) {
+        EXPECT(MOOR_OK, moor_grant_reserve(f.holder, 64, MOOR_NO_WAIT, &grants[i]));
+        EXPECT(MOOR_OK, moor_grant_commit(f.runtime, grants[i], 64, &leases[i]));
+        EXPECT(MOOR_OK, moor_lease_refund(f.runtime, leases[i]));
+    }
+    moor_grant grant;
+    moor_lease lease, other;
+    uint64_t bytes;
+    EXPECT(MOOR_OK, moor_grant_reserve(f.holder, 128, MOOR_NO_WAIT, &grant));
+    EXPECT(MOOR_OK, moor_lease_commit(f.runtime, grant, 64, &lease));
+    for (size_t i = 0; i < REUSES; i++) {
+        cr_assert(grants[i] != grant && leases[i] != lease);
+        EXPECT(MOOR_STALE, moor_grant_get_remaining(f.runtime, grants[i], &bytes));
+        EXPECT(MOOR_STALE, moor_grant_commit(f.runtime, grants[i], 64, &other));
+        EXPECT(MOOR_STALE, moor_grant_release(f.runtime, grants[i]));
+        EXPECT(MOOR_STALE, moor_lease_get_bytes(f.runtime, leases[i], &bytes));
+        EXPECT(MOOR_STALE, moor_lease_refund(f.runtime, leases[i]));
+    }
+    EXPECT(MOOR_OK, moor_lease_refund(f.runtime, lease));
+    EXPECT(MOOR_OK, moor_grant_release(f.runtime, grant));
+    free(grants);
+    free(leases);
+    fixture_close(&f);
+}
+
 /* The neighbours of real handles are the likeliest to be taken for one; the rest is noise. */
 Test(handles, random_ones_are_never_taken)
 {

@@ -290,7 +290,8 @@ Test(providers, that_know_a_total_tell_those_that_do_not)
         struct fixture f = fixture_open(&(struct scripted_options){.total_unknown = 1, .pool_key = "pool"});
         cr_assert_eq(fixture_stats(&f).capacity_bytes, 0);
         if (host_decides)
-            EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, 0, 0, NULL)); /* though it looks the same */
+            EXPECT(MOOR_OK,
+                   moor_authority_set_capacity(f.authority, 0, 0, NULL)); /* though it looks the same */
         struct fixture g = fixture_join(
             f.runtime,
             &(struct scripted_options){.name = "second", .pool_key = "pool", .total_bytes = MIB(3)}, 0);

@@ -224,6 +224,23 @@ Test(stats, device_figures_that_cannot_be_had_are_not_made_up)
     fixture_close(&f);
 }
 
+/* What a device does not say is nothing that others hold: neither all of it, nor what was known before. */
+Test(stats, a_device_that_does_not_say_how_much_is_free_is_not_full)
+{
+    const uint64_t parts[] = {0, MOOR_ABI_STAT_TOTAL, MOOR_ABI_STAT_FREE,
+                              MOOR_ABI_STAT_TOTAL | MOOR_ABI_STAT_HELD};
+    struct fixture f = fixture_open(NULL);
+    scripted_knobs(f.script)->stats_lie = 1;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        scripted_knobs(f.script)->stats = (struct moor_abi_stats){.valid = parts[i], .total_bytes = MIB(64)};
+        EXPECT(MOOR_UNSUPPORTED, moor_authority_refresh(f.authority));
+        struct moor_authority_stats stats = fixture_stats(&f);
+        cr_assert_eq(stats.external_known, 0);
+        cr_assert_eq(stats.headroom_bytes, stats.free_bytes);
+    }
+    fixture_close(&f);
+}
+
 Test(stats, of_a_silent_device_are_unsupported)
 {
     struct fixture f =

@@ -311,9 +311,6 @@ Test(tickets, two_threads_may_wait_for_one)
 
 Test(tickets, there_is_a_most_that_can_be_open)
 {
-#ifndef __OPTIMIZE__
-    cr_skip_test("thousands of open tickets take minutes without optimisation");
-#endif
     struct fixture f = fixture_open(NULL);
     static moor_ticket tickets[MOOR_LIMIT_TICKETS];
     moor_ticket one_more = 0;

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Bugs to plant, one or two lines each. The old text must be in the file exactly once, spaces and line ends
-aside. The last field says who must find it, each of them: a suite, and moor sim with a profile."""
+aside. The last field says who must find it, each of them: a suite, the governor's model in lockstep, the sweep over
+some scenarios, the governor's stress test, and moor sim with a profile."""
 from typing import NamedTuple
 
 
@@ -18,6 +19,11 @@ BUGS = []
 
 def plant(file, *bugs, unit=None):
     BUGS.extend(Bug(name, file, old, new, found_by, unit or file) for name, old, new, found_by in bugs)
+
+
+def vary(file, *variants, unit=None):
+    """Bugs for the governor's model."""
+    plant(file, *[(*variant, "lockstep") for variant in variants], unit=unit)
 
 
 # ---- work that is forgotten, or waited for too little ----
@@ -91,6 +97,8 @@ plant("core/memory/uses.c",
        "core/ranges, sim pressure"))
 
 plant("core/memory/release.c",
+      ("a segment that is on its way already is let go once more", "!object->retried && !object->was_let_go)",
+       "!object->retried)", "core/callbacks"),
       ("a release does not name the last value",
        "if (moor__stream_passed(stream, points[i].value)) continue;",
        "if (moor__stream_passed(stream, points[i].value - 1)) continue;", "core/release, sim pressure"),
@@ -106,8 +114,7 @@ plant("core/memory/release.c",
        "if (completion->status == MOOR_OK) {", "if (completion->status <= MOOR_OK) {",
        "core/quarantine, sim faults"),
       ("a refused release stays pending",
-       "moor__unpending(binding->holder, moor__object_figure(object), object->bytes);"
-       " moor__object_settled(object, MOOR__FATE_KEPT);",
+       "from_pending(object); moor__object_settled(object, MOOR__FATE_KEPT);",
        "moor__object_settled(object, MOOR__FATE_KEPT);", "core/quarantine, sim faults"))
 
 plant("core/memory/buffer.c",
@@ -222,35 +229,11 @@ plant("core/memory/writable.c",
        "moor__segment_call_protect(old, exchange->range, exchange->first, MOOR_ABI_ACCESS_READ_WRITE);",
        "MOOR_OK;", "core/writable"))
 
-plant("core/memory/transact.c",
+plant("core/memory/prepare.c",
       ("granules behind the first are taken whatever they are",
        "moor_status status = moor__range_expect(range, work->first, work->count, MOOR__CELL_FREE);",
        "moor_status status = moor__range_expect(range, work->first, 1, MOOR__CELL_FREE);",
        "core/ranges, sim faults"),
-      ("the undo leaves out the first step",
-       "for (size_t i = count; i-- > 0;) { struct work *work = &works[i]; if",
-       "for (size_t i = count; i-- > 1;) { struct work *work = &works[i]; if",
-       "core/transactions, sim sharing"),
-      ("steps are undone in the order they were done",
-       "for (size_t i = count; i-- > 0;) { struct work *work = &works[i]; if",
-       "for (size_t i = 0; i < count; i++) { struct work *work = &works[i]; if", "core/transactions"),
-      ("the undo of a commit keeps its granules",
-       "undo_cells(work, NULL); else free_cells(work);", "undo_cells(work, NULL);",
-       "core/transactions, sim sharing"),
-      ("a step that was not charged is undone as if it was",
-       "work->charged = !status;", "work->charged = true;", "core/segments"),
-      ("the undo forgets the grant",
-       "object->grant = moor__grant_expect(work->runtime, work->step->grant);", "object->grant = NULL;",
-       "core/transactions"),
-      ("a claim of a step that failed is kept",
-       "else if (work->stage == STAGE_CLAIMED) moor__claim_return(&work->claim);", "",
-       "core/transactions, sim faults"),
-      ("a new segment's mapping has no share",
-       "if (work->range) { segment->owners++;", "if (work->range) {", "core/transactions, sim faults"),
-      ("a new segment is not charged",
-       "if (work->step->kind == MOOR_STEP_MAP) return MOOR_OK; moor_status status = moor__claim_charge(",
-       "if (work->step->kind != MOOR_STEP_COMMIT) return MOOR_OK; moor_status status = moor__claim_charge(",
-       "core/segments, sim memory"),
       ("a new segment is mapped into a range of another domain",
        "status = check_same_domain(work, step->binding);", "status = MOOR_OK;",
        "core/transactions, sim sharing"),
@@ -259,6 +242,32 @@ plant("core/memory/transact.c",
        "core/segments, sim lifecycle"),
       ("a segment that is not sealed is mapped read-only",
        "segment->sealing || segment->sealed == writable ||", "segment->sealing ||",
+       "core/segments, sim memory"))
+
+plant("core/memory/transact.c",
+      ("the undo leaves out the first step",
+       "for (size_t i = count; i-- > 0;) { struct moor__work *work = &works[i]; if",
+       "for (size_t i = count; i-- > 1;) { struct moor__work *work = &works[i]; if",
+       "core/transactions, sim sharing"),
+      ("steps are undone in the order they were done",
+       "for (size_t i = count; i-- > 0;) { struct moor__work *work = &works[i]; if",
+       "for (size_t i = 0; i < count; i++) { struct moor__work *work = &works[i]; if", "core/transactions"),
+      ("the undo of a commit keeps its granules",
+       "undo_cells(work, NULL); else moor__work_free_cells(work);", "undo_cells(work, NULL);",
+       "core/transactions, sim sharing"),
+      ("a step that was not charged is undone as if it was",
+       "work->charged = !status;", "work->charged = true;", "core/segments"),
+      ("the undo forgets the grant",
+       "object->grant = moor__grant_expect(work->runtime, work->step->grant);", "object->grant = NULL;",
+       "core/transactions"),
+      ("a claim of a step that failed is kept",
+       "else if (work->stage == MOOR__STAGE_CLAIMED) moor__claim_return(&work->claim);", "",
+       "core/transactions, sim faults"),
+      ("a new segment's mapping has no share",
+       "if (work->range) { segment->owners++;", "if (work->range) {", "core/transactions, sim faults"),
+      ("a new segment is not charged",
+       "if (work->step->kind == MOOR_STEP_MAP) return MOOR_OK; moor_status status = moor__claim_charge(",
+       "if (work->step->kind != MOOR_STEP_COMMIT) return MOOR_OK; moor_status status = moor__claim_charge(",
        "core/segments, sim memory"))
 
 plant("core/memory/access.c",
@@ -297,9 +306,7 @@ plant("core/memory/release.c",
        " moor__refund(binding->holder, returned, object->requested_bytes, to_grant);",
        "core/release, sim pressure"),
       ("pending bytes are counted twice",
-       "moor__pending(binding->holder, moor__object_figure(object), object->bytes); if",
-       "moor__pending(binding->holder, moor__object_figure(object), object->bytes);"
-       " moor__pending(binding->holder, moor__object_figure(object), object->bytes); if",
+       "to_pending(object); atomic_fetch_add", "to_pending(object); to_pending(object); atomic_fetch_add",
        "core/release, sim memory"),
       ("bytes that never came back are refunded",
        "uint64_t returned = actual_bytes < object->bytes ? actual_bytes : object->bytes;",
@@ -323,7 +330,7 @@ plant("core/memory/release.c",
 
 plant("core/memory/release.c",
       ("a device that is short is not asked again",
-       "bool made = moor__poll(moor__runtime_of(binding)) ||", "bool made =", "core/shortage, sim sharing"))
+       "bool made = (*tries)++ == 0 &&", "bool made = (*tries)++ == 7 &&", "core/shortage, sim sharing"))
 
 plant("core/memory/binding.c",
       ("quarantine is not tried again",
@@ -343,7 +350,7 @@ plant("core/governor/admission.c",
        "uint64_t has = holder->has; uint64_t others = authority->claims - holder->claim + has;",
        "core/governor, sim pressure"),
       ("a holder's limit is ignored", "part->bytes > own ? MOOR__OBSTACLE_LIMIT", "false ? MOOR__OBSTACLE_LIMIT",
-       "core/governor, sim mixed"),
+       "core/governor, lockstep, sim mixed"),
       ("room wraps when the capacity shrinks below what is held",
        "return minus(moor__authority_capacity(authority), plus(others, set_aside(authority))); }"
        "  static uint64_t pool_room_later",
@@ -353,94 +360,108 @@ plant("core/governor/admission.c",
        "*refusal = (struct moor__refusal){ .status = MOOR_NEVER_FITS,",
        "*refusal = (struct moor__refusal){ .status = MOOR_OVER_BUDGET,", "core/governor, sim memory"),
       ("a guarantee that is not used is lent", "uint64_t others = authority->claims - holder->claim + holder->has;",
-       "uint64_t others = authority->has;", "core/limits"),
-      ("the set-aside serves everybody", "? 0 : authority->set_aside;", "? 0 : 0;", "core/limits"),
+       "uint64_t others = authority->has;", "core/limits, lockstep, sim governor"),
+      ("the set-aside serves everybody", "? 0 : authority->set_aside;", "? 0 : 0;",
+       "core/limits, lockstep, sim governor"),
       ("what a request would have of a pool is not forgotten", "wish->pools[i]->wished = 0;", "(void)wish;",
-       "core/tickets, sweep ticket"),
+       "core/tickets, lockstep, sweep ticket"),
       ("a request that does not fit keeps its first part", "for (size_t i = wish->count; !now && i-- > 0;)",
-       "for (size_t i = wish->count; !now && i-- > 1;)", "core/tickets"),
+       "for (size_t i = wish->count; !now && i-- > 1;)", "core/tickets, lockstep"),
+      ("it is pending though only a part of it will fit", "later &= obstacle != MOOR__OBSTACLE_TURN &&",
+       "later = obstacle != MOOR__OBSTACLE_TURN &&", "lockstep, sim governor"),
       ("who has a turn has no more right than others", "return turn && turn != whose &&",
-       "return false && turn != whose &&", "core/turns"),
+       "return false && turn != whose &&", "core/turns, lockstep"),
       ("credit is not taken back before a no",
-       "moor__credit_take_back(wish->pools[i], MOOR__STRICT_TIGHT);", "(void)wish;", "sim pressure"))
+       "moor__credit_take_back(wish->pools[i], MOOR__STRICT_TIGHT);", "(void)wish;", "lockstep, sim pressure"))
 
 plant("core/governor/queue.c",
-      ("nobody is passed", "ticket->passed++;", "(void)ticket;", "core/turns"),
-      ("who does not wait passes nobody", "pass(queue, wish, UINT64_MAX);", "", "core/turns"),
+      ("nobody is passed", "ticket->passed++;", "(void)ticket;", "core/turns, lockstep"),
+      ("who does not wait passes nobody", "pass(queue, wish, UINT64_MAX);", "", "core/turns, lockstep"),
       ("a turn does not end", "if (ticket->turn_until_ns == 0 || (now_ns <",
-       "if (ticket->turn_until_ns == 0 || (now_ns / 2 <", "core/turns"),
+       "if (ticket->turn_until_ns == 0 || (now_ns / 2 <", "core/turns, lockstep"),
       ("a turn outlives its ticket", "if (authority->turn == ticket) authority->turn = NULL;", "(void)ticket;",
-       "core/turns"),
+       "core/turns, lockstep"),
       ("a ticket is not ended at its deadline", "&& now_ns >= ticket->deadline_ns)",
-       "&& now_ns / 2 >= ticket->deadline_ns)", "core/tickets"),
+       "&& now_ns / 2 >= ticket->deadline_ns)", "core/tickets, lockstep"),
       ("relief does not end", "else if (ticket->kind == MOOR__TICKET_RELIEF &&",
-       "else if (ticket->kind == MOOR__TICKET_RELIEF && false &&", "core/limits, sweep smaller"),
+       "else if (ticket->kind == MOOR__TICKET_RELIEF && false &&", "core/limits, lockstep, sweep smaller"),
       ("requests are served as they come, whatever their priority",
-       "while (after && after->priority < ticket->priority)", "while (false)", "core/tickets"),
+       "while (after && after->priority < ticket->priority)", "while (false)", "core/tickets, lockstep"),
       ("a request takes bytes and nobody else is looked at",
-       "if (granted && queue->count) {", "if (false && queue->count) {", "core/turns"))
+       "if (granted && queue->count) {", "if (false && queue->count) {", "core/turns, lockstep"))
 
 plant("core/governor/books.c",
       ("what comes back is not given to those who wait", "if (heed)", "if (false && heed)",
-       "core/tickets"),
+       "core/tickets, lockstep, sim governor"),
       ("what will be there later is not kept", "authority->claims_later += later - holder->claim_later;", "",
-       "core/pressure, sweep pressed"),
+       "core/pressure, lockstep, sweep pressed, sim governor"),
       ("a guarantee is given back and not counted", "holder->limits.guarantee_bytes = bytes; update_claims(holder);",
-       "holder->limits.guarantee_bytes = bytes;", "core/limits"),
+       "holder->limits.guarantee_bytes = bytes;", "core/limits, lockstep"),
       ("a cell is emptied twice", "atomic_store_explicit(&cell->books.figure[i], 0, memory_order_relaxed);", "",
        "core/stats, sweep grant, stress"),
       ("the credit of a cell is lost with it", "atomic_store_explicit(&cell->holder, NULL, memory_order_relaxed);"
        " free_credit(holder);", "atomic_store_explicit(&cell->holder, NULL, memory_order_relaxed);",
-       "sweep grant"))
+       "lockstep, sweep grant, sim governor"),
+      ("the peak falls again", "if (charged > (int64_t)*peak)", "if (charged >= 0)", "core/stats, sim memory"))
 
-plant("core/governor/books.h", unit="core/governor/grant.c")
+plant("core/governor/books.h",
+      ("more credit is given out than there is", "? moor__figure(&cell->books, MOOR__CREDIT) >= step->bytes",
+       "? moor__figure(&cell->books, MOOR__CREDIT) > 0", "core/credit, lockstep"),
+      ("credit is given out while somebody waits",
+       "if (atomic_load_explicit(&holder->authority->strict, memory_order_seq_cst) == 0 &&", "if (",
+       "core/credit"), unit="core/governor/grant.c")
 
 plant("core/governor/charge.c",
       ("a release is not told", "tell(holder, MOOR_TRACE_RELEASE, bytes);", "", "core/trace"),
       ("what is returned is not told", "moor__trace(authority->runtime, MOOR_TRACE_RETURN, authority, holder, bytes, 0);",
-       "(void)authority;", "core/trace, sweep allocate"),
+       "(void)authority;", "core/trace, lockstep, sweep allocate"),
       ("quarantine is not told", "tell(holder, MOOR_TRACE_QUARANTINE, bytes);", "", "sweep evict"),
       ("what goes back to a grant is told as free", "tell(holder, MOOR_TRACE_RESTORE, restored);",
        "tell(holder, MOOR_TRACE_REFUND, restored);", "core/trace, sweep transaction"))
 
 plant("core/governor/pressure.c",
       ("what was let go is not counted for the ticket", "ticket->evicted_bytes += bytes;", "(void)bytes;",
-       "core/pressure"),
+       "core/pressure, lockstep"),
       ("what is back stays pending for its ticket",
        "ticket->pending_bytes -= smaller(bytes, ticket->pending_bytes);", "(void)bytes;",
-       "core/pressure"),
+       "core/pressure, lockstep"),
       ("one that is asked counts beyond patience",
        "it->counts &= look->now_ns - it->since_ns < look->queue->patience_ns;", "", "core/callbacks"),
       ("one that gave too little does not rest",
-       "holder->rest_until_ns = moor__governor_clock() + holder->rest_ns;", "", "core/pressure"),
+       "holder->rest_until_ns = moor__governor_clock() + holder->rest_ns;", "", "core/pressure, lockstep"),
+      ("each is asked for all that is short", "bytes -= ask(look, ticket, victim, bytes, false, deep);",
+       "(void)ask(look, ticket, victim, bytes, false, deep);", "core/pressure, lockstep"),
+      ("what one is asked for is asked for again for the next request", "wish(look, holder, -asked);", "", "lockstep"),
       ("holders are asked for what is guaranteed to them", "return deep ? movable :", "return deep || true ? movable :",
-       "core/limits"),
+       "core/limits, lockstep"),
       ("holders of a higher priority are asked", "if (victim->limits.priority > ticket->priority) break;", "",
-       "core/pressure"),
+       "core/pressure, lockstep"),
       ("the highest priority is asked first", "? a->limits.priority < b->limits.priority",
-       "? a->limits.priority > b->limits.priority", "core/pressure"),
+       "? a->limits.priority > b->limits.priority", "core/pressure, lockstep"),
       ("the requester is asked before its equals", "if (victim == last) kept = victim; else if", "if",
-       "core/pressure"),
+       "core/pressure, lockstep"),
       ("wishes are not forgotten", "ticket->wish.parts[i].holder->wish = 0;", "(void)ticket;",
-       "sweep pressed"),
+       "lockstep, sweep pressed"),
       ("one above its limit is not asked",
        "(void)ask(look, ticket, holder, minus(would_have(holder), holder->limits.limit_bytes), true, true);",
-       "(void)holder;", "core/limits, sweep smaller"))
+       "(void)holder;", "core/limits, lockstep, sweep smaller"))
 
 plant("core/governor/asker.c",
       ("the function is not waited for", "(holder->running && moor__asked_here != holder)) {", "false) {",
-       "core/undoing"))
+       "core/undoing"),
+      ("a holder goes, and what it was asked stays",
+       "STAILQ_REMOVE(&queue->asks, &holder->ask, moor__ask, entry);", "", "core/callbacks"))
 
 plant("core/governor/request.c",
       ("completions are not looked at before a no", "if (moor__poll(runtime) && moor__queue_try(runtime, wish, refusal))", "if (false)",
        "core/governor, sim pressure"),
       ("who was asked in vain is not told", "ticket->refusal.status = MOOR_NO_VICTIM;", "(void)0;",
-       "core/tickets"))
+       "core/tickets, lockstep"))
 
 plant("core/governor/ticket.c",
       ("a ticket that was served keeps its bytes when it is cancelled",
        "*ret_was_served = ticket->state == MOOR__TICKET_SERVED;", "*ret_was_served = false;",
-       "core/tickets, sweep cancel"))
+       "core/tickets, lockstep, sweep cancel"))
 
 plant("core/governor/grant.c",
       ("a grant is overdrawn", "if (remaining < bytes)", "if (remaining == 0)",
@@ -456,32 +477,37 @@ plant("core/governor/grant.c",
 
 plant("core/governor/lease.c",
       ("a lease that shrinks keeps its bytes", "else if (before > bytes)", "else if (before > UINT64_MAX / 2)",
-       "sweep lease"))
+       "lockstep, sweep lease"),
+      ("what is left of a grant that is committed stays reserved", "if (remaining > bytes) {", "if (false) {",
+       "lockstep, sweep commit"))
 
 plant("core/governor/authority.c",
+      ("what providers of ours hold is external", "uint64_t ours = held_bytes +", "uint64_t ours = 0 * held_bytes +",
+       "lockstep, sweep/external_cases"),
       ("a decision comes late and counts", "if (revision < current)", "if (revision == UINT64_MAX)",
-       "core/limits"),
+       "core/limits, lockstep, sim governor"),
       ("the capacity grows and nobody is looked at",
        "MOOR_TRACE_CAPACITY, authority, NULL, capacity_bytes, 0); moor__relief_review(authority);",
-       "MOOR_TRACE_CAPACITY, authority, NULL, capacity_bytes, 0);", "core/tickets"))
+       "MOOR_TRACE_CAPACITY, authority, NULL, capacity_bytes, 0);", "core/tickets, lockstep"))
 
 plant("core/governor/holder.c",
       ("a holder with bytes goes", "if (!holder->has &&", "if (!reserved &&", "core/governor, sim lifecycle"),
       ("a limit is raised and nobody is looked at",
-       "moor__relief_review(authority); if (ret_over_bytes)", "if (ret_over_bytes)", "core/tickets"),
+       "moor__relief_review(authority); if (ret_over_bytes)", "if (ret_over_bytes)", "core/tickets, lockstep"),
       ("a guarantee stays when its holder goes", "moor__account_guarantee(holder, 0);", "",
-       "core/limits, sweep guarantee"),
+       "core/limits, lockstep, sweep guarantee, sim governor"),
       ("one that has something again still rests", "if (bytes == 0) return MOOR_OK;", "return MOOR_OK;",
-       "core/pressure"))
+       "core/pressure, lockstep"))
 
 plant("core/memory/release.c",
       ("what is released is let go for nobody", "object->ticket = moor__let_go(", "(void)moor__let_go(",
-       "core/pressure"),
+       "core/pressure, lockstep"),
       ("what came into quarantine stays pending for its ticket",
-       "moor__object_settled(object, MOOR__FATE_STUCK);", "", "core/pressure"),
+       "moor__object_settled(object, MOOR__FATE_STUCK);", "", "core/pressure, lockstep"),
       ("a full device asks nobody",
-       "moor__press_for_device(holder->authority, bytes, holder->limits.priority);", "false;",
-       "core/pressure, sweep full"))
+       "made = moor__press_for_device(holder, bytes);", "made = false;",
+       "core/pressure, sweep full"),
+      ("what the provider said is lost", "moor__error_restore(&before); return made;", "return made;", "sweep full"))
 
 plant("core/memory/transact.c",
       ("a failure names the first step whatever failed", "if (status && failed-- == 0)", "if (status && i == 0)",
@@ -492,13 +518,181 @@ plant("core/observe/stats.c",
        ".free_bytes = authority->capacity - authority->has,", "core/governor, sim sharing"),
       ("live bytes include what is pending",
        "return moor__figure(books, MOOR__LIVE) +", "return moor__figure(books, MOOR__PENDING) +"
-       " moor__figure(books, MOOR__LIVE) +", "core/stats, sim memory"))
+       " moor__figure(books, MOOR__LIVE) +", "core/stats, sim memory"),
+      ("holders say more than they have", "evictable += holder->evictable < live ? holder->evictable : live;",
+       "evictable += holder->evictable;", "lockstep"))
 
 plant("core/observe/device_stats.c",
       ("a contradiction is not told", "stats->inconsistent = odd;", "stats->inconsistent = odd && false;",
        "core/stats, sim faults"))
 
-plant("core/observe/external.c")
+plant("core/observe/external.c",
+      ("a device that says nothing counts as full", "if ((stats.valid & needed) != needed) return;", "",
+       "core/stats"),
+      ("what providers of ours hold is not counted", "sum->held += stats.held_bytes;", "(void)stats;",
+       "lockstep, sweep/external_cases"))
+
+# What the governor's model must see: no single call is wrong in a way that it says, the books add up, and somebody is
+# asked, served, passed or refused that should not be.
+
+# ---- the governor: what a request may take ----
+
+vary("core/governor/admission.c",
+     ("its own guarantee is no room for a holder",
+      "uint64_t others = authority->claims - holder->claim + holder->has;", "uint64_t others = authority->claims;"),
+     ("its own guarantee is in the way of what could ever fit",
+      "set_aside(authority)), after - holder->wish);", "set_aside(authority)), 0);"),
+     ("what is on its way is counted twice", "refusal->bytes = coming(wish, refusal);",
+      "refusal->bytes = 2 * coming(wish, refusal);"),
+     ("a turn bars what is guaranteed", "plus(holder->has, bytes) > holder->limits.guarantee_bytes; }",
+      "plus(holder->has, bytes) > 0; }"),
+     ("a turn bars those inside pressure functions",
+      "return turn && turn != whose && !moor__is_inside_pressure(holder->authority->runtime) &&",
+      "return turn && turn != whose &&"),
+     ("a shortage that a turn makes is told as none", "obstacle == MOOR__OBSTACLE_TURN ? part->bytes :", ""))
+
+vary("core/governor/authority.c",
+     ("a holder may have what others hold of the device",
+      "return there < authority->capacity ? there : authority->capacity;", "return authority->capacity;"),
+     ("what hosts have leased is taken for external use",
+      "held_bytes + moor__figure(&authority->total_books, MOOR__LEASED);", "held_bytes;"),
+     ("one revision counts with two figures", "if (!same) return moor__fail(MOOR_REFUSED,",
+      "if (false) return moor__fail(MOOR_REFUSED,"),
+     ("what others do not hold any more is given to nobody", "if (heed)", "if (false && heed)"),
+     ("bytes are set aside and nobody is asked for them",
+      "if (status) return status; moor__relief_review(authority); return MOOR_OK;",
+      "if (status) return status; return MOOR_OK;"),
+     ("more is set aside than is not guaranteed", "if (bytes > room && bytes > authority->set_aside)",
+      "if (false)"))
+
+vary("core/governor/holder.c",
+     ("more is guaranteed than there is", "if (bytes <= before || bytes <= room)", "if (true)"),
+     ("who gets another function still rests",
+      "holder->rest_ns = holder->rest_until_ns = 0; if (pressure || holder->running)",
+      "if (pressure || holder->running)"),
+     ("a guarantee goes with its holder, and to nobody",
+      "moor__queue_look_locked(runtime->queue); moor__lock_release(&runtime->queue->lock); if (!status && !running)",
+      "moor__lock_release(&runtime->queue->lock); if (!status && !running)"),
+     ("a guarantee comes with its holder and nobody is asked for it",
+      "*ret_holder = holder; moor__relief_review(authority);", "*ret_holder = holder;"),
+     ("one can be asked from now on and is not", "if (!status) moor__relief_review(holder->authority);", ""),
+     ("one that has something again is not asked", "if (heed) moor__queue_look_locked(runtime->queue);",
+      "(void)heed;"),
+     ("who removes its function inside it is forgotten",
+      "if (pressure || holder->running) /* this thread is inside it: what it will let go is waited for all the same */",
+      "if (pressure)"))
+
+# ---- the governor: credit ----
+
+vary("core/governor/queue.c",
+     ("threads keep their credit when a ticket opens",
+      "moor__credit_take_back(authority, MOOR__STRICT_TICKETS);", ""))
+
+vary("core/governor/charge.c",
+     ("threads get credit beyond a holder's limit", "inside ? 0 : own < pool ? own : pool);", "pool * 64);"))
+
+vary("core/observe/stats.c",
+     ("a snapshot leaves out what threads have",
+      "moor__credit_take_back(authority, MOOR__STRICT_LOOK); }  static void look_away", "}  static void look_away"))
+
+vary("core/governor/books.c",
+     ("credit that comes back is lost", "moor__account_add(holder, MOOR__CREDIT, -moor__figure(", "(void)(-moor__figure("))
+
+# ---- the governor: order and turns ----
+
+vary("core/governor/queue.c",
+     ("those who came later are passed", "ticket->arrival < arrival && share_pool", "ticket->arrival > arrival && share_pool"),
+     ("requests of other pools are passed", "ticket->arrival < arrival && share_pool(&ticket->wish, wish))",
+      "ticket->arrival < arrival)"),
+     ("a turn begins one request too early", "if (ticket->passed < MOOR_PASSED_MAX ||",
+      "if (ticket->passed + 1 < MOOR_PASSED_MAX ||"),
+     ("a turn is given to one that its own limit holds back", "return !limited && can_ever(ticket);",
+      "return can_ever(ticket);"),
+     ("a turn is given to one that can never fit", "return !limited && can_ever(ticket);", "return !limited;"),
+     ("one who had a turn gets the next at once", "|| now_ns < ticket->next_turn_ns)", ")"),
+     ("turns are too short", "uint64_t turn_ns = (now_ns - next->opened_ns) / 2;",
+      "uint64_t turn_ns = (now_ns - next->opened_ns) / 3;"),
+     ("after a turn it is still passed as often", "ticket->turn_until_ns = 0; ticket->passed = 0;",
+      "ticket->turn_until_ns = 0;"),
+     ("two have a turn in one pool", "if (ticket->wish.pools[i]->turn) return false;", ""),
+     ("those who stood back for a turn are not gone through again",
+      "if (had_turn) next = TAILQ_FIRST(&queue->tickets);", ""),
+     ("one turn follows upon another", "serve(queue, now_ns, !ended);", "serve(queue, now_ns, true);"),
+     ("more than sixteen are served at once before one that waits", "serve(queue, now_ns, !ended);",
+      "serve(queue, now_ns, false);"),
+     ("turns are given with what is set aside",
+      "struct moor_holder *here = stand_in(ticket); moor__wish_lock(&ticket->wish); bool can =",
+      "struct moor_holder *here = moor__asked_here; moor__wish_lock(&ticket->wish); bool can ="),
+     ("the end of a turn by cancelling is not seen", "if (had_turn) moor__queue_look_locked(queue);",
+      "(void)had_turn;"),
+     ("a ticket waits that fits as it is opened", "try_to_serve(queue, ticket)) {", "false) {"),
+     ("its deadline is not waited for",
+      "queue->due_ns = ticket->deadline_ns < queue->due_ns ? ticket->deadline_ns : queue->due_ns;", ""),
+     ("tickets are served with what is set aside",
+      "moor__asked_here = ticket->is_inside ? ticket->wish.parts[0].holder : NULL;",
+      "moor__asked_here = ticket->wish.parts[0].holder;"))
+
+# ---- the governor: asking ----
+
+vary("core/governor/pressure.c",
+     ("those who came last are asked first", ": a->created < b->created;", ": a->created > b->created;"),
+     ("inside a pressure function, too, what is set aside is asked for",
+      "uint64_t set_aside = ticket->is_inside ? 0 : authority->set_aside;",
+      "uint64_t set_aside = authority->set_aside;"),
+     ("a turn ends and nobody wakes",
+      "if (ticket->turn_until_ns != 0) due = smaller(due, ticket->turn_until_ns);", ""),
+     ("a turn can begin again and nobody wakes",
+      "if (ticket->passed >= MOOR_PASSED_MAX && ticket->next_turn_ns > now_ns)"
+      " due = smaller(due, ticket->next_turn_ns);", ""),
+     ("one has rested and nobody wakes", "if (!holder->ask.ticket && holder->rest_until_ns > now_ns)"
+      " due = smaller(due, holder->rest_until_ns);", ""),
+     ("what is pending is asked for again", "struct look look = {queue, authority, now_ns, authority->claims_later,",
+      "struct look look = {queue, authority, now_ns, authority->claims,"),
+     ("what has been asked for is asked for again", "if (it->counts) wish(look, holder, -smaller(",
+      "if (false) wish(look, holder, -smaller("),
+     ("what is in quarantine is asked for",
+      "uint64_t movable = minus(has, moor__figure(&holder->books, MOOR__QUARANTINED));", "uint64_t movable = has;"),
+     ("who gives too little again rests no longer", "holder->rest_ns ? 2 * holder->rest_ns :",
+      "holder->rest_ns ? holder->rest_ns :"),
+     ("rest has no end", "holder->rest_ns = smaller(twice_ns, MOOR_REST_MAX_NS);", "holder->rest_ns = twice_ns;"),
+     ("whatever was let go was enough", "if (smaller(it->let_go, given(holder)) >= it->bytes) {",
+      "if (it->let_go > 0) {"),
+     ("who takes again what it let go has given it", "if (smaller(it->let_go, given(holder)) >= it->bytes) {",
+      "if (it->let_go >= it->bytes) {"),
+     ("what a holder let go is counted twice", "holder->evicted_bytes += bytes;", "holder->evicted_bytes += 2 * bytes;"),
+     ("its guarantee keeps a holder above its limit", "(void)ask(look, ticket, holder, own, true, true);",
+      "(void)ask(look, ticket, holder, own, true, false);"),
+     ("a request that does not wait asks on and on",
+      "return ticket->is_brief && holder->answered > ticket->answers_before;", "return false;"),
+     ("a request that does not wait does not count on what others ask for",
+      "if (ticket->wish.pools[i] == holder->authority) return true;",
+      "if (ticket->wish.pools[i] == holder->authority && holder->ask.ticket == name) return true;"),
+     ("one that can never fit has others asked", "|| ticket->refusal.status == MOOR_NEVER_FITS)", ")"),
+     ("nobody gives of what is guaranteed, though the pool is over its capacity",
+      "(void)ask_victims(look, ticket, NULL, minus(look->has, authority->capacity), true);", ""),
+     ("what is lent out of guarantees is not asked for",
+      "(void)ask_victims(look, ticket, NULL, smaller(lent, borrowed), false);", ""),
+     ("what is lent out of guarantees is not told",
+      "return larger(beyond, smaller(lent, authority->claims - authority->guarantees));", "return beyond;"),
+     ("what the pool lacks already is not asked for", "uint64_t pool = minus(plus(others, part->bytes),",
+      "uint64_t pool = minus(larger(others, moor__authority_capacity(authority)) + part->bytes,"))
+
+vary("core/governor/request.c",
+     ("others are asked though enough is on its way", "bool comes = refusal.status == MOOR_PENDING ||",
+      "bool comes = refusal.status == MOOR_CORRUPT ||"),
+     ("a full device asks whoever needs it first", "ticket->requester = requester;", "ticket->requester = NULL;"),
+     ("external use is not looked at again", "looks < wish->pool_count && refusal->external;",
+      "looks < wish->pool_count && false;"))
+
+vary("core/governor/grant.c",
+     ("bytes are back and expected at once",
+      "(void)moor__let_go(holder, rest, false); moor__unreserve(local, holder, rest, MOOR__ONE_GRANT); }",
+      "moor__unreserve(local, holder, rest, MOOR__ONE_GRANT); (void)moor__let_go(holder, rest, false); }"))
+
+vary("core/memory/release.c",
+     ("what is tried again is live on its way", "if (object->retried) moor__unquarantine(holder, object->bytes); else",
+      "if (object->retried) { moor__unquarantine(holder, object->bytes);"
+      " moor__unpending(holder, moor__object_figure(object), object->bytes); } "))
 
 # ---- handles, lives ----
 

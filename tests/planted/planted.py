@@ -26,8 +26,8 @@ from tap import check, finish  # noqa: E402
 TEST_S = 20  # a single test: some bugs hang
 PROGRAM_S = 60
 SIM_STEPS = "50000"  # from seed 1; most bugs are found in the first thousand
-LOCKSTEP_STEPS = "5000"  # of each of the seeds
-LOCKSTEP_SEEDS = ("1", "2", "3", "4")
+LOCKSTEP_STEPS = "40000"
+LOCKSTEP_SEEDS = tuple("123456")
 SUITES = {"core": "tests/core/core-", "kit": "tests/kit/kit_", "loader": "tests/loader/loader_",
           "sweep": "tests/sweep/sweep-"}
 PLUGINS = [os.path.join(BUILD, "plugins", name, name + ".so") for name in ("fault", "cpu", "mock")]

@@ -11,8 +11,10 @@ static _Atomic uint64_t first;
 static _Atomic uint64_t count;
 
 /* The names are the linker's: --wrap=pthread_create sends pthread_create to the first, and the second to it. */
-int __wrap_pthread_create(pthread_t *ret_thread, const pthread_attr_t *attributes, void *(*run)(void *), void *user);
-int __real_pthread_create(pthread_t *ret_thread, const pthread_attr_t *attributes, void *(*run)(void *), void *user);
+int __wrap_pthread_create(pthread_t *ret_thread, const pthread_attr_t *attributes, void *(*run)(void *),
+                          void *user);
+int __real_pthread_create(pthread_t *ret_thread, const pthread_attr_t *attributes, void *(*run)(void *),
+                          void *user);
 
 void thread_fail_at(uint64_t n, uint64_t times)
 {
@@ -33,7 +35,8 @@ static bool fails_now(void)
 }
 
 /* As where the system has no room for one more. */
-int __wrap_pthread_create(pthread_t *ret_thread, const pthread_attr_t *attributes, void *(*run)(void *), void *user)
+int __wrap_pthread_create(pthread_t *ret_thread, const pthread_attr_t *attributes, void *(*run)(void *),
+                          void *user)
 {
     return fails_now() ? EAGAIN : __real_pthread_create(ret_thread, attributes, run, user);
 }

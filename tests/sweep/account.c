@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The sums of the events are compared with the snapshots, and each sum that the governor keeps is worked out anew: a
- * step that is left out, told twice, or made on one side only shows at the next quiet point, whatever the test is
- * after. Other threads may be about to tell what they have done, so the trace is given a moment.
+ * The sums of the events are compared with the snapshots, and each sum that the governor keeps is worked out
+ * anew: a step that is left out, told twice, or made on one side only shows at the next quiet point, whatever
+ * the test is after. Other threads may be about to tell what they have done, so the trace is given a moment.
  */
 #include "account.h"
 
@@ -40,17 +40,18 @@ void account_trace(void *user, const struct moor_trace_event *event)
         int quarantined;
         int pressure;
     } changes[] = {
-        [MOOR_TRACE_RESERVE] = {1, 0, 0, 0},   [MOOR_TRACE_RETURN] = {-1, 0, 0, 0},
-        [MOOR_TRACE_COMMIT] = {-1, 1, 0, 0},   [MOOR_TRACE_EXCEED] = {0, 1, 0, 0},
-        [MOOR_TRACE_REFUND] = {0, -1, 0, 0},   [MOOR_TRACE_RESTORE] = {1, -1, 0, 0},
+        [MOOR_TRACE_RESERVE] = {1, 0, 0, 0},    [MOOR_TRACE_RETURN] = {-1, 0, 0, 0},
+        [MOOR_TRACE_COMMIT] = {-1, 1, 0, 0},    [MOOR_TRACE_EXCEED] = {0, 1, 0, 0},
+        [MOOR_TRACE_REFUND] = {0, -1, 0, 0},    [MOOR_TRACE_RESTORE] = {1, -1, 0, 0},
         [MOOR_TRACE_QUARANTINE] = {0, 0, 1, 0}, [MOOR_TRACE_RETRY] = {0, 0, -1, 0},
-        [MOOR_TRACE_TICKET] = {0, 0, 0, 1},    [MOOR_TRACE_END] = {0, 0, 0, -1},
-        [MOOR_TRACE_ASK] = {0, 0, 0, 1},       [MOOR_TRACE_ANSWER] = {0, 0, 0, -1},
+        [MOOR_TRACE_TICKET] = {0, 0, 0, 1},     [MOOR_TRACE_END] = {0, 0, 0, -1},
+        [MOOR_TRACE_ASK] = {0, 0, 0, 1},        [MOOR_TRACE_ANSWER] = {0, 0, 0, -1},
         [MOOR_TRACE_FENCE] = {0, 0, 0, 0},
     };
     if (event->kind == MOOR_TRACE_FENCE)
         return;
-    CHECK(event->kind && event->kind < MOOR_TRACE_FENCE && event->authority, "event %u has no authority", event->kind);
+    CHECK(event->kind && event->kind < MOOR_TRACE_FENCE && event->authority, "event %u has no authority",
+          event->kind);
     struct account *account = account_of(user, event->authority);
     int64_t bytes = (int64_t)event->bytes;
     atomic_fetch_add(&account->reserved, changes[event->kind].reserved * bytes);
@@ -79,7 +80,8 @@ static void check_told(struct account *account, const struct moor_authority_stat
 }
 
 /* What of the ticket's bytes is of the authority, if it was served. */
-static uint64_t unclaimed_of(struct moor_runtime *runtime, moor_ticket name, const struct moor_authority *authority)
+static uint64_t unclaimed_of(struct moor_runtime *runtime, moor_ticket name,
+                             const struct moor_authority *authority)
 {
     uint64_t bytes = 0;
     moor__lock_acquire(&runtime->queue->lock);
@@ -106,7 +108,8 @@ static void check_sums(struct moor_authority *authority)
     struct moor_holder *holder;
     moor__lock_acquire(&authority->lock);
     moor__credit_take_back(authority, MOOR__STRICT_LOOK);
-    TAILQ_FOREACH(holder, &authority->holders, entry) {
+    TAILQ_FOREACH(holder, &authority->holders, entry)
+    {
         uint64_t pending = moor__figure(&holder->books, MOOR__PENDING);
         uint64_t guarantee = holder->limits.guarantee_bytes, sum = 0;
         for (int i = 0; i < MOOR__BYTES; i++)
@@ -152,7 +155,8 @@ void account_check(struct moor_runtime *runtime, struct account *accounts, moor_
     }
     for (int tries = 0; tries < PATIENCE && unended(runtime, accounts, ticket); tries++)
         pause_briefly();
-    CHECK(unended(runtime, accounts, ticket) == 0, "%lld tickets that were opened and asks that were made have no end",
+    CHECK(unended(runtime, accounts, ticket) == 0,
+          "%lld tickets that were opened and asks that were made have no end",
           (long long)unended(runtime, accounts, ticket));
 }
 
@@ -187,7 +191,8 @@ void account_check_slots(struct moor_runtime *runtime)
 {
     struct kept kept = {0};
     moor__locals_visit(runtime, count_kept, &kept);
-    for (const struct moor_authority *authority = runtime->authorities; authority; authority = authority->next)
+    for (const struct moor_authority *authority = runtime->authorities; authority;
+         authority = authority->next)
         kept.tickets += authority->relief != NULL; /* made once, and used again */
     check_table(&runtime->buffers, 0);
     check_table(&runtime->ranges, 0);

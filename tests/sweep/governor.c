@@ -16,9 +16,8 @@ static struct moor_authority *far_authority(struct world *world)
 
 static moor_status reserve_both(struct world *world)
 {
-    const struct moor_request requests[] = {{world->holder, 3 * PAGE_BYTES},
-                                            {world->far_holder, PAGE_BYTES},
-                                            {world->holder, PAGE_BYTES}};
+    const struct moor_request requests[] = {
+        {world->holder, 3 * PAGE_BYTES}, {world->far_holder, PAGE_BYTES}, {world->holder, PAGE_BYTES}};
     return moor_grants_reserve(requests, 3, MOOR_NO_WAIT, world->grants);
 }
 
@@ -112,8 +111,7 @@ static void reserve_for_lease(struct world *world)
 /* Of what is left of the grant nothing stays reserved. */
 static moor_status commit_grant(struct world *world)
 {
-    moor_status status =
-        moor_grant_commit(world->runtime, world->grants[0], 3 * PAGE_BYTES, &world->lease);
+    moor_status status = moor_grant_commit(world->runtime, world->grants[0], 3 * PAGE_BYTES, &world->lease);
     if (!status)
         world->grants[0] = 0;
     return status;

@@ -12,8 +12,9 @@
 #define SWEEP_ENDS 4u     /* takes the provider away: what went wrong is told by the log alone */
 #define SWEEP_NO_CALLS 8u /* makes no provider call: only host memory and threads can be short */
 #define SWEEP_SMALL 16u   /* with a device of SMALL_BYTES */
-#define SWEEP_WAITS 32u   /* for what cannot come it waits to a deadline: without pairs, for they take too long */
-#define SWEEP_CANNOT 64u  /* fail, whatever happens */
+#define SWEEP_WAITS                                                                                          \
+    32u /* for what cannot come it waits to a deadline: without pairs, for they take too long */
+#define SWEEP_CANNOT 64u /* fail, whatever happens */
 
 struct scenario {
     const char *name;

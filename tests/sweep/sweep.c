@@ -99,7 +99,8 @@ static void describe(const struct injection *injection, char *text, size_t capac
     if (injection->memory_nth)
         (void)snprintf(text, capacity, "host memory nth=%llu", (unsigned long long)injection->memory_nth);
     if (injection->thread_nth)
-        (void)snprintf(text, capacity, "thread nth=%llu times=%llu", (unsigned long long)injection->thread_nth,
+        (void)snprintf(text, capacity, "thread nth=%llu times=%llu",
+                       (unsigned long long)injection->thread_nth,
                        (unsigned long long)injection->thread_times);
 }
 
@@ -262,6 +263,10 @@ static bool run_trial(const struct sweep *sweep, const struct injection *injecti
     tally->injected[injection->kind] += happened; /* and what comes through all that follows has survived */
     CHECK(happened || !status || injection->plan_count == 2, "%s, though nothing was made to fail",
           moor_status_name(status));
+    /* What the scenario itself gave up waiting for is no call's failure. */
+    CHECK(!status || status == MOOR_TIMEOUT || moor_last_error()->status == status,
+          "%s, and the last error says %s", moor_status_name(status),
+          moor_status_name(moor_last_error()->status));
     if (status)
         check_failure(&world, sweep, injection);
     if (!loses_device(injection)) {
@@ -354,7 +359,8 @@ static void sweep_threads(const struct sweep *sweep, struct tally *tally)
         for (uint64_t n = 1; happened; n++) {
             CHECK(n <= NTH_MAX, "there is no end of threads");
             happened = run_trial(
-                sweep, &(struct injection){.kind = KIND_THREAD, .thread_nth = n, .thread_times = times[i]}, tally);
+                sweep, &(struct injection){.kind = KIND_THREAD, .thread_nth = n, .thread_times = times[i]},
+                tally);
         }
     }
 }
@@ -543,9 +549,9 @@ static void finish(const struct target *target, const struct process *process, s
 /* Several at once, for some of them wait for what does not come; told in their order. */
 static void sweep_target(const struct target *target, const char *wanted)
 {
-    static const struct scenarios *const groups[] = {&life_scenarios,    &buffer_scenarios,   &range_scenarios,
-                                                     &segment_scenarios, &stream_scenarios,   &governor_scenarios,
-                                                     &pressure_scenarios};
+    static const struct scenarios *const groups[] = {
+        &life_scenarios,   &buffer_scenarios,   &range_scenarios,   &segment_scenarios,
+        &stream_scenarios, &governor_scenarios, &pressure_scenarios};
     struct process window[WINDOW];
     size_t launched = 0, finished = 0;
     struct tally sum = {0};

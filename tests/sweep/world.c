@@ -53,7 +53,8 @@ static void log_line(void *user, uint32_t level, const char *message)
 
 void world_start_runtime(struct world *world)
 {
-    const struct moor_runtime_options options = {.log = log_line, .log_user = world, .patience_ns = PATIENCE_NS};
+    const struct moor_runtime_options options = {
+        .log = log_line, .log_user = world, .patience_ns = PATIENCE_NS};
     MUST(moor_runtime_create(&options, &world->runtime));
     memset(world->accounts, 0, sizeof world->accounts);
     MUST(moor_runtime_set_trace(world->runtime, account_trace, world->accounts));
@@ -70,9 +71,8 @@ void world_start(struct world *world, const struct target *target)
 
 moor_status world_load(struct world *world)
 {
-    const struct moor_setting settings[] = {{"provider", world->target->inner_path},
-                                            {"faults", world->faults},
-                                            {"total_bytes", SMALL_BYTES}};
+    const struct moor_setting settings[] = {
+        {"provider", world->target->inner_path}, {"faults", world->faults}, {"total_bytes", SMALL_BYTES}};
     const struct moor_load_options options = {.settings = settings, .setting_count = world->is_small ? 3 : 2};
     moor_status status =
         moor_provider_load(world->runtime, world->target->fault_path, &options, &world->provider);
@@ -325,8 +325,8 @@ static void same(uint64_t before, uint64_t after, const char *what, const char *
           (unsigned long long)after);
 }
 
-static void same_holder(const struct moor_holder_stats *before, const struct moor_holder_stats *after, bool is_stuck,
-                        const char *when)
+static void same_holder(const struct moor_holder_stats *before, const struct moor_holder_stats *after,
+                        bool is_stuck, const char *when)
 {
     same(before->limit_bytes, after->limit_bytes, "a holder's limit", when);
     same(before->guarantee_bytes, after->guarantee_bytes, "a holder's guarantee", when);

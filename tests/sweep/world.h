@@ -63,10 +63,10 @@ struct world {
     struct moor_holder *second_holder;
     struct moor_binding *second_binding;
     struct moor_fence fence;
-    uint64_t victim_bytes; /* size of the buffers that a victim has (pressure.c) */
-    uint64_t unit;         /* and what each of them is charged */
+    uint64_t victim_bytes;  /* size of the buffers that a victim has (pressure.c) */
+    uint64_t unit;          /* and what each of them is charged */
     moor_lease given_lease; /* what it has instead of them; 0: nothing */
-    unsigned char *host; /* HOST_BYTES, whole pages */
+    unsigned char *host;    /* HOST_BYTES, whole pages */
 
     /* What nothing may touch: a buffer full of WITNESS, and handles of things that are gone. */
     moor_buffer witness;
@@ -74,17 +74,17 @@ struct world {
     moor_range stale_range;
     moor_segment stale_segment;
 
-    _Atomic uint32_t ran;   /* host functions */
-    _Atomic uint32_t given; /* things that a pressure function has let go */
-    bool emptied;         /* the quarantine was tried again: a grant does not get back what it paid for */
-    bool never_holds;     /* streams will be lost, for which their work must come to an end */
-    _Atomic uint64_t held;   /* the native name of a stream that the simulated device holds; 0: none */
-    _Atomic int gate;        /* 1: a host function waits on the held stream */
-    uint64_t injected;       /* failures before those of the trial */
-    char faults[128];        /* the setting of loads to come; "": none */
-    bool is_small;           /* those have a device of SMALL_BYTES */
-    _Atomic uint32_t logged; /* warnings and errors */
-    _Atomic uint32_t told;   /* lines of log that name a call as made to fail */
+    _Atomic uint32_t ran;     /* host functions */
+    _Atomic uint32_t given;   /* things that a pressure function has let go */
+    bool emptied;             /* the quarantine was tried again: a grant does not get back what it paid for */
+    bool never_holds;         /* streams will be lost, for which their work must come to an end */
+    _Atomic uint64_t held;    /* the native name of a stream that the simulated device holds; 0: none */
+    _Atomic int gate;         /* 1: a host function waits on the held stream */
+    uint64_t injected;        /* failures before those of the trial */
+    char faults[128];         /* the setting of loads to come; "": none */
+    bool is_small;            /* those have a device of SMALL_BYTES */
+    _Atomic uint32_t logged;  /* warnings and errors */
+    _Atomic uint32_t told;    /* lines of log that name a call as made to fail */
     _Atomic uint32_t unasked; /* lines that say that nobody will be asked */
     struct account accounts[ACCOUNTS]; /* of the runtime */
 };
@@ -129,7 +129,8 @@ void world_empty_quarantine(struct world *world);
  * that. */
 void world_hold(struct world *world, struct moor_stream *stream);
 
-/* The books, as they are when all is settled; checked to be equal to what the providers hold, and to the trace. */
+/* The books, as they are when all is settled; checked to be equal to what the providers hold, and to the
+ * trace. */
 struct world_state {
     struct moor_authority_stats stats;
     struct moor_holder_stats holders[THINGS]; /* of that authority */

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A model and the real governor, step by step beside each other. A step is an operation: it is chosen by what
+ * the model says is possible, carried out in the model, which says how it has to end, and then by the real
+ * governor.
+ *
+ * Pressure functions take part. The model runs stand-ins for them, and what these do is a list of operations
+ * too: a visit. The real function, on a thread of the runtime's, takes the next visit and carries it out. So
+ * all visits of a step are known before the step is taken, and a function that is called when it should not
+ * be, or not called when it should be, is a mismatch as any other.
+ */
+#ifndef MOOR_TESTS_GOVERNOR_LOCKSTEP_H
+#define MOOR_TESTS_GOVERNOR_LOCKSTEP_H
+
+#include "model.h"
+#include "scripted.h"
+
+#include <moorage/moorage.h>
+
+enum op_kind {
+    OP_HOLDER_CREATE,
+    OP_HOLDER_DESTROY,
+    OP_BINDING_OPEN,
+    OP_BINDING_CLOSE,
+    OP_RESERVE,
+    OP_GRANT_RELEASE,
+    OP_LEASE_COMMIT,
+    OP_GRANT_COMMIT,
+    OP_LEASE_ADJUST,
+    OP_LEASE_REFUND,
+    OP_ALLOCATE,
+    OP_WRAP,
+    OP_RELEASE,
+    OP_SET_CAPACITY,
+    OP_SET_ASIDE,
+    OP_SET_EXTERNAL, /* what others hold of the device */
+    OP_REFRESH,
+    OP_SET_LIMITS,
+    OP_SET_FUNCTION,
+    OP_SET_EVICTABLE,
+    OP_TICKET_OPEN,
+    OP_TICKET_WAIT,
+    OP_TICKET_CANCEL,
+    OP_STREAM_OPEN,
+    OP_REAP,
+    OP_FAIL_FREES,
+    OP_TIME,
+    OP_KINDS
+};
+
+struct op {
+    enum op_kind kind;
+    uint32_t pool;
+    uint32_t holder;
+    uint32_t grant;
+    uint32_t item;
+    uint32_t ticket;
+    uint32_t stream;
+    uint32_t count; /* parts */
+    struct model_part parts[MODEL_PARTS];
+    uint64_t bytes;
+    uint64_t revision;
+    uint64_t until; /* a deadline, or what time it is */
+    struct moor_holder_limits limits;
+    uint32_t role;
+    uint32_t device_fails;
+    bool has_function;
+    /* What the model says of it: */
+    moor_status status;
+    uint64_t error_bytes; /* of a shortage */
+    uint64_t over;
+    uint32_t made[MODEL_PARTS];
+    bool reaps;          /* somebody waits: what is due is taken back at once, here and there */
+    uint32_t leaving;    /* releases that are still behind fences then */
+    uint32_t free_fails; /* frees that are still to fail */
+};
+
+#define VISIT_OPS 24u
+#define VISITS 192u
+
+struct visit {
+    uint32_t holder;
+    struct moor_pressure pressure;  /* ticket: not known before */
+    uint64_t request;               /* the model's name for the ticket; 0: it is nobody's */
+    bool request_open;              /* it is there when the function is called */
+    uint32_t request_ticket;        /* the ticket, if it outlives the step; or MODEL_NONE */
+    struct moor_ticket_stats stats; /* of it, when the function is called */
+    moor_ticket ticket;             /* that it was called with */
+    struct op ops[VISIT_OPS];
+    uint32_t count;
+    uint64_t says;
+};
+
+struct step {
+    struct op op;
+    struct visit visits[VISITS];
+    uint32_t visit_count;
+    uint32_t visits_within; /* of them: before the operation has come to its end */
+};
+
+/* ---- choose.c, behave.c: what happens ---- */
+
+/* How one seed's run is: how much of what. */
+struct profile {
+    uint64_t capacity;
+    uint32_t weights[OP_KINDS];
+    uint32_t small;         /* of 100 sizes */
+    uint32_t answers_fully; /* of 100 pressure functions; the others do worse */
+    uint32_t check_every;
+};
+
+struct random {
+    uint64_t state;
+};
+uint64_t random_next(struct random *random);
+uint64_t random_below(struct random *random, uint64_t bound);
+bool random_hit(struct random *random, uint32_t percent);
+
+struct profile profile_make(struct random *random);
+uint64_t profile_total(const struct profile *profile, uint32_t pool); /* of the device's memory */
+/* The next operation of a step. */
+void choose_op(struct random *random, const struct profile *profile, const struct model *model,
+               struct op *ret_op);
+/* A ticket that the holder opens inside its pressure function; false: there are enough. */
+bool choose_ticket(struct random *random, const struct profile *profile, const struct model *model,
+                   uint32_t holder, struct op *op);
+/* What is released, behind which stream. */
+void choose_release(struct random *random, const struct model *model, uint32_t item, struct op *ret_op);
+
+struct behaviour {
+    struct random random;
+    const struct profile *profile;
+    struct step *step;
+    uint64_t names_before; /* that the model had given out before the step */
+};
+/* Plays the pressure function in the model, and writes down what it does. A model_function. */
+void behave(void *user, struct model *model, const struct model_ask *ask);
+
+/* ---- ops.c: one operation in the model ---- */
+
+const char *op_name(enum op_kind kind);
+void op_in_model(struct op *op, struct model *model);
+uint64_t op_footprint(uint64_t bytes);
+
+/* ---- world.c, real.c: the real governor ---- */
+
+struct world;
+struct world *world_open(const struct profile *profile, const struct model *model, uint64_t seed);
+void world_close(struct world *world);
+/* Carries the step out, visits included. On a mismatch the process ends, with all that is known of it. */
+void world_step(struct world *world, struct step *step, uint64_t number);
+
+#define OUTCOMES 8u
+/* How often each operation ended how; [1]: inside pressure functions. */
+struct tally {
+    uint64_t ended[OP_KINDS][2][OUTCOMES];
+    uint64_t asked;
+    uint64_t digest;
+};
+const struct tally *world_tally(const struct world *world);
+const char *outcome_name(uint32_t outcome);
+
+/* ---- check.c: everything that can be seen ---- */
+
+void world_check(struct world *world, const struct model *model);
+
+#endif

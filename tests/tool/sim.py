@@ -9,7 +9,7 @@ import time
 
 from moor_tool import MOCK, PROVIDER, check, finish, moor, one_line_error, path, write
 
-PROFILES = ["mixed", "memory", "sharing", "streams", "pressure", "faults", "lifecycle", "loss"]
+PROFILES = ["mixed", "memory", "sharing", "streams", "pressure", "governor", "faults", "lifecycle", "loss"]
 # What never succeeds, or only waits for the transaction.
 NEVER_EFFECTIVE = {"step_commit", "step_create", "step_map", "destroy_early", "wrong_size"}
 
@@ -46,7 +46,7 @@ FAILING = ["--seed", "7", "--steps", "5000", "--untold", "3000"]
 result = sim(*FAILING)
 check("a broken promise is exit status 1, in one line", result.status == 1 and one_line_error(result, "CORRUPT"), result)
 check("the line says where, and what was expected and seen",
-      re.search(r"profile mixed, seed 7, step 3000: a holder's limit: expected \d+, saw 12345 "
+      re.search(r"profile mixed, seed 7, step 3000: a holder's priority: expected \d+, saw 12345 "
                 r"\(3000 operations in a world of seed \d+\)", result.err), result)
 check("the sequence goes to standard output, the figures last",
       result.out.startswith("moor sim 1\nprofile mixed\nseed ") and "untold\n3000 steps in" in result.out, result)
@@ -58,7 +58,7 @@ check("what it shrinks to is needed", [line.split()[0] for line in operations] =
 check("the shrunk sequence is counted", "(2 operations in a world" in result.err, result)
 replayed = sim("--replay", path("short"))
 check("a replay fails in the same way", replayed.status == 1 and one_line_error(replayed, "CORRUPT") and
-      re.search(r"step 2: a holder's limit: expected \d+, saw 12345", replayed.err), replayed)
+      re.search(r"step 2: a holder's priority: expected \d+, saw 12345", replayed.err), replayed)
 check("a replay prints what it was given", replayed.out.startswith(short), replayed)
 again = sim(*FAILING, "--shrink", "--out", path("again"))
 check("it shrinks to the same again", open(path("again"), encoding="utf-8").read() == short, again)

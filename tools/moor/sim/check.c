@@ -39,12 +39,13 @@ static uint32_t allowed(const struct sim_verdict *verdict)
 /* Outputs are written on success only; and success leaves the last error alone. */
 static void check_traces(struct sim_world *world, moor_status status)
 {
-    if (world->output)
-        sim_check(world, (status == MOOR_OK) == (*world->output != SIM_UNTOUCHED),
+    if (world->now.output)
+        sim_check(world, (status == MOOR_OK) == (*world->now.output != SIM_UNTOUCHED),
                   "whether an output was written", status == MOOR_OK, status != MOOR_OK);
-    world->output = NULL;
+    world->now.output = NULL;
     if (status == MOOR_OK)
-        sim_check(world, memcmp(&world->error_before, moor_last_error(), sizeof world->error_before) == 0,
+        sim_check(world,
+                  memcmp(&world->now.error_before, moor_last_error(), sizeof world->now.error_before) == 0,
                   "whether a success left an error behind", 0, 1);
 }
 
@@ -52,23 +53,24 @@ void sim_begin_with(struct sim_world *world, const struct sim_op *op, const stru
                     const uint64_t *output)
 {
     sim_begin(world, op, verdict);
-    world->output = output;
+    world->now.output = output;
 }
 
 void sim_begin(struct sim_world *world, const struct sim_op *op, const struct sim_verdict *verdict)
 {
-    world->fault_hit = false;
-    world->error_before = *moor_last_error();
-    world->calls_before = UINT64_MAX;
+    world->now.fault_hit = false;
+    world->now.output = NULL;
+    world->now.error_before = *moor_last_error();
+    world->now.calls_before = UINT64_MAX;
     /* A call that is refused anyway may not come to the fault, and something else would. */
-    if (!op->fault.function || verdict->must)
+    if (!op->fault.function || verdict->must || sim_inside || sim_someone_waits(world))
         return;
     const struct moor_mock_control *control = world->control;
     struct moor_mock_fault fault = {.function = sim_functions[op->fault.function - 1],
                                     .nth = op->fault.nth,
                                     .times = 1,
                                     .status = op->fault.status};
-    world->calls_before = control->calls(control->mock, fault.function);
+    world->now.calls_before = control->calls(control->mock, fault.function);
     (void)sim_expect_ok(world, "a fault", control->fault(control->mock, &fault));
 }
 
@@ -76,11 +78,19 @@ void sim_begin(struct sim_world *world, const struct sim_op *op, const struct si
 static void end_fault(struct sim_world *world, const struct sim_op *op)
 {
     const struct moor_mock_control *control = world->control;
-    if (world->calls_before == UINT64_MAX)
+    if (world->now.calls_before == UINT64_MAX)
         return;
     uint64_t now = control->calls(control->mock, sim_functions[op->fault.function - 1]);
-    world->fault_hit = now - world->calls_before >= op->fault.nth;
+    world->now.fault_hit = now - world->now.calls_before >= op->fault.nth;
     (void)sim_expect_ok(world, "no faults", control->clear_faults(control->mock));
+}
+
+static bool knows_others(const struct sim_world *world)
+{
+    for (int i = 0; i < SIM_DEVICES; i++)
+        if (world->authorities[i].seen.external_known)
+            return true;
+    return false;
 }
 
 bool sim_end(struct sim_world *world, const struct sim_op *op, moor_status status,
@@ -89,12 +99,14 @@ bool sim_end(struct sim_world *world, const struct sim_op *op, moor_status statu
     struct sim_verdict told = *verdict;
     check_traces(world, status);
     end_fault(world, op);
-    if (world->fault_hit) {
+    if (world->now.fault_hit) {
         sim_may(&told, op->fault.status);
         sim_may(&told, MOOR_PENDING); /* it could not look at what has completed */
         sim_may(&told, MOOR_DEVICE_NOMEM);
+        if (knows_others(world)) /* what it sees of them with that still there is more */
+            sim_may(&told, MOOR_OVER_BUDGET);
     }
-    world->status = status;
+    world->now.status = status;
     world->checks++;
     if (status < -15 || status > 8 || !(allowed(&told) & sim_bit(status))) {
         char expected[256];
@@ -102,7 +114,7 @@ bool sim_end(struct sim_world *world, const struct sim_op *op, moor_status statu
         sim_fail(world, "%s: expected %s, saw %s", sim_kinds[op->kind]->name, expected,
                  moor_status_name(status));
     }
-    world->effective |= status == MOOR_OK;
+    world->now.effective |= status == MOOR_OK;
     return status == MOOR_OK;
 }
 
@@ -121,8 +133,7 @@ uint64_t sim_deadline(const struct sim_world *world, uint64_t arg)
 
 /* ---- the books ---- */
 
-static void check_span(struct sim_world *world, const char *what, uint64_t least, uint64_t most,
-                       uint64_t seen)
+void sim_check_span(struct sim_world *world, const char *what, uint64_t least, uint64_t most, uint64_t seen)
 {
     world->checks++;
     if (seen < least || seen > most)
@@ -130,87 +141,9 @@ static void check_span(struct sim_world *world, const char *what, uint64_t least
                  (unsigned long long)most, (unsigned long long)seen);
 }
 
-static void check_equal(struct sim_world *world, const char *what, uint64_t expected, uint64_t seen)
+void sim_check_equal(struct sim_world *world, const char *what, uint64_t expected, uint64_t seen)
 {
     sim_check(world, expected == seen, what, expected, seen);
-}
-
-/* Peaks are of any moment, also within an operation. */
-static void check_peak(struct sim_world *world, struct sim_holder *holder, uint64_t added,
-                       const struct moor_holder_stats *stats)
-{
-    uint64_t least = stats->charged_bytes > holder->peak ? stats->charged_bytes : holder->peak;
-    uint64_t most = holder->charged + added > least ? holder->charged + added : least;
-    check_span(world, "a holder's peak", least, most, stats->peak_charged_bytes);
-    holder->peak = stats->peak_charged_bytes;
-}
-
-static void check_holder(struct sim_world *world, int index, const struct moor_holder_stats *stats)
-{
-    struct sim_holder *holder = &world->holders[index];
-    struct sim_pending pending = sim_pending_of_holder(world, index);
-    uint64_t quarantined = sim_quarantined_of_holder(world, index);
-    check_equal(world, "a holder's reserved bytes", holder->reserved, stats->reserved_bytes);
-    check_equal(world, "a holder's quarantined bytes", quarantined, stats->quarantined_bytes);
-    check_equal(world, "a holder's external bytes", holder->external, stats->leased_bytes);
-    check_equal(world, "a holder's live bytes", holder->live,
-                stats->charged_bytes - stats->pending_bytes - stats->quarantined_bytes);
-    check_span(world, "a holder's pending bytes", pending.least, pending.most, stats->pending_bytes);
-    check_equal(world, "a holder's limit", holder->limit == UINT64_MAX ? 0 : holder->limit,
-                stats->limit_bytes);
-    check_peak(world, holder, world->added[index], stats);
-    holder->charged = stats->charged_bytes;
-    world->added[index] = 0;
-}
-
-/* What all holders of an authority have together. */
-struct sums {
-    uint64_t reserved, charged, pending, quarantined, external;
-};
-
-static void check_authority(struct sim_world *world, int index)
-{
-    struct sim_authority *authority = &world->authorities[index];
-    struct moor_authority_stats stats;
-    struct moor_holder_stats holders[SIM_HOLDERS];
-    struct sums sums = {0};
-    size_t count = 0, expected = 0;
-    moor_status status = moor_authority_get_stats(authority->authority, &stats, holders, SIM_HOLDERS, &count);
-    if (!sim_expect_ok(world, "statistics of an authority", status))
-        return;
-    for (size_t i = 0; i < count; i++) {
-        check_holder(world, holders[i].name[1] - '0', &holders[i]);
-        sums.reserved += holders[i].reserved_bytes;
-        sums.charged += holders[i].charged_bytes;
-        sums.pending += holders[i].pending_bytes;
-        sums.quarantined += holders[i].quarantined_bytes;
-        sums.external += holders[i].leased_bytes;
-    }
-    for (int i = 0; i < SIM_HOLDERS; i++)
-        expected += world->holders[i].holder && world->holders[i].authority == index;
-    uint64_t used = sums.reserved + sums.charged;
-    check_equal(world, "holders of an authority", expected, count);
-    check_equal(world, "an authority's count of holders", count, stats.holder_count);
-    check_equal(world, "an authority's capacity", authority->capacity, stats.capacity_bytes);
-    check_equal(world, "an authority's reserved bytes", sums.reserved, stats.reserved_bytes);
-    check_equal(world, "an authority's charged bytes", sums.charged, stats.charged_bytes);
-    check_equal(world, "an authority's pending bytes", sums.pending, stats.pending_bytes);
-    check_equal(world, "an authority's quarantined bytes", sums.quarantined, stats.quarantined_bytes);
-    check_equal(world, "an authority's external bytes", sums.external, stats.leased_bytes);
-    check_equal(world, "an authority's live bytes", sums.charged - sums.pending - sums.quarantined,
-                stats.live_bytes);
-    check_equal(world, "an authority's free bytes",
-                used < authority->capacity ? authority->capacity - used : 0, stats.free_bytes);
-    check_span(world, "an authority's peak", stats.charged_bytes, UINT64_MAX, stats.peak_charged_bytes);
-    authority->charged = stats.charged_bytes;
-    authority->pending = stats.pending_bytes;
-
-    /* Promise I7: what is charged is what the device itself holds. */
-    uint64_t held = 0;
-    for (uint32_t i = 0; i < world->geometry.devices; i++)
-        held += world->authority_of[i] == index ? world->held[i] : 0;
-    check_equal(world, "charged bytes, from the device's side", held,
-                stats.charged_bytes - stats.leased_bytes);
 }
 
 /* ---- counts ---- */
@@ -230,7 +163,7 @@ static void check_counts(struct sim_world *world)
 {
     struct moor_object_counts counts;
     struct sim_pending buffers = {0}, ranges = {0}, segments = {0};
-    uint64_t live[3] = {0}, bindings = 0, grants = 0, leases = 0, quarantined = 0;
+    uint64_t live[3] = {0}, bindings = 0, grants = 0, leases = 0, tickets = 0, quarantined = 0;
     if (!sim_expect_ok(world, "counts", moor_runtime_get_counts(world->runtime, &counts)))
         return;
     for (int i = 0; i < SIM_BUFFERS; i++)
@@ -245,18 +178,21 @@ static void check_counts(struct sim_world *world)
         grants += world->grants[i].handle != 0;
     for (int i = 0; i < SIM_LEASES; i++)
         leases += world->leases[i].handle != 0;
+    for (int i = 0; i < SIM_TICKETS; i++)
+        tickets += world->tickets[i].handle != 0;
     for (uint32_t i = 0; i < world->release_count; i++)
         quarantined += world->releases[i].stuck;
     add_releases(world, SIM_GONE_BUFFER, &buffers);
     add_releases(world, SIM_GONE_RANGE, &ranges);
     add_releases(world, SIM_GONE_SEGMENT, &segments);
-    check_span(world, "buffers", live[0] + buffers.least, live[0] + buffers.most, counts.buffers);
-    check_span(world, "ranges", live[1] + ranges.least, live[1] + ranges.most, counts.ranges);
-    check_span(world, "segments", live[2] + segments.least, live[2] + segments.most, counts.segments);
-    check_equal(world, "bindings", bindings, counts.bindings);
-    check_equal(world, "grants", grants, counts.grants);
-    check_equal(world, "leases", leases, counts.leases);
-    check_equal(world, "objects in quarantine", quarantined, counts.quarantined);
+    sim_check_span(world, "buffers", live[0] + buffers.least, live[0] + buffers.most, counts.buffers);
+    sim_check_span(world, "ranges", live[1] + ranges.least, live[1] + ranges.most, counts.ranges);
+    sim_check_span(world, "segments", live[2] + segments.least, live[2] + segments.most, counts.segments);
+    sim_check_equal(world, "bindings", bindings, counts.bindings);
+    sim_check_equal(world, "grants", grants, counts.grants);
+    sim_check_equal(world, "leases", leases, counts.leases);
+    sim_check_equal(world, "tickets", tickets, counts.tickets);
+    sim_check_equal(world, "objects in quarantine", quarantined, counts.quarantined);
 }
 
 static void check_violations(struct sim_world *world)
@@ -284,13 +220,13 @@ static void check_violations(struct sim_world *world)
 void sim_check_books(struct sim_world *world)
 {
     const struct moor_mock_control *control = world->control;
-    /* What is due now has happened: marks behind work that was done. */
-    (void)sim_expect_ok(world, "advance", control->advance(control->mock, 0));
+    sim_tick(world);
     for (uint32_t i = 0; i < world->geometry.devices; i++)
         (void)sim_expect_ok(world, "held", control->held(control->mock, i, &world->held[i]));
     for (uint32_t i = 0; i < world->geometry.devices; i++)
         if (world->authorities[i].authority)
-            check_authority(world, (int)i);
+            sim_check_authority(world, (int)i);
+    sim_check_tickets(world);
     check_counts(world);
     check_violations(world);
 }
@@ -304,14 +240,14 @@ static void check_range(struct sim_world *world, const struct sim_range *range)
     (void)sim_expect_ok(world, "a view", moor_range_get_view(world->runtime, range->handle, &view));
     sim_check(world, view.address == range->view.address, "an address that has not moved", 1, 0);
     (void)sim_expect_ok(world, "a granule", moor_range_get_granule(world->runtime, range->handle, &granule));
-    check_equal(world, "the granule of a range", range->granule_bytes, granule);
+    sim_check_equal(world, "the granule of a range", range->granule_bytes, granule);
     for (uint32_t i = 0; i < range->count; i++) {
         enum sim_granule_state state = range->granules[i].state;
         moor_status status = moor_range_get_committed(world->runtime, range->handle, i * range->granule_bytes,
                                                       range->granule_bytes, &committed);
         (void)sim_expect_ok(world, "committed bytes", status);
-        check_equal(world, "committed bytes of a granule",
-                    state == SIM_COMMITTED || state == SIM_MAPPED ? range->granule_bytes : 0, committed);
+        sim_check_equal(world, "committed bytes of a granule",
+                        state == SIM_COMMITTED || state == SIM_MAPPED ? range->granule_bytes : 0, committed);
     }
 }
 
@@ -335,6 +271,6 @@ void sim_check_all(struct sim_world *world)
             continue;
         (void)sim_expect_ok(world, "the rest of a grant",
                             moor_grant_get_remaining(world->runtime, world->grants[i].handle, &remaining));
-        check_equal(world, "the rest of a grant", world->grants[i].remaining, remaining);
+        sim_check_equal(world, "the rest of a grant", world->grants[i].remaining, remaining);
     }
 }

@@ -86,7 +86,9 @@ static const struct argp_option option_list[] = {
     {"seed", KEY_SEED, "S", 0, "Draw everything from this number (default 1)", 0},
     {"steps", KEY_STEPS, "N", 0, "So many operations (default 100000)", 0},
     {"profile", KEY_PROFILE, "NAME", 0,
-     "What to do much of: mixed (default), memory, sharing, streams, pressure, faults, lifecycle, loss", 0},
+     "What to do much of: mixed (default), memory, sharing, streams, pressure, governor, faults, lifecycle, "
+     "loss",
+     0},
     {"provider", KEY_PROVIDER, "PROVIDER", 0,
      "The simulated device: a path, or a name to look up (default mock)", 0},
     {"shrink", KEY_SHRINK, NULL, 0, "On failure look for a short sequence that fails", 0},
@@ -101,7 +103,7 @@ static const struct argp argp = {option_list,
                                  parse,
                                  "",
                                  "A host that does everything at random, beside a model that knows what it "
-                                 "should see: holders, bindings, buffers, "
+                                 "should see: holders, requests that wait, bindings, buffers, "
                                  "ranges, segments, transactions, streams, faults, on a simulated device in "
                                  "virtual time. After each step the "
                                  "promises are checked. One seed, one run: the digest at the end says so.",

@@ -4,7 +4,10 @@
 #include "sim/draw.h"
 #include "sim/memory.h"
 
+#include <sched.h>
 #include <string.h>
+
+#define STREAM_LOOKS 8
 
 /* ---- reaping ---- */
 
@@ -36,6 +39,17 @@ static void judge_reap(const struct sim_world *world, struct sim_verdict *verdic
         sim_must(verdict, MOOR_PENDING);
 }
 
+/* Streams that were given up take several looks. Where nothing else is pending they go, but while a thread of
+ * the runtime's looks at them itself. */
+static bool is_to_look_again(struct sim_world *world, int looks)
+{
+    struct moor_object_counts counts = {0};
+    if (looks < STREAM_LOOKS)
+        return true;
+    (void)sched_yield();
+    return moor_runtime_get_counts(world->runtime, &counts) == MOOR_OK && counts.releases == 0;
+}
+
 static void run_reap(struct sim_world *world, const struct sim_op *op)
 {
     uint64_t deadline = is_waiting_for_streams(world) ? MOOR_NO_WAIT : sim_deadline(world, op->arg[0]);
@@ -43,7 +57,12 @@ static void run_reap(struct sim_world *world, const struct sim_op *op)
     if (!deadline)
         judge_reap(world, &verdict);
     sim_begin(world, op, &verdict);
-    bool all = sim_end(world, op, moor_runtime_reap(world->runtime, deadline), &verdict);
+    moor_status status = moor_runtime_reap(world->runtime, deadline);
+    for (int looks = 0; status == MOOR_PENDING && !verdict.must && is_to_look_again(world, looks); looks++) {
+        world->now.error_before = *moor_last_error();
+        status = moor_runtime_reap(world->runtime, deadline);
+    }
+    bool all = sim_end(world, op, status, &verdict);
     sim_reaped(world);
     for (uint32_t i = world->release_count; all && i-- > 0;) {
         if (world->releases[i].stuck || world->releases[i].kept)
@@ -95,7 +114,7 @@ static void free_fails(struct sim_world *world, struct sim_release *release)
     (void)moor_runtime_reap(world->runtime, MOOR_NO_WAIT); /* streams may be pending */
     release->stuck = control->calls(control->mock, "free") > before;
     (void)sim_expect_ok(world, "no faults", control->clear_faults(control->mock));
-    world->effective = release->stuck;
+    world->now.effective = release->stuck;
     sim_reaped(world);
 }
 
@@ -120,7 +139,7 @@ static void run_fail_free(struct sim_world *world, const struct sim_op *op)
         return;
     uint32_t before = world->release_count;
     sim_kinds[release.kind]->run(world, &release);
-    world->effective = false;
+    world->now.effective = false;
     if (world->release_count == before + 1 && sim_release_is_done(world, &world->releases[before]))
         free_fails(world, &world->releases[before]);
 }
@@ -142,8 +161,8 @@ static void run_external(struct sim_world *world, const struct sim_op *op)
     if (op->arg[0] >= world->geometry.devices)
         return;
     int32_t status = world->control->set_external(world->control->mock, (uint32_t)op->arg[0], op->arg[1]);
-    world->effective = sim_expect_ok(world, "set_external", status);
-    if (world->effective)
+    world->now.effective = sim_expect_ok(world, "set_external", status);
+    if (world->now.effective)
         world->external[op->arg[0]] = op->arg[1];
 }
 
@@ -243,6 +262,8 @@ static void run_unload(struct sim_world *world, const struct sim_op *op)
     bool last = world->loads == 1;
     if (last && !is_alive(world))
         return; /* that is the end of a world */
+    if (last && sim_someone_waits(world))
+        return; /* what is tried again is short for a moment */
     if (last) {
         sim_must(&verdict, MOOR_BUSY);
         sim_unstick(world, SIM_NONE); /* what is in quarantine is tried again first */
@@ -278,7 +299,11 @@ static void run_untold(struct sim_world *world, const struct sim_op *op)
     if (!sim_draw_live(world, &random, SIM_TABLE_HOLDERS, &holder))
         return;
     sim_begin(world, op, &verdict);
-    (void)sim_end(world, op, moor_holder_set_limits(world->holders[holder].holder, &(struct moor_holder_limits){.limit_bytes = 12345}, 0, NULL), &verdict);
+    const struct sim_holder *it = &world->holders[holder];
+    const struct moor_holder_limits limits = {.limit_bytes = it->limit == UINT64_MAX ? 0 : it->limit,
+                                              .guarantee_bytes = it->guarantee,
+                                              .priority = 12345};
+    (void)sim_end(world, op, moor_holder_set_limits(it->holder, &limits, 0, NULL), &verdict);
 }
 
 const struct sim_kind_info sim_kind_untold = {"untold", {0}, {0}, sim_draw_nothing, run_untold};

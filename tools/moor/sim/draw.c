@@ -4,7 +4,8 @@
 static const uint32_t sizes[SIM_TABLE_COUNT] = {
     [SIM_TABLE_HOLDERS] = SIM_HOLDERS, [SIM_TABLE_BINDINGS] = SIM_BINDINGS, [SIM_TABLE_BUFFERS] = SIM_BUFFERS,
     [SIM_TABLE_RANGES] = SIM_RANGES,   [SIM_TABLE_SEGMENTS] = SIM_SEGMENTS, [SIM_TABLE_GRANTS] = SIM_GRANTS,
-    [SIM_TABLE_LEASES] = SIM_LEASES,   [SIM_TABLE_STREAMS] = SIM_STREAMS,   [SIM_TABLE_FENCES] = SIM_FENCES,
+    [SIM_TABLE_LEASES] = SIM_LEASES,   [SIM_TABLE_TICKETS] = SIM_TICKETS,   [SIM_TABLE_STREAMS] = SIM_STREAMS,
+    [SIM_TABLE_FENCES] = SIM_FENCES,
 };
 
 bool sim_is_live(const struct sim_world *world, enum sim_table table, uint64_t index)
@@ -26,6 +27,8 @@ bool sim_is_live(const struct sim_world *world, enum sim_table table, uint64_t i
         return world->grants[index].handle != 0;
     case SIM_TABLE_LEASES:
         return world->leases[index].handle != 0;
+    case SIM_TABLE_TICKETS:
+        return world->tickets[index].handle != 0;
     case SIM_TABLE_STREAMS:
         return world->streams[index].state == SIM_STREAM_OPEN;
     case SIM_TABLE_FENCES:
@@ -40,6 +43,8 @@ bool sim_is_free(const struct sim_world *world, enum sim_table table, uint64_t i
 {
     if (table >= SIM_TABLE_COUNT || index >= sizes[table])
         return false;
+    if (world->places[table] >> index & 1)
+        return false; /* the operation that is under way is about to fill it */
     const struct sim_stream *stream = &world->streams[index % SIM_STREAMS];
     if (table == SIM_TABLE_STREAMS)
         return stream->state == SIM_STREAM_FREE ||

@@ -5,19 +5,6 @@
 
 #include "sim/world.h"
 
-enum sim_table {
-    SIM_TABLE_HOLDERS,
-    SIM_TABLE_BINDINGS,
-    SIM_TABLE_BUFFERS,
-    SIM_TABLE_RANGES,
-    SIM_TABLE_SEGMENTS, /* with a handle */
-    SIM_TABLE_GRANTS,
-    SIM_TABLE_LEASES,
-    SIM_TABLE_STREAMS, /* open */
-    SIM_TABLE_FENCES,
-    SIM_TABLE_COUNT,
-};
-
 bool sim_is_live(const struct sim_world *world, enum sim_table table, uint64_t index);
 /* The place can be used for a new one. */
 bool sim_is_free(const struct sim_world *world, enum sim_table table, uint64_t index);

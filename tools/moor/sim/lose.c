@@ -104,8 +104,20 @@ static void close_bindings(struct sim_world *world)
                   1);
 }
 
+/* Nobody waits any more, and nobody is asked. */
+static void end_pressure(struct sim_world *world)
+{
+    for (int i = 0; i < SIM_TICKETS; i++)
+        (void)sim_expect_ok(world, "the end of a ticket",
+                            moor_ticket_cancel(world->runtime, world->tickets[i].handle));
+    for (int i = 0; i < SIM_HOLDERS; i++)
+        if (world->holders[i].holder)
+            (void)sim_expect_ok(world, "the end of a pressure function", sim_line_listen(world, i, 0));
+}
+
 void sim_world_lose(struct sim_world *world, uint32_t device)
 {
+    end_pressure(world);
     (void)sim_expect_ok(world, "lose", world->control->lose(world->control->mock, device));
     check_sums(world);
     use_bindings(world);

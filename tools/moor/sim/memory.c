@@ -98,7 +98,7 @@ void sim_commit_done(struct sim_world *world, int index, uint32_t first, uint32_
         range->granules[i].state = SIM_COMMITTED;
         range->granules[i].block = (struct sim_block){.value = 0};
     }
-    sim_charge(world, range->binding, grant, count * range->granule_bytes);
+    sim_charge(world, range->binding, grant, count * range->granule_bytes, count * range->granule_bytes);
 }
 
 void sim_create_done(struct sim_world *world, int index, moor_segment handle, int binding,
@@ -109,7 +109,8 @@ void sim_create_done(struct sim_world *world, int index, moor_segment handle, in
         .used = true, .handle = handle, .binding = binding, .granule_bytes = granule_bytes, .count = count};
     sim_set_blocks(segment->blocks, count, 0);
     world->bindings[binding].live++;
-    sim_charge(world, binding, grant, count * granule_bytes);
+    sim_charge(world, binding, grant, count * granule_bytes, count * granule_bytes);
+    world->holders[world->bindings[binding].holder].shared += count * granule_bytes;
 }
 
 void sim_map_done(struct sim_world *world, int index, int at, uint32_t first, bool writable)
@@ -135,8 +136,9 @@ struct sim_release *sim_take_away(struct sim_world *world, int index, uint32_t f
     struct sim_range *range = &world->ranges[index];
     const struct sim_granule *head = &range->granules[first];
     bool mapping = head->state == SIM_MAPPED;
-    struct sim_release *release = sim_release_add(world, mapping ? SIM_GONE_MAPPING : SIM_GONE_PIECE,
-                                                  range->binding, mapping ? 0 : count * range->granule_bytes);
+    uint64_t bytes = mapping ? 0 : count * range->granule_bytes;
+    struct sim_release *release =
+        sim_release_add(world, mapping ? SIM_GONE_MAPPING : SIM_GONE_PIECE, range->binding, bytes, bytes);
     release->segment = mapping ? head->segment : SIM_NONE;
     release->range = index;
     release->first = first;

@@ -37,7 +37,7 @@ static void run_allocate(struct sim_world *world, const struct sim_op *op)
     int grant = sim_grant_at(world, op->arg[4], &options.grant);
     uint64_t size_bytes = op->arg[2], footprint = 0;
     struct sim_verdict verdict = {0};
-    struct sim_claims claims = {0};
+    struct sim_request request = {.device_holder = binding->holder, .device_bytes = size_bytes};
     if (size_bytes == 0 || (op->arg[5] & (op->arg[5] - 1)))
         sim_must(&verdict, MOOR_INVALID);
     moor_status status = moor_binding_get_footprint(binding->binding, size_bytes, &options, &footprint);
@@ -45,17 +45,21 @@ static void run_allocate(struct sim_world *world, const struct sim_op *op)
         if (!sim_expect_ok(world, "a footprint", status))
             return;
         sim_check(world, footprint >= size_bytes, "the least footprint", size_bytes, footprint);
-        sim_want_memory(world, &claims, (int)op->arg[1], grant, footprint, &verdict);
+        sim_want_memory(world, &request, (int)op->arg[1], grant, footprint);
     }
     moor_buffer handle = SIM_UNTOUCHED;
-    sim_begin_with(world, op, &verdict, &handle);
-    if (!sim_end(world, op, moor_buffer_allocate(binding->binding, size_bytes, &options, &handle), &verdict))
+    world->places[SIM_TABLE_BUFFERS] |= UINT32_C(1) << op->arg[0];
+    if (!sim_request_begin(world, op, &verdict, &request, &handle))
+        return;
+    status = moor_buffer_allocate(binding->binding, size_bytes, &options, &handle);
+    if (!sim_request_end(world, op, status, &request))
         return;
     struct sim_buffer *buffer = &world->buffers[op->arg[0]];
     *buffer = (struct sim_buffer){.handle = handle,
                                   .binding = (int)op->arg[1],
                                   .area = SIM_NONE,
                                   .bytes = footprint,
+                                  .requested = size_bytes,
                                   .unit_bytes = size_bytes / SIZE_UNITS / 4 * 4};
     buffer->units = buffer->unit_bytes ? SIZE_UNITS : 0;
     sim_set_blocks(buffer->blocks, SIZE_UNITS, op->arg[3] ? 0 : SIM_UNKNOWN);
@@ -66,7 +70,7 @@ static void run_allocate(struct sim_world *world, const struct sim_op *op)
         sim_check(world, buffer->view.address % op->arg[5] == 0, "the alignment of an address", 0,
                   buffer->view.address % op->arg[5]);
     binding->live++;
-    sim_charge(world, (int)op->arg[1], grant, footprint);
+    sim_charge(world, (int)op->arg[1], grant, footprint, size_bytes);
 }
 
 const struct sim_kind_info sim_kind_allocate = {"allocate",
@@ -89,31 +93,31 @@ static void run_wrap(struct sim_world *world, const struct sim_op *op)
         !sim_is_live(world, SIM_TABLE_BINDINGS, op->arg[1]) || op->arg[2] >= SIM_AREAS)
         return;
     struct sim_binding *binding = &world->bindings[op->arg[1]];
-    struct sim_holder *holder = &world->holders[binding->holder];
     uint64_t size_bytes = SIM_UNITS * world->geometry.granule_bytes;
     uint64_t charged = op->arg[3] ? size_bytes : 0;
     struct sim_verdict verdict = {0};
-    struct sim_claims claims = {0};
+    struct sim_request request = {0};
     if (charged)
-        sim_want_budget(world, &claims, binding->holder, charged, &verdict);
-    world->added[binding->holder] = charged;
+        sim_want_budget(world, &request, binding->holder, charged);
     moor_buffer handle = SIM_UNTOUCHED;
-    sim_begin_with(world, op, &verdict, &handle);
+    world->places[SIM_TABLE_BUFFERS] |= UINT32_C(1) << op->arg[0];
+    if (!sim_request_begin(world, op, &verdict, &request, &handle))
+        return;
     moor_status status = moor_buffer_wrap(binding->binding, world->areas[op->arg[2]].memory, size_bytes,
                                           charged ? MOOR_BUFFER_CHARGE : 0, &handle);
-    if (!sim_end(world, op, status, &verdict))
+    if (!sim_request_end(world, op, status, &request))
         return;
     struct sim_buffer *buffer = &world->buffers[op->arg[0]];
     *buffer = (struct sim_buffer){.handle = handle,
                                   .binding = (int)op->arg[1],
                                   .area = (int)op->arg[2],
-                                  .external = charged,
+                                  .leased = charged,
                                   .unit_bytes = world->geometry.granule_bytes,
                                   .units = SIM_UNITS};
     (void)sim_expect_ok(world, "a view", moor_buffer_get_view(world->runtime, handle, &buffer->view));
     binding->live++;
-    holder->live += charged;
-    holder->external += charged;
+    if (charged)
+        sim_charge_leased(world, binding->holder, (int64_t)charged);
 }
 
 const struct sim_kind_info sim_kind_wrap = {
@@ -129,7 +133,6 @@ static void run_release_buffer(struct sim_world *world, const struct sim_op *op)
     if (!sim_is_live(world, SIM_TABLE_BUFFERS, op->arg[0]))
         return;
     struct sim_buffer *buffer = &world->buffers[op->arg[0]];
-    struct sim_holder *holder = &world->holders[world->bindings[buffer->binding].holder];
     struct sim_verdict verdict = {0};
     sim_begin(world, op, &verdict);
     if (!sim_end(world, op, moor_buffer_release(world->runtime, buffer->handle), &verdict))
@@ -137,13 +140,14 @@ static void run_release_buffer(struct sim_world *world, const struct sim_op *op)
     sim_forget_handle(world, SIM_HANDLE_BUFFER, buffer->handle);
     world->bindings[buffer->binding].live--;
     if (buffer->area == SIM_NONE) {
-        struct sim_release *release = sim_release_add(world, SIM_GONE_BUFFER, buffer->binding, buffer->bytes);
-        release->stuck = world->fault_hit; /* to the host it is released; it is kept and charged */
+        struct sim_release *release =
+            sim_release_add(world, SIM_GONE_BUFFER, buffer->binding, buffer->bytes, buffer->requested);
+        release->stuck = world->now.fault_hit; /* to the host it is released; it is kept and charged */
         for (uint32_t i = 0; i < SIM_UNITS; i++)
             sim_release_behind(world, release, &buffer->own[i], true);
     }
-    holder->live -= buffer->external;
-    holder->external -= buffer->external;
+    if (buffer->leased)
+        sim_charge_leased(world, world->bindings[buffer->binding].holder, -(int64_t)buffer->leased);
     buffer->handle = 0;
 }
 
@@ -223,7 +227,7 @@ static void run_release_range(struct sim_world *world, const struct sim_op *op)
         if (state == SIM_MAPPED)
             sim_unmapped(world, segment);
     }
-    struct sim_release *addresses = sim_release_add(world, SIM_GONE_RANGE, range->binding, 0);
+    struct sim_release *addresses = sim_release_add(world, SIM_GONE_RANGE, range->binding, 0, 0);
     for (uint32_t i = 0; i < world->release_count; i++)
         if (world->releases[i].range == (int)op->arg[0]) {
             sim_release_behind_other(addresses, &world->releases[i], true);
@@ -255,15 +259,19 @@ static void run_commit(struct sim_world *world, const struct sim_op *op)
     uint32_t first = (uint32_t)op->arg[1], count = (uint32_t)op->arg[2];
     uint64_t bytes = count * range->granule_bytes;
     struct sim_verdict verdict = {0};
-    struct sim_claims claims = {0};
+    struct sim_request request = {.device_holder = world->bindings[range->binding].holder,
+                                  .device_bytes = bytes,
+                                  .is_retried = true,
+                                  .ranges = UINT32_C(1) << op->arg[0]};
     moor_grant grant = 0;
     int from = sim_grant_at(world, op->arg[3], &grant);
     sim_judge_free(world, (int)op->arg[0], first, count, &verdict);
-    sim_want_memory(world, &claims, range->binding, from, bytes, &verdict);
-    sim_begin(world, op, &verdict);
+    sim_want_memory(world, &request, range->binding, from, bytes);
+    if (!sim_request_begin(world, op, &verdict, &request, NULL))
+        return;
     moor_status status =
         moor_range_commit(world->runtime, range->handle, first * range->granule_bytes, bytes, grant);
-    if (sim_end(world, op, status, &verdict))
+    if (sim_request_end(world, op, status, &request))
         sim_commit_done(world, (int)op->arg[0], first, count, from);
 }
 

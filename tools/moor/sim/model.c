@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The model's books: how far streams are, what is on its way out, and who may still have how much. */
+/* The model's books: how far streams are, and what is on its way out. */
 #include "sim/world.h"
 
 /* ---- streams ---- */
@@ -47,7 +47,7 @@ void sim_uses_pending(const struct sim_world *world, const struct sim_uses *uses
 /* ---- the way out ---- */
 
 struct sim_release *sim_release_add(struct sim_world *world, enum sim_release_kind kind, int binding,
-                                    uint64_t bytes)
+                                    uint64_t bytes, uint64_t requested)
 {
     struct sim_binding *of = &world->bindings[binding];
     if (world->release_count == SIM_RELEASES) {
@@ -60,10 +60,15 @@ struct sim_release *sim_release_add(struct sim_world *world, enum sim_release_ki
     release->binding = binding;
     release->holder = of->holder;
     release->bytes = bytes;
+    release->requested = requested;
     release->range = SIM_NONE;
     release->segment = SIM_NONE;
     release->streams = 0;
+    release->fresh = true;
+    release->ticket = bytes ? sim_let_go(world, of->holder, bytes) : 0;
+    release->ticket_serial = release->ticket ? world->tickets[release->ticket - 1].serial : 0;
     world->holders[of->holder].live -= bytes;
+    world->holders[of->holder].requested -= requested;
     world->live[of->device] -= bytes;
     return release;
 }
@@ -124,9 +129,18 @@ bool sim_release_is_done(const struct sim_world *world, const struct sim_release
     return !release->stuck && !release->kept;
 }
 
+void sim_tick(struct sim_world *world)
+{
+    (void)sim_expect_ok(world, "advance", world->control->advance(world->control->mock, 0));
+    for (uint32_t i = 0; i < world->release_count; i++)
+        world->releases[i].fresh = false;
+}
+
 void sim_release_gone(struct sim_world *world, uint32_t index)
 {
     struct sim_release *release = &world->releases[index];
+    if (release->ticket && world->tickets[release->ticket - 1].serial == release->ticket_serial)
+        world->tickets[release->ticket - 1].returned_least += release->bytes;
     if (release->range != SIM_NONE)
         for (uint32_t i = 0; i < release->count; i++)
             world->ranges[release->range].granules[release->first + i].state = SIM_FREE;
@@ -201,8 +215,9 @@ void sim_granules_gone(struct sim_world *world, int range, uint32_t first, uint3
 void sim_segment_drop(struct sim_world *world, int index)
 {
     struct sim_segment *segment = &world->segments[index];
-    struct sim_release *release =
-        sim_release_add(world, SIM_GONE_SEGMENT, segment->binding, segment->count * segment->granule_bytes);
+    uint64_t bytes = segment->count * segment->granule_bytes;
+    struct sim_release *release = sim_release_add(world, SIM_GONE_SEGMENT, segment->binding, bytes, bytes);
+    world->holders[release->holder].shared -= bytes;
     for (uint32_t i = 0; i + 1 < world->release_count; i++)
         if (world->releases[i].segment == index) {
             sim_release_behind_other(release, &world->releases[i], true);
@@ -233,6 +248,19 @@ struct sim_pending sim_pending_of_holder(const struct sim_world *world, int hold
     return pending;
 }
 
+struct sim_pending sim_requested_of_holder(const struct sim_world *world, int holder)
+{
+    struct sim_pending requested = {0};
+    for (uint32_t i = 0; i < world->release_count; i++) {
+        const struct sim_release *release = &world->releases[i];
+        if (release->holder != holder)
+            continue;
+        requested.most += release->requested;
+        requested.least += sim_release_may_be_done(world, release) ? 0 : release->requested;
+    }
+    return requested;
+}
+
 uint64_t sim_quarantined_of_holder(const struct sim_world *world, int holder)
 {
     uint64_t bytes = 0;
@@ -240,135 +268,6 @@ uint64_t sim_quarantined_of_holder(const struct sim_world *world, int holder)
         if (world->releases[i].holder == holder && (world->releases[i].stuck || world->releases[i].kept))
             bytes += world->releases[i].bytes;
     return bytes;
-}
-
-/* ---- budgets ---- */
-
-/* What a limit has to hold: for certain, and behind fences, after a reap. */
-struct load {
-    uint64_t fixed;
-    struct sim_pending pending;
-};
-
-static void add_holder(const struct sim_world *world, const struct sim_claims *claims, int index,
-                       struct load *load)
-{
-    const struct sim_holder *holder = &world->holders[index];
-    load->fixed += holder->reserved + holder->live + claims->holders[index];
-    for (uint32_t i = 0; i < world->release_count; i++) {
-        const struct sim_release *release = &world->releases[i];
-        if (release->holder != index)
-            continue;
-        if (release->stuck || release->kept)
-            load->fixed += release->bytes;
-        /* Before it says no for want of room, the library takes back what has gone. */
-        else if (!sim_release_is_done(world, release))
-            add_pending(world, release, &load->pending);
-    }
-}
-
-static void judge_load(uint64_t limit, const struct load *load, uint64_t bytes, struct sim_verdict *verdict)
-{
-    if (bytes > limit)
-        sim_must(verdict, MOOR_NEVER_FITS);
-    else if (load->fixed > limit - bytes)
-        sim_must(verdict, MOOR_OVER_BUDGET);
-    else if (load->fixed + load->pending.least > limit - bytes)
-        sim_must(verdict, MOOR_PENDING);
-    else if (load->fixed + load->pending.most > limit - bytes)
-        sim_may(verdict, MOOR_PENDING);
-}
-
-void sim_want_budget(const struct sim_world *world, struct sim_claims *claims, int index, uint64_t bytes,
-                     struct sim_verdict *verdict)
-{
-    const struct sim_holder *holder = &world->holders[index];
-    struct load own = {0}, pool = {0};
-    add_holder(world, claims, index, &own);
-    for (int i = 0; i < SIM_HOLDERS; i++)
-        if (world->holders[i].holder && world->holders[i].authority == holder->authority)
-            add_holder(world, claims, i, &pool);
-    /* Both limits are looked at before one of them says no. */
-    struct sim_verdict both = {0};
-    judge_load(holder->limit, &own, bytes, &both);
-    judge_load(world->authorities[holder->authority].capacity, &pool, bytes, &both);
-    if (both.must & sim_bit(MOOR_NEVER_FITS))
-        both = (struct sim_verdict){.must = sim_bit(MOOR_NEVER_FITS)};
-    else if (both.must & sim_bit(MOOR_OVER_BUDGET))
-        both = (struct sim_verdict){.must = sim_bit(MOOR_OVER_BUDGET)};
-    verdict->must |= both.must;
-    verdict->may |= both.may;
-    claims->holders[index] += bytes;
-    /* All that one call asks for is one request. */
-    uint64_t whole = 0;
-    for (int i = 0; i < SIM_HOLDERS; i++)
-        if (world->holders[i].holder && world->holders[i].authority == holder->authority)
-            whole += claims->holders[i];
-    if (claims->holders[index] > holder->limit || whole > world->authorities[holder->authority].capacity)
-        sim_must(verdict, MOOR_NEVER_FITS);
-}
-
-/* The pool's memory itself, which others use too. */
-static void want_room(const struct sim_world *world, struct sim_claims *claims, int pool, uint64_t bytes,
-                      struct sim_verdict *verdict)
-{
-    uint64_t least = 0, most = 0, total = world->geometry.total_bytes;
-    claims->pools[pool] += bytes;
-    uint64_t wanted = claims->pools[pool];
-    for (uint32_t i = 0; i < world->geometry.devices; i++) {
-        if (world->authority_of[i] != pool)
-            continue;
-        wanted += world->external[i];
-        least += world->live[i];
-        most += world->live[i];
-    }
-    for (uint32_t i = 0; i < world->release_count; i++) {
-        const struct sim_release *release = &world->releases[i];
-        if (world->holders[release->holder].authority != pool)
-            continue;
-        /* A device that is full is asked once more when what has completed was taken back. */
-        least += sim_release_may_be_done(world, release) ? 0 : release->bytes;
-        most += sim_release_is_done(world, release) ? 0 : release->bytes;
-    }
-    if (wanted > total || least > total - wanted)
-        sim_must(verdict, MOOR_DEVICE_NOMEM);
-    else if (most > total - wanted)
-        sim_may(verdict, MOOR_DEVICE_NOMEM);
-}
-
-void sim_want_memory(struct sim_world *world, struct sim_claims *claims, int binding, int grant,
-                     uint64_t bytes, struct sim_verdict *verdict)
-{
-    int holder = world->bindings[binding].holder;
-    if (grant == SIM_NONE) {
-        sim_want_budget(world, claims, holder, bytes, verdict);
-    } else if (world->grants[grant].holder != holder) {
-        sim_must(verdict, MOOR_FOREIGN);
-    } else {
-        claims->grants[grant] += bytes;
-        if (claims->grants[grant] > world->grants[grant].remaining)
-            sim_must(verdict, MOOR_OVER_BUDGET);
-    }
-    want_room(world, claims, world->holders[holder].authority, bytes, verdict);
-    world->added[holder] += bytes;
-}
-
-void sim_charge(struct sim_world *world, int binding, int grant, uint64_t bytes)
-{
-    struct sim_holder *holder = &world->holders[world->bindings[binding].holder];
-    holder->live += bytes;
-    world->live[world->bindings[binding].device] += bytes;
-    if (grant == SIM_NONE)
-        return;
-    holder->reserved -= bytes;
-    world->grants[grant].remaining -= bytes;
-}
-
-int sim_grant_at(const struct sim_world *world, uint64_t arg, moor_grant *ret_handle)
-{
-    bool known = arg > 0 && arg <= SIM_GRANTS && world->grants[arg - 1].handle;
-    *ret_handle = known ? world->grants[arg - 1].handle : 0;
-    return known ? (int)arg - 1 : SIM_NONE;
 }
 
 void sim_forget_handle(struct sim_world *world, enum sim_handle_kind kind, uint64_t handle)

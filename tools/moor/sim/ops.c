@@ -5,9 +5,14 @@
 #include <moorage/abi/status.h>
 #include <string.h>
 
-extern const struct sim_kind_info sim_kind_holder_create, sim_kind_holder_destroy, sim_kind_holder_limit,
-    sim_kind_capacity, sim_kind_grant_reserve, sim_kind_grant_release, sim_kind_lease_commit,
-    sim_kind_lease_refund, sim_kind_binding_open, sim_kind_binding_close; /* governor_ops.c */
+extern const struct sim_kind_info sim_kind_holder_create, sim_kind_holder_destroy, sim_kind_holder_limits,
+    sim_kind_holder_pressure, sim_kind_evictable; /* holder_ops.c */
+extern const struct sim_kind_info sim_kind_capacity, sim_kind_set_aside, sim_kind_refresh,
+    sim_kind_grant_reserve, sim_kind_grant_release, sim_kind_grant_commit, sim_kind_lease_commit,
+    sim_kind_lease_adjust, sim_kind_lease_refund, sim_kind_binding_open,
+    sim_kind_binding_close; /* governor_ops.c */
+extern const struct sim_kind_info sim_kind_grants_reserve, sim_kind_ticket_open, sim_kind_ticket_wait,
+    sim_kind_ticket_cancel; /* ticket_ops.c */
 extern const struct sim_kind_info sim_kind_allocate, sim_kind_wrap, sim_kind_release_buffer, sim_kind_reserve,
     sim_kind_release_range, sim_kind_commit, sim_kind_decommit, sim_kind_unmap; /* memory_ops.c */
 extern const struct sim_kind_info sim_kind_create_segment, sim_kind_map, sim_kind_seal,
@@ -27,12 +32,22 @@ extern const struct sim_kind_info sim_kind_wrong_handle, sim_kind_wrong_size; /*
 const struct sim_kind_info *const sim_kinds[SIM_KIND_COUNT] = {
     [SIM_HOLDER_CREATE] = &sim_kind_holder_create,
     [SIM_HOLDER_DESTROY] = &sim_kind_holder_destroy,
-    [SIM_HOLDER_LIMIT] = &sim_kind_holder_limit,
+    [SIM_HOLDER_LIMITS] = &sim_kind_holder_limits,
+    [SIM_HOLDER_PRESSURE] = &sim_kind_holder_pressure,
+    [SIM_EVICTABLE] = &sim_kind_evictable,
     [SIM_CAPACITY] = &sim_kind_capacity,
+    [SIM_SET_ASIDE] = &sim_kind_set_aside,
+    [SIM_REFRESH] = &sim_kind_refresh,
     [SIM_GRANT_RESERVE] = &sim_kind_grant_reserve,
     [SIM_GRANT_RELEASE] = &sim_kind_grant_release,
+    [SIM_GRANT_COMMIT] = &sim_kind_grant_commit,
     [SIM_LEASE_COMMIT] = &sim_kind_lease_commit,
+    [SIM_LEASE_ADJUST] = &sim_kind_lease_adjust,
     [SIM_LEASE_REFUND] = &sim_kind_lease_refund,
+    [SIM_GRANTS_RESERVE] = &sim_kind_grants_reserve,
+    [SIM_TICKET_OPEN] = &sim_kind_ticket_open,
+    [SIM_TICKET_WAIT] = &sim_kind_ticket_wait,
+    [SIM_TICKET_CANCEL] = &sim_kind_ticket_cancel,
     [SIM_BINDING_OPEN] = &sim_kind_binding_open,
     [SIM_BINDING_CLOSE] = &sim_kind_binding_close,
     [SIM_ALLOCATE] = &sim_kind_allocate,

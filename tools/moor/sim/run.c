@@ -12,9 +12,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define HANG_S 20u      /* so long without a look at the clock is a hang */
-#define HANG_AGAIN_S 2u /* likewise, of a sequence that is run again */
-#define LOOK_EVERY 256u /* operations: at the clock, and at everything */
+#define HANG_S 20u       /* so long without a look at the clock is a hang */
+#define HANG_AGAIN_S 10u /* likewise, of a sequence that is run again */
+#define LOOK_EVERY 256u  /* operations: at the clock, and at everything */
 #define PROGRESS_EVERY 65536u
 #define RELIEF_RELEASES 64u /* room that one operation may need */
 
@@ -39,9 +39,10 @@ static uint64_t fold(uint64_t digest, uint64_t value)
 
 static void digest_step(const struct sim_world *world, const struct sim_op *op, struct sim_result *result)
 {
-    uint64_t digest = fold(fold(result->totals.digest, op->kind), (uint64_t)world->status);
+    uint64_t digest = fold(fold(result->totals.digest, op->kind), (uint64_t)world->now.status);
     for (uint32_t i = 0; i < world->geometry.devices; i++)
-        digest = fold(fold(digest, world->authorities[i].charged), world->authorities[i].pending);
+        digest = fold(fold(digest, world->authorities[i].seen.charged_bytes),
+                      world->authorities[i].seen.pending_bytes);
     result->totals.digest = fold(digest, world->control->now_ns(world->control->mock));
 }
 
@@ -52,10 +53,12 @@ static void run_op(struct sim_world *world, const struct sim_op *op, unsigned in
         sim_let_run(world);
     result->totals.steps++;
     result->totals.kinds[op->kind]++;
-    world->status = MOOR_OK;
-    world->effective = false;
+    world->now.status = MOOR_OK;
+    world->now.effective = false;
+    memset(world->places, 0, sizeof world->places);
     sim_kinds[op->kind]->run(world, op);
-    result->totals.effective[op->kind] += world->effective;
+    result->totals.effective[op->kind] += world->now.effective;
+    sim_settle(world);
     sim_check_books(world);
     if (result->totals.steps % LOOK_EVERY == 0) {
         sim_check_all(world);

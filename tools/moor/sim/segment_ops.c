@@ -22,15 +22,18 @@ static void run_create_segment(struct sim_world *world, const struct sim_op *op)
     uint64_t granule = world->geometry.granule_bytes << (op->arg[4] & 1);
     uint32_t count = (uint32_t)op->arg[2];
     struct sim_verdict verdict = {0};
-    struct sim_claims claims = {0};
+    struct sim_request request = {.device_holder = world->bindings[op->arg[1]].holder,
+                                  .device_bytes = count * granule,
+                                  .is_retried = true};
     moor_grant grant = 0;
     moor_segment handle = SIM_UNTOUCHED;
     int from = sim_grant_at(world, op->arg[3], &grant);
-    sim_want_memory(world, &claims, (int)op->arg[1], from, count * granule, &verdict);
-    sim_begin_with(world, op, &verdict, &handle);
+    sim_want_memory(world, &request, (int)op->arg[1], from, count * granule);
+    if (!sim_request_begin(world, op, &verdict, &request, &handle))
+        return;
     moor_status status =
         moor_segment_create(world->bindings[op->arg[1]].binding, count * granule, granule, grant, &handle);
-    if (sim_end(world, op, status, &verdict))
+    if (sim_request_end(world, op, status, &request))
         sim_create_done(world, (int)op->arg[0], handle, (int)op->arg[1], granule, count, from);
 }
 
@@ -168,7 +171,7 @@ static void run_release_segment(struct sim_world *world, const struct sim_op *op
     if (!sim_end(world, &call, moor_segment_release(world->runtime, segment->handle), &verdict))
         return;
     sim_handle_gone(world, (int)op->arg[0]);
-    if (world->fault_hit)
+    if (world->now.fault_hit)
         world->releases[world->release_count - 1].stuck = true;
 }
 
@@ -243,18 +246,32 @@ static void give_up_copy(struct sim_world *world, const struct exchange *exchang
         sim_uses_add(&world->segments[exchange->old].blocks[i].uses, stream, exchange->stream,
                      stream->submitted, false);
     }
-    sim_charge(world, exchange->range->binding, SIM_NONE, exchange->bytes);
+    sim_charge(world, exchange->range->binding, SIM_NONE, exchange->bytes, exchange->bytes);
     struct sim_release *memory =
-        sim_release_add(world, SIM_GONE_SEGMENT, exchange->range->binding, exchange->bytes);
+        sim_release_add(world, SIM_GONE_SEGMENT, exchange->range->binding, exchange->bytes, exchange->bytes);
     sim_release_behind(world, memory, &copy, true);
-    struct sim_release *window = sim_release_add(world, SIM_GONE_RANGE, exchange->range->binding, 0);
+    struct sim_release *window = sim_release_add(world, SIM_GONE_RANGE, exchange->range->binding, 0, 0);
     sim_release_behind(world, window, &copy, true);
+}
+
+/* Nobody is asked for the copy, and nobody waits for what it takes for a while and gives back: false. */
+static bool wants_copy(struct sim_world *world, const struct exchange *it, struct sim_request *request,
+                       struct sim_verdict *verdict)
+{
+    struct sim_verdict told = {0};
+    sim_want_memory(world, request, it->range->binding, it->grant, it->bytes);
+    sim_judge(world, request, &told);
+    if (sim_someone_waits(world) || (world->listeners && (told.must | told.may)))
+        return false;
+    world->authorities[world->holders[world->bindings[it->range->binding].holder].authority].may_look = true;
+    sim_judge(world, request, verdict);
+    return true;
 }
 
 static void exchange(struct sim_world *world, const struct sim_op *op, struct exchange *it)
 {
     struct sim_verdict verdict = {0};
-    struct sim_claims claims = {0};
+    struct sim_request request = {0};
     moor_segment handle = SIM_UNTOUCHED;
     moor_grant grant = it->grant == SIM_NONE ? 0 : world->grants[it->grant].handle;
     const struct sim_segment *old = &world->segments[it->old];
@@ -264,8 +281,8 @@ static void exchange(struct sim_world *world, const struct sim_op *op, struct ex
     if (!verdict.must && verdict.may && !it->in_place)
         return;
     bool waits = verdict.must != 0;
-    if (!it->in_place)
-        sim_want_memory(world, &claims, it->range->binding, it->grant, it->bytes, &verdict);
+    if (!it->in_place && !wants_copy(world, it, &request, &verdict))
+        return;
     if (!it->deadline && !it->in_place && (verdict.may || (verdict.must && !waits)))
         return;
     if (!it->deadline && !it->in_place)
@@ -277,7 +294,7 @@ static void exchange(struct sim_world *world, const struct sim_op *op, struct ex
         verdict.may |= loose;
     }
     struct sim_op call = *op;
-    if (!it->deadline)
+    if (!it->deadline || world->listeners)
         call.fault.function = 0;
     bool wants_handle = op->arg[4] & FLAG_HANDLE;
     sim_begin_with(world, &call, &verdict, wants_handle ? &handle : NULL);

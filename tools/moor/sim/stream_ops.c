@@ -71,7 +71,7 @@ static bool draw_advance(const struct sim_world *world, struct sim_random *rando
 
 static void run_advance(struct sim_world *world, const struct sim_op *op)
 {
-    world->effective =
+    world->now.effective =
         sim_expect_ok(world, "advance", world->control->advance(world->control->mock, op->arg[0]));
 }
 
@@ -82,7 +82,7 @@ static void run_step(struct sim_world *world, const struct sim_op *op)
     uint32_t ran = 0;
     (void)op;
     (void)sim_expect_ok(world, "step", world->control->step(world->control->mock, &ran));
-    world->effective = ran != 0;
+    world->now.effective = ran != 0;
 }
 
 const struct sim_kind_info sim_kind_step = {"step", {0}, {0}, sim_draw_nothing, run_step};
@@ -95,7 +95,7 @@ static void run_hold(struct sim_world *world, const struct sim_op *op)
     struct sim_stream *stream = &world->streams[op->arg[0]];
     if (!sim_expect_ok(world, "hold", world->control->hold(world->control->mock, stream->native)))
         return;
-    stream->held = world->effective = true;
+    stream->held = world->now.effective = true;
     world->held_streams++;
     sim_probe(world, (int)op->arg[0]);
 }
@@ -121,7 +121,7 @@ static void run_open(struct sim_world *world, const struct sim_op *op)
     if (!sim_expect_ok(world, "open", world->control->open(world->control->mock, stream->native)))
         return;
     stream->held = false;
-    world->effective = true;
+    world->now.effective = true;
     world->held_streams--;
 }
 

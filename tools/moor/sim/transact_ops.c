@@ -130,7 +130,7 @@ static bool make_step(const struct sim_world *world, struct part *part, struct m
 }
 
 static void judge_step(struct sim_world *world, const struct part *part, const struct moor_step *step,
-                       struct sim_claims *claims, struct sim_verdict *verdict)
+                       struct sim_request *request, struct sim_verdict *verdict)
 {
     const uint64_t *arg = part->op->arg;
     if (part->op->kind == SIM_STEP_MAP) {
@@ -143,7 +143,16 @@ static void judge_step(struct sim_world *world, const struct part *part, const s
         if (world->bindings[binding].device != world->bindings[world->ranges[part->range].binding].device)
             sim_must(verdict, MOOR_FOREIGN);
     }
-    sim_want_memory(world, claims, binding, part->grant, step->length_bytes, verdict);
+    sim_want_memory(world, request, binding, part->grant, step->length_bytes);
+}
+
+/* What a pressure function must not touch meanwhile. */
+static void leave_alone(const struct part *part, struct sim_request *request)
+{
+    if (part->range != SIM_NONE)
+        request->ranges |= UINT32_C(1) << part->range;
+    if (part->op->kind == SIM_STEP_MAP)
+        request->segments |= UINT32_C(1) << part->op->arg[0];
 }
 
 static bool names_the_same(const struct part *a, const struct part *b)
@@ -191,12 +200,13 @@ static void run_transact(struct sim_world *world, const struct sim_op *op)
     struct moor_step steps[SIM_STEPS];
     size_t count = 0, failed = SIZE_MAX;
     struct sim_verdict verdict = {0};
-    struct sim_claims claims = {0};
+    struct sim_request request = {.is_retried = true};
     for (uint32_t i = 0; i < world->step_count; i++) {
         parts[count] = (struct part){.op = &world->step_ops[i], .range = SIM_NONE, .grant = SIM_NONE};
         if (place_is_taken(parts, count, parts[count].op) || !make_step(world, &parts[count], &steps[count]))
             continue;
-        judge_step(world, &parts[count], &steps[count], &claims, &verdict);
+        judge_step(world, &parts[count], &steps[count], &request, &verdict);
+        leave_alone(&parts[count], &request);
         for (size_t j = 0; j < count; j++)
             if (names_the_same(&parts[j], &parts[count]))
                 sim_must(&verdict, MOOR_INVALID);
@@ -205,9 +215,10 @@ static void run_transact(struct sim_world *world, const struct sim_op *op)
     world->step_count = 0;
     if (count == 0)
         return;
-    sim_begin(world, op, &verdict);
+    if (!sim_request_begin(world, op, &verdict, &request, NULL))
+        return;
     moor_status status = moor_transact(world->runtime, steps, count, &failed);
-    if (sim_end(world, op, status, &verdict))
+    if (sim_request_end(world, op, status, &request))
         for (size_t i = 0; i < count; i++)
             step_done(world, &parts[i], &steps[i]);
     else

@@ -240,7 +240,7 @@ void sim_submitted(struct sim_world *world, int index, const struct sim_target *
 {
     struct sim_stream *stream = &world->streams[index];
     const struct sim_target *brought = NULL;
-    world->effective = true;
+    world->now.effective = true;
     for (size_t t = 0; t < count; t++) {
         for (uint32_t i = 0; i < targets[t].count; i++) {
             const struct sim_unit *unit = &targets[t].units[i];

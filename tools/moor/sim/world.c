@@ -3,9 +3,12 @@
 #include "sim/draw.h"
 
 #include <moorage/runtime.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define STREAM_LOOKS_MAX 10000
 
 /* ---- loading ---- */
 
@@ -38,9 +41,21 @@ static void describe(const struct sim_geometry *geometry, uint64_t seed, struct 
     set_number(settings, "cost_host_function_ns", 50);
 }
 
+/* From here on the device moves for this thread alone, whatever the runtime's own threads do. */
+static moor_status drive(struct moor_provider *provider)
+{
+    const void *table = NULL;
+    moor_status status =
+        moor_provider_get_extension(provider, MOOR_MOCK_DRIVE, MOOR_MOCK_DRIVE_VERSION, &table);
+    const struct moor_mock_drive *extension = table;
+    return status ? status : extension->take(extension->mock);
+}
+
 static bool load(struct sim_world *world)
 {
-    if (!sim_expect_ok(world, "a runtime", moor_runtime_create(NULL, &world->runtime)))
+    /* How long a holder takes to answer is a matter of real time; so none is given up on. */
+    static const struct moor_runtime_options options = {.patience_ns = MOOR_FOREVER};
+    if (!sim_expect_ok(world, "a runtime", moor_runtime_create(&options, &world->runtime)))
         return false;
     moor_status status = moor_provider_load(world->runtime, world->path, &world->load, &world->provider);
     if (status != MOOR_OK) {
@@ -52,7 +67,8 @@ static bool load(struct sim_world *world)
         moor_provider_get_extension(world->provider, MOOR_MOCK_CONTROL, MOOR_MOCK_CONTROL_VERSION, &table);
     world->control = table;
     world->loads = 1;
-    return sim_expect_ok(world, "the hands on the device", status);
+    return sim_expect_ok(world, "the hands on the device", status) &&
+           sim_expect_ok(world, "the device to be driven", drive(world->provider));
 }
 
 /* ---- devices and their pools ---- */
@@ -102,6 +118,7 @@ bool sim_world_create(struct sim_world *world, const char *path, const struct si
                       uint64_t seed, const struct sim_foreign *foreign)
 {
     memset(world, 0, sizeof *world);
+    sim_line_init(world);
     describe(geometry, seed, &world->settings);
     world->geometry = *geometry;
     world->foreign = foreign;
@@ -113,17 +130,19 @@ bool sim_world_create(struct sim_world *world, const char *path, const struct si
 
 /* ---- the end ---- */
 
-static void run(struct sim_world *world, enum sim_kind kind, uint64_t arg)
+static void run(struct sim_world *world, enum sim_kind kind, uint64_t arg, uint64_t more)
 {
-    struct sim_op op = {.kind = kind, .arg = {arg}};
+    struct sim_op op = {.kind = kind, .arg = {arg, more}};
+    memset(world->places, 0, sizeof world->places);
     sim_kinds[kind]->run(world, &op);
+    sim_settle(world);
     sim_check_books(world);
 }
 
 static void run_all(struct sim_world *world, enum sim_kind kind, uint64_t count)
 {
     for (uint64_t i = 0; i < count && world->failure[0] == '\0'; i++)
-        run(world, kind, i);
+        run(world, kind, i, 0);
 }
 
 void sim_run_dry(struct sim_world *world)
@@ -137,9 +156,9 @@ void sim_let_run(struct sim_world *world)
 {
     for (uint64_t i = 0; i < SIM_STREAMS; i++)
         if (world->streams[i].held)
-            run(world, SIM_OPEN, i);
+            run(world, SIM_OPEN, i, 0);
     sim_run_dry(world);
-    run(world, SIM_REAP, 0);
+    run(world, SIM_REAP, 0, 0);
 }
 
 static void check_nothing_left(struct sim_world *world)
@@ -157,8 +176,21 @@ static void check_nothing_left(struct sim_world *world)
         sim_check(world, world->held[i] == 0, "bytes held at the end", 0, world->held[i]);
 }
 
+/* Streams that were given up take several looks, and a thread of the runtime's may be at it. No check: how
+ * often it is looked is a matter of time. */
+static void retire_streams(struct sim_world *world)
+{
+    struct moor_object_counts counts = {.streams = 1};
+    for (int looks = 0; counts.streams > 0 && looks < STREAM_LOOKS_MAX; looks++) {
+        (void)moor_runtime_reap(world->runtime, MOOR_NO_WAIT); /* what stays is seen afterwards */
+        (void)sched_yield();
+        (void)moor_runtime_get_counts(world->runtime, &counts);
+    }
+}
+
 void sim_world_end(struct sim_world *world)
 {
+    retire_streams(world);
     check_nothing_left(world);
     for (int i = 0; i < SIM_AREAS; i++)
         free(world->areas[i].memory);
@@ -170,6 +202,11 @@ void sim_world_end(struct sim_world *world)
 
 void sim_world_destroy(struct sim_world *world)
 {
+    run_all(world, SIM_TICKET_CANCEL, SIM_TICKETS);
+    for (uint64_t i = 0; i < world->geometry.devices; i++)
+        run(world, SIM_CAPACITY, i, 2 * world->geometry.total_bytes); /* nothing is over it */
+    run_all(world, SIM_HOLDER_PRESSURE, SIM_HOLDERS);
+    run_all(world, SIM_TICKET_CANCEL, SIM_TICKETS); /* those that had to wait for that */
     sim_let_run(world);
     sim_check_all(world);
     /* The last of these tries again what is in quarantine. */
@@ -182,9 +219,7 @@ void sim_world_destroy(struct sim_world *world)
     run_all(world, SIM_STREAM_DESTROY, SIM_STREAMS);
     sim_let_run(world);
     sim_check(world, world->release_count == 0, "releases when all work is done", 0, world->release_count);
-    for (int tries = 0; tries < 4; tries++)
-        (void)moor_runtime_reap(world->runtime,
-                                MOOR_NO_WAIT); /* streams that were given up take several looks */
+    retire_streams(world);
     run_all(world, SIM_BINDING_CLOSE, SIM_BINDINGS);
     run_all(world, SIM_HOLDER_DESTROY, SIM_HOLDERS);
     for (uint64_t i = 0; i < SIM_HOLDERS; i++)
@@ -224,6 +259,9 @@ bool sim_foreign_create(const char *path, struct sim_foreign *foreign, char *tex
         status = moor_grant_reserve(holder, UINT64_C(16) << 20, MOOR_NO_WAIT, &handles[SIM_HANDLE_GRANT]);
     if (!status)
         status = moor_lease_commit(runtime, handles[SIM_HANDLE_GRANT], 1, &handles[SIM_HANDLE_LEASE]);
+    if (!status)
+        status = moor_ticket_open(&(struct moor_request){holder, UINT64_C(1) << 30}, 1, MOOR_FOREVER,
+                                  &handles[SIM_HANDLE_TICKET]);
     struct moor_abi_domain_info info;
     if (!status)
         status = moor_device_get_domain_info(device, 0, &info);

@@ -11,34 +11,11 @@
 #ifndef MOOR_SIM_WORLD_H
 #define MOOR_SIM_WORLD_H
 
-#include "sim/op.h"
+#include "sim/governor.h"
 
 #include <moorage/mock.h>
 #include <moorage/stats.h>
 #include <moorage/stream.h>
-
-/* The host's tables. */
-#define SIM_DEVICES 3
-#define SIM_HOLDERS 6
-#define SIM_BINDINGS 6
-#define SIM_BUFFERS 24
-#define SIM_RANGES 6
-#define SIM_GRANULES 16 /* of a range, at most */
-#define SIM_SEGMENTS 12
-#define SIM_SEGMENT_GRANULES 4
-#define SIM_GRANTS 6
-#define SIM_LEASES 6
-#define SIM_STREAMS 16 /* given-up ones included, until their work is done */
-#define SIM_FENCES 8
-#define SIM_AREAS 4 /* of the host's own memory */
-#define SIM_UNITS 4 /* of an area, or of a buffer that wraps it */
-#define SIM_STEPS 6 /* of a transaction */
-#define SIM_RELEASES 512
-#define SIM_IN_FLIGHT 48u /* pieces of work on a stream */
-#define SIM_STALE 32
-
-#define SIM_NONE (-1)
-#define SIM_UNKNOWN (-1) /* a value */
 
 /* ---- work, and what it used ---- */
 
@@ -93,39 +70,6 @@ struct sim_fence {
     struct moor_fence fence;
 };
 
-/* ---- the books ---- */
-
-struct sim_authority {
-    struct moor_authority *authority; /* NULL: another device's */
-    uint64_t capacity;
-    uint64_t charged; /* as last seen */
-    uint64_t pending; /* likewise */
-};
-
-struct sim_holder {
-    struct moor_holder *holder;
-    int authority;
-    uint64_t limit; /* UINT64_MAX: none */
-    uint64_t reserved;
-    uint64_t live;     /* charged for what is alive */
-    uint64_t external; /* part of live that is nobody's memory */
-    uint32_t users;    /* bindings and grants */
-    uint64_t charged;  /* as last seen */
-    uint64_t peak;     /* likewise */
-};
-
-struct sim_grant {
-    moor_grant handle;
-    int holder;
-    uint64_t remaining;
-};
-
-struct sim_lease {
-    moor_lease handle;
-    int holder;
-    uint64_t bytes;
-};
-
 /* ---- memory ---- */
 
 struct sim_binding {
@@ -140,7 +84,8 @@ struct sim_buffer {
     int binding;
     int area; /* wrapped; SIM_NONE: allocated */
     uint64_t bytes;
-    uint64_t external;
+    uint64_t requested;
+    uint64_t leased;
     uint64_t unit_bytes;
     uint32_t units;
     struct moor_view view;
@@ -192,9 +137,13 @@ struct sim_release {
     enum sim_release_kind kind;
     bool stuck; /* in quarantine, until it is tried again */
     bool kept;  /* a segment whose last mappings are: it counts as they do, and follows them */
+    bool fresh; /* records that were made for it are still to take effect, when the clock is next looked at */
     int binding;
     int holder;
     uint64_t bytes;
+    uint64_t requested;
+    uint32_t ticket; /* 1 + the place of the one that it was let go for; 0: none */
+    uint32_t ticket_serial;
     int range; /* of a piece or mapping; SIM_NONE: it has gone too */
     uint32_t first;
     uint32_t count;
@@ -213,29 +162,6 @@ struct sim_pending {
     uint64_t most;  /* nobody knows that they have */
 };
 
-/* ---- what a call may answer ---- */
-
-/* Sets of statuses, by bit. With an empty `must` it succeeds, or answers one of `may`. */
-struct sim_verdict {
-    uint32_t must;
-    uint32_t may;
-};
-
-static inline uint32_t sim_bit(int status)
-{
-    return UINT32_C(1) << (status + 16);
-}
-
-static inline void sim_must(struct sim_verdict *verdict, int status)
-{
-    verdict->must |= sim_bit(status);
-}
-
-static inline void sim_may(struct sim_verdict *verdict, int status)
-{
-    verdict->may |= sim_bit(status);
-}
-
 /* ---- the world ---- */
 
 struct sim_geometry {
@@ -251,6 +177,7 @@ enum sim_handle_kind {
     SIM_HANDLE_SEGMENT,
     SIM_HANDLE_GRANT,
     SIM_HANDLE_LEASE,
+    SIM_HANDLE_TICKET,
     SIM_HANDLE_KINDS,
 };
 
@@ -272,6 +199,16 @@ struct sim_settings {
     struct moor_setting list[SIM_SETTINGS_MAX];
     char values[SIM_SETTINGS_MAX][24];
     size_t count;
+};
+
+/* Of one operation; one that a pressure function carries out within another has its own. */
+struct sim_present {
+    uint64_t calls_before;
+    const uint64_t *output; /* that its call writes if it succeeds, and only then; NULL: it has none */
+    struct moor_error error_before;
+    bool fault_hit;
+    bool effective; /* it did something, and not in vain */
+    moor_status status;
 };
 
 struct sim_world {
@@ -296,6 +233,7 @@ struct sim_world {
     struct sim_binding bindings[SIM_BINDINGS];
     struct sim_grant grants[SIM_GRANTS];
     struct sim_lease leases[SIM_LEASES];
+    struct sim_ticket tickets[SIM_TICKETS];
     struct sim_buffer buffers[SIM_BUFFERS];
     struct sim_range ranges[SIM_RANGES];
     struct sim_segment segments[SIM_SEGMENTS];
@@ -312,14 +250,18 @@ struct sim_world {
     struct sim_stale stale[SIM_STALE]; /* the latest ones */
     uint32_t stale_count;
 
-    /* Of the present operation. */
-    uint64_t calls_before;
-    const uint64_t *output; /* that its call writes if it succeeds, and only then; NULL: it has none */
-    struct moor_error error_before;
-    bool fault_hit;
-    bool effective; /* it did something, and not in vain */
-    moor_status status;
-    uint64_t added[SIM_HOLDERS]; /* bytes that it may have charged, for the peaks */
+    uint32_t ticket_serials; /* given so far, as the next two */
+    uint64_t arrivals;
+    uint64_t creations; /* of holders */
+    uint64_t asks;
+    uint32_t answers;   /* functions that have acted */
+    uint32_t listeners; /* holders with a function */
+    struct sim_line line;
+    struct sim_request *request; /* the driver's, under way; NULL: none */
+
+    struct sim_present now;
+    uint32_t places[SIM_TABLE_COUNT]; /* that the operation is about to fill: nobody else may */
+    uint64_t added[SIM_HOLDERS];      /* bytes that it may have charged, for the peaks */
 
     uint64_t checks;
     char failure[512]; /* what was expected, and what was seen; empty: nothing is wrong */
@@ -372,6 +314,8 @@ uint64_t sim_deadline(const struct sim_world *world, uint64_t arg);
 
 /* After each operation: what can be seen must be what the model says. */
 void sim_check_books(struct sim_world *world);
+void sim_check_equal(struct sim_world *world, const char *what, uint64_t expected, uint64_t seen);
+void sim_check_span(struct sim_world *world, const char *what, uint64_t least, uint64_t most, uint64_t seen);
 /* Every handle, grant and granule. */
 void sim_check_all(struct sim_world *world);
 
@@ -385,10 +329,10 @@ void sim_uses_add(struct sim_uses *uses, const struct sim_stream *stream, int in
 void sim_uses_pending(const struct sim_world *world, const struct sim_uses *uses, bool exact,
                       struct sim_verdict *verdict);
 
-/* Begins one, which waits for nothing yet. A full table ends the world: the last one is lost, and this takes its
- * place. */
+/* Begins one, which waits for nothing yet; its bytes are not alive any more. A full table ends the world: the
+ * last one is lost, and this takes its place. */
 struct sim_release *sim_release_add(struct sim_world *world, enum sim_release_kind kind, int binding,
-                                    uint64_t bytes);
+                                    uint64_t bytes, uint64_t requested);
 /* It waits for these uses; not exact: perhaps it does. */
 void sim_release_behind(const struct sim_world *world, struct sim_release *release,
                         const struct sim_uses *uses, bool exact);
@@ -396,6 +340,8 @@ void sim_release_behind(const struct sim_world *world, struct sim_release *relea
 void sim_release_behind_other(struct sim_release *release, const struct sim_release *other, bool exact);
 bool sim_release_may_be_done(const struct sim_world *world, const struct sim_release *release);
 bool sim_release_is_done(const struct sim_world *world, const struct sim_release *release);
+/* What is due now has happened: marks behind work that was done. */
+void sim_tick(struct sim_world *world);
 /* A reap has been: what must have gone has. */
 void sim_reaped(struct sim_world *world);
 /* What is in quarantine on a device (SIM_NONE: on all) is on its way out again. */
@@ -409,23 +355,8 @@ const struct sim_release *sim_leaving(const struct sim_world *world, int range, 
 
 struct sim_pending sim_pending_of_holder(const struct sim_world *world, int holder);
 uint64_t sim_quarantined_of_holder(const struct sim_world *world, int holder);
-
-/* What steps of one call have claimed so far. */
-struct sim_claims {
-    uint64_t holders[SIM_HOLDERS];
-    uint64_t grants[SIM_GRANTS];
-    uint64_t pools[SIM_DEVICES];
-};
-/* Adds what a reservation of bytes may be told, and claims them. */
-void sim_want_budget(const struct sim_world *world, struct sim_claims *claims, int holder, uint64_t bytes,
-                     struct sim_verdict *verdict);
-/* Likewise memory, drawn from a grant unless that is SIM_NONE, and with the pool's own room. */
-void sim_want_memory(struct sim_world *world, struct sim_claims *claims, int binding, int grant,
-                     uint64_t bytes, struct sim_verdict *verdict);
-/* They are charged, out of the grant if it is one. */
-void sim_charge(struct sim_world *world, int binding, int grant, uint64_t bytes);
-/* An argument: 0, or 1 + the place of a grant. SIM_NONE if there is none there. */
-int sim_grant_at(const struct sim_world *world, uint64_t arg, moor_grant *ret_handle);
+/* What was asked for where that is on its way out. */
+struct sim_pending sim_requested_of_holder(const struct sim_world *world, int holder);
 
 /* A handle is gone for good. */
 void sim_forget_handle(struct sim_world *world, enum sim_handle_kind kind, uint64_t handle);

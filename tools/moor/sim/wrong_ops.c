@@ -107,6 +107,40 @@ static moor_status grant_draw(struct sim_world *world, uint64_t handle)
     return moor_lease_commit(world->runtime, handle, 1, &lease);
 }
 
+static moor_status grant_commit(struct sim_world *world, uint64_t handle)
+{
+    moor_lease lease;
+    return moor_grant_commit(world->runtime, handle, 1, &lease);
+}
+
+static moor_status lease_bytes(struct sim_world *world, uint64_t handle)
+{
+    uint64_t bytes;
+    return moor_lease_get_bytes(world->runtime, handle, &bytes);
+}
+
+static moor_status lease_adjust(struct sim_world *world, uint64_t handle)
+{
+    return moor_lease_adjust(world->runtime, handle, 1, MOOR_NO_WAIT);
+}
+
+static moor_status ticket_wait(struct sim_world *world, uint64_t handle)
+{
+    moor_grant grants[SIM_PARTS];
+    return moor_ticket_wait(world->runtime, handle, grants, SIM_PARTS);
+}
+
+static moor_status ticket_cancel(struct sim_world *world, uint64_t handle)
+{
+    return moor_ticket_cancel(world->runtime, handle);
+}
+
+static moor_status ticket_stats(struct sim_world *world, uint64_t handle)
+{
+    struct moor_ticket_stats stats;
+    return moor_ticket_get_stats(world->runtime, handle, &stats);
+}
+
 static moor_status lease_refund(struct sim_world *world, uint64_t handle)
 {
     return moor_lease_refund(world->runtime, handle);
@@ -126,7 +160,10 @@ static const struct {
     {SIM_HANDLE_SEGMENT, false, segment_seal},  {SIM_HANDLE_SEGMENT, true, segment_release},
     {SIM_HANDLE_GRANT, false, grant_remaining}, {SIM_HANDLE_GRANT, true, grant_release},
     {SIM_HANDLE_GRANT, false, grant_draw},      {SIM_HANDLE_LEASE, true, lease_refund},
-    {SIM_HANDLE_RANGE, true, range_wait},
+    {SIM_HANDLE_RANGE, true, range_wait},       {SIM_HANDLE_GRANT, false, grant_commit},
+    {SIM_HANDLE_LEASE, false, lease_bytes},     {SIM_HANDLE_LEASE, false, lease_adjust},
+    {SIM_HANDLE_TICKET, false, ticket_wait},    {SIM_HANDLE_TICKET, true, ticket_cancel},
+    {SIM_HANDLE_TICKET, false, ticket_stats},
 };
 
 #define HANDLE_CALLS (sizeof handle_calls / sizeof *handle_calls)

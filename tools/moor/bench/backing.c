@@ -42,6 +42,7 @@ struct raw {
 };
 
 struct area {
+    struct moor_device *device;
     struct host host;
     struct raw raw;
 };
@@ -174,6 +175,15 @@ static bool open_raw(struct raw *raw)
     return raw->file != MAP_FAILED;
 }
 
+static bool open_device(const struct bench_options *options, struct area *area)
+{
+    struct moor_provider *provider;
+    if (moor_runtime_create(NULL, &area->host.runtime))
+        return tool_fail_last(options->failure, TOOL_FAILED, "runtime");
+    return bench_load_provider(options, area->host.runtime, 0, &provider) &&
+           bench_get_device(options, provider, &area->device);
+}
+
 static bool reserve_range(struct host *host, moor_range *ret_range, char **ret_address)
 {
     struct moor_view view;
@@ -185,13 +195,11 @@ static bool reserve_range(struct host *host, moor_range *ret_range, char **ret_a
     return true;
 }
 
-static bool open_ranges(struct host *host, struct moor_provider *provider)
+static bool open_ranges(struct host *host, struct moor_device *device)
 {
-    struct moor_device *device;
     struct moor_authority *authority;
     uint32_t domain;
-    return !moor_provider_get_device(provider, 0, &device) &&
-           !moor_device_find_domain(device, MOOR_ABI_DOMAIN_DEVICE, &domain) &&
+    return !moor_device_find_domain(device, MOOR_ABI_DOMAIN_DEVICE, &domain) &&
            !moor_device_get_authority(device, domain, &authority) &&
            !moor_holder_create(authority, &(struct moor_holder_options){.name = "bench"}, &host->holder) &&
            !moor_binding_open(device, domain, host->holder, &host->binding) &&
@@ -199,15 +207,24 @@ static bool open_ranges(struct host *host, struct moor_provider *provider)
            reserve_range(host, &host->frame, &host->frame_address);
 }
 
+/* The pages are touched by address. NULL, or why that cannot be. */
+static const char *lack_of(struct moor_device *device)
+{
+    const uint64_t needed = MOOR_ABI_CAP_VIRTUAL | MOOR_ABI_CAP_SHARED;
+    struct moor_abi_domain_info info;
+    uint32_t domain;
+    if (moor_device_find_domain(device, MOOR_ABI_DOMAIN_DEVICE, &domain) ||
+        moor_device_get_domain_info(device, domain, &info))
+        return "the device has no memory of its own";
+    if (!(info.flags & MOOR_ABI_DOMAIN_HOST_ACCESS))
+        return "the host does not reach the device's memory";
+    return (info.capabilities & needed) == needed ? NULL : "the device has no ranges or no segments";
+}
+
 static bool open_area(const struct bench_options *options, struct area *area)
 {
     struct tool_failure *failure = options->failure;
-    struct moor_provider *provider;
-    if (moor_runtime_create(NULL, &area->host.runtime))
-        return tool_fail_last(failure, TOOL_FAILED, "runtime");
-    if (!tool_load_provider(area->host.runtime, options->provider, NULL, &provider, failure))
-        return false;
-    if (!open_ranges(&area->host, provider))
+    if (!open_ranges(&area->host, area->device))
         return tool_fail_last(failure, TOOL_REFUSED, options->provider);
     if (!open_raw(&area->raw))
         return tool_fail(failure, TOOL_FAILED, MOOR_HOST_NOMEM, "no memory for the raw sequences");
@@ -298,7 +315,13 @@ bool bench_backing(const struct bench_options *options, struct bench_report *rep
     static double samples[SEQUENCE_COUNT][BENCH_ROUNDS_MAX];
     struct area area = {0};
     cpu_set_t before = {0};
-    bool good = open_area(options, &area);
+    bool good = open_device(options, &area);
+    const char *lack = good ? lack_of(area.device) : NULL;
+    if (lack != NULL) {
+        (void)moor_runtime_destroy(area.host.runtime); /* nothing has been made in it */
+        return bench_decline(options, report, "backing", lack);
+    }
+    good = good && open_area(options, &area);
     if (good) {
         stay_on_this_processor(&before);
         good = measure(options, &area, samples);

@@ -13,6 +13,7 @@ static const struct {
     bool (*run)(const struct bench_options *options, struct bench_report *report);
 } benchmarks[] = {
     {"backing", bench_backing},
+    {"device", bench_device},
     {"governor", bench_governor},
     {"load", bench_load},
 };
@@ -39,6 +40,42 @@ void bench_add(struct bench_report *report, struct bench_result result)
     report->results[report->count++] = result;
 }
 
+void bench_leave_out(struct bench_report *report, const char *name, const char *param, const char *reason)
+{
+    assert(report->left_out_count < sizeof report->left_out / sizeof *report->left_out);
+    struct bench_left_out *left_out = &report->left_out[report->left_out_count++];
+    left_out->name = name;
+    left_out->param = param;
+    (void)snprintf(left_out->reason, sizeof left_out->reason, "%s", reason); /* too long is cut */
+}
+
+bool bench_load_provider(const struct bench_options *options, struct moor_runtime *runtime, uint64_t flags,
+                         struct moor_provider **ret_provider)
+{
+    struct moor_load_options load = {
+        .settings = options->settings.list, .setting_count = options->settings.count, .flags = flags};
+    return tool_load_provider(runtime, options->provider, &load, ret_provider, options->failure);
+}
+
+bool bench_get_device(const struct bench_options *options, struct moor_provider *provider,
+                      struct moor_device **ret_device)
+{
+    struct moor_provider_info info;
+    if (moor_provider_get_info(provider, &info) == MOOR_OK && info.device_count == 0)
+        return tool_fail(options->failure, TOOL_NO_DEVICE, MOOR_UNSUPPORTED, "%s has no device", info.path);
+    return moor_provider_get_device(provider, 0, ret_device) == MOOR_OK ||
+           tool_fail_last(options->failure, TOOL_REFUSED, options->provider);
+}
+
+bool bench_decline(const struct bench_options *options, struct bench_report *report, const char *name,
+                   const char *reason)
+{
+    if (options->name_count > 0)
+        return tool_fail(options->failure, TOOL_REFUSED, MOOR_UNSUPPORTED, "%s: %s", name, reason);
+    bench_leave_out(report, name, "-", reason);
+    return true;
+}
+
 static void print_json(const struct bench_report *report)
 {
     json_t *results = json_array();
@@ -49,18 +86,28 @@ static void print_json(const struct bench_report *report)
                                             result->unit, "runs", (int)result->runs, "median", result->median,
                                             "min", result->min, "max", result->max));
     }
-    tool_json_print(json_pack("{s:o}", "results", results));
+    json_t *left_out = json_array();
+    for (size_t i = 0; i < report->left_out_count; i++) {
+        json_t *line =
+            json_pack("{s:s, s:s}", "name", report->left_out[i].name, "param", report->left_out[i].param);
+        tool_json_append(left_out, line);
+        tool_json_set(line, "reason", tool_json_text(report->left_out[i].reason));
+    }
+    tool_json_print(json_pack("{s:o, s:o}", "results", results, "left_out", left_out));
 }
 
 static void print_text(const struct bench_report *report)
 {
-    printf("%-46s %8s %-11s %5s %5s %10s %10s %10s\n", "name", "threads", "param", "unit", "runs", "median",
+    printf("%-46s %8s %-12s %5s %5s %10s %10s %10s\n", "name", "threads", "param", "unit", "runs", "median",
            "min", "max");
     for (size_t i = 0; i < report->count; i++) {
         const struct bench_result *result = &report->results[i];
-        printf("%-46s %8u %-11s %5s %5zu %10.2f %10.2f %10.2f\n", result->name, result->threads,
+        printf("%-46s %8u %-12s %5s %5zu %10.2f %10.2f %10.2f\n", result->name, result->threads,
                result->param, result->unit, result->runs, result->median, result->min, result->max);
     }
+    for (size_t i = 0; i < report->left_out_count; i++)
+        printf("left out: %s, %s: %s\n", report->left_out[i].name, report->left_out[i].param,
+               report->left_out[i].reason);
 }
 
 /* ---- the command line ---- */
@@ -77,6 +124,9 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     case KEY_ROUNDS:
         (void)tool_take_number("--rounds", argument, 1, BENCH_ROUNDS_MAX, &options->rounds,
                                options->failure); /* told in failure */
+        break;
+    case TOOL_KEY_SET:
+        (void)tool_settings_add(&options->settings, argument, options->failure); /* told in failure */
         break;
     case TOOL_KEY_JSON:
         options->json = true;
@@ -122,6 +172,7 @@ int bench_command(int argc, char **argv, bool json)
     static const struct argp_option option_list[] = {
         {"provider", KEY_PROVIDER, "PROVIDER", 0, "Measure this provider: a path, or a name to look up", 0},
         {"rounds", KEY_ROUNDS, "N", 0, "Take N samples of each case (default 101)", 0},
+        TOOL_OPTION_SET,
         TOOL_OPTION_JSON,
         TOOL_OPTION_HELP,
         {0}};
@@ -129,15 +180,16 @@ int bench_command(int argc, char **argv, bool json)
         option_list,
         parse,
         "[NAME...] --provider PROVIDER",
-        "Measures. Names: backing (commit, touch and decommit 2 MiB, beside raw system calls), governor "
-        "(reserve, charge and refund, beside an atomic add and a mutex pair), load (from a path to a provider "
-        "and back, with and without a trial in a process of its own); all without a name.",
+        "Measures. Names: backing (commit, touch and decommit 2 MiB, beside raw system calls), device "
+        "(allocations, releases behind fences, commits, maps and copies of the first device), governor "
+        "(reserve, charge and refund, beside an atomic add and a mutex pair), load (from a path to a "
+        "provider and back, with and without a trial in a process of its own); all without a name.",
         NULL,
         NULL,
         NULL};
     struct tool_failure failure = {0};
     struct bench_options options = {.failure = &failure, .rounds = 101, .json = json};
-    struct bench_report report = {0};
+    static struct bench_report report;
     bool good = tool_parse_options(&argp, argc, argv, &options, &failure) && check_options(&options);
     for (size_t i = 0; i < BENCHMARK_COUNT && good; i++)
         if (wanted(&options, benchmarks[i].name))
@@ -146,5 +198,6 @@ int bench_command(int argc, char **argv, bool json)
         print_json(&report);
     else if (good)
         print_text(&report);
+    tool_settings_finish(&options.settings);
     return tool_report(&failure, options.json);
 }

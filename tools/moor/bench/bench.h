@@ -15,7 +15,8 @@ struct bench_options {
     char **names; /* of argv */
     size_t name_count;
     const char *provider; /* given */
-    uint64_t rounds;      /* 1..BENCH_ROUNDS_MAX */
+    struct tool_settings settings;
+    uint64_t rounds; /* 1..BENCH_ROUNDS_MAX */
     bool json;
 };
 
@@ -35,15 +36,37 @@ struct bench_result {
 struct bench_result bench_summarise(const char *name, const char *param, const char *unit, double *samples,
                                     size_t count);
 
+/* What the provider cannot do, or has no room for. */
+struct bench_left_out {
+    const char *name;
+    const char *param;
+    char reason[512];
+};
+
 /* Collects results for the report. */
 struct bench_report {
-    struct bench_result results[64];
+    struct bench_result results[96];
     size_t count;
+    struct bench_left_out left_out[32];
+    size_t left_out_count;
 };
 void bench_add(struct bench_report *report, struct bench_result result);
+void bench_leave_out(struct bench_report *report, const char *name, const char *param, const char *reason);
+
+/* Loads the provider that is measured, with its settings. flags: MOOR_LOAD_*. ret_provider: [out, owned]. */
+bool bench_load_provider(const struct bench_options *options, struct moor_runtime *runtime, uint64_t flags,
+                         struct moor_provider **ret_provider);
+/* Its first device. ret_device: [out, borrowed] until it is unloaded. */
+bool bench_get_device(const struct bench_options *options, struct moor_provider *provider,
+                      struct moor_device **ret_device);
+/* The whole benchmark is not for this provider: a refusal if it was asked for by name, else it is left out. */
+bool bench_decline(const struct bench_options *options, struct bench_report *report, const char *name,
+                   const char *reason);
 
 /* backing.c: commit, touch and decommit of 2 MiB, beside the raw sequences that do the same. */
 bool bench_backing(const struct bench_options *options, struct bench_report *report);
+/* device.c: allocations, releases behind fences, commits, maps and copies of any device. */
+bool bench_device(const struct bench_options *options, struct bench_report *report);
 /* governor.c: reserve, charge and refund, beside an atomic add and a mutex pair. */
 bool bench_governor(const struct bench_options *options, struct bench_report *report);
 /* load.c: a provider's load and unload, with and without a probe. */

@@ -390,10 +390,11 @@ static bool open_world(const struct bench_options *options, enum place place, st
     struct moor_device *device;
     if (moor_runtime_create(NULL, &world->runtime))
         return tool_fail_last(failure, TOOL_FAILED, "runtime");
-    if (!tool_load_provider(world->runtime, options->provider, NULL, &provider, failure))
+    if (!bench_load_provider(options, world->runtime, 0, &provider))
         return false;
-    if (moor_provider_get_device(provider, 0, &device) ||
-        moor_device_get_authority(device, 0, &world->authority))
+    if (!bench_get_device(options, provider, &device))
+        return false;
+    if (moor_device_get_authority(device, 0, &world->authority))
         return tool_fail_last(failure, TOOL_REFUSED, options->provider);
     if (fill_world(world, place))
         return tool_fail_last(failure, TOOL_FAILED, "holders and leases");

@@ -21,10 +21,9 @@ static const struct {
 static bool sample(const struct bench_options *options, struct moor_runtime *runtime, uint64_t flags,
                    double *ret_us)
 {
-    struct moor_load_options load = {.flags = flags};
     struct moor_provider *provider = NULL;
     uint64_t start_ns = moor_clock_ns();
-    if (!tool_load_provider(runtime, options->provider, &load, &provider, options->failure))
+    if (!bench_load_provider(options, runtime, flags, &provider))
         return false;
     if (moor_provider_unload(provider))
         return tool_fail_last(options->failure, TOOL_FAILED, "unloading");

@@ -71,10 +71,15 @@ moor_status moor__reserve(struct moor__local *local, struct moor_holder *holder,
     return status;
 }
 
-void moor__unreserve(struct moor__local *local, struct moor_holder *holder, uint64_t bytes, uint64_t counts)
+void moor__unreserve(struct moor__local *local, struct moor_holder *holder, uint64_t bytes, uint64_t counts,
+                     bool lets_go)
 {
     struct moor_authority *authority = holder->authority;
-    moor__move(local, holder, (struct moor__step_of){MOOR__RESERVED, MOOR__CREDIT, bytes, .counts = -counts});
+    const struct moor__step_of step = {MOOR__RESERVED, MOOR__CREDIT, bytes, .counts = -counts};
+    if (lets_go)
+        (void)moor__let_go(local, holder, step, false);
+    else
+        moor__move(local, holder, step);
     /* The holder may be gone: it was perhaps the last that it had. */
     moor__trace(authority->runtime, MOOR_TRACE_RETURN, authority, holder, bytes, 0);
 }
@@ -93,10 +98,16 @@ void moor__charge(struct moor_holder *holder, enum moor__figure where, uint64_t 
     tell(holder, MOOR_TRACE_COMMIT, bytes - exceed);
 }
 
-void moor__pending(struct moor_holder *holder, enum moor__figure from, uint64_t bytes)
+moor_ticket moor__pending(struct moor_holder *holder, enum moor__figure from, uint64_t bytes, bool lets_go)
 {
-    move(holder, (struct moor__step_of){from, MOOR__PENDING, .bytes = bytes});
+    const struct moor__step_of step = {from, MOOR__PENDING, .bytes = bytes};
+    moor_ticket ticket = 0;
+    if (lets_go)
+        ticket = moor__let_go(moor__local_for(holder), holder, step, true);
+    else
+        move(holder, step);
     tell(holder, MOOR_TRACE_RELEASE, bytes);
+    return ticket;
 }
 
 void moor__unpending(struct moor_holder *holder, enum moor__figure to, uint64_t bytes)
@@ -132,8 +143,8 @@ void moor__refund_leased(struct moor__local *local, struct moor_holder *holder, 
                          uint64_t counts)
 {
     struct moor_authority *authority = holder->authority;
-    (void)moor__let_go(holder, bytes, false);
-    moor__move(local, holder, (struct moor__step_of){MOOR__LEASED, MOOR__CREDIT, bytes, .counts = -counts});
+    const struct moor__step_of step = {MOOR__LEASED, MOOR__CREDIT, bytes, .counts = -counts};
+    (void)moor__let_go(local, holder, step, false);
     /* As above. */
     moor__trace(authority->runtime, MOOR_TRACE_REFUND, authority, holder, bytes, 0);
 }

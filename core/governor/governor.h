@@ -151,11 +151,14 @@ void moor__authorities_count(struct moor_runtime *runtime, uint64_t *ret_grants,
  * grant. local: the thread's, as moor__local_for, here and below. */
 moor_status moor__reserve(struct moor__local *local, struct moor_holder *holder, uint64_t bytes,
                           uint64_t counts, uint64_t deadline_ns);
-void moor__unreserve(struct moor__local *local, struct moor_holder *holder, uint64_t bytes, uint64_t counts);
+/* lets_go: the holder gives them back of itself, which counts if it is being asked; here and below. */
+void moor__unreserve(struct moor__local *local, struct moor_holder *holder, uint64_t bytes, uint64_t counts,
+                     bool lets_go);
 /* reserved -> where. requested: what was asked for. exceed: of the bytes, not reserved before. */
 void moor__charge(struct moor_holder *holder, enum moor__figure where, uint64_t bytes, uint64_t requested,
                   uint64_t exceed);
-void moor__pending(struct moor_holder *holder, enum moor__figure from, uint64_t bytes);
+/* Returns the ticket that they count for, or 0. */
+moor_ticket moor__pending(struct moor_holder *holder, enum moor__figure from, uint64_t bytes, bool lets_go);
 void moor__unpending(struct moor_holder *holder, enum moor__figure to, uint64_t bytes);
 /* Of pending: `restored` of the bytes are reserved again, for a grant; the rest is free. */
 void moor__refund(struct moor_holder *holder, uint64_t bytes, uint64_t requested, uint64_t restored);

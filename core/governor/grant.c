@@ -154,8 +154,7 @@ static void finish(struct moor__grant *grant)
     uint64_t rest = atomic_load_explicit(&grant->remaining, memory_order_relaxed);
     struct moor__local *local = moor__local_of(runtime);
     moor__local_give(MOOR__GRANTS_OF(runtime, local), &grant->slot);
-    (void)moor__let_go(holder, rest, false);
-    moor__unreserve(local, holder, rest, MOOR__ONE_GRANT);
+    moor__unreserve(local, holder, rest, MOOR__ONE_GRANT, true);
 }
 
 void moor__grant_unpin(struct moor__grant *grant)
@@ -209,8 +208,7 @@ moor_status moor_grant_release(struct moor_runtime *runtime, moor_grant handle)
     /* What is left goes back now; what calls under way still hold follows with the last of them. */
     if (!status) {
         uint64_t rest = atomic_exchange_explicit(&grant->remaining, 0, memory_order_relaxed);
-        (void)moor__let_go(grant->holder, rest, false);
-        moor__unreserve(moor__local_for(grant->holder), grant->holder, rest, 0);
+        moor__unreserve(moor__local_for(grant->holder), grant->holder, rest, 0, true);
     }
     moor__grant_unpin(grant);
     return status;
@@ -246,7 +244,7 @@ void moor__claim_return(struct moor__claim *claim)
         atomic_fetch_add_explicit(&claim->grant->remaining, claim->bytes, memory_order_relaxed);
         moor__grant_unpin(claim->grant);
     } else if (claim->bytes) {
-        moor__unreserve(moor__local_for(claim->holder), claim->holder, claim->bytes, 0);
+        moor__unreserve(moor__local_for(claim->holder), claim->holder, claim->bytes, 0, false);
     }
     *claim = (struct moor__claim){0};
 }

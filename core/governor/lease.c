@@ -109,10 +109,8 @@ static moor_status commit_removed(struct moor_runtime *runtime, struct moor__gra
     moor__move(local, holder,
                (struct moor__step_of){MOOR__RESERVED, MOOR__LEASED, bytes,
                                       .counts = MOOR__ONE_LEASE - MOOR__ONE_GRANT});
-    if (remaining > bytes) {
-        (void)moor__let_go(holder, remaining - bytes, false);
-        moor__unreserve(local, holder, remaining - bytes, 0);
-    }
+    if (remaining > bytes)
+        moor__unreserve(local, holder, remaining - bytes, 0, true);
     publish(runtime, slot, holder, bytes, ret_lease);
     return MOOR_OK;
 }
@@ -202,7 +200,7 @@ static moor_status adjust(struct moor__lease *lease, uint64_t bytes, uint64_t de
             return MOOR_OK;
         }
         if (more)
-            moor__unreserve(moor__local_for(holder), holder, more, 0);
+            moor__unreserve(moor__local_for(holder), holder, more, 0, false);
     }
 }
 

@@ -398,22 +398,34 @@ void moor__ask_answered(struct moor__queue *queue, struct moor_holder *holder)
     moor__queue_look_locked(queue);
 }
 
-moor_ticket moor__let_go_asked(struct moor_holder *holder, uint64_t bytes, bool behind_fences)
+/* Returns the ticket that they count for. */
+static moor_ticket count_let_go(struct moor_holder *holder, uint64_t bytes, bool behind_fences)
 {
     struct moor_runtime *runtime = holder->authority->runtime;
-    moor__lock_acquire(&runtime->queue->lock);
     moor_ticket name = holder->ask.ticket;
-    if (name) {
-        holder->ask.let_go += bytes;
-        holder->evicted_bytes += bytes;
-        struct moor__ticket *ticket = moor__ticket_pin(runtime, name);
-        if (ticket) {
-            ticket->evicted_bytes += bytes;
-            *(behind_fences ? &ticket->pending_bytes : &ticket->returned_bytes) += bytes;
-            moor__ticket_unpin(runtime, ticket);
-        }
+    if (!name)
+        return 0;
+    holder->ask.let_go += bytes;
+    holder->evicted_bytes += bytes;
+    struct moor__ticket *ticket = moor__ticket_pin(runtime, name);
+    if (ticket) {
+        ticket->evicted_bytes += bytes;
+        *(behind_fences ? &ticket->pending_bytes : &ticket->returned_bytes) += bytes;
+        moor__ticket_unpin(runtime, ticket);
     }
-    moor__lock_release(&runtime->queue->lock);
+    return name;
+}
+
+moor_ticket moor__let_go_asked(struct moor__local *local, struct moor_holder *holder,
+                               struct moor__step_of step, bool behind_fences)
+{
+    struct moor__queue *queue = holder->authority->runtime->queue;
+    moor__lock_acquire(&queue->lock);
+    moor_ticket name = count_let_go(holder, step.bytes, behind_fences);
+    step.is_passing = true; /* the look is below */
+    moor__move(local, holder, step);
+    moor__queue_look_locked(queue);
+    moor__lock_release(&queue->lock);
     return name;
 }
 

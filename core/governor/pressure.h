@@ -3,6 +3,7 @@
 #ifndef MOOR_GOVERNOR_PRESSURE_H
 #define MOOR_GOVERNOR_PRESSURE_H
 
+#include "governor/books.h"
 #include "governor/queue.h"
 
 /* Asks whoever is to be asked for what is short now, and ends tickets that wait for answers alone. */
@@ -30,14 +31,18 @@ void moor__relief_review(struct moor_authority *authority);
 /* A thread has come back from the holder's pressure function. */
 void moor__ask_answered(struct moor__queue *queue, struct moor_holder *holder);
 
-moor_ticket moor__let_go_asked(struct moor_holder *holder, uint64_t bytes, bool behind_fences);
-/* No lock held. The holder has let go bytes; behind_fences: they are pending. Returns the ticket they count
- * for, or 0 if it is not being asked. */
-static inline moor_ticket moor__let_go(struct moor_holder *holder, uint64_t bytes, bool behind_fences)
+moor_ticket moor__let_go_asked(struct moor__local *local, struct moor_holder *holder,
+                               struct moor__step_of step, bool behind_fences);
+/* The queue's lock is not held, nor any behind it. The step, by which a holder lets go bytes; behind_fences: they
+ * are pending after it. If the holder is being asked, nobody looks between the step and that it is counted: bytes
+ * are neither there and expected, nor neither of the two. Returns the ticket they count for, or 0. */
+static inline moor_ticket moor__let_go(struct moor__local *local, struct moor_holder *holder,
+                                       struct moor__step_of step, bool behind_fences)
 {
-    return atomic_load_explicit(&holder->asked, memory_order_relaxed)
-               ? moor__let_go_asked(holder, bytes, behind_fences)
-               : 0;
+    if (__builtin_expect(atomic_load_explicit(&holder->asked, memory_order_relaxed), 0))
+        return moor__let_go_asked(local, holder, step, behind_fences);
+    moor__move(local, holder, step);
+    return 0;
 }
 /* No lock held. What counted as pending for that ticket is back, or in quarantine, or was not released after
  * all. */

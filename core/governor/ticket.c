@@ -149,7 +149,7 @@ moor_status moor_ticket_cancel(struct moor_runtime *runtime, moor_ticket handle)
     for (size_t i = 0; was_served && i < ticket->wish.count; i++) {
         const struct moor_request *part = &ticket->wish.parts[i];
         moor__trace(runtime, MOOR_TRACE_RESERVE, part->holder->authority, part->holder, part->bytes, 0);
-        moor__unreserve(moor__local_of(runtime), part->holder, part->bytes, 0);
+        moor__unreserve(moor__local_of(runtime), part->holder, part->bytes, 0, false);
     }
     if (!status)
         moor__trace(runtime, MOOR_TRACE_END, ticket->wish.pools[0], NULL, 0, handle);

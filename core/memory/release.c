@@ -50,13 +50,15 @@ static moor_status resolve_points(struct moor__object *object, const struct moor
 }
 
 /* What has been in quarantine is not live on its way: its holder could not let it go. */
-static void to_pending(struct moor__object *object)
+static void to_pending(struct moor__object *object, bool lets_go)
 {
     struct moor_holder *holder = object->binding->holder;
-    if (object->retried)
+    if (object->retried) {
         moor__unquarantine(holder, object->bytes);
-    else
-        moor__pending(holder, moor__object_figure(object), object->bytes);
+        return;
+    }
+    moor_ticket ticket = moor__pending(holder, moor__object_figure(object), object->bytes, lets_go);
+    object->ticket = lets_go ? ticket : object->ticket;
 }
 
 static void from_pending(struct moor__object *object)
@@ -83,12 +85,8 @@ moor_status moor__release_submit(struct moor__object *object, uint64_t cookie,
 
     /* The completion may come before the provider's call returns, so all is in place before it. */
     struct moor_device *device = moor__device_hold(binding->device);
-    moor__count(device, MOOR__COUNT_RELEASE,
-                1); /* first: who sees pending bytes is to see what they wait for */
-    if (!object->ticket && !object->retried && !object->was_let_go)
-        object->ticket =
-            moor__let_go(binding->holder, object->bytes, true); /* first: not pending and expected */
-    to_pending(object);
+    moor__count(device, MOOR__COUNT_RELEASE, 1); /* who sees pending bytes is to see what they wait for */
+    to_pending(object, !object->ticket && !object->was_let_go);
     atomic_fetch_add_explicit(&binding->leaving_count, 1, memory_order_relaxed);
     atomic_store_explicit(&object->state, MOOR__STATE_LEAVING, memory_order_release);
     struct moor_abi_error error = MOOR__ERROR_INIT;
@@ -155,7 +153,7 @@ void moor__release_or_quarantine(struct moor__object *object, uint64_t cookie,
 
 void moor__object_refused(struct moor__object *object)
 {
-    to_pending(object);
+    to_pending(object, false);
     enter_quarantine(object, moor_last_error()->text);
 }
 

@@ -109,13 +109,29 @@ static enum moor__standing standing_of(const struct moor__segment *segment)
     return segment->stuck ? MOOR__STANDING_QUARANTINED : MOOR__STANDING_PENDING;
 }
 
-/* Without an owner it is about to be released, and pending again. */
+static struct moor__step_of step_of(const struct moor__segment *segment, enum moor__figure from,
+                                    enum moor__figure to)
+{
+    /* Without an owner it is about to be released, and pending again. */
+    return (struct moor__step_of){from, to, .bytes = segment->object.bytes,
+                                  .is_passing = segment->owners == 0};
+}
+
 static void move(struct moor__segment *segment, enum moor__figure from, enum moor__figure to)
 {
     struct moor_holder *holder = segment->object.binding->holder;
-    moor__move(
-        moor__local_for(holder), holder,
-        (struct moor__step_of){from, to, .bytes = segment->object.bytes, .is_passing = segment->owners == 0});
+    moor__move(moor__local_for(holder), holder, step_of(segment, from, to));
+}
+
+/* From live to pending. */
+static void let_go(struct moor__segment *segment)
+{
+    struct moor_holder *holder = segment->object.binding->holder;
+    const struct moor__step_of step = step_of(segment, MOOR__SHARED, MOOR__PENDING);
+    if (segment->object.ticket)
+        moor__move(moor__local_for(holder), holder, step);
+    else
+        segment->object.ticket = moor__let_go(moor__local_for(holder), holder, step, true);
 }
 
 /* lock held. Counts the bytes as what they have become with a change of owners. Returns what tell() is to
@@ -131,14 +147,12 @@ static struct change update_standing(struct moor__segment *segment)
     if (change.before == MOOR__STANDING_QUARANTINED)
         move(segment, MOOR__QUARANTINED, MOOR__PENDING);
     if (change.before == MOOR__STANDING_LIVE)
-        move(segment, MOOR__SHARED, MOOR__PENDING);
+        let_go(segment);
     if (change.now == MOOR__STANDING_QUARANTINED)
         move(segment, MOOR__PENDING, MOOR__QUARANTINED);
     if (change.now == MOOR__STANDING_LIVE)
         move(segment, MOOR__PENDING, MOOR__SHARED);
-    if (change.before == MOOR__STANDING_LIVE && !segment->object.ticket)
-        segment->object.ticket = moor__let_go(segment->object.binding->holder, segment->object.bytes, true);
-    else if (change.now == MOOR__STANDING_LIVE && segment->owners)
+    if (change.now == MOOR__STANDING_LIVE && segment->owners)
         moor__object_settled(&segment->object, MOOR__FATE_KEPT);
     return change;
 }

@@ -145,8 +145,12 @@ static void tell_more(struct moor_abi_completion *completions, uint32_t stride, 
 {
     static struct moor_abi_completion again;
     static bool told;
-    if (mutant("completion.twice") && *count > 0 && !told)
+    if (mutant("completion.twice") && *count > 1 && !told) { /* instead of another one: there may be no later reap */
+        told = true;
+        *at(completions, stride, 1) = *at(completions, stride, 0);
+    } else if (mutant("completion.twice") && *count > 0 && !told) {
         again = *at(completions, stride, 0);
+    }
     if (*count == capacity)
         return;
     if (again.cookie && !told) {

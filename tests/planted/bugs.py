@@ -97,8 +97,8 @@ plant("core/memory/uses.c",
        "core/ranges, sim pressure"))
 
 plant("core/memory/release.c",
-      ("a segment that is on its way already is let go once more", "!object->retried && !object->was_let_go)",
-       "!object->retried)", "core/callbacks"),
+      ("a segment that is on its way already is let go once more", "!object->ticket && !object->was_let_go);",
+       "!object->ticket);", "core/callbacks"),
       ("a release does not name the last value",
        "if (moor__stream_passed(stream, points[i].value)) continue;",
        "if (moor__stream_passed(stream, points[i].value - 1)) continue;", "core/release, sim pressure"),
@@ -306,7 +306,8 @@ plant("core/memory/release.c",
        " moor__refund(binding->holder, returned, object->requested_bytes, to_grant);",
        "core/release, sim pressure"),
       ("pending bytes are counted twice",
-       "to_pending(object); atomic_fetch_add", "to_pending(object); to_pending(object); atomic_fetch_add",
+       "to_pending(object, !object->ticket && !object->was_let_go); atomic_fetch_add",
+       "to_pending(object, true); to_pending(object, true); atomic_fetch_add",
        "core/release, sim memory"),
       ("bytes that never came back are refunded",
        "uint64_t returned = actual_bytes < object->bytes ? actual_bytes : object->bytes;",
@@ -500,7 +501,7 @@ plant("core/governor/holder.c",
        "core/pressure, lockstep"))
 
 plant("core/memory/release.c",
-      ("what is released is let go for nobody", "object->ticket = moor__let_go(", "(void)moor__let_go(",
+      ("what is released is let go for nobody", "object->ticket = lets_go ? ticket : object->ticket;", "(void)ticket;",
        "core/pressure, lockstep"),
       ("what came into quarantine stays pending for its ticket",
        "moor__object_settled(object, MOOR__FATE_STUCK);", "", "core/pressure, lockstep"),
@@ -684,15 +685,17 @@ vary("core/governor/request.c",
      ("external use is not looked at again", "looks < wish->pool_count && refusal->external;",
       "looks < wish->pool_count && false;"))
 
-vary("core/governor/grant.c",
+vary("core/governor/pressure.c",
      ("bytes are back and expected at once",
-      "(void)moor__let_go(holder, rest, false); moor__unreserve(local, holder, rest, MOOR__ONE_GRANT); }",
-      "moor__unreserve(local, holder, rest, MOOR__ONE_GRANT); (void)moor__let_go(holder, rest, false); }"))
+      "moor_ticket name = count_let_go(holder, step.bytes, behind_fences); step.is_passing = true; /* the look is"
+      " below */ moor__move(local, holder, step); moor__queue_look_locked(queue);",
+      "step.is_passing = true; moor__move(local, holder, step); moor__queue_look_locked(queue);"
+      " moor_ticket name = count_let_go(holder, step.bytes, behind_fences);"))
 
 vary("core/memory/release.c",
-     ("what is tried again is live on its way", "if (object->retried) moor__unquarantine(holder, object->bytes); else",
-      "if (object->retried) { moor__unquarantine(holder, object->bytes);"
-      " moor__unpending(holder, moor__object_figure(object), object->bytes); } "))
+     ("what is tried again is live on its way", "moor__unquarantine(holder, object->bytes); return; }",
+      "moor__unquarantine(holder, object->bytes);"
+      " moor__unpending(holder, moor__object_figure(object), object->bytes); }"))
 
 # ---- handles, lives ----
 

@@ -6,7 +6,7 @@ from moor_tool import MOCK, PROVIDER, SOURCE_ROOT, check, finish, moor, one_line
 
 ZOO, OWN = sys.argv[5:7]  # folders of modules that misbehave
 KEYS = ["path", "abi", "provider", "simulated", "capabilities", "devices", "warnings"]
-DEVICE_KEYS = ["key", "name", "total_bytes", "capabilities", "domains"]
+DEVICE_KEYS = ["key", "name", "simulated", "total_bytes", "capabilities", "domains"]
 DOMAIN_KEYS = ["kind", "total_bytes", "enforced", "granule_bytes", "granule_min_bytes", "alignment_bytes",
                "address_space_bytes", "host_access", "opaque", "pool_key", "capabilities"]
 

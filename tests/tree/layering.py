@@ -37,7 +37,7 @@ def offenders(folder, allowed):
 def stray_calls(text):
     """Calls of functions of a provider's tables that do not go through moor__to_call."""
     call = r"(?:->|\.)\s*((?:base|alloc|stream|release|copy|virtual_|shared|pinned|stats)\.\w+)\("
-    return re.findall(call, re.sub(r"moor__to_call\((?:[^()]|\([^()]*\))*\)" + call, "", text))
+    return re.findall(call, re.sub(r"moor__to_call\((?:[^()]|\([^()]*\))*\)\s*" + call, "", text))
 
 
 def check(name, bad):

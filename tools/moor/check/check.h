@@ -239,6 +239,8 @@ struct check_gate *check_gate_try(struct check_run *run, struct moor_abi_stream 
 struct check_gate *check_gate_create(struct check_run *run);
 void check_gate_stand(void *gate);
 bool check_gate_holds(struct check_gate *gate);
+/* Until the stream stands at it: where host functions run one at a time, no other runs from then on. */
+void check_gate_await(struct check_gate *gate);
 /* Sleeps while a gate is closed, so that what moves wrongly has the time to. */
 #define CHECK_HELD_NS UINT64_C(20000000)
 void check_gate_pause(void);

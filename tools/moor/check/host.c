@@ -5,7 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* At least; and room for so many small buffers, whatever each takes. */
 #define BUDGET_BYTES (UINT64_C(64) << 20)
+#define BUDGET_BUFFERS 128u
 
 void host_expect(struct check_run *run, moor_status actual, moor_status expected, const char *what)
 {
@@ -46,6 +48,15 @@ static bool find_domain(struct check_run *run, struct host *host, uint64_t capab
     return false;
 }
 
+static void set_budget(struct check_run *run, const struct host *host)
+{
+    uint64_t each = 0;
+    host_expect_ok(run, moor_binding_get_footprint(host->binding, HOST_SMALL_BYTES, NULL, &each),
+                   "footprint");
+    uint64_t bytes = BUDGET_BUFFERS * each > BUDGET_BYTES ? BUDGET_BUFFERS * each : BUDGET_BYTES;
+    host_expect_ok(run, moor_authority_set_capacity(host->authority, bytes, 0, NULL), "set capacity");
+}
+
 struct host host_open(struct check_run *run, uint64_t capabilities)
 {
     struct host host = {0};
@@ -54,10 +65,10 @@ struct host host_open(struct check_run *run, uint64_t capabilities)
     if (!find_domain(run, &host, capabilities))
         check_skip(run, "no domain has what this needs");
     host_expect_ok(run, moor_device_get_authority(host.device, host.domain, &host.authority), "authority");
-    host_expect_ok(run, moor_authority_set_capacity(host.authority, BUDGET_BYTES, 0, NULL), "set capacity");
     host_expect_ok(run, moor_holder_create(host.authority, NULL, &host.holder), "holder create");
     host_expect_ok(run, moor_binding_open(host.device, host.domain, host.holder, &host.binding),
                    "binding open");
+    set_budget(run, &host);
     host_expect_ok(run, moor_stream_create(host.device, NULL, &host.stream), "stream create");
     return host;
 }
@@ -129,8 +140,9 @@ uint64_t host_footprint(struct check_run *run, const struct host *host, uint64_t
 
 moor_buffer host_allocate(struct check_run *run, const struct host *host, uint64_t size_bytes)
 {
+    const struct moor_buffer_options options = {.deadline_ns = run->deadline_ns}; /* for what is on its way */
     moor_buffer buffer = 0;
-    host_expect_ok(run, moor_buffer_allocate(host->binding, size_bytes, NULL, &buffer), "allocate");
+    host_expect_ok(run, moor_buffer_allocate(host->binding, size_bytes, &options, &buffer), "allocate");
     return buffer;
 }
 

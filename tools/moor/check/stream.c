@@ -331,40 +331,45 @@ static void wait_in_a_row(struct check_run *run, struct check_place *place)
     free(journal);
 }
 
-/* `other` reaches its value and goes before `waiting`, behind its gate, has come to the wait. Streams that are made
- * then may lie where `other` was; they wait for `waiting`, so that one which is mistaken for it holds both. */
-static void outlive_other(struct check_run *run, struct check_place *place, struct check_gate *gate,
-                          struct moor_abi_stream *waiting, struct moor_abi_stream *other)
+/* `other` reaches its value and goes before `waiting`, behind its gate, has come to the wait. Its own gate is the
+ * first, for where host functions run one at a time it has to be opened first. Streams that are made then may lie
+ * where `other` was; they wait for `waiting`, so that one which is mistaken for it holds both. */
+static void outlive_other(struct check_run *run, struct check_place *place, struct moor_abi_stream *waiting,
+                          struct moor_abi_stream *other, struct check_gate *other_gate)
 {
     enum { NEWER_COUNT = 8 };
     struct moor_abi_stream *newer[NEWER_COUNT];
-    struct check_gate *other_gate = check_gate_close(run, other);
+    check_gate_await(other_gate);
+    struct check_gate *gate = check_gate_close(run, waiting);
     uint64_t value = check_record(run, other);
     check_wait_stream(run, waiting, other, value);
     uint64_t behind = check_record(run, waiting);
-    if (other_gate != NULL)
-        check_gate_open(other_gate);
+    check_gate_open(other_gate);
     check_stream_destroy(run, other);
-    check_gate_free(other_gate);
     for (unsigned int i = 0; i < NEWER_COUNT; i++) {
         newer[i] = check_stream_create(run, place);
         check_wait_stream(run, newer[i], waiting, behind);
         (void)check_record(run, newer[i]);
     }
-    check_gate_open(gate);
+    if (gate != NULL)
+        check_gate_open(gate);
     check_wait(run, waiting, behind);
     for (unsigned int i = 0; i < NEWER_COUNT; i++)
         check_stream_destroy(run, newer[i]);
+    check_gate_free(gate);
 }
 
 static void wait_outlives_other(struct check_run *run, struct check_place *place)
 {
     struct moor_abi_stream *waiting = check_stream_create(run, place);
-    struct check_gate *gate = check_gate_close(run, waiting);
-    if (gate != NULL)
-        outlive_other(run, place, gate, waiting, check_stream_create(run, place));
+    struct moor_abi_stream *other = check_stream_create(run, place);
+    struct check_gate *other_gate = check_gate_close(run, other);
+    if (other_gate != NULL)
+        outlive_other(run, place, waiting, other, other_gate);
+    else
+        check_stream_destroy(run, other);
     check_stream_destroy(run, waiting);
-    check_gate_free(gate);
+    check_gate_free(other_gate);
 }
 
 /* ---- submission does not wait ---- */

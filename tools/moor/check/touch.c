@@ -15,6 +15,7 @@ struct check_gate {
     pthread_t submitter;
     bool is_submitting; /* under lock, as the rest */
     bool is_synchronous;
+    bool is_reached; /* the stream stands at it */
     bool is_open;
 };
 
@@ -23,6 +24,8 @@ void check_gate_stand(void *user)
     struct check_gate *gate = user;
     pthread_mutex_lock(&gate->lock);
     gate->is_synchronous = gate->is_submitting && pthread_equal(gate->submitter, pthread_self());
+    gate->is_reached = true;
+    pthread_cond_broadcast(&gate->moved);
     while (!gate->is_open && !gate->is_synchronous)
         pthread_cond_wait(&gate->moved, &gate->lock);
     pthread_mutex_unlock(&gate->lock);
@@ -63,6 +66,14 @@ struct check_gate *check_gate_close(struct check_run *run, struct moor_abi_strea
     if (gate == NULL)
         check_pass_over(run, "the device is synchronous: nothing of it can be held");
     return gate;
+}
+
+void check_gate_await(struct check_gate *gate)
+{
+    pthread_mutex_lock(&gate->lock);
+    while (!gate->is_reached)
+        pthread_cond_wait(&gate->moved, &gate->lock);
+    pthread_mutex_unlock(&gate->lock);
 }
 
 void check_gate_pause(void)

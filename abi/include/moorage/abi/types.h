@@ -120,7 +120,7 @@ struct moor_abi_allocation {
     uint32_t reserved;
     uint64_t handle;  /* the provider's name for it; not 0; unique among live allocations of the context */
     uint64_t address; /* as the device sees it */
-    uint64_t actual_bytes; /* what was really taken; at least size_bytes */
+    uint64_t actual_bytes; /* what was really taken; size_bytes of it are at the address and behind */
     uint64_t native;       /* the device API's own name for it; 0: its address is all there is */
 };
 

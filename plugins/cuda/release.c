@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * RELEASE: the kit's queue keeps the order of fences; here is what may be queued and what happens when it is
+ * due.
+ *
+ * A release is checked when it is queued, and what it names is marked as taken over: it can then be neither
+ * used nor released twice. If it fails when due, the mark goes and the same release may be tried again.
+ */
+#include "provider.h"
+#include <assert.h>
+#include <string.h>
+
+/* DECOMMIT and UNMAP name a part of a range, the others a whole object. */
+static bool is_part(uint32_t kind)
+{
+    return kind == MOOR_ABI_RELEASE_DECOMMIT || kind == MOOR_ABI_RELEASE_UNMAP;
+}
+
+static int32_t check_points(struct moor_abi_context *context, const struct moor_abi_release *release,
+                            struct moor_abi_error *error)
+{
+    const char *at = (const char *)release->points;
+    for (uint32_t i = 0; i < release->point_count; i++, at += release->point_stride) {
+        struct moor_abi_fence_point point;
+        memcpy(&point, at, sizeof(point));
+        if (point.stream->context->instance != context->instance)
+            return moor_kit_fail(error, MOOR_FOREIGN, 0, "fence point %u: a stream of another instance", i);
+        int32_t status = cuda_stream_check_recorded(point.stream, point.value, error);
+        if (status != MOOR_OK)
+            return status;
+    }
+    return MOOR_OK;
+}
+
+/* Whether what is claimed can go: a range must be empty and a segment mapped nowhere. */
+static int32_t check_unused(enum cuda_kind kind, void *record, struct moor_abi_error *error)
+{
+    if (kind == CUDA_RANGE) {
+        struct cuda_range *range = record;
+        pthread_mutex_lock(&range->lock);
+        uint64_t used_count = range->used_count;
+        pthread_mutex_unlock(&range->lock);
+        if (used_count)
+            return moor_kit_fail(error, MOOR_INVALID, 0, "%llu granules of the range are committed or mapped",
+                                 (unsigned long long)used_count);
+    }
+    if (kind == CUDA_SEGMENT) {
+        uint32_t map_count = atomic_load(&((struct cuda_segment *)record)->map_count);
+        if (map_count)
+            return moor_kit_fail(error, MOOR_INVALID, 0, "the segment has %u mappings", map_count);
+    }
+    return MOOR_OK;
+}
+
+static int32_t take_part(struct moor_abi_context *context, const struct moor_abi_release *release,
+                         struct moor_abi_error *error)
+{
+    void *range = NULL;
+    int32_t status = moor_kit_handles_get(context->handles, release->handle, CUDA_RANGE, &range, error);
+    if (status != MOOR_OK)
+        return status;
+    status = cuda_range_mark(range, release, error);
+    if (status != MOOR_OK)
+        moor_kit_handles_put(context->handles, release->handle);
+    return status;
+}
+
+static int32_t take_whole(struct moor_abi_context *context, const struct moor_abi_release *release,
+                          struct moor_abi_error *error)
+{
+    enum cuda_kind kind = CUDA_ALLOCATION;
+    if (release->kind == MOOR_ABI_RELEASE_RANGE)
+        kind = CUDA_RANGE;
+    else if (release->kind == MOOR_ABI_RELEASE_SEGMENT)
+        kind = CUDA_SEGMENT;
+    else if (release->kind == MOOR_ABI_RELEASE_PIN)
+        kind = CUDA_PIN;
+    void *record = NULL;
+    int32_t status = moor_kit_handles_claim(context->handles, release->handle, kind, &record, error);
+    if (status != MOOR_OK)
+        return status;
+    status = check_unused(kind, record, error);
+    if (status != MOOR_OK)
+        moor_kit_handles_unclaim(context->handles, release->handle);
+    return status;
+}
+
+/* Undoes take_part or take_whole; the queue's, and release's own. */
+static void give_up(void *user, const struct moor_abi_release *release)
+{
+    struct moor_abi_context *context = user;
+    if (is_part(release->kind)) {
+        cuda_range_unmark(moor_kit_handles_peek(context->handles, release->handle), release);
+        moor_kit_handles_put(context->handles, release->handle);
+    } else {
+        moor_kit_handles_unclaim(context->handles, release->handle);
+    }
+}
+
+static int32_t release(struct moor_abi_context *context, const struct moor_abi_release *args,
+                       struct moor_abi_error *error)
+{
+    int32_t status = moor_kit_check_release(args, error);
+    if (status == MOOR_OK)
+        status = check_points(context, args, error);
+    if (status != MOOR_OK)
+        return status;
+    status = is_part(args->kind) ? take_part(context, args, error) : take_whole(context, args, error);
+    if (status != MOOR_OK)
+        return status;
+    status = moor_kit_queue_submit(context->queue, args, error);
+    if (status != MOOR_OK)
+        give_up(context, args);
+    return status;
+}
+
+static int32_t reap(struct moor_abi_context *context, struct moor_abi_completion *completions,
+                    uint32_t stride, uint32_t capacity, uint64_t deadline_ns, uint32_t *ret_count,
+                    struct moor_abi_error *error)
+{
+    return moor_kit_queue_reap(context->queue, completions, stride, capacity, deadline_ns, ret_count, error);
+}
+
+static int32_t watermark(void *user, struct moor_abi_stream *stream, uint64_t *ret_value,
+                         struct moor_abi_error *error)
+{
+    (void)user;
+    return cuda_stream_watermark(stream, ret_value, error);
+}
+
+static int32_t free_in_scope(struct moor_abi_context *context, const struct moor_abi_release *args,
+                             uint64_t *ret_bytes, struct moor_abi_error *error)
+{
+    void *record = moor_kit_handles_peek(context->handles, args->handle);
+    switch (args->kind) {
+    case MOOR_ABI_RELEASE_ALLOCATION:
+        return cuda_allocation_free(context, record, ret_bytes, error);
+    case MOOR_ABI_RELEASE_RANGE:
+        return cuda_range_free(context, record, error);
+    case MOOR_ABI_RELEASE_SEGMENT:
+        return cuda_segment_free(context, record, ret_bytes, error);
+    case MOOR_ABI_RELEASE_PIN:
+        return cuda_pin_free(context, record, error);
+    default:
+        break;
+    }
+    assert(is_part(args->kind)); /* checked when it was queued */
+    int32_t status = cuda_range_give_back(context, record, args, ret_bytes, error);
+    if (status == MOOR_OK)
+        moor_kit_handles_put(context->handles, args->handle);
+    return status;
+}
+
+static int32_t free_now(void *user, const struct moor_abi_release *args, uint64_t *ret_actual_bytes,
+                        struct moor_abi_error *error)
+{
+    struct moor_abi_context *context = user;
+    struct cuda_scope scope;
+    uint64_t bytes = 0;
+    /* A device that is lost, or has gone with its driver, still lets its memory go: see error.c. */
+    int32_t status = cuda_enter_lost(context->device, &scope, error);
+    bool is_in = status == MOOR_OK;
+    if (is_in || status == MOOR_DEVICE_LOST)
+        status = free_in_scope(context, args, &bytes, error);
+    if (is_in)
+        cuda_leave(&scope);
+    if (status == MOOR_OK)
+        *ret_actual_bytes = bytes;
+    return status;
+}
+
+int32_t cuda_release_queue_create(struct moor_abi_context *context)
+{
+    static const struct moor_kit_queue_callbacks callbacks = {watermark, free_now, give_up};
+    return moor_kit_queue_create(&callbacks, context, context->instance->host, CUDA_POLL_NS, &context->queue);
+}
+
+const struct moor_abi_release_table cuda_release_table = {
+    .struct_size = MOOR_ABI_RELEASE_TABLE_SIZE,
+    .release = release,
+    .reap = reap,
+};

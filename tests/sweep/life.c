@@ -82,9 +82,9 @@ static moor_status find(struct world *world)
 
 static moor_status probe(struct world *world)
 {
-    const struct moor_setting settings[] = {{"provider", world->target->inner_path},
-                                            {"faults", world->faults}};
-    const struct moor_load_options options = {.settings = settings, .setting_count = 2};
+    struct moor_setting settings[SETTINGS_MAX];
+    const struct moor_load_options options = {.settings = settings,
+                                              .setting_count = world_settings(world, settings)};
     return moor_provider_probe(world->runtime, world->target->fault_path, &options);
 }
 

@@ -6,10 +6,13 @@
  * at the end, and the same call works once nothing fails any more.
  *
  *     sweep FAULT.so CPU.so MOCK.so [SCENARIO]
+ *     sweep --cuda DRIVER FAULT.so CUDA.so MOCK.so [SCENARIO]
  *
+ * The second form sweeps the CUDA provider over the simulated driver, a path, once for each kind of timeline.
  * Each scenario runs in a process of its own, so that one that goes wrong is a line and not the end. With a
  * name, only those that contain it.
  */
+#include "cuda/symbols.h"
 #include "malloc_fail.h"
 #include "scenarios.h"
 #include "thread_fail.h"
@@ -49,21 +52,45 @@ enum kind {
     KIND_MEMORY, /* the n-th allocation of host memory */
     KIND_THREAD, /* the n-th thread that the core makes, alone or with all that follow */
     KIND_PAIR,   /* the n-th call, and a later one or a release */
+    KIND_DRIVER, /* the n-th call of a driver's function, with each code that fits, alone or with all that follow */
     KIND_COUNT
 };
 
-static const char *const kind_names[KIND_COUNT] = {"call", "after",  "onward", "fence",
-                                                   "free", "memory", "thread", "pair"};
+static const char *const kind_names[KIND_COUNT] = {"call",   "after",  "onward", "fence", "free",
+                                                   "memory", "thread", "pair",   "driver"};
 
 static const moor_status statuses[] = {MOOR_PROVIDER, MOOR_DEVICE_NOMEM, MOOR_HOST_NOMEM, MOOR_DEVICE_LOST};
 static const char *const makers[] = {"context_open",  "allocate", "stream.create", "reserve", "commit",
                                      "shared.create", "pin"};
 static const char *const fences[] = {"record", "watermark", "wait", "wait_stream"};
 
+/* What the provider calls of the driver. Of cuCtxPopCurrent nobody says what is current once it has failed. */
+static const char *const driver_functions[] = {
+#define NAME(name_, version_) #name_,
+    CUDA_SYMBOLS(NAME) "cuGetProcAddress"
+#undef NAME
+};
+#define POP "cuCtxPopCurrent"
+#define DRIVER_FUNCTIONS (sizeof driver_functions / sizeof driver_functions[0])
+
+/* CUresults. */
+#define OUT_OF_MEMORY 2
+#define ILLEGAL_ADDRESS 700 /* ends the context */
+#define UNKNOWN 999
+static const int driver_codes[] = {UNKNOWN, OUT_OF_MEMORY};
+
 #define LENGTH(array_) (sizeof(array_) / sizeof(array_)[0])
+
+struct driver_plan {
+    const char *function; /* NULL: none */
+    uint32_t nth;
+    int code;
+    bool onward; /* and all calls that follow */
+};
 
 struct injection {
     enum kind kind;
+    struct driver_plan driver;
     struct moor_fault_plan plans[2];
     uint32_t plan_count;
     uint64_t memory_nth;
@@ -86,6 +113,12 @@ static void describe_plan(const struct moor_fault_plan *each, char *text, size_t
                    moor_status_name(each->status), each->flags & MOOR_FAULT_AFTER ? " after" : "");
 }
 
+static void describe_driver_plan(const struct driver_plan *each, char *text, size_t capacity)
+{
+    (void)snprintf(text, capacity, "fault=%s:%u:%d%s", each->function, each->nth, each->code,
+                   each->onward ? ":all" : "");
+}
+
 /* As the setting `faults` has it. */
 static void describe(const struct injection *injection, char *text, size_t capacity)
 {
@@ -102,6 +135,8 @@ static void describe(const struct injection *injection, char *text, size_t capac
         (void)snprintf(text, capacity, "thread nth=%llu times=%llu",
                        (unsigned long long)injection->thread_nth,
                        (unsigned long long)injection->thread_times);
+    if (injection->driver.function)
+        describe_driver_plan(&injection->driver, text, capacity);
 }
 
 /* Without them the core has made nothing yet, and needs memory for the first thing of each kind. */
@@ -118,6 +153,12 @@ static bool loses_device(const struct injection *injection)
     return loses;
 }
 
+/* The driver ends the context, for this process: nothing can be done with it any more but to leave. */
+static bool ends_context(const struct injection *injection)
+{
+    return injection->driver.code == ILLEGAL_ADDRESS;
+}
+
 /* ---- one scenario ---- */
 
 struct sweep {
@@ -132,11 +173,31 @@ struct tally {
     uint64_t calls; /* of the provider, when nothing fails */
     uint64_t allocations;
     uint64_t injected[KIND_COUNT];
-    uint64_t failed;   /* of them, trials whose call failed */
-    uint64_t survived; /* trials that ended as they must */
+    uint64_t failed;                  /* of them, trials whose call failed */
+    uint64_t survived;                /* trials that ended as they must */
+    bool is_called[DRIVER_FUNCTIONS]; /* in the act, when nothing fails */
 };
 
-static void arm(struct world *world, const struct injection *injection)
+static void arm_driver(struct world *world, const struct sweep *sweep, const struct driver_plan *each)
+{
+    char text[128];
+    describe_driver_plan(each, text, sizeof text);
+    world->driver_is_ending = sweep->scenario->flags & SWEEP_ENDS;
+    world->driver_has_ended = each->code == ILLEGAL_ADDRESS;
+    world->driver_keeps_context = strcmp(each->function, "cuDevicePrimaryCtxRelease") == 0;
+    world->injected = world->driver->calls(each->function);
+    CHECK(world->driver->configure(text) == 0, "a fault of the driver cannot be planned");
+}
+
+/* Has it come to pass? */
+static bool disarm_driver(struct world *world, const struct driver_plan *each)
+{
+    uint64_t calls = world->driver->calls(each->function) - world->injected;
+    CHECK(world->driver->configure("faults=none") == 0, "faults of the driver cannot be cleared");
+    return calls >= each->nth;
+}
+
+static void arm(struct world *world, const struct sweep *sweep, const struct injection *injection)
 {
     if (!world->control && injection->plan_count)
         describe(injection, world->faults, sizeof world->faults);
@@ -149,6 +210,8 @@ static void arm(struct world *world, const struct injection *injection)
         malloc_fail_at(injection->memory_nth);
     if (injection->thread_nth)
         thread_fail_at(injection->thread_nth, injection->thread_times);
+    if (injection->driver.function)
+        arm_driver(world, sweep, &injection->driver);
 }
 
 /* Nothing fails any more. Has all of it come to pass? */
@@ -156,6 +219,8 @@ static bool disarm(struct world *world, const struct sweep *sweep, const struct 
                    moor_status status)
 {
     uint64_t failed = 0;
+    if (injection->driver.function)
+        return disarm_driver(world, &injection->driver);
     if (injection->memory_nth) {
         failed = malloc_fail_count() >= injection->memory_nth;
         malloc_fail_at(0);
@@ -247,6 +312,22 @@ static void check_failure(struct world *world, const struct sweep *sweep, const 
     world_expect(MOOR_OK, status, "the same call when nothing fails", __FILE__, __LINE__);
 }
 
+/* The context has ended, or will when somebody looks: what is asked of it now is answered. */
+static void check_end(struct world *world, const struct sweep *sweep, moor_status status)
+{
+    if (world->second_holder) /* nobody lets go any more, while all is given back */
+        MUST(moor_holder_set_pressure(world->second_holder, NULL, NULL));
+    if (world->runtime)
+        world_settle(world);
+    /* Where the act is several calls, it cannot begin anew. */
+    if (!status || sweep->scenario->tidy || sweep->scenario->flags & (SWEEP_ENDS | SWEEP_BARE))
+        return;
+    status = sweep->scenario->act(world);
+    CHECK(!status || status == MOOR_DEVICE_LOST || status == MOOR_UNSUPPORTED,
+          "%s of a device that may be lost", moor_status_name(status));
+    world_settle(world);
+}
+
 /* Returns whether what was to fail did. */
 static bool run_trial(const struct sweep *sweep, const struct injection *injection, struct tally *tally)
 {
@@ -257,7 +338,7 @@ static bool run_trial(const struct sweep *sweep, const struct injection *injecti
     (void)snprintf(world_trial, sizeof world_trial, "%s, %s: %s", sweep->target->name, sweep->scenario->name,
                    text);
     start(&world, sweep, injection);
-    arm(&world, injection);
+    arm(&world, sweep, injection);
     moor_status status = sweep->scenario->act(&world);
     bool happened = disarm(&world, sweep, injection, status);
     tally->injected[injection->kind] += happened; /* and what comes through all that follows has survived */
@@ -267,9 +348,11 @@ static bool run_trial(const struct sweep *sweep, const struct injection *injecti
     CHECK(!status || status == MOOR_TIMEOUT || moor_last_error()->status == status,
           "%s, and the last error says %s", moor_status_name(status),
           moor_status_name(moor_last_error()->status));
-    if (status)
+    if (status && !ends_context(injection))
         check_failure(&world, sweep, injection);
-    if (!loses_device(injection)) {
+    if (ends_context(injection)) {
+        check_end(&world, sweep, status);
+    } else if (!loses_device(injection)) {
         check(&world, &sweep->done[witnesses], "when it is done");
         if (sweep->scenario->undo)
             sweep->scenario->undo(&world);
@@ -278,7 +361,8 @@ static bool run_trial(const struct sweep *sweep, const struct injection *injecti
         (void)settle(&world);
         replace_stream(&world);
     }
-    world_check_witnesses(&world);
+    if (!ends_context(injection))
+        world_check_witnesses(&world);
     world_close(&world);
     tally->failed += happened && status;
     tally->survived += happened;
@@ -341,6 +425,28 @@ static void sweep_calls(const struct sweep *sweep, struct tally *tally)
         sweep_pairs(sweep, calls, tally);
 }
 
+/* One function of the driver: n = 1, 2, 3 ... of each code. What polls is called as often as it pleases. */
+static void sweep_driver_function(const struct sweep *sweep, const char *function, struct tally *tally)
+{
+    bool waits = sweep->scenario->flags & SWEEP_WAITS;
+    for (size_t i = 0; i < (waits ? 1 : LENGTH(driver_codes)); i++)
+        for (int onward = 0; onward < (waits ? 1 : 2); onward++) {
+            bool happened = true;
+            for (uint32_t n = 1; happened && n <= LATER_MAX; n++) {
+                struct injection injection = {.kind = KIND_DRIVER,
+                                              .driver = {function, n, driver_codes[i], onward}};
+                happened = run_trial(sweep, &injection, tally);
+            }
+        }
+}
+
+static void sweep_driver(const struct sweep *sweep, struct tally *tally)
+{
+    for (size_t i = 0; i < DRIVER_FUNCTIONS; i++)
+        if (tally->is_called[i] && strcmp(driver_functions[i], POP) != 0)
+            sweep_driver_function(sweep, driver_functions[i], tally);
+}
+
 static void sweep_memory(const struct sweep *sweep, struct tally *tally)
 {
     for (uint64_t n = 1; n <= NTH_MAX; n++) {
@@ -365,6 +471,12 @@ static void sweep_threads(const struct sweep *sweep, struct tally *tally)
     }
 }
 
+static void count_driver_calls(const struct world *world, uint64_t calls[DRIVER_FUNCTIONS])
+{
+    for (size_t i = 0; world->driver && i < DRIVER_FUNCTIONS; i++)
+        calls[i] = world->driver->calls(driver_functions[i]);
+}
+
 /* With nothing failing, which is what all else is compared with. */
 static void run_dry(struct sweep *sweep, const struct injection *like, struct tally *tally)
 {
@@ -377,6 +489,8 @@ static void run_dry(struct sweep *sweep, const struct injection *like, struct ta
     world_close(&world);
     start(&world, sweep, like);
     uint64_t calls = world.control ? world.control->calls(world.control->fault, "") : 0;
+    uint64_t driver_calls[2][DRIVER_FUNCTIONS] = {0};
+    count_driver_calls(&world, driver_calls[0]);
     malloc_fail_at(0);
     MUST(sweep->scenario->act(&world));
     uint64_t allocations = malloc_fail_count();
@@ -384,6 +498,9 @@ static void run_dry(struct sweep *sweep, const struct injection *like, struct ta
     if (world.control)
         tally->calls = world.control->calls(world.control->fault, "") - calls;
     sweep->done[witnesses] = settle(&world);
+    count_driver_calls(&world, driver_calls[1]);
+    for (size_t i = 0; i < DRIVER_FUNCTIONS; i++)
+        tally->is_called[i] = driver_calls[1][i] > driver_calls[0][i];
     if (sweep->scenario->undo)
         sweep->scenario->undo(&world);
     check(&world, &sweep->prepared[witnesses], "after taking it back");
@@ -410,6 +527,7 @@ static void sweep_scenario(struct sweep *sweep, struct tally *tally)
         sweep_calls(sweep, tally);
     sweep_memory(sweep, tally);
     sweep_threads(sweep, tally);
+    sweep_driver(sweep, tally);
     (void)snprintf(world_trial, sizeof world_trial, "%s, %s", sweep->target->name, sweep->scenario->name);
     /* A provider that failed to end is kept with all that it has: start.c says why. */
     CHECK(sweep->scenario->flags & SWEEP_ENDS || open_files() == files, "%llu files are open, %llu were",
@@ -437,6 +555,47 @@ static bool is_possible(const struct target *target, const struct scenario *scen
 
 enum outcome { SKIPPED, SURVIVED, WENT_WRONG };
 
+/* ---- contexts that end ---- */
+
+enum { HAPPENED = 0, WENT_BAD = 1, HAPPENED_AND_FAILED = 3, DID_NOT_HAPPEN = 4 };
+
+/* A context that has ended comes again in no process, so each trial has its own. */
+static int run_end_apart(const struct sweep *sweep, const struct injection *injection)
+{
+    pid_t id = fork();
+    CHECK(id >= 0, "no process");
+    if (id == 0) {
+        struct tally tally = {0};
+        bool happened = run_trial(sweep, injection, &tally);
+        exit(!happened ? DID_NOT_HAPPEN : tally.failed ? HAPPENED_AND_FAILED : HAPPENED);
+    }
+    int status = 0;
+    CHECK(waitpid(id, &status, 0) == id, "a process is lost");
+    CHECK(WIFEXITED(status), "fault=%s:%u:%d: ended by signal %d", injection->driver.function,
+          injection->driver.nth, injection->driver.code, WTERMSIG(status));
+    return WEXITSTATUS(status);
+}
+
+/* The n-th call of each function that the act calls. */
+static void sweep_ends(const struct sweep *sweep, struct tally *tally)
+{
+    uint32_t most = sweep->scenario->flags & SWEEP_WAITS ? 1 : LATER_MAX;
+    for (size_t i = 0; i < DRIVER_FUNCTIONS; i++) {
+        int outcome =
+            tally->is_called[i] && strcmp(driver_functions[i], POP) != 0 ? HAPPENED : DID_NOT_HAPPEN;
+        for (uint32_t n = 1; outcome != DID_NOT_HAPPEN && n <= most; n++) {
+            struct injection injection = {.kind = KIND_DRIVER,
+                                          .driver = {driver_functions[i], n, ILLEGAL_ADDRESS, false}};
+            outcome = run_end_apart(sweep, &injection);
+            if (outcome == WENT_BAD)
+                exit(1); /* and it has been said what */
+            tally->injected[KIND_DRIVER] += outcome != DID_NOT_HAPPEN;
+            tally->survived += outcome != DID_NOT_HAPPEN;
+            tally->failed += outcome == HAPPENED_AND_FAILED;
+        }
+    }
+}
+
 /* A scenario in a process of its own; the tally comes through the pipe when it is through. */
 struct process {
     const struct scenario *scenario;
@@ -444,12 +603,54 @@ struct process {
     int pipe;
 };
 
+/* The driver reads it when it is loaded, which it is in the scenario's process alone. Small granules and no
+ * delays: the sweep makes and frees memory by the thousand. */
+static void configure_driver(const struct scenario *scenario)
+{
+    char text[128];
+    (void)snprintf(text, sizeof text,
+                   "total=%s,context=64KiB,granule_min=64KiB,granule=64KiB,delay_us=0,violations=count",
+                   scenario->flags & SWEEP_SMALL ? SMALL_BYTES : "1GiB");
+    (void)setenv("MOOR_CUDASIM", text, 1);
+}
+
+/* Whether there was anything to do, and the tally. */
+static bool sweep_in_child(struct sweep *sweep, struct tally *ret_tally)
+{
+    int ends[2];
+    CHECK(pipe2(ends, O_CLOEXEC) == 0, "no pipe");
+    pid_t id = fork();
+    CHECK(id >= 0, "no process");
+    if (id == 0) {
+        struct tally tally = {0};
+        if (is_possible(sweep->target, sweep->scenario)) {
+            sweep_scenario(sweep, &tally);
+            if (write(ends[1], &tally, sizeof tally) != sizeof tally)
+                exit(1);
+        }
+        exit(0);
+    }
+    (void)close(ends[1]);
+    bool came = read(ends[0], ret_tally, sizeof *ret_tally) == sizeof *ret_tally;
+    (void)close(ends[0]);
+    int status = 1;
+    CHECK(waitpid(id, &status, 0) == id, "a process is lost");
+    CHECK(WIFEXITED(status), "%s, %s: ended by signal %d", sweep->target->name, sweep->scenario->name,
+          WTERMSIG(status));
+    if (WEXITSTATUS(status))
+        exit(1); /* and it has been said what */
+    return came;
+}
+
 static void run_apart(const struct target *target, const struct scenario *scenario, int pipe_to)
 {
     struct sweep sweep = {.target = target, .scenario = scenario};
     struct tally tally = {0};
-    if (is_possible(target, scenario)) {
-        sweep_scenario(&sweep, &tally);
+    if (target->driver_path)
+        configure_driver(scenario);
+    if (sweep_in_child(&sweep, &tally)) {
+        if (target->driver_path)
+            sweep_ends(&sweep, &tally);
         if (write(pipe_to, &tally, sizeof tally) != sizeof tally)
             exit(1);
     }
@@ -549,14 +750,17 @@ static void finish(const struct target *target, const struct process *process, s
 /* Several at once, for some of them wait for what does not come; told in their order. */
 static void sweep_target(const struct target *target, const char *wanted)
 {
+    /* The last two know nothing of the driver's streams, and take their time: once is enough. */
     static const struct scenarios *const groups[] = {
         &life_scenarios,   &buffer_scenarios,   &range_scenarios,   &segment_scenarios,
         &stream_scenarios, &governor_scenarios, &pressure_scenarios};
+    size_t group_count =
+        LENGTH(groups) - (target->timeline && strcmp(target->timeline, "events") == 0 ? 2 : 0);
     struct process window[WINDOW];
     size_t launched = 0, finished = 0;
     struct tally sum = {0};
     print_head(target->name);
-    for (size_t group = 0; group < LENGTH(groups); group++)
+    for (size_t group = 0; group < group_count; group++)
         for (size_t i = 0; i < groups[group]->count; i++) {
             const struct scenario *scenario = &groups[group]->list[i];
             if (wanted && !strstr(scenario->name, wanted))
@@ -568,23 +772,33 @@ static void sweep_target(const struct target *target, const char *wanted)
     while (finished < launched)
         finish(target, &window[finished++ % WINDOW], &sum);
     print_row("all", &sum);
-    for (int kind = 0; !wanted && kind < KIND_COUNT; kind++)
+    for (int kind = 0; !wanted && kind < KIND_COUNT - !target->driver_path; kind++)
         report(sum.injected[kind] > 0, target->name, kind_names[kind], " failures were injected");
 }
 
 int main(int argc, char **argv)
 {
+    const char *driver = NULL;
+    if (argc > 2 && strcmp(argv[1], "--cuda") == 0) {
+        driver = argv[2];
+        argc -= 2;
+        argv += 2;
+    }
     if (argc < 4) {
-        fprintf(stderr, "usage: sweep FAULT.so CPU.so MOCK.so [SCENARIO]\n");
+        fprintf(stderr, "usage: sweep FAULT.so CPU.so MOCK.so [SCENARIO]\n"
+                        "       sweep --cuda DRIVER FAULT.so CUDA.so MOCK.so [SCENARIO]\n");
         return 2;
     }
     const char *wanted = argc > 4 ? argv[4] : NULL;
     char folder[4096];
     (void)snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(argv[1], '/') - argv[1]), argv[1]);
     (void)setenv("MOORAGE_PROVIDER_PATH", folder, 1);
-    const struct target targets[] = {{"cpu", argv[1], argv[2], argv[3], true},
-                                     {"mock", argv[1], argv[3], argv[2], false}};
-    for (size_t i = 0; i < LENGTH(targets); i++)
+    const struct target plain[] = {{"cpu", argv[1], argv[2], argv[3], true, NULL, NULL},
+                                   {"mock", argv[1], argv[3], argv[2], false, NULL, NULL}};
+    const struct target cuda[] = {{"cuda", argv[1], argv[2], argv[3], true, driver, "memory"},
+                                  {"cuda, events", argv[1], argv[2], argv[3], true, driver, "events"}};
+    const struct target *targets = driver ? cuda : plain;
+    for (size_t i = 0; i < 2; i++)
         sweep_target(&targets[i], wanted);
     printf("1..%u\n", test_count);
     return bad_count > 0;

@@ -3,6 +3,7 @@
 
 #include "governor/pressure.h"
 
+#include <dlfcn.h>
 #include <moorage/abi/provider.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -60,20 +61,48 @@ void world_start_runtime(struct world *world)
     MUST(moor_runtime_set_trace(world->runtime, account_trace, world->accounts));
 }
 
+/* The provider opens the same library, which is never closed. */
+static void find_driver(struct world *world)
+{
+    void *library = dlopen(world->target->driver_path, RTLD_NOW | RTLD_LOCAL);
+    CHECK(library, "%s", dlerror());
+    world->driver = dlsym(library, MOOR_CUDASIM_SYMBOL);
+    CHECK(world->driver, "%s is not the simulated driver", world->target->driver_path);
+    world->driver->live(&world->driver_live);
+    world->driver_violations = world->driver->violations();
+}
+
 void world_start(struct world *world, const struct target *target)
 {
     *world = (struct world){.target = target};
+    if (target->driver_path)
+        find_driver(world);
     world->host = aligned_alloc(PAGE_BYTES, HOST_BYTES);
     CHECK(world->host, "no memory for the test itself");
     memset(world->host, 0, HOST_BYTES);
     world_start_runtime(world);
 }
 
+uint32_t world_settings(const struct world *world, struct moor_setting settings[SETTINGS_MAX])
+{
+    const struct target *target = world->target;
+    uint32_t count = 0;
+    settings[count++] = (struct moor_setting){"provider", target->inner_path};
+    settings[count++] = (struct moor_setting){"faults", world->faults};
+    if (world->is_small)
+        settings[count++] = (struct moor_setting){"total_bytes", SMALL_BYTES};
+    if (target->driver_path) {
+        settings[count++] = (struct moor_setting){"driver", target->driver_path};
+        settings[count++] = (struct moor_setting){"timeline", target->timeline};
+    }
+    return count;
+}
+
 moor_status world_load(struct world *world)
 {
-    const struct moor_setting settings[] = {
-        {"provider", world->target->inner_path}, {"faults", world->faults}, {"total_bytes", SMALL_BYTES}};
-    const struct moor_load_options options = {.settings = settings, .setting_count = world->is_small ? 3 : 2};
+    struct moor_setting settings[SETTINGS_MAX];
+    const struct moor_load_options options = {.settings = settings,
+                                              .setting_count = world_settings(world, settings)};
     moor_status status =
         moor_provider_load(world->runtime, world->target->fault_path, &options, &world->provider);
     if (status)
@@ -145,6 +174,37 @@ void world_open_far(struct world *world)
     MUST(moor_binding_open(world->far_device, 0, world->far_holder, &world->far_binding));
 }
 
+/* Where the end itself is made to fail, the provider's own things go with the context. */
+#define LEFT "the context of device 0 is released with "
+
+/* The simulated CUDA driver has nothing that it did not have before, and was used as it must be. What lies in
+ * a context that has come to its end by an error cannot be given back. */
+static void check_driver(const struct world *world)
+{
+    struct moor_cudasim_live live;
+    const struct moor_cudasim_live *before = &world->driver_live;
+    for (uint64_t i = world->driver_violations; i < world->driver->violations(); i++) {
+        const char *text = world->driver->violation(i);
+        CHECK(world->driver_is_ending && strncmp(text, LEFT, strlen(LEFT)) == 0, "%s", text);
+    }
+    world->driver->live(&live);
+    if (world->driver_is_ending) {
+        live.streams = before->streams;
+        live.events = before->events;
+        live.host = before->host;
+    }
+    if (world->driver_keeps_context)
+        live.contexts = before->contexts;
+    CHECK(live.contexts == before->contexts, "a context is left");
+    CHECK(world->driver_has_ended || memcmp(&live, before, sizeof live) == 0,
+          "the driver has %llu contexts, %llu streams, %llu events, %llu allocations, %llu pieces of pinned "
+          "memory, %llu ranges, %llu maps, %llu handles at the end",
+          (unsigned long long)live.contexts, (unsigned long long)live.streams,
+          (unsigned long long)live.events, (unsigned long long)live.allocations,
+          (unsigned long long)(live.host + live.registered), (unsigned long long)live.reservations,
+          (unsigned long long)live.mappings, (unsigned long long)live.handles);
+}
+
 static void release_handles(struct world *world)
 {
     for (size_t i = 0; i < THINGS; i++) {
@@ -213,6 +273,8 @@ void world_close(struct world *world)
         MUST(moor_runtime_destroy(world->runtime));
     }
     MUST(moor_runtime_destroy(world->second_runtime));
+    if (world->driver)
+        check_driver(world);
     free(world->host);
 }
 

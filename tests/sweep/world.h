@@ -9,6 +9,7 @@
 
 #include "account.h"
 
+#include <moorage/cudasim.h>
 #include <moorage/fault.h>
 #include <moorage/mock.h>
 #include <moorage/moorage.h>
@@ -21,8 +22,12 @@ struct target {
     const char *fault_path;
     const char *inner_path;
     const char *far_path;
-    bool threads; /* host functions run on the provider's threads, and may block there */
+    bool threads;            /* host functions run on the provider's threads, and may block there */
+    const char *driver_path; /* the simulated CUDA driver; NULL: it has none */
+    const char *timeline;    /* its streams' timelines */
 };
+
+#define SETTINGS_MAX 5u
 
 #define THINGS 3u /* of a kind, in a world */
 #define PAGE_BYTES 4096u
@@ -35,6 +40,12 @@ struct world {
     struct moor_provider *provider;
     const struct moor_fault_control *control; /* NULL without a provider */
     const struct moor_mock_control *mock;     /* NULL: the provider within is not a simulated device */
+    const struct moor_cudasim *driver;        /* NULL: there is no simulated driver */
+    struct moor_cudasim_live driver_live;     /* what it had before */
+    uint64_t driver_violations;               /* and had seen */
+    bool driver_is_ending;                    /* a fault of it is in the end of the provider */
+    bool driver_keeps_context;                /* it was made to refuse to end one */
+    bool driver_has_ended;                    /* one has ended by an error */
     struct moor_device *device;
     struct moor_authority *authority;
     struct moor_holder *holder;
@@ -80,7 +91,7 @@ struct world {
     bool never_holds;         /* streams will be lost, for which their work must come to an end */
     _Atomic uint64_t held;    /* the native name of a stream that the simulated device holds; 0: none */
     _Atomic int gate;         /* 1: a host function waits on the held stream */
-    uint64_t injected;        /* failures before those of the trial */
+    uint64_t injected;        /* failures, or calls of the driver, before those of the trial */
     char faults[128];         /* the setting of loads to come; "": none */
     bool is_small;            /* those have a device of SMALL_BYTES */
     _Atomic uint32_t logged;  /* warnings and errors */
@@ -110,6 +121,8 @@ void world_expect(moor_status expected, moor_status status, const char *call, co
 void world_start(struct world *world, const struct target *target);
 void world_start_runtime(struct world *world);
 moor_status world_load(struct world *world);
+/* Of a load of the provider; returns how many there are. */
+uint32_t world_settings(const struct world *world, struct moor_setting settings[SETTINGS_MAX]);
 void world_forget_provider(struct world *world); /* it has gone, with all that was of it */
 void world_open(struct world *world, bool witnesses);
 void world_open_far(struct world *world);

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: MIT */
+/* Primary contexts and each thread's stack of current ones. A context's handle stays the same when it is
+ * made again, as the real one's does; what was made in it does not outlive its last release, and is a
+ * violation then. */
+#include "sim.h"
+
+#define DEPTH_MAX 128
+
+static _Thread_local struct {
+    CUcontext contexts[DEPTH_MAX];
+    unsigned depth;
+} stack;
+
+CUcontext sim_context_current(void)
+{
+    return stack.depth > 0 ? stack.contexts[stack.depth - 1] : NULL;
+}
+
+struct sim_context *sim_context(CUcontext handle)
+{
+    for (int i = 0; i < sim.device_count; i++) {
+        if (sim.devices[i].primary.handle == handle)
+            return &sim.devices[i].primary;
+    }
+    return NULL;
+}
+
+/* ---- primary contexts ---- */
+
+static CUresult retain(struct sim_device *device, CUcontext *pctx)
+{
+    struct sim_context *context = &device->primary;
+    uint64_t own_bytes = sim_gpu(context->device)->context_bytes;
+    if (context->lost != CUDA_SUCCESS)
+        return context->lost;
+    if (context->references == 0) {
+        if (!sim_take_bytes(context->device, own_bytes))
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        context->legacy = sim_stream_legacy(context);
+        if (!context->legacy) {
+            sim_give_bytes(context->device, own_bytes);
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        }
+        sim_engine_start();
+    }
+    context->references++;
+    *pctx = context->handle;
+    return CUDA_SUCCESS;
+}
+
+/* What is left in it, as a word; NULL: nothing. */
+static const char *left_in(const struct sim_context *context)
+{
+    if (sim_stream_any_of(context))
+        return "streams or work of theirs";
+    if (sim_event_any_of(context))
+        return "events";
+    if (sim_map_any_of(SIM_MEMORY_BLOCK, context))
+        return "device memory";
+    if (sim_map_any_of(SIM_MEMORY_MANAGED, context))
+        return "managed memory";
+    if (sim_map_any_of(SIM_MEMORY_HOST, context))
+        return "host memory";
+    if (sim_map_any_of(SIM_MEMORY_REGISTERED, context))
+        return "registered host memory";
+    return NULL;
+}
+
+/* What is left after a violation that was counted, or in a lost context, stays where it is: nothing of it
+ * works. */
+static CUresult release(struct sim_context *context)
+{
+    if (context->references == 0)
+        return sim_refuse(CUDA_ERROR_INVALID_CONTEXT,
+                          "cuDevicePrimaryCtxRelease: device %d has none retained", context->device);
+    if (--context->references > 0)
+        return CUDA_SUCCESS;
+    const char *left = left_in(context);
+    if (left && context->lost == CUDA_SUCCESS)
+        sim_violate("the context of device %d is released with %s in it", context->device, left);
+    sim_stream_end_all(context);
+    sim_give_bytes(context->device, sim_gpu(context->device)->context_bytes);
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
+{
+    struct sim_call call = sim_enter(SIM_cuDevicePrimaryCtxRetain, 0);
+    struct sim_device *device = sim_device(dev);
+    if (call.result == CUDA_SUCCESS && !pctx)
+        call.result = CUDA_ERROR_INVALID_VALUE;
+    if (call.result == CUDA_SUCCESS && !device)
+        call.result = CUDA_ERROR_INVALID_DEVICE;
+    if (call.result == CUDA_SUCCESS)
+        call.result = retain(device, pctx);
+    return sim_leave(&call);
+}
+
+CUresult CUDAAPI cuDevicePrimaryCtxRelease_v2(CUdevice dev)
+{
+    struct sim_call call = sim_enter(SIM_cuDevicePrimaryCtxRelease, 0);
+    struct sim_device *device = sim_device(dev);
+    if (call.result == CUDA_SUCCESS && !device)
+        call.result = CUDA_ERROR_INVALID_DEVICE;
+    if (call.result == CUDA_SUCCESS)
+        call.result = release(&device->primary);
+    return sim_leave(&call);
+}
+
+/* ---- current ones ---- */
+
+static CUresult push(CUcontext handle)
+{
+    struct sim_context *context = sim_context(handle);
+    if (!context)
+        return sim_refuse(CUDA_ERROR_INVALID_CONTEXT, "cuCtxPushCurrent: no such context");
+    if (context->references == 0)
+        return sim_refuse(CUDA_ERROR_CONTEXT_IS_DESTROYED, "cuCtxPushCurrent: the context has been released");
+    if (stack.depth == DEPTH_MAX)
+        return sim_refuse(CUDA_ERROR_INVALID_VALUE, "cuCtxPushCurrent: %d contexts deep", DEPTH_MAX);
+    stack.contexts[stack.depth++] = handle;
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuCtxPushCurrent_v2(CUcontext ctx)
+{
+    struct sim_call call = sim_enter(SIM_cuCtxPushCurrent, 0);
+    if (call.result == CUDA_SUCCESS)
+        call.result = push(ctx);
+    else if (sim_sticky(call.result) && sim_context(ctx)) /* a fault: it is the one that is not current yet */
+        sim_lose(sim_context(ctx), call.result);
+    return sim_leave(&call);
+}
+
+CUresult CUDAAPI cuCtxPopCurrent_v2(CUcontext *pctx)
+{
+    struct sim_call call = sim_enter(SIM_cuCtxPopCurrent, 0);
+    if (call.result == CUDA_SUCCESS && stack.depth == 0)
+        call.result = sim_refuse(CUDA_ERROR_INVALID_CONTEXT, "cuCtxPopCurrent: no context is current");
+    if (call.result == CUDA_SUCCESS) {
+        stack.depth--;
+        if (pctx)
+            *pctx = stack.contexts[stack.depth];
+    }
+    return sim_leave(&call);
+}
+
+CUresult CUDAAPI cuCtxGetCurrent(CUcontext *pctx)
+{
+    struct sim_call call = sim_enter(SIM_cuCtxGetCurrent, 0);
+    if (call.result == CUDA_SUCCESS && !pctx)
+        call.result = CUDA_ERROR_INVALID_VALUE;
+    if (call.result == CUDA_SUCCESS)
+        *pctx = sim_context_current();
+    return sim_leave(&call);
+}
+
+/* Replaces the top, or takes it away for NULL. */
+static CUresult set(CUcontext handle)
+{
+    struct sim_context *context = sim_context(handle);
+    if (handle && !context)
+        return sim_refuse(CUDA_ERROR_INVALID_CONTEXT, "cuCtxSetCurrent: no such context");
+    if (handle && context->references == 0)
+        return sim_refuse(CUDA_ERROR_CONTEXT_IS_DESTROYED, "cuCtxSetCurrent: the context has been released");
+    if (stack.depth > 0)
+        stack.depth--;
+    if (handle)
+        stack.contexts[stack.depth++] = handle;
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuCtxSetCurrent(CUcontext ctx)
+{
+    struct sim_call call = sim_enter(SIM_cuCtxSetCurrent, 0);
+    if (call.result == CUDA_SUCCESS)
+        call.result = set(ctx);
+    return sim_leave(&call);
+}
+
+CUresult CUDAAPI cuCtxGetDevice(CUdevice *device)
+{
+    struct sim_call call = sim_enter(SIM_cuCtxGetDevice, SIM_CURRENT);
+    if (call.result == CUDA_SUCCESS && !device)
+        call.result = CUDA_ERROR_INVALID_VALUE;
+    if (call.result == CUDA_SUCCESS)
+        *device = call.context->device;
+    return sim_leave(&call);
+}

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT */
+/* What the simulator's tests share: a device with a current context, where violations are counted and
+ * nothing is late but what is held. */
+#ifndef MOORAGE_CUDASIM_DRIVE_H
+#define MOORAGE_CUDASIM_DRIVE_H
+
+#include <criterion/criterion.h>
+#include <cuda.h>
+#include <moorage/cudasim.h>
+
+extern const struct moor_cudasim moor_cudasim;
+
+#define KIB UINT64_C(1024)
+#define MIB (UINT64_C(1024) * 1024)
+#define GRANULE (2 * MIB)
+
+#define EXPECT(code, call) drive_expect(code, call, #call, __FILE__, __LINE__)
+#define OK(call) EXPECT(CUDA_SUCCESS, call)
+void drive_expect(CUresult wanted, CUresult found, const char *call, const char *file, int line);
+
+/* cuInit alone, after these settings. */
+void drive_start(const char *settings);
+/* And device 0's context is current. */
+void drive_open(const char *settings);
+/* Nothing is left, and no violation was seen that `drive_violated` did not expect. */
+void drive_close(void);
+/* One violation more, with these words in it. */
+void drive_violated(const char *words);
+
+/* Kernels and host functions that leave a letter, in the order in which they run. */
+#define DRIVE_TRACE_MAX 64
+extern char drive_trace[DRIVE_TRACE_MAX + 1];
+extern unsigned drive_traced;
+void drive_note(void *letter, void *const *bytes);
+void drive_kernel(CUstream stream, const char *letter);
+
+CUstream drive_stream(void);
+CUdeviceptr drive_allocate(uint64_t size_bytes);
+struct moor_cudasim_live drive_live(void);
+uint64_t drive_free_bytes(void); /* as cuMemGetInfo says */
+
+/* A handle of one granule on a device, a reservation, and both together with access. */
+CUmemAllocationProp drive_property(int device);
+CUmemGenericAllocationHandle drive_handle(void);
+CUdeviceptr drive_reserve(uint64_t granules);
+CUmemAccessDesc drive_access(int device, CUmemAccess_flags flags);
+CUdeviceptr drive_mapped(uint64_t granules); /* each its own mapping, the handles are released */
+void drive_unmapped(CUdeviceptr address, uint64_t granules);
+
+#endif

@@ -1,0 +1,374 @@
+/* SPDX-License-Identifier: MIT */
+/* Reservations, handles, mappings, access: all that the documentation asks for, asked for. */
+#include "drive.h"
+#include <string.h>
+
+static CUmemAccessDesc read_write(void)
+{
+    return drive_access(0, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+}
+
+/* ---- reservations ---- */
+
+Test(reservations, are_multiples_of_the_granule)
+{
+    CUdeviceptr address;
+    drive_open("granule_min=64KiB,granule=2MiB");
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemAddressReserve(&address, 0, 0, 0, 0));
+    drive_violated("cuMemAddressReserve");
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemAddressReserve(&address, 32 * KIB, 0, 0, 0));
+    drive_violated("size 0x8000");
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemAddressReserve(&address, 64 * KIB, 3, 0, 0));
+    drive_violated("alignment 0x3");
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemAddressReserve(&address, 64 * KIB, 0, 4096, 0));
+    drive_violated("address 0x1000");
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemAddressReserve(&address, 64 * KIB, 0, 0, 1));
+    drive_violated("flags 0x1");
+    OK(cuMemAddressReserve(&address, 64 * KIB, 0, 0, 0));
+    cr_assert_eq(address % (128 * KIB), 64 * KIB, "no more aligned than it must be");
+    OK(cuMemAddressFree(address, 64 * KIB));
+    OK(cuMemAddressReserve(&address, 64 * KIB, 4 * MIB, 0, 0));
+    cr_assert_eq(address % (4 * MIB), 0);
+    OK(cuMemAddressFree(address, 64 * KIB));
+    drive_close();
+}
+
+Test(reservations, are_freed_as_they_were_made)
+{
+    drive_open("");
+    CUdeviceptr address = drive_reserve(4);
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemAddressFree(address, 2 * GRANULE));
+    drive_violated("is not what was reserved");
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemAddressFree(address + GRANULE, 3 * GRANULE));
+    drive_violated("is not what was reserved");
+    OK(cuMemAddressFree(address, 4 * GRANULE));
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemAddressFree(address, 4 * GRANULE));
+    drive_violated("is not what was reserved");
+    drive_close();
+}
+
+Test(reservations, with_mappings_in_them_stay)
+{
+    drive_open("");
+    CUdeviceptr address = drive_mapped(1);
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemAddressFree(address, GRANULE));
+    drive_violated("has mappings in it");
+    drive_unmapped(address, 1);
+    drive_close();
+}
+
+/* ---- handles ---- */
+
+Test(handles, are_made_of_whole_granules_of_a_device)
+{
+    CUmemAllocationProp property = drive_property(0);
+    CUmemGenericAllocationHandle handle;
+    size_t granule;
+    drive_open("granule_min=64KiB,granule=2MiB");
+    OK(cuMemGetAllocationGranularity(&granule, &property, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
+    cr_assert_eq(granule, 64 * KIB);
+    OK(cuMemGetAllocationGranularity(&granule, &property, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED));
+    cr_assert_eq(granule, 2 * MIB);
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemCreate(&handle, 4 * KIB, &property, 0));
+    drive_violated("cuMemCreate");
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemCreate(&handle, 0, &property, 0));
+    drive_violated("cuMemCreate");
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemCreate(&handle, 64 * KIB, &property, 1));
+    drive_violated("flags 0x1");
+    property.location.id = 1;
+    EXPECT(CUDA_ERROR_INVALID_DEVICE, cuMemCreate(&handle, 64 * KIB, &property, 0));
+    property = drive_property(0);
+    property.type = CU_MEM_ALLOCATION_TYPE_INVALID;
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemCreate(&handle, 64 * KIB, &property, 0));
+    drive_violated("properties");
+    drive_close();
+}
+
+Test(handles, are_not_on_every_device)
+{
+    CUmemAllocationProp property = drive_property(0);
+    CUmemGenericAllocationHandle handle;
+    CUdeviceptr address;
+    size_t granule;
+    drive_open("vmm=0");
+    EXPECT(CUDA_ERROR_NOT_SUPPORTED, cuMemCreate(&handle, GRANULE, &property, 0));
+    EXPECT(CUDA_ERROR_NOT_SUPPORTED, cuMemAddressReserve(&address, GRANULE, 0, 0, 0));
+    EXPECT(CUDA_ERROR_NOT_SUPPORTED,
+           cuMemGetAllocationGranularity(&granule, &property, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
+    drive_close();
+}
+
+/* Bytes go when neither handle nor mapping is left, whichever goes first. */
+Test(handles, that_are_released_live_on_in_their_mappings)
+{
+    drive_open("");
+    uint64_t before = drive_free_bytes();
+    CUdeviceptr address = drive_mapped(1);
+    unsigned char byte = 77;
+    cr_assert_eq(drive_live().handles, 0);
+    cr_assert_eq(before - drive_free_bytes(), GRANULE);
+    OK(moor_cudasim.poke(address, &byte, 1));
+    CUmemGenericAllocationHandle handle = drive_handle();
+    CUdeviceptr other = drive_reserve(1);
+    OK(cuMemMap(other, GRANULE, 0, handle, 0));
+    OK(cuMemUnmap(other, GRANULE));
+    cr_assert_eq(before - drive_free_bytes(), 2 * GRANULE, "the handle keeps its bytes");
+    OK(cuMemRelease(handle));
+    cr_assert_eq(before - drive_free_bytes(), GRANULE);
+    drive_unmapped(address, 1);
+    OK(cuMemAddressFree(other, GRANULE));
+    cr_assert_eq(drive_free_bytes(), before);
+    drive_close();
+}
+
+Test(handles, are_not_used_after_their_release)
+{
+    drive_open("");
+    CUdeviceptr address = drive_reserve(1);
+    CUmemGenericAllocationHandle handle = drive_handle();
+    OK(cuMemMap(address, GRANULE, 0, handle, 0));
+    OK(cuMemRelease(handle));
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemRelease(handle));
+    drive_violated("was released before");
+    OK(cuMemUnmap(address, GRANULE));
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemMap(address, GRANULE, 0, handle, 0));
+    drive_violated("was released before");
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemMap(address, GRANULE, 0, 12345, 0));
+    drive_violated("no handle of cuMemCreate");
+    OK(cuMemAddressFree(address, GRANULE));
+    drive_close();
+}
+
+Test(handles, can_be_retained_by_address)
+{
+    CUmemGenericAllocationHandle again;
+    drive_open("");
+    CUdeviceptr address = drive_reserve(1);
+    CUmemGenericAllocationHandle handle = drive_handle();
+    OK(cuMemMap(address, GRANULE, 0, handle, 0));
+    OK(cuMemRetainAllocationHandle(&again, (void *)(uintptr_t)(address + 5)));
+    cr_assert_eq(again, handle);
+    OK(cuMemRelease(handle));
+    OK(cuMemRelease(again));
+    drive_unmapped(address, 1);
+    drive_close();
+}
+
+/* One memory at two addresses is one memory. */
+Test(handles, can_be_mapped_twice)
+{
+    drive_open("");
+    CUdeviceptr address = drive_reserve(2);
+    CUmemGenericAllocationHandle handle = drive_handle();
+    char found[6];
+    OK(cuMemMap(address, GRANULE, 0, handle, 0));
+    OK(cuMemMap(address + GRANULE, GRANULE, 0, handle, 0));
+    OK(moor_cudasim.poke(address + 10, "hello", 6));
+    OK(moor_cudasim.peek(address + GRANULE + 10, found, 6));
+    cr_assert_str_eq(found, "hello");
+    OK(cuMemRelease(handle));
+    drive_unmapped(address, 2);
+    drive_close();
+}
+
+/* ---- mappings ---- */
+
+Test(mappings, lie_within_a_reservation)
+{
+    drive_open("");
+    CUdeviceptr address = drive_reserve(2);
+    CUmemGenericAllocationHandle handle = drive_handle();
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemMap(address + 2 * GRANULE, GRANULE, 0, handle, 0));
+    drive_violated("not within one reservation");
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemMap(address, 2 * GRANULE, 0, handle, 0));
+    drive_violated("larger than the allocation");
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemMap(address + 4096, GRANULE, 0, handle, 0));
+    drive_violated("not multiples of the granule");
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemMap(address, 4096, 0, handle, 0));
+    drive_violated("not multiples of the granule");
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemMap(address, GRANULE, GRANULE, handle, 0));
+    drive_violated("an offset or flags");
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemMap(address, GRANULE, 0, handle, 1));
+    drive_violated("an offset or flags");
+    OK(cuMemMap(address, GRANULE, 0, handle, 0));
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemMap(address, GRANULE, 0, handle, 0));
+    drive_violated("something is mapped there");
+    OK(cuMemRelease(handle));
+    OK(cuMemUnmap(address, GRANULE));
+    OK(cuMemAddressFree(address, 2 * GRANULE));
+    drive_close();
+}
+
+/* Two reservations side by side are two. */
+Test(mappings, do_not_cross_reservations)
+{
+    drive_open("");
+    CUdeviceptr first = drive_reserve(1);
+    CUdeviceptr second = first + GRANULE;
+    CUdeviceptr placed;
+    CUmemAllocationProp property = drive_property(0);
+    CUmemGenericAllocationHandle handle;
+    OK(cuMemAddressReserve(&placed, GRANULE, 0, second, 0));
+    cr_assert_eq(placed, second, "the hint is taken where it is free");
+    OK(cuMemCreate(&handle, 2 * GRANULE, &property, 0));
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemMap(first, 2 * GRANULE, 0, handle, 0));
+    drive_violated("not within one reservation");
+    OK(cuMemRelease(handle));
+    OK(cuMemAddressFree(first, GRANULE));
+    OK(cuMemAddressFree(placed, GRANULE));
+    drive_close();
+}
+
+Test(mappings, are_unmapped_whole)
+{
+    drive_open("");
+    CUdeviceptr address = drive_reserve(5);
+    CUmemAllocationProp property = drive_property(0);
+    CUmemGenericAllocationHandle large;
+    CUmemGenericAllocationHandle small = drive_handle();
+    OK(cuMemCreate(&large, 2 * GRANULE, &property, 0));
+    OK(cuMemMap(address, 2 * GRANULE, 0, large, 0));
+    OK(cuMemMap(address + 2 * GRANULE, GRANULE, 0, small, 0));
+    OK(cuMemMap(address + 4 * GRANULE, GRANULE, 0, small, 0));
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemUnmap(address, GRANULE));
+    drive_violated("not exactly what was mapped");
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemUnmap(address + GRANULE, GRANULE));
+    drive_violated("not exactly what was mapped");
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemUnmap(address + GRANULE, 2 * GRANULE));
+    drive_violated("not exactly what was mapped");
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemUnmap(address, 5 * GRANULE));
+    drive_violated("not exactly what was mapped");
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemUnmap(address, 0));
+    drive_violated("not exactly what was mapped");
+    OK(cuMemUnmap(address, 3 * GRANULE)); /* two whole ones */
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemUnmap(address, 2 * GRANULE));
+    drive_violated("not exactly what was mapped");
+    OK(cuMemUnmap(address + 4 * GRANULE, GRANULE));
+    OK(cuMemRelease(small));
+    OK(cuMemRelease(large));
+    OK(cuMemAddressFree(address, 5 * GRANULE));
+    drive_close();
+}
+
+/* ---- access ---- */
+
+static unsigned long long access_at(CUdeviceptr address, int device)
+{
+    unsigned long long flags = 99;
+    CUmemLocation location = drive_property(device).location;
+    OK(cuMemGetAccess(&flags, &location, address));
+    return flags;
+}
+
+Test(access, is_none_at_first_and_after_each_mapping)
+{
+    drive_open("");
+    CUdeviceptr address = drive_mapped(1);
+    CUmemGenericAllocationHandle handle = drive_handle();
+    cr_assert_eq(access_at(address, 0), CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    OK(cuMemUnmap(address, GRANULE));
+    OK(cuMemMap(address, GRANULE, 0, handle, 0));
+    cr_assert_eq(access_at(address, 0), CU_MEM_ACCESS_FLAGS_PROT_NONE);
+    OK(cuMemRelease(handle));
+    drive_unmapped(address, 1);
+    drive_close();
+}
+
+Test(access, is_set_where_all_is_mapped)
+{
+    drive_open("");
+    CUmemAccessDesc access = read_write();
+    CUdeviceptr address = drive_reserve(3);
+    CUmemGenericAllocationHandle handle = drive_handle();
+    OK(cuMemMap(address, GRANULE, 0, handle, 0));
+    OK(cuMemMap(address + 2 * GRANULE, GRANULE, 0, handle, 0));
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemSetAccess(address, 3 * GRANULE, &access, 1));
+    drive_violated("not whole mappings");
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemSetAccess(address, 4096, &access, 1));
+    drive_violated("not whole mappings");
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemSetAccess(address, GRANULE, &access, 0));
+    drive_violated("for no location");
+    OK(cuMemMap(address + GRANULE, GRANULE, 0, handle, 0));
+    OK(cuMemSetAccess(address, 3 * GRANULE, &access, 1));
+    access.flags = (CUmemAccess_flags)2;
+    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemSetAccess(address, GRANULE, &access, 1));
+    drive_violated("flags 0x2");
+    access = drive_access(1, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    EXPECT(CUDA_ERROR_INVALID_DEVICE, cuMemSetAccess(address, GRANULE, &access, 1));
+    OK(cuMemRelease(handle));
+    drive_unmapped(address, 3);
+    drive_close();
+}
+
+Test(access, of_other_devices_is_theirs_if_they_are_peers)
+{
+    drive_open("devices=2,peer.1=none");
+    CUmemAccessDesc access = drive_access(1, CU_MEM_ACCESS_FLAGS_PROT_READ);
+    CUdeviceptr address = drive_mapped(1);
+    EXPECT(CUDA_ERROR_INVALID_DEVICE, cuMemSetAccess(address, GRANULE, &access, 1));
+    cr_assert_eq(access_at(address, 1), CU_MEM_ACCESS_FLAGS_PROT_NONE);
+    drive_unmapped(address, 1);
+    drive_close();
+}
+
+Test(access, to_read_alone_may_be_refused)
+{
+    drive_open("read=801");
+    CUmemAccessDesc access = drive_access(0, CU_MEM_ACCESS_FLAGS_PROT_READ);
+    CUdeviceptr address = drive_mapped(1);
+    EXPECT(CUDA_ERROR_NOT_SUPPORTED, cuMemSetAccess(address, GRANULE, &access, 1));
+    cr_assert_eq(access_at(address, 0), CU_MEM_ACCESS_FLAGS_PROT_READWRITE, "nothing has changed");
+    cr_assert_eq(moor_cudasim.configure("read=0"), 0);
+    OK(cuMemSetAccess(address, GRANULE, &access, 1));
+    cr_assert_eq(access_at(address, 0), CU_MEM_ACCESS_FLAGS_PROT_READ);
+    drive_unmapped(address, 1);
+    drive_close();
+}
+
+/* What an operation finds when it comes to it. */
+static void expect_fault(const char *words, void (*spoil)(CUdeviceptr address))
+{
+    drive_open("");
+    CUstream stream = drive_stream();
+    CUdeviceptr address = drive_mapped(2);
+    OK(moor_cudasim.hold(stream));
+    OK(cuMemsetD8Async(address + GRANULE - 8, 1, 16, stream));
+    spoil(address);
+    OK(moor_cudasim.open(stream));
+    EXPECT(CUDA_ERROR_ILLEGAL_ADDRESS, cuStreamSynchronize(stream));
+    drive_violated(words);
+    EXPECT(CUDA_ERROR_ILLEGAL_ADDRESS, cuMemAlloc(&address, 1)); /* it sticks */
+}
+
+static void make_read_only(CUdeviceptr address)
+{
+    CUmemAccessDesc access = drive_access(0, CU_MEM_ACCESS_FLAGS_PROT_READ);
+    OK(cuMemSetAccess(address + GRANULE, GRANULE, &access, 1));
+}
+
+Test(access, is_looked_at_when_an_operation_runs_to_write)
+{
+    expect_fault("read-only for this device", make_read_only);
+}
+
+static void take_access(CUdeviceptr address)
+{
+    CUmemAccessDesc access = drive_access(0, CU_MEM_ACCESS_FLAGS_PROT_NONE);
+    OK(cuMemSetAccess(address, GRANULE, &access, 1));
+}
+
+Test(access, is_looked_at_when_an_operation_runs)
+{
+    expect_fault("is not accessible to this device", take_access);
+}
+
+static void take_memory(CUdeviceptr address)
+{
+    OK(cuMemUnmap(address + GRANULE, GRANULE));
+    drive_violated("cuMemUnmap of");
+}
+
+Test(access, is_looked_at_when_an_operation_runs_on_nothing)
+{
+    expect_fault("is not mapped", take_memory);
+}

@@ -407,10 +407,7 @@ plant("core/governor/books.c",
 
 plant("core/governor/books.h",
       ("more credit is given out than there is", "? moor__figure(&cell->books, MOOR__CREDIT) >= step->bytes",
-       "? moor__figure(&cell->books, MOOR__CREDIT) > 0", "core/credit, lockstep"),
-      ("credit is given out while somebody waits",
-       "if (atomic_load_explicit(&holder->authority->strict, memory_order_seq_cst) == 0 &&", "if (",
-       "core/credit"), unit="core/governor/grant.c")
+       "? moor__figure(&cell->books, MOOR__CREDIT) > 0", "core/credit, lockstep"), unit="core/governor/grant.c")
 
 plant("core/governor/charge.c",
       ("a release is not told", "tell(holder, MOOR_TRACE_RELEASE, bytes);", "", "core/trace"),
@@ -479,7 +476,7 @@ plant("core/governor/grant.c",
 plant("core/governor/lease.c",
       ("a lease that shrinks keeps its bytes", "else if (before > bytes)", "else if (before > UINT64_MAX / 2)",
        "lockstep, sweep lease"),
-      ("what is left of a grant that is committed stays reserved", "if (remaining > bytes) {", "if (false) {",
+      ("what is left of a grant that is committed stays reserved", "if (remaining > bytes) moor__unreserve", "if (false) moor__unreserve",
        "lockstep, sweep commit"))
 
 plant("core/governor/authority.c",

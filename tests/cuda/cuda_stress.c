@@ -30,7 +30,7 @@ static _Atomic uint64_t returned_bytes;
 static _Atomic uint64_t releases;
 static atomic_bool is_over;
 
-static void fail(const char *format, ...)
+__attribute__((format(printf, 1, 2))) static void fail(const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);

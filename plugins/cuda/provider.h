@@ -12,7 +12,7 @@
  *   device->lock                 timeline words, spare events, what destroyed streams have left
  *   pages->lock                  the handles that are kept for the next commit
  *   the kit's, of a handle table (context)
- *   staging->lock                copies by host functions
+ *   jobs_lock                    copies by host functions
  */
 #ifndef MOORAGE_CUDA_PROVIDER_H
 #define MOORAGE_CUDA_PROVIDER_H
@@ -288,8 +288,7 @@ struct moor_abi_context {
 struct cuda_job;
 
 struct cuda_staging {
-    pthread_mutex_t lock;
-    struct cuda_job *jobs; /* that have not run to their end; by `lock` */
+    struct cuda_job *jobs; /* that have not run to their end; by jobs_lock */
     void *memory;          /* instance->staging_bytes; NULL before the first use; by stream->submit */
 };
 
@@ -397,9 +396,7 @@ int32_t cuda_staging_copy_host(struct moor_abi_stream *stream, const struct cuda
 int32_t cuda_staging_copy_device(struct moor_abi_stream *stream, const struct cuda_lane *lane, bool to_device,
                                  uint64_t device_address, uint64_t host_address, uint64_t bytes,
                                  struct moor_abi_error *error);
-/* All jobs have run. */
-bool cuda_staging_is_empty(struct cuda_staging *staging);
-/* All jobs have run, or never will. */
+/* All jobs have run, or will do nothing any more. */
 void cuda_staging_finish(struct cuda_device *device, struct cuda_staging *staging);
 /* The spare ones of a device. */
 void cuda_stagings_free(struct cuda_device *device);

@@ -10,10 +10,7 @@
 
 struct cuda_rest *cuda_rest_create(void)
 {
-    struct cuda_rest *rest = calloc(1, sizeof(*rest));
-    if (rest)
-        pthread_mutex_init(&rest->staging.lock, NULL); /* does not fail on Linux with default attributes */
-    return rest;
+    return calloc(1, sizeof(struct cuda_rest));
 }
 
 static bool is_word_there(const struct cuda_slot *slot, uint32_t word)
@@ -37,11 +34,8 @@ static bool is_event_there(struct cuda_device *device, CUevent event)
 
 static bool is_past(struct cuda_device *device, struct cuda_rest *rest)
 {
-    if (cuda_has_gone(device))
+    if (cuda_has_gone(device) || atomic_load(&device->lost))
         return true; /* nothing of it will run any more */
-    /* Likewise, but a thread of the driver's may just be about to call a function. */
-    if (atomic_load(&device->lost))
-        return !atomic_load(&device->is_open) || cuda_staging_is_empty(&rest->staging);
     if (rest->is_unmarked)
         return false;
     if (!rest->has_tail)
@@ -60,7 +54,6 @@ void cuda_rest_free(struct cuda_device *device, struct cuda_rest *rest)
     if (rest->slot && !cuda_has_gone(device) && is_word_there(rest->slot, CUDA_WORD_VALUE) &&
         is_word_there(rest->slot, CUDA_WORD_TAIL))
         cuda_slot_give(device, rest->slot);
-    pthread_mutex_destroy(&rest->staging.lock);
     free(rest);
 }
 

@@ -6,7 +6,9 @@
  * own. The order of the stream is what makes each chunk wait for the one before.
  *
  * One job stands for all chunks of a copy, since they run one after the other. It frees itself when the last
- * has run; the jobs of a stream that is lost are freed with its rest.
+ * has run. In a lost context functions are not called any more, but for one that the driver was about to call,
+ * and nothing tells whether there is one: so what is left then does nothing when it is called, and stays where
+ * the driver finds it until the process ends. Providers stay mapped as well.
  */
 #include "provider.h"
 #include <errno.h>
@@ -15,27 +17,32 @@
 #include <time.h>
 
 struct cuda_job {
-    struct cuda_job *next; /* by staging->lock, as the next four */
+    struct cuda_job *next; /* by jobs_lock, as the next five */
     struct cuda_job *previous;
     uint64_t runs_left; /* and one while it is being submitted */
     bool is_cancelled;
     bool is_running;
-    struct cuda_staging *staging;
-    char *destination; /* of the next chunk */
+    struct cuda_job **list; /* its stream's, or `abandoned` */
+    char *destination;      /* of the next chunk */
     const char *source;
     uint64_t bytes_left;
     uint64_t chunk_bytes;
-    bool moves_destination; /* the other end is the staging memory, and stays where it is */
-    bool moves_source;
+    char *memory; /* the end that stays where it is, between host and device; NULL: none does */
 };
 
-/* staging->lock is held, in both. */
-static void link_job(struct cuda_job *job)
+/* One for all streams: a job changes its list, and drivers call one function at a time. */
+static pthread_mutex_t jobs_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct cuda_job *abandoned; /* the driver has a call of them, or had when its context was lost */
+
+/* jobs_lock is held, in all three. */
+static void link_job(struct cuda_job *job, struct cuda_job **list)
 {
-    job->next = job->staging->jobs;
+    job->list = list;
+    job->previous = NULL;
+    job->next = *list;
     if (job->next)
         job->next->previous = job;
-    job->staging->jobs = job;
+    *list = job;
 }
 
 static void unlink_job(struct cuda_job *job)
@@ -45,20 +52,16 @@ static void unlink_job(struct cuda_job *job)
     if (job->previous)
         job->previous->next = job->next;
     else
-        job->staging->jobs = job->next;
+        *job->list = job->next;
 }
 
-/* staging->lock is held. */
-static void drop_runs_and_unlock(struct cuda_job *job, uint64_t count)
+static void drop_runs(struct cuda_job *job, uint64_t count)
 {
-    struct cuda_staging *staging = job->staging;
     job->runs_left -= count;
-    bool is_over = job->runs_left == 0;
-    if (is_over)
-        unlink_job(job);
-    pthread_mutex_unlock(&staging->lock);
-    if (is_over)
-        free(job);
+    if (job->runs_left > 0)
+        return;
+    unlink_job(job);
+    free(job);
 }
 
 static void copy_chunk(struct cuda_job *job)
@@ -66,9 +69,9 @@ static void copy_chunk(struct cuda_job *job)
     uint64_t bytes = job->bytes_left < job->chunk_bytes ? job->bytes_left : job->chunk_bytes;
     memcpy(job->destination, job->source, bytes);
     job->bytes_left -= bytes;
-    if (job->moves_destination)
+    if (job->destination != job->memory)
         job->destination += bytes;
-    if (job->moves_source)
+    if (job->source != job->memory)
         job->source += bytes;
 }
 
@@ -76,16 +79,16 @@ static void copy_chunk(struct cuda_job *job)
 static void CUDA_CB run(void *user)
 {
     struct cuda_job *job = user;
-    struct cuda_staging *staging = job->staging;
-    pthread_mutex_lock(&staging->lock);
+    pthread_mutex_lock(&jobs_lock);
     bool is_cancelled = job->is_cancelled;
     job->is_running = true;
-    pthread_mutex_unlock(&staging->lock);
+    pthread_mutex_unlock(&jobs_lock);
     if (!is_cancelled)
         copy_chunk(job);
-    pthread_mutex_lock(&staging->lock);
+    pthread_mutex_lock(&jobs_lock);
     job->is_running = false;
-    drop_runs_and_unlock(job, 1);
+    drop_runs(job, 1);
+    pthread_mutex_unlock(&jobs_lock);
 }
 
 static struct cuda_job *create_job(struct cuda_staging *staging, uint64_t bytes, uint64_t chunk_bytes)
@@ -93,22 +96,22 @@ static struct cuda_job *create_job(struct cuda_staging *staging, uint64_t bytes,
     struct cuda_job *job = calloc(1, sizeof(*job));
     if (!job)
         return NULL;
-    job->staging = staging;
     job->bytes_left = bytes;
     job->chunk_bytes = chunk_bytes;
     job->runs_left = 1 + bytes / chunk_bytes + (bytes % chunk_bytes != 0);
-    pthread_mutex_lock(&staging->lock);
-    link_job(job);
-    pthread_mutex_unlock(&staging->lock);
+    pthread_mutex_lock(&jobs_lock);
+    link_job(job, &staging->jobs);
+    pthread_mutex_unlock(&jobs_lock);
     return job;
 }
 
 /* The end of its submission; on failure the runs that have been launched do nothing any more. */
 static void submitted(struct cuda_job *job, uint64_t not_launched, bool has_failed)
 {
-    pthread_mutex_lock(&job->staging->lock);
+    pthread_mutex_lock(&jobs_lock);
     job->is_cancelled = has_failed;
-    drop_runs_and_unlock(job, not_launched + 1);
+    drop_runs(job, not_launched + 1);
+    pthread_mutex_unlock(&jobs_lock);
 }
 
 static int32_t launch(const struct cuda_lane *lane, struct cuda_job *job, struct moor_abi_error *error)
@@ -198,14 +201,13 @@ static int32_t submit_chunks(const struct cuda_lane *lane, struct cuda_job *job,
                              bool *ret_has_transfers, struct moor_abi_error *error)
 {
     uint64_t chunk_bytes = job->chunk_bytes;
-    void *memory = job->staging->memory;
     for (uint64_t at = 0; at < bytes; at += chunk_bytes) {
         uint64_t size = bytes - at < chunk_bytes ? bytes - at : chunk_bytes;
         int32_t status = MOOR_OK;
         for (int step = 0; step < 2 && status == MOOR_OK; step++) {
             bool is_run = (step == 0) == to_device;
             status = is_run ? launch(lane, job, error)
-                            : transfer(lane, to_device, device_address + at, memory, size, error);
+                            : transfer(lane, to_device, device_address + at, job->memory, size, error);
             if (status == MOOR_OK && is_run)
                 ++*ret_launched;
             else if (status == MOOR_OK)
@@ -230,10 +232,9 @@ int32_t cuda_staging_copy_device(struct moor_abi_stream *stream, const struct cu
     if (!job)
         return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "no memory for a copy's record");
     uint64_t runs = job->runs_left - 1;
-    job->destination = to_device ? staging->memory : cuda_pointer(host_address);
-    job->source = to_device ? cuda_pointer(host_address) : staging->memory;
-    job->moves_destination = !to_device;
-    job->moves_source = to_device;
+    job->memory = staging->memory;
+    job->destination = to_device ? job->memory : cuda_pointer(host_address);
+    job->source = to_device ? cuda_pointer(host_address) : job->memory;
     uint64_t launched = 0;
     bool has_transfers = false;
     status = submit_chunks(lane, job, to_device, device_address, bytes, &launched, &has_transfers, error);
@@ -244,29 +245,22 @@ int32_t cuda_staging_copy_device(struct moor_abi_stream *stream, const struct cu
     return status;
 }
 
-bool cuda_staging_is_empty(struct cuda_staging *staging)
-{
-    pthread_mutex_lock(&staging->lock);
-    bool is_empty = staging->jobs == NULL;
-    pthread_mutex_unlock(&staging->lock);
-    return is_empty;
-}
-
 void cuda_staging_finish(struct cuda_device *device, struct cuda_staging *staging)
 {
     const struct timespec pause = {.tv_nsec = 100000};
-    pthread_mutex_lock(&staging->lock);
+    pthread_mutex_lock(&jobs_lock);
     while (staging->jobs) { /* of a stream that was lost */
         struct cuda_job *job = staging->jobs;
         if (job->is_running) {
-            pthread_mutex_unlock(&staging->lock);
+            pthread_mutex_unlock(&jobs_lock);
             (void)nanosleep(&pause, NULL); /* a memcpy, which ends by itself */
-            pthread_mutex_lock(&staging->lock);
+            pthread_mutex_lock(&jobs_lock);
             continue;
         }
         unlink_job(job);
-        free(job);
+        job->is_cancelled = true;
+        link_job(job, &abandoned);
     }
-    pthread_mutex_unlock(&staging->lock);
+    pthread_mutex_unlock(&jobs_lock);
     give_memory(device, staging);
 }

@@ -89,6 +89,8 @@ int32_t fixture_init(struct fixture *fixture, const char *sim, const char *setti
     find(driver, "cuStreamDestroy_v2", &fixture->stream_destroy);
     find(driver, "cuStreamBeginCapture_v2", &fixture->begin_capture);
     find(driver, "cuStreamEndCapture", &fixture->end_capture);
+    find(driver, "cuDevicePrimaryCtxRetain", &fixture->retain);
+    find(driver, "cuDevicePrimaryCtxRelease_v2", &fixture->release);
     cr_assert_eq(fixture->sim->configure(sim ? sim : ""), 0);
     moor_abi_entry entry;
     find(load("MOOR_CUDA_PROVIDER"), MOOR_ABI_ENTRY_NAME, &entry);

@@ -30,6 +30,8 @@ struct fixture {
     CUresult (*stream_destroy)(CUstream);
     CUresult (*begin_capture)(CUstream, CUstreamCaptureMode);
     CUresult (*end_capture)(CUstream, CUgraph *);
+    CUresult (*retain)(CUcontext *, CUdevice);
+    CUresult (*release)(CUdevice);
 };
 
 /* Loads the provider (MOOR_CUDA_PROVIDER) and the driver (MOOR_CUDA_DRIVER), and starts an instance. sim: its

@@ -109,6 +109,86 @@ Test(pageable, outlasts_its_stream_with_events)
     end_before_copies(SETTINGS ",timeline=events");
 }
 
+/* ---- functions that the driver calls when nobody counts on it any more ---- */
+
+static void shut_down(struct bench *bench)
+{
+    struct fixture *fixture = &bench->fixture;
+    cr_assert_eq(fixture->provider->base->context_close(fixture->contexts[0], &fixture->error), MOOR_OK);
+    cr_assert_eq(fixture->provider->base->shutdown(fixture->instance, &fixture->error), MOOR_OK);
+}
+
+static void free_both(struct bench *bench)
+{
+    for (int i = 0; i < 2; i++)
+        (void)fixture_free(&bench->fixture, 0, MOOR_ABI_RELEASE_ALLOCATION, bench->device[i].handle, 0, 0);
+}
+
+/* The context is lost, and the host keeps it, when the driver has just made up its mind to call. */
+Test(pageable, that_is_called_for_after_a_loss)
+{
+    struct bench bench;
+    CUcontext kept = NULL;
+    set_up(&bench, "", SETTINGS);
+    struct fixture *fixture = &bench.fixture;
+    const struct moor_cudasim *sim = fixture->sim;
+    cr_assert_eq(fixture->retain(&kept, 0), CUDA_SUCCESS);
+    (void)sim->hold_calls(1);
+    cr_assert_eq(sim->hold(bench.native), 0);
+    (void)fixture_record(fixture, bench.stream);
+    copy(&bench, MOOR_ABI_COPY_H2D, bench.device[0].address, (uintptr_t)bench.from);
+    copy(&bench, MOOR_ABI_COPY_D2H, (uintptr_t)bench.to, bench.device[0].address);
+    cr_assert_eq(sim->open(bench.native), 0);
+    while (sim->hold_calls(1) == 0)
+        usleep(100);
+    sim->lose(0, CUDA_ERROR_ILLEGAL_ADDRESS);
+    cr_assert_eq(fixture->provider->stream->destroy(bench.stream, &fixture->error), MOOR_OK);
+    free_both(&bench);
+    free(bench.from);
+    free(bench.to);
+    shut_down(&bench);
+    (void)sim->hold_calls(0);
+    sim->settle();
+    cr_assert_eq(fixture_live(fixture).pending, 0);
+    cr_assert_eq(fixture->release(0), CUDA_SUCCESS);
+}
+
+static uint64_t an_hour_later(void *user)
+{
+    static _Atomic uint64_t now_ns;
+    (void)user;
+    return now_ns += UINT64_C(3600000000000);
+}
+
+/* A stream of the host's stands still for longer than shutdown waits. */
+Test(pageable, that_is_called_for_after_the_end)
+{
+    struct bench bench;
+    CUcontext kept = NULL;
+    CUstream native = NULL;
+    struct moor_cudasim_span none = {0};
+    set_up(&bench, "", SETTINGS);
+    struct fixture *fixture = &bench.fixture;
+    fixture_end_stream(fixture, bench.stream);
+    cr_assert_eq(fixture->retain(&kept, 0), CUDA_SUCCESS);
+    cr_assert_eq(fixture->set_current(kept), CUDA_SUCCESS);
+    cr_assert_eq(fixture->stream_create(&native, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+    cr_assert_eq(fixture_import(fixture, 0, native, &bench.stream), MOOR_OK);
+    cr_assert_eq(fixture->sim->hold(native), 0);
+    cr_assert_eq(fixture->sim->launch(native, &none, 0, NULL, NULL), 0);
+    copy(&bench, MOOR_ABI_COPY_H2H, (uintptr_t)bench.to, (uintptr_t)bench.from);
+    cr_assert_eq(fixture->provider->stream->destroy(bench.stream, &fixture->error), MOOR_OK);
+    free_both(&bench);
+    fixture->host.clock_ns = an_hour_later;
+    shut_down(&bench);
+    cr_assert_eq(fixture->sim->open(native), 0);
+    fixture->sim->settle();
+    cr_assert_eq(memcmp(bench.to, bench.from, BYTES), 0);
+    cr_assert_eq(fixture->stream_destroy(native), CUDA_SUCCESS);
+    free(bench.from);
+    free(bench.to);
+}
+
 static void sleep_a_little(void *user, void *const *bytes)
 {
     (void)user;

@@ -98,6 +98,16 @@ static void settle(void)
     pthread_mutex_unlock(&sim.lock);
 }
 
+static uint64_t hold_calls(int is_held)
+{
+    pthread_mutex_lock(&sim.lock);
+    sim.calls_held = is_held != 0;
+    uint64_t waiting = sim.calls_waiting;
+    pthread_cond_broadcast(&sim.work);
+    pthread_mutex_unlock(&sim.lock);
+    return waiting;
+}
+
 static CUresult submit_kernel(struct sim_stream *stream, const struct moor_cudasim_span *spans,
                               uint32_t count, void (*function)(void *user, void *const *bytes), void *user)
 {
@@ -255,6 +265,7 @@ __attribute__((visibility("default"))) const struct moor_cudasim moor_cudasim = 
     .resume = resume,
     .step = step,
     .settle = settle,
+    .hold_calls = hold_calls,
     .launch = launch,
     .peek = peek,
     .poke = poke,

@@ -196,6 +196,10 @@ static void call(struct sim_stream *stream)
     struct sim_operation *operation = stream->head;
     operation->called = true;
     if (stream->context->lost == CUDA_SUCCESS) { /* else it is not called at all */
+        sim.calls_waiting++;
+        while (sim.calls_held)
+            pthread_cond_wait(&sim.work, &sim.lock);
+        sim.calls_waiting--;
         pthread_mutex_unlock(&sim.lock);
         sim_thread_busy = true;
         operation->host_function(operation->user);

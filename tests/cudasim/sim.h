@@ -370,6 +370,8 @@ struct sim {
     struct sim_stream *chosen; /* by a step */
     unsigned working;          /* operations that run */
     uint64_t calling;          /* host functions that are to be called, or run */
+    bool calls_held;           /* those go no further than to the call */
+    uint64_t calls_waiting;    /* of them, there */
     uint64_t pinned_bytes;
     uint64_t violations;
     char violation_texts[SIM_VIOLATIONS_KEPT][256];

@@ -225,3 +225,21 @@ Test(host_functions, are_not_called_in_a_lost_context)
     cr_assert_eq(drive_traced, 0);
     EXPECT(CUDA_ERROR_LAUNCH_FAILED, cuLaunchHostFunc(stream, note_call, letter));
 }
+
+/* But one that is about to be called is. */
+Test(host_functions, may_be_called_after_the_loss)
+{
+    char letter[] = "a";
+    drive_open("");
+    CUstream stream = drive_stream();
+    (void)moor_cudasim.hold_calls(1);
+    OK(cuLaunchHostFunc(stream, note_call, letter));
+    while (moor_cudasim.hold_calls(1) == 0)
+        (void)usleep(100);
+    moor_cudasim.lose(0, CUDA_ERROR_LAUNCH_FAILED);
+    EXPECT(CUDA_ERROR_LAUNCH_FAILED, cuStreamSynchronize(stream));
+    cr_assert_eq(drive_traced, 0);
+    (void)moor_cudasim.hold_calls(0);
+    moor_cudasim.settle();
+    cr_assert_eq(drive_traced, 1);
+}

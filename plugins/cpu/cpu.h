@@ -17,6 +17,7 @@
 #include <moorage/kit/check.h>
 #include <moorage/kit/handles.h>
 #include <moorage/kit/queue.h>
+#include <moorage/kit/range.h>
 #include <moorage/kit/timeline.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -103,32 +104,12 @@ struct cpu_segment {
     _Atomic uint32_t map_count; /* raised only by who has the object, so a claimed one's only falls */
 };
 
-struct cpu_mapping {
-    struct cpu_segment *segment;
-    uint64_t granule_count;
-};
-
-/* What one granule of a range is. */
-enum cpu_granule {
-    CPU_GRANULE_FREE = 0,
-    CPU_GRANULE_COMMITTING,
-    CPU_GRANULE_COMMITTED,
-    CPU_GRANULE_DECOMMITTING, /* release queued */
-    CPU_GRANULE_MAPPED,
-    CPU_GRANULE_UNMAPPING, /* release queued */
-};
-
 struct cpu_range {
-    uint64_t handle;
-    uint64_t address;
-    uint64_t bytes;
-    uint64_t granule_bytes;
+    struct moor_kit_range kit;
     bool large;
     atomic_bool mixed; /* a segment has been mapped in it */
-    pthread_mutex_t lock;
-    uint8_t *states;               /* enum cpu_granule, one per granule */
-    struct cpu_mapping **mappings; /* at the first granule of each mapping; NULL before the first one */
-    uint64_t used_count;           /* granules that are not free */
+    struct cpu_segment *
+        *mapped; /* at the first granule of each mapping; by the lock; NULL before the first one */
 };
 
 struct cpu_pin {
@@ -201,10 +182,7 @@ int32_t cpu_segment_free(struct moor_abi_context *context, struct cpu_segment *s
                          struct moor_abi_error *error);
 int32_t cpu_pin_free(struct moor_abi_context *context, struct cpu_pin *pin, struct moor_abi_error *error);
 
-/* Decommit and unmap, in three steps: checked and marked when queued, done or unmarked later. */
-int32_t cpu_range_mark(struct cpu_range *range, const struct moor_abi_release *release,
-                       struct moor_abi_error *error);
-void cpu_range_unmark(struct cpu_range *range, const struct moor_abi_release *release);
+/* Of a part; what a failure has left is tried again. */
 int32_t cpu_range_give_back(struct moor_abi_context *context, struct cpu_range *range,
                             const struct moor_abi_release *release, uint64_t *ret_bytes,
                             struct moor_abi_error *error);
@@ -217,11 +195,7 @@ int32_t cpu_release_queue_create(struct moor_abi_context *context);
 /* Ranges and segments are of the device domain. INVALID, UNSUPPORTED. */
 int32_t cpu_check_virtual(uint32_t domain, struct moor_abi_error *error);
 
-/* range->lock is held. */
-
-bool cpu_range_all(const struct cpu_range *range, uint64_t first, uint64_t count, enum cpu_granule state);
-void cpu_range_set(struct cpu_range *range, uint64_t first, uint64_t count, enum cpu_granule state);
-/* Makes the granules reserved addresses again, together with the free ones around them. */
+/* Makes the granules reserved addresses again, together with the free ones around them. The lock is held. */
 int32_t cpu_range_reset(struct cpu_range *range, uint64_t first, uint64_t count,
                         struct moor_abi_error *error);
 

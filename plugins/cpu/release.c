@@ -10,12 +10,6 @@
 #include <assert.h>
 #include <string.h>
 
-/* DECOMMIT and UNMAP name a part of a range, the others a whole object. */
-static bool is_part(uint32_t kind)
-{
-    return kind == MOOR_ABI_RELEASE_DECOMMIT || kind == MOOR_ABI_RELEASE_UNMAP;
-}
-
 static int32_t check_points(struct moor_abi_context *context, const struct moor_abi_release *release,
                             struct moor_abi_error *error)
 {
@@ -35,46 +29,22 @@ static int32_t check_points(struct moor_abi_context *context, const struct moor_
 /* Whether what is claimed can go: a range must be empty and a segment mapped nowhere. */
 static int32_t check_unused(enum cpu_kind kind, void *record, struct moor_abi_error *error)
 {
-    if (kind == CPU_RANGE) {
-        struct cpu_range *range = record;
-        pthread_mutex_lock(&range->lock);
-        uint64_t used_count = range->used_count;
-        pthread_mutex_unlock(&range->lock);
-        if (used_count)
-            return moor_kit_fail(error, MOOR_INVALID, 0, "%llu granules of the range are committed or mapped",
-                                 (unsigned long long)used_count);
-    }
-    if (kind == CPU_SEGMENT) {
-        uint32_t map_count = atomic_load(&((struct cpu_segment *)record)->map_count);
-        if (map_count)
-            return moor_kit_fail(error, MOOR_INVALID, 0, "the segment has %u mappings", map_count);
-    }
+    if (kind == CPU_RANGE)
+        return moor_kit_range_check_empty(record, error);
+    uint32_t map_count = kind == CPU_SEGMENT ? atomic_load(&((struct cpu_segment *)record)->map_count) : 0;
+    if (map_count)
+        return moor_kit_fail(error, MOOR_INVALID, 0, "the segment has %u mappings", map_count);
     return MOOR_OK;
-}
-
-static int32_t take_part(struct moor_abi_context *context, const struct moor_abi_release *release,
-                         struct moor_abi_error *error)
-{
-    void *range = NULL;
-    int32_t status = moor_kit_handles_get(context->handles, release->handle, CPU_RANGE, &range, error);
-    if (status != MOOR_OK)
-        return status;
-    status = cpu_range_mark(range, release, error);
-    if (status != MOOR_OK)
-        moor_kit_handles_put(context->handles, release->handle);
-    return status;
 }
 
 static int32_t take_whole(struct moor_abi_context *context, const struct moor_abi_release *release,
                           struct moor_abi_error *error)
 {
-    enum cpu_kind kind = CPU_ALLOCATION;
-    if (release->kind == MOOR_ABI_RELEASE_RANGE)
-        kind = CPU_RANGE;
-    else if (release->kind == MOOR_ABI_RELEASE_SEGMENT)
-        kind = CPU_SEGMENT;
-    else if (release->kind == MOOR_ABI_RELEASE_PIN)
-        kind = CPU_PIN;
+    static const enum cpu_kind kinds[] = {[MOOR_ABI_RELEASE_ALLOCATION] = CPU_ALLOCATION,
+                                          [MOOR_ABI_RELEASE_RANGE] = CPU_RANGE,
+                                          [MOOR_ABI_RELEASE_SEGMENT] = CPU_SEGMENT,
+                                          [MOOR_ABI_RELEASE_PIN] = CPU_PIN};
+    enum cpu_kind kind = kinds[release->kind];
     void *record = NULL;
     int32_t status = moor_kit_handles_claim(context->handles, release->handle, kind, &record, error);
     if (status != MOOR_OK)
@@ -85,16 +55,22 @@ static int32_t take_whole(struct moor_abi_context *context, const struct moor_ab
     return status;
 }
 
-/* Undoes take_part or take_whole; the queue's, and release's own. */
+static int32_t take(struct moor_abi_context *context, const struct moor_abi_release *release,
+                    struct moor_abi_error *error)
+{
+    if (moor_kit_release_is_part(release->kind))
+        return moor_kit_range_take(context->handles, CPU_RANGE, release, error);
+    return take_whole(context, release, error);
+}
+
+/* Undoes take; the queue's, and release's own. */
 static void give_up(void *user, const struct moor_abi_release *release)
 {
     struct moor_abi_context *context = user;
-    if (is_part(release->kind)) {
-        cpu_range_unmark(moor_kit_handles_peek(context->handles, release->handle), release);
-        moor_kit_handles_put(context->handles, release->handle);
-    } else {
+    if (moor_kit_release_is_part(release->kind))
+        moor_kit_range_give_up(context->handles, release);
+    else
         moor_kit_handles_unclaim(context->handles, release->handle);
-    }
 }
 
 static int32_t release(struct moor_abi_context *context, const struct moor_abi_release *args,
@@ -105,7 +81,7 @@ static int32_t release(struct moor_abi_context *context, const struct moor_abi_r
         status = check_points(context, args, error);
     if (status != MOOR_OK)
         return status;
-    status = is_part(args->kind) ? take_part(context, args, error) : take_whole(context, args, error);
+    status = take(context, args, error);
     if (status != MOOR_OK)
         return status;
     status = moor_kit_queue_submit(context->queue, args, error);
@@ -149,10 +125,8 @@ static int32_t free_now(void *user, const struct moor_abi_release *args, uint64_
         status = cpu_pin_free(context, record, error);
         break;
     default:
-        assert(is_part(args->kind)); /* checked when it was queued */
+        assert(moor_kit_release_is_part(args->kind)); /* checked when it was queued */
         status = cpu_range_give_back(context, record, args, &bytes, error);
-        if (status == MOOR_OK)
-            moor_kit_handles_put(context->handles, args->handle);
         break;
     }
     if (status == MOOR_OK)

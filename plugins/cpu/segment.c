@@ -193,58 +193,55 @@ static int32_t get_map(struct moor_abi_context *context, const struct moor_abi_m
                        struct cpu_range **ret_range, struct cpu_segment **ret_segment,
                        struct moor_abi_error *error)
 {
-    int32_t status = moor_kit_check_map(args, error);
-    if (status != MOOR_OK)
-        return status;
-    void *range = NULL;
     void *segment = NULL;
-    status = moor_kit_handles_get(context->handles, args->range, CPU_RANGE, &range, error);
+    struct moor_kit_range *range = NULL;
+    int32_t status = moor_kit_check_map(args, error);
+    if (status == MOOR_OK)
+        status = moor_kit_handles_get(context->handles, args->segment, CPU_SEGMENT, &segment, error);
     if (status != MOOR_OK)
         return status;
-    status = moor_kit_handles_get(context->handles, args->segment, CPU_SEGMENT, &segment, error);
-    if (status != MOOR_OK) {
-        moor_kit_handles_put(context->handles, args->range);
-        return status;
-    }
-    *ret_range = range;
     *ret_segment = segment;
-    status = moor_kit_check_span(args->offset_bytes, (*ret_segment)->bytes, (*ret_range)->bytes,
-                                 (*ret_range)->granule_bytes, error);
-    if (status != MOOR_OK)
-        drop_map(context, args);
+    status = moor_kit_range_get(context->handles, args->range, CPU_RANGE, args->offset_bytes,
+                                (*ret_segment)->bytes, &range, error);
+    if (status == MOOR_OK)
+        *ret_range = (struct cpu_range *)range;
+    else
+        moor_kit_handles_put(context->handles, args->segment);
     return status;
 }
 
-/* range->lock is held. */
+static int32_t map_file(struct moor_abi_context *context, const struct moor_abi_map_args *args,
+                        struct cpu_range *range, const struct cpu_segment *segment,
+                        struct moor_abi_error *error)
+{
+    if (!range->mapped)
+        range->mapped =
+            calloc(range->kit.size_bytes / range->kit.granule_bytes, sizeof(struct cpu_segment *));
+    if (!range->mapped)
+        return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "no memory for a range's mappings");
+    atomic_store(&range->mixed, true);
+    return cpu_pages_map_file(range->kit.address + args->offset_bytes, segment->bytes,
+                              to_protection(args->access), context->segments.file, segment->offset, error);
+}
+
+/* The range's lock is held. */
 static int32_t map_locked(struct moor_abi_context *context, const struct moor_abi_map_args *args,
                           struct cpu_range *range, struct cpu_segment *segment, struct moor_abi_error *error)
 {
-    uint64_t first = args->offset_bytes / range->granule_bytes;
-    uint64_t count = segment->bytes / range->granule_bytes;
-    if (!cpu_range_all(range, first, count, CPU_GRANULE_FREE))
-        return moor_kit_fail(error, MOOR_INVALID, 0,
-                             "a granule of [%llu, +%llu) is committed or mapped already",
-                             (unsigned long long)args->offset_bytes, (unsigned long long)segment->bytes);
-    if (!range->mappings)
-        range->mappings = calloc(range->bytes / range->granule_bytes, sizeof(struct cpu_mapping *));
-    struct cpu_mapping *mapping = malloc(sizeof(*mapping));
-    if (!range->mappings || !mapping) {
-        free(mapping);
-        return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "no memory for a mapping's record");
-    }
-    atomic_store(&range->mixed, true);
-    int32_t status =
-        cpu_pages_map_file(range->address + args->offset_bytes, segment->bytes, to_protection(args->access),
-                           context->segments.file, segment->offset, error);
+    uint64_t first = args->offset_bytes / range->kit.granule_bytes;
+    uint64_t count = segment->bytes / range->kit.granule_bytes;
+    int32_t status = moor_kit_range_claim(&range->kit, first, count, error);
+    if (status != MOOR_OK)
+        return status;
+    status = map_file(context, args, range, segment, error);
+    moor_kit_range_set(&range->kit, first, count,
+                       status == MOOR_OK ? MOOR_KIT_GRANULE_MAPPED : MOOR_KIT_GRANULE_FREE);
     if (status != MOOR_OK) {
-        free(mapping);
         /* Some kernels have by then taken away what was there: nobody else may move in. */
         (void)cpu_range_reset(range, first, count, NULL);
         return status;
     }
-    *mapping = (struct cpu_mapping){segment, count};
-    range->mappings[first] = mapping;
-    cpu_range_set(range, first, count, CPU_GRANULE_MAPPED);
+    range->mapped[first] = segment;
     atomic_fetch_add(&segment->map_count, 1);
     return MOOR_OK;
 }
@@ -257,9 +254,9 @@ static int32_t map(struct moor_abi_context *context, const struct moor_abi_map_a
     int32_t status = get_map(context, args, &range, &segment, error);
     if (status != MOOR_OK)
         return status;
-    pthread_mutex_lock(&range->lock);
+    pthread_mutex_lock(&range->kit.lock);
     status = map_locked(context, args, range, segment, error);
-    pthread_mutex_unlock(&range->lock);
+    pthread_mutex_unlock(&range->kit.lock);
     drop_map(context, args);
     return status;
 }
@@ -272,16 +269,15 @@ static int32_t protect(struct moor_abi_context *context, const struct moor_abi_m
     int32_t status = get_map(context, args, &range, &segment, error);
     if (status != MOOR_OK)
         return status;
-    uint64_t first = args->offset_bytes / range->granule_bytes;
-    pthread_mutex_lock(&range->lock);
-    const struct cpu_mapping *mapping = range->mappings ? range->mappings[first] : NULL;
-    if (!mapping || mapping->segment != segment || range->states[first] != CPU_GRANULE_MAPPED)
+    uint64_t first = args->offset_bytes / range->kit.granule_bytes;
+    pthread_mutex_lock(&range->kit.lock);
+    if (moor_kit_range_mapping(&range->kit, first) == 0 || range->mapped[first] != segment)
         status = moor_kit_fail(error, MOOR_INVALID, 0, "the segment is not mapped at offset %llu",
                                (unsigned long long)args->offset_bytes);
-    else if (mprotect(cpu_pointer(range->address + args->offset_bytes), segment->bytes,
+    else if (mprotect(cpu_pointer(range->kit.address + args->offset_bytes), segment->bytes,
                       to_protection(args->access)) != 0)
         status = cpu_pages_fail(error, MOOR_PROVIDER, errno, "mprotect", segment->bytes);
-    pthread_mutex_unlock(&range->lock);
+    pthread_mutex_unlock(&range->kit.lock);
     drop_map(context, args);
     return status;
 }

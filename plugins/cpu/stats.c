@@ -22,8 +22,8 @@ static bool get_interval(uint32_t kind, const void *record, uint32_t domain,
     }
     if (kind == CPU_RANGE && domain == CPU_DOMAIN_DEVICE) {
         const struct cpu_range *range = record;
-        *ret_interval =
-            (struct cpu_interval){range->address, range->address + range->bytes, atomic_load(&range->mixed)};
+        *ret_interval = (struct cpu_interval){range->kit.address, range->kit.address + range->kit.size_bytes,
+                                              atomic_load(&range->mixed)};
         return true;
     }
     return false;

@@ -44,20 +44,21 @@ CUresult cuda_set_access(struct cuda_device *device, uint64_t address, uint64_t 
 }
 
 void cuda_range_publish(struct cuda_device *device, struct cuda_range *range, uint64_t first, uint64_t count,
-                        enum cuda_granule state, CUmemAccess_flags flags, uint64_t openings)
+                        enum moor_kit_granule state, CUmemAccess_flags flags, uint64_t openings)
 {
-    uint64_t address = range->address + first * range->granule_bytes;
+    uint64_t address = range->kit.address + first * range->kit.granule_bytes;
     uint64_t now = 0;
     for (;; openings = now) {
-        pthread_mutex_lock(&range->lock); /* a device that opens now finds the state when it gets the lock */
+        pthread_mutex_lock(
+            &range->kit.lock); /* a device that opens now finds the state when it gets the lock */
         now = atomic_load(&device->instance->openings);
         if (now == openings)
-            cuda_range_set(range, first, count, state);
-        pthread_mutex_unlock(&range->lock);
+            moor_kit_range_set(&range->kit, first, count, state);
+        pthread_mutex_unlock(&range->kit.lock);
         if (now == openings)
             return;
         struct moor_abi_error error = {.struct_size = MOOR_ABI_ERROR_SIZE};
-        CUresult code = cuda_set_access(device, address, count * range->granule_bytes, flags);
+        CUresult code = cuda_set_access(device, address, count * range->kit.granule_bytes, flags);
         if (cuda_check(device, code, MOOR_DEVICE_NOMEM, "cuMemSetAccess", &error) != MOOR_OK)
             cuda_log(device->instance, MOOR_ABI_LOG_WARNING,
                      "a device that has just opened gets no access: %s", error.text);
@@ -68,13 +69,12 @@ void cuda_range_publish(struct cuda_device *device, struct cuda_range *range, ui
 static uint64_t run_at(const struct cuda_range *range, uint64_t at, uint64_t end,
                        CUmemAccess_flags *ret_flags)
 {
-    uint8_t state = range->states[at];
-    if (state == CUDA_GRANULE_MAPPED && range->mappings[at]) {
+    uint64_t count = moor_kit_range_mapping(&range->kit, at);
+    if (count > 0) {
         *ret_flags = range->mappings[at]->access;
-        return range->mappings[at]->granule_count;
+        return count;
     }
-    uint64_t count = 0;
-    while (at + count < end && range->states[at + count] == CUDA_GRANULE_COMMITTED &&
+    while (at + count < end && range->kit.states[at + count] == MOOR_KIT_GRANULE_COMMITTED &&
            range->pages[at + count])
         count++;
     *ret_flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
@@ -85,20 +85,20 @@ static int32_t share_range(struct cuda_device *device, struct cuda_range *range,
                            struct moor_abi_error *error)
 {
     int32_t status = MOOR_OK;
-    uint64_t end = range->bytes / range->granule_bytes;
-    pthread_mutex_lock(&range->lock); /* nothing is unmapped meanwhile */
+    uint64_t end = range->kit.size_bytes / range->kit.granule_bytes;
+    pthread_mutex_lock(&range->kit.lock); /* nothing is unmapped meanwhile */
     for (uint64_t at = 0; at < end && status == MOOR_OK;) {
         CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = to->device}};
         uint64_t count = run_at(range, at, end, &access.flags);
         if (count > 0)
-            status =
-                cuda_check(device,
-                           cuda_driver_of(device)->cuMemSetAccess(range->address + at * range->granule_bytes,
-                                                                  count * range->granule_bytes, &access, 1),
-                           MOOR_DEVICE_NOMEM, "cuMemSetAccess", error);
+            status = cuda_check(
+                device,
+                cuda_driver_of(device)->cuMemSetAccess(range->kit.address + at * range->kit.granule_bytes,
+                                                       count * range->kit.granule_bytes, &access, 1),
+                MOOR_DEVICE_NOMEM, "cuMemSetAccess", error);
         at += count > 0 ? count : 1;
     }
-    pthread_mutex_unlock(&range->lock);
+    pthread_mutex_unlock(&range->kit.lock);
     return status;
 }
 
@@ -112,7 +112,7 @@ static void list_range(void *user, uint32_t kind, void *record)
 {
     struct list *list = user;
     if (kind == CUDA_RANGE && list->count < list->capacity)
-        list->handles[list->count++] = ((struct cuda_range *)record)->handle;
+        list->handles[list->count++] = ((struct moor_kit_range *)record)->handle;
 }
 
 int32_t cuda_ranges_share(struct moor_abi_context *context, struct cuda_device *to,

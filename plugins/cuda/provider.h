@@ -23,6 +23,7 @@
 #include <moorage/kit/check.h>
 #include <moorage/kit/handles.h>
 #include <moorage/kit/queue.h>
+#include <moorage/kit/range.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -216,33 +217,14 @@ struct cuda_segment {
 
 struct cuda_mapping {
     struct cuda_segment *segment;
-    uint64_t granule_count;
     CUmemAccess_flags access;
 };
 
-/* What one granule of a range is. */
-enum cuda_granule {
-    CUDA_GRANULE_FREE = 0,
-    CUDA_GRANULE_STUCK, /* undoing failed: free for the caller, and tried again before it is used */
-    CUDA_GRANULE_BUSY,  /* a commit, map or protect is at work */
-    CUDA_GRANULE_COMMITTED,
-    CUDA_GRANULE_DECOMMITTING, /* release queued */
-    CUDA_GRANULE_MAPPED,
-    CUDA_GRANULE_UNMAPPING, /* release queued */
-};
-
 struct cuda_range {
-    uint64_t handle;
-    uint64_t address;
-    uint64_t bytes;
-    uint64_t granule_bytes;
-    pthread_mutex_t lock;
-    uint8_t *states;     /* enum cuda_granule, one per granule; by `lock` */
-    uint64_t used_count; /* granules that are neither free nor stuck; by `lock`, as the next */
-    uint64_t stuck_count;
+    struct moor_kit_range kit;
     atomic_bool is_kept;            /* a mapping in it stays with a lost device, and so do the addresses */
     struct cuda_page **pages;       /* one per granule; by who has brought it into its state, as the next */
-    struct cuda_mapping **mappings; /* at the first granule of each mapping; NULL before the first one */
+    struct cuda_mapping **mappings; /* at the first granule of each mapping */
 };
 
 struct cuda_pin {
@@ -431,10 +413,7 @@ int32_t cuda_segment_free(struct moor_abi_context *context, struct cuda_segment 
                           struct moor_abi_error *error);
 int32_t cuda_pin_free(struct moor_abi_context *context, struct cuda_pin *pin, struct moor_abi_error *error);
 
-/* Decommit and unmap, in three steps: checked and marked when queued, done or unmarked later. */
-int32_t cuda_range_mark(struct cuda_range *range, const struct moor_abi_release *release,
-                        struct moor_abi_error *error);
-void cuda_range_unmark(struct cuda_range *range, const struct moor_abi_release *release);
+/* Of a part; one that has failed half way goes on from there. */
 int32_t cuda_range_give_back(struct moor_abi_context *context, struct cuda_range *range,
                              const struct moor_abi_release *release, uint64_t *ret_bytes,
                              struct moor_abi_error *error);
@@ -458,14 +437,10 @@ CUresult cuda_set_access(struct cuda_device *device, uint64_t address, uint64_t 
 /* From BUSY to the state in which others see it, with the access of devices that have opened since
  * instance->openings was read. */
 void cuda_range_publish(struct cuda_device *device, struct cuda_range *range, uint64_t first, uint64_t count,
-                        enum cuda_granule state, CUmemAccess_flags flags, uint64_t openings);
+                        enum moor_kit_granule state, CUmemAccess_flags flags, uint64_t openings);
 /* From free to BUSY, for a commit or a map; what was stuck there is undone first. */
 int32_t cuda_range_claim(struct moor_abi_context *context, struct cuda_range *range, uint64_t first,
                          uint64_t count, struct moor_abi_error *error);
-void cuda_range_settle(struct cuda_range *range, uint64_t first, uint64_t count, enum cuda_granule state);
-/* range->lock is held, in both. */
-void cuda_range_set(struct cuda_range *range, uint64_t first, uint64_t count, enum cuda_granule state);
-bool cuda_range_all(const struct cuda_range *range, uint64_t first, uint64_t count, enum cuda_granule state);
 /* Undoes one mapping: what is known of it goes with it. */
 int32_t cuda_segment_unmap(struct cuda_device *device, struct cuda_range *range, uint64_t first,
                            struct moor_abi_error *error);

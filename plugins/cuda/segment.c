@@ -215,8 +215,8 @@ int32_t cuda_segment_unmap(struct cuda_device *device, struct cuda_range *range,
     struct cuda_mapping *mapping = range->mappings[first];
     CUresult code = cuda_has_gone(device)
                         ? CUDA_ERROR_DEINITIALIZED
-                        : cuda_driver_of(device)->cuMemUnmap(range->address + first * range->granule_bytes,
-                                                             mapping->segment->bytes);
+                        : cuda_driver_of(device)->cuMemUnmap(
+                              range->kit.address + first * range->kit.granule_bytes, mapping->segment->bytes);
     int32_t status = cuda_check_free(device, code, "cuMemUnmap", error);
     if (status != MOOR_OK)
         return status;
@@ -239,25 +239,20 @@ static int32_t get_map(struct moor_abi_context *context, const struct moor_abi_m
                        struct cuda_range **ret_range, struct cuda_segment **ret_segment,
                        struct moor_abi_error *error)
 {
-    int32_t status = moor_kit_check_map(args, error);
-    if (status != MOOR_OK)
-        return status;
-    void *range = NULL;
     void *segment = NULL;
-    status = moor_kit_handles_get(context->handles, args->range, CUDA_RANGE, &range, error);
+    struct moor_kit_range *range = NULL;
+    int32_t status = moor_kit_check_map(args, error);
+    if (status == MOOR_OK)
+        status = moor_kit_handles_get(context->handles, args->segment, CUDA_SEGMENT, &segment, error);
     if (status != MOOR_OK)
         return status;
-    status = moor_kit_handles_get(context->handles, args->segment, CUDA_SEGMENT, &segment, error);
-    if (status != MOOR_OK) {
-        moor_kit_handles_put(context->handles, args->range);
-        return status;
-    }
-    *ret_range = range;
     *ret_segment = segment;
-    status = moor_kit_check_span(args->offset_bytes, (*ret_segment)->bytes, (*ret_range)->bytes,
-                                 (*ret_range)->granule_bytes, error);
-    if (status != MOOR_OK)
-        drop_map(context, args);
+    status = moor_kit_range_get(context->handles, args->range, CUDA_RANGE, args->offset_bytes,
+                                (*ret_segment)->bytes, &range, error);
+    if (status == MOOR_OK)
+        *ret_range = (struct cuda_range *)range;
+    else
+        moor_kit_handles_put(context->handles, args->segment);
     return status;
 }
 
@@ -268,13 +263,13 @@ static int32_t map_busy(struct cuda_device *device, struct cuda_range *range, st
     struct cuda_mapping *mapping = calloc(1, sizeof(*mapping));
     if (!mapping)
         return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "no memory for a mapping's record");
-    uint64_t address = range->address + first * range->granule_bytes;
+    uint64_t address = range->kit.address + first * range->kit.granule_bytes;
     int32_t status = cuda_memory_map(device, address, segment->bytes, segment->memory, error);
     if (status != MOOR_OK) {
         free(mapping);
         return status;
     }
-    *mapping = (struct cuda_mapping){segment, segment->bytes / range->granule_bytes, flags};
+    *mapping = (struct cuda_mapping){segment, flags};
     range->mappings[first] = mapping;
     atomic_fetch_add(&segment->map_count, 1);
     status = give_access(device, address, segment->bytes, flags, error);
@@ -292,8 +287,8 @@ static int32_t map(struct moor_abi_context *context, const struct moor_abi_map_a
     int32_t status = get_map(context, args, &range, &segment, error);
     if (status != MOOR_OK)
         return status;
-    uint64_t first = args->offset_bytes / range->granule_bytes;
-    uint64_t count = segment->bytes / range->granule_bytes;
+    uint64_t first = args->offset_bytes / range->kit.granule_bytes;
+    uint64_t count = segment->bytes / range->kit.granule_bytes;
     struct cuda_scope scope;
     status = cuda_enter(device, &scope, error);
     if (status == MOOR_OK) {
@@ -302,11 +297,12 @@ static int32_t map(struct moor_abi_context *context, const struct moor_abi_map_a
             uint64_t openings = atomic_load(&context->instance->openings);
             status = map_busy(device, range, segment, first, to_flags(args->access), error);
             if (status == MOOR_OK)
-                cuda_range_publish(device, range, first, count, CUDA_GRANULE_MAPPED, to_flags(args->access),
-                                   openings);
+                cuda_range_publish(device, range, first, count, MOOR_KIT_GRANULE_MAPPED,
+                                   to_flags(args->access), openings);
             else
-                cuda_range_settle(range, first, count,
-                                  range->mappings[first] ? CUDA_GRANULE_STUCK : CUDA_GRANULE_FREE);
+                moor_kit_range_settle(&range->kit, first, count,
+                                      range->mappings[first] ? MOOR_KIT_GRANULE_STUCK
+                                                             : MOOR_KIT_GRANULE_FREE);
         }
         cuda_leave(&scope);
     }
@@ -318,14 +314,14 @@ static int32_t map(struct moor_abi_context *context, const struct moor_abi_map_a
 static struct cuda_mapping *claim_mapping(struct cuda_range *range, const struct cuda_segment *segment,
                                           uint64_t first)
 {
-    pthread_mutex_lock(&range->lock);
-    bool is_mapped = range->states[first] == CUDA_GRANULE_MAPPED;
-    struct cuda_mapping *mapping = is_mapped ? range->mappings[first] : NULL;
+    pthread_mutex_lock(&range->kit.lock);
+    uint64_t count = moor_kit_range_mapping(&range->kit, first);
+    struct cuda_mapping *mapping = count > 0 ? range->mappings[first] : NULL;
     if (mapping && mapping->segment != segment)
         mapping = NULL;
     if (mapping)
-        cuda_range_set(range, first, mapping->granule_count, CUDA_GRANULE_BUSY);
-    pthread_mutex_unlock(&range->lock);
+        moor_kit_range_set(&range->kit, first, count, MOOR_KIT_GRANULE_BUSY);
+    pthread_mutex_unlock(&range->kit.lock);
     return mapping;
 }
 
@@ -333,8 +329,8 @@ static int32_t protect_in_scope(struct cuda_device *device, const struct moor_ab
                                 struct cuda_range *range, const struct cuda_segment *segment,
                                 struct moor_abi_error *error)
 {
-    uint64_t first = args->offset_bytes / range->granule_bytes;
-    uint64_t address = range->address + args->offset_bytes;
+    uint64_t first = args->offset_bytes / range->kit.granule_bytes;
+    uint64_t address = range->kit.address + args->offset_bytes;
     struct cuda_mapping *mapping = claim_mapping(range, segment, first);
     if (!mapping)
         return moor_kit_fail(error, MOOR_INVALID, 0, "the segment is not mapped at offset %llu",
@@ -345,8 +341,8 @@ static int32_t protect_in_scope(struct cuda_device *device, const struct moor_ab
         mapping->access = to_flags(args->access);
     else /* of several devices some may have changed; the first failure is what is told */
         (void)cuda_set_access(device, address, segment->bytes, mapping->access);
-    cuda_range_publish(device, range, first, mapping->granule_count, CUDA_GRANULE_MAPPED, mapping->access,
-                       openings);
+    cuda_range_publish(device, range, first, segment->bytes / range->kit.granule_bytes,
+                       MOOR_KIT_GRANULE_MAPPED, mapping->access, openings);
     return status;
 }
 

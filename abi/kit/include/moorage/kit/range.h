@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What each granule of a range is: VIRTUAL and SHARED, for a provider that can back addresses with memory and
+ * map segments at them.
+ *
+ *     FREE -> BUSY -> COMMITTED -> DECOMMITTING -> FREE
+ *                  -> MAPPED    -> UNMAPPING    ->
+ *
+ * Nothing is committed, mapped or given back twice, whoever asks at the same time. BUSY is a call's that is at
+ * work, DECOMMITTING and UNMAPPING a release's that is queued: nobody else can have the granule then, so the
+ * device is called without the lock, for different granules by several threads at once.
+ *
+ *     commit: get -> claim -> the device's calls -> settle(COMMITTED, or FREE) -> put
+ *     map: likewise, with settle(MAPPED)
+ *     release of a part: take -> queue -> the device's calls -> done, or else give_up
+ *     release of all: moor_kit_handles_claim -> check_empty -> queue -> ...
+ *
+ * The provider's record of a range begins with this struct; the table of handles holds it. Any thread may call
+ * anything at any time, but for init and finish.
+ */
+#ifndef MOORAGE_KIT_RANGE_H
+#define MOORAGE_KIT_RANGE_H
+
+#include <moorage/kit/handles.h>
+#include <pthread.h>
+#include <stdbool.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum moor_kit_granule {
+    MOOR_KIT_GRANULE_FREE = 0,
+    MOOR_KIT_GRANULE_STUCK, /* FREE for who asks whether the range is empty; the provider has something in it
+                             * that it could not undo, and makes it FREE before it is claimed */
+    MOOR_KIT_GRANULE_BUSY,
+    MOOR_KIT_GRANULE_COMMITTED,
+    MOOR_KIT_GRANULE_DECOMMITTING,
+    MOOR_KIT_GRANULE_MAPPED,    /* the first one of a mapping */
+    MOOR_KIT_GRANULE_MAPPED_ON, /* each further one */
+    MOOR_KIT_GRANULE_UNMAPPING,
+};
+
+struct moor_kit_range {
+    uint64_t handle;  /* the provider's to fill in */
+    uint64_t address; /* likewise */
+    uint64_t size_bytes;
+    uint64_t granule_bytes;
+    pthread_mutex_t lock;
+    uint8_t *states;      /* enum moor_kit_granule, of each; by `lock`, as the next two */
+    uint64_t used_count;  /* granules that are neither FREE nor STUCK */
+    uint64_t stuck_count; /* granules that are STUCK */
+};
+
+/* All granules are FREE. args: [in] checked by moor_kit_check_range. HOST_NOMEM: nothing is there to finish. */
+int32_t moor_kit_range_init(struct moor_kit_range *range, const struct moor_abi_range_args *args,
+                            struct moor_abi_error *error);
+/* Nobody else has it any more. */
+void moor_kit_range_finish(struct moor_kit_range *range);
+
+/* ---- calls ---- */
+
+/* Borrows a range until moor_kit_handles_put, if the span is whole granules inside it. What get of a handle
+ * and moor_kit_check_span say else. */
+int32_t moor_kit_range_get(struct moor_kit_handles *handles, uint64_t handle, uint32_t kind,
+                           uint64_t offset_bytes, uint64_t length_bytes, struct moor_kit_range **ret_range,
+                           struct moor_abi_error *error);
+
+/* What `committed` of the table answers: what is queued for DECOMMIT is still there. Whole granules inside. */
+uint64_t moor_kit_range_committed(struct moor_kit_range *range, uint64_t offset_bytes, uint64_t length_bytes);
+
+/* ---- releases ---- */
+
+/* Is it a part of a range that such a release names, and not a whole object? */
+bool moor_kit_release_is_part(uint32_t kind);
+
+/* Of DECOMMIT and UNMAP: borrows the range and marks its granules as on their way out, until done or give_up.
+ * As get; and INVALID for what is not committed throughout, or not exactly one mapping. */
+int32_t moor_kit_range_take(struct moor_kit_handles *handles, uint32_t kind,
+                            const struct moor_abi_release *release, struct moor_abi_error *error);
+/* They are FREE. */
+void moor_kit_range_done(struct moor_kit_handles *handles, const struct moor_abi_release *release);
+/* They are what they were. */
+void moor_kit_range_give_up(struct moor_kit_handles *handles, const struct moor_abi_release *release);
+
+/* INVALID, and how many, while granules are in use. */
+int32_t moor_kit_range_check_empty(struct moor_kit_range *range, struct moor_abi_error *error);
+
+/* ---- granules, by their number; range->lock is held in all but the last ---- */
+
+/* From FREE to BUSY, all of them: INVALID otherwise. */
+int32_t moor_kit_range_claim(struct moor_kit_range *range, uint64_t first, uint64_t count,
+                             struct moor_abi_error *error);
+/* Of how many granules is the mapping that begins here? 0: none does, or it is on its way out. */
+uint64_t moor_kit_range_mapping(const struct moor_kit_range *range, uint64_t first);
+/* By who has them. MAPPED: as one mapping. */
+void moor_kit_range_set(struct moor_kit_range *range, uint64_t first, uint64_t count,
+                        enum moor_kit_granule state);
+/* The same, and takes the lock for it. */
+void moor_kit_range_settle(struct moor_kit_range *range, uint64_t first, uint64_t count,
+                           enum moor_kit_granule state);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

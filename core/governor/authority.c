@@ -32,6 +32,17 @@ static struct moor_authority *find_or_make(struct moor_runtime *runtime, const c
     return authority;
 }
 
+/* Of what its providers say the least: one of them knows of a limit, and it holds for all. lock held. */
+static void take_total(struct moor_authority *authority, uint64_t total_bytes)
+{
+    if (!authority->is_unknown && authority->capacity <= total_bytes)
+        return;
+    moor__credit_take_back(authority, MOOR__STRICT_LOOK);
+    authority->capacity = total_bytes;
+    authority->is_unknown = false;
+    moor__credit_allow(authority, MOOR__STRICT_LOOK);
+}
+
 moor_status moor__authority_for_pool(struct moor_runtime *runtime, const char *pool_key,
                                      const uint64_t *total_bytes, struct moor_authority **ret_authority)
 {
@@ -41,10 +52,8 @@ moor_status moor__authority_for_pool(struct moor_runtime *runtime, const char *p
     if (!authority)
         return moor__fail(MOOR_HOST_NOMEM, "no memory for an authority");
     moor__lock_acquire(&authority->lock);
-    if (authority->is_unknown && total_bytes) {
-        authority->capacity = *total_bytes;
-        authority->is_unknown = false;
-    }
+    if (total_bytes && authority->revision == 0)
+        take_total(authority, *total_bytes);
     moor__lock_release(&authority->lock);
     *ret_authority = authority;
     return MOOR_OK;
@@ -149,7 +158,6 @@ moor_status moor_authority_set_capacity(struct moor_authority *authority, uint64
     if (!known) {
         authority->capacity = capacity_bytes;
         authority->revision = moor__revision_after(authority->revision, revision);
-        authority->is_unknown = false;
     }
     uint64_t over = moor__over_bytes(authority);
     moor__credit_allow(authority, MOOR__STRICT_LOOK);

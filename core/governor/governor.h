@@ -59,9 +59,9 @@ struct moor_authority {
 
     struct moor__lock lock; /* everything below, and the accounts of its holders */
     uint64_t capacity;
-    uint64_t revision;
+    uint64_t revision; /* 0: nobody has set the capacity, and it is what providers say */
     uint64_t set_aside;
-    bool is_unknown;       /* nobody has said yet how large the pool is: the capacity is 0 */
+    bool is_unknown;       /* nor have they said anything: it is 0 */
     bool external_known;   /* the next two say something */
     bool inconsistent;     /* the devices contradicted themselves */
     uint64_t total;        /* of the pool, as its devices say */
@@ -131,8 +131,9 @@ struct moor_holder {
 
 /* ---- authorities ---- */
 
-/* Finds the runtime's authority for a pool, or makes it. total_bytes: of the pool, or NULL if unknown.
- * HOST_NOMEM. */
+/* Finds the runtime's authority for a pool, or makes it. total_bytes: of the pool, or NULL if unknown; until
+ * the host sets the capacity it is the least of them. If that has become less, moor__relief_review is still to
+ * be called. HOST_NOMEM. */
 moor_status moor__authority_for_pool(struct moor_runtime *runtime, const char *pool_key,
                                      const uint64_t *total_bytes, struct moor_authority **ret_authority);
 void moor__authorities_destroy(struct moor_runtime *runtime);

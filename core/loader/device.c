@@ -6,6 +6,7 @@
  */
 #include "loader/provider.h"
 
+#include "governor/pressure.h"
 #include "util/error.h"
 
 #include <stdlib.h>
@@ -195,6 +196,13 @@ moor_status moor__devices_join_pools(struct moor_provider *provider)
         for (uint32_t j = 0; j < provider->devices[i].info.domain_count && !status; j++)
             status = join_pool(provider, &provider->devices[i].domains[j]);
     return status;
+}
+
+void moor__devices_review_pools(struct moor_provider *provider)
+{
+    for (uint32_t i = 0; i < provider->device_count; i++)
+        for (uint32_t j = 0; j < provider->devices[i].info.domain_count; j++)
+            moor__relief_review(provider->devices[i].domains[j].authority);
 }
 
 void moor__devices_free(struct moor_provider *provider)

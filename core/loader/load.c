@@ -67,6 +67,8 @@ static moor_status bring_up(struct moor_provider *provider, const struct moor_ab
     status = moor__registry_enter(provider, flags_of(options));
     if (status)
         moor__provider_shut_down(provider);
+    else
+        moor__devices_review_pools(provider);
     return status;
 }
 

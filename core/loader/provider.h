@@ -148,6 +148,8 @@ moor_status moor__providers_unload(struct moor_runtime *runtime);
 moor_status moor__devices_read(struct moor_provider *provider);
 /* device.c: finds the authority of each domain. */
 moor_status moor__devices_join_pools(struct moor_provider *provider);
+/* A pool may be smaller than it was: its holders are asked for what is over. No lock held. */
+void moor__devices_review_pools(struct moor_provider *provider);
 void moor__devices_free(struct moor_provider *provider);
 /* Opens the device's context unless it is open. Sets device->context. */
 moor_status moor__device_open(struct moor_device *device);

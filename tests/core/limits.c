@@ -296,6 +296,28 @@ Test(limits, what_is_over_the_capacity_is_asked_of_everybody)
     fixture_close(&f);
 }
 
+/* A provider that knows of less than others did is one more who shrinks the pool. */
+Test(limits, what_a_new_provider_leaves_no_room_for_is_asked_for)
+{
+    struct fixture f = fixture_open(&(struct scripted_options){.pool_key = "pool", .total_bytes = UNITS(10)});
+    struct party party;
+    clock_stop();
+    party_open(&party, &f, 0, give_what_is_asked);
+    party_take(&party, 6);
+    struct scripted *second = scripted_create(
+        &(struct scripted_options){.name = "second", .pool_key = "pool", .total_bytes = UNITS(4)});
+    (void)fixture_attach(f.runtime, second);
+    for (int i = 0; i < 5000 && asked_count() == 0; i++) /* nothing else makes anybody look */
+        (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    expect_asked(0, &party, UNITS(2), MOOR_PRESSURE_CAPACITY);
+    settle(&f);
+    cr_assert_eq(party_has(&party), UNITS(4));
+    cr_assert_eq(fixture_stats(&f).over_bytes, 0);
+    party_close(&party);
+    fixture_close(&f);
+    scripted_destroy(second);
+}
+
 Test(limits, what_is_over_a_holders_limit_is_asked_of_itself)
 {
     struct fixture f = fixture_open(NULL);

@@ -283,7 +283,8 @@ Test(providers, whose_domain_shares_without_addresses_are_refused)
     fixture_close(&f);
 }
 
-/* Until somebody knows it, the size of a shared pool is open; what the host has decided stays. */
+/* Until somebody knows it, the size of a shared pool is open; the least that is told counts; what the host has
+ * decided stays. */
 Test(providers, that_know_a_total_tell_those_that_do_not)
 {
     for (uint32_t host_decides = 0; host_decides < 2; host_decides++) {
@@ -301,7 +302,12 @@ Test(providers, that_know_a_total_tell_those_that_do_not)
             f.runtime, &(struct scripted_options){.name = "third", .pool_key = "pool", .total_bytes = MIB(9)},
             0);
         cr_assert_eq(fixture_stats(&f).capacity_bytes, host_decides ? 0 : MIB(3),
-                     "the first that knows it counts");
+                     "that is no limit to the pool");
+        struct fixture i = fixture_join(
+            f.runtime,
+            &(struct scripted_options){.name = "fourth", .pool_key = "pool", .total_bytes = MIB(2)}, 0);
+        cr_assert_eq(fixture_stats(&f).capacity_bytes, host_decides ? 0 : MIB(2));
+        fixture_part(&i);
         fixture_part(&h);
         fixture_part(&g);
         fixture_close(&f);

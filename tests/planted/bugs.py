@@ -480,6 +480,7 @@ plant("core/governor/lease.c",
        "lockstep, sweep commit"))
 
 plant("core/governor/authority.c",
+      ("the first total that is told counts", "authority->capacity <= total_bytes)", "true)", "core/providers"),
       ("what providers of ours hold is external", "uint64_t ours = held_bytes +", "uint64_t ours = 0 * held_bytes +",
        "lockstep, sweep/external_cases"),
       ("a decision comes late and counts", "if (revision < current)", "if (revision == UINT64_MAX)",
@@ -735,6 +736,8 @@ plant("core/loader/unload.c",
        "core/providers"))
 
 plant("core/loader/load.c",
+      ("a pool shrinks with a new provider and nobody is asked", "moor__devices_review_pools(provider);", ";",
+       "core/limits"),
       ("a provider that may go on is freed", "if (!provider || provider->poisoned) return;", "if (!provider) return;",
        "core/providers"))
 

@@ -41,7 +41,8 @@ typedef uint64_t moor_ticket; /* handle: a request that waits, and the pressure 
 MOOR_API moor_status moor_device_get_authority(struct moor_device *device, uint32_t domain,
                                                struct moor_authority **ret_authority);
 
-/* Sets how much of the pool this runtime may hold. Starts as the pool's total, or 0 where that is unknown.
+/* Sets how much of the pool this runtime may hold. Starts as the pool's total, the
+ * least that a loaded provider tells, or 0 where that is unknown.
  * Live at once; shrinking below what is held is legal: what exists stays, grants included, new ones wait,
  * holders are asked for what is over, and growing back restores everything.
  * revision: of whoever decides, rising with each decision, so that late ones do no harm; 0: the next one.

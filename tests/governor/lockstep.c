@@ -6,8 +6,8 @@
  *
  * Without arguments: some seeds, the first of them twice, to see that a run can be repeated. A mismatch ends
  * it with the seed, the step and what was done there; the same seed leads there again. EVERY: after how many
- * steps all figures are compared, which is the seed's choice otherwise; LOCKSTEP_TRACE=1 in the environment
- * shows all events.
+ * steps all figures are compared, which is the seed's choice otherwise. In the environment: LOCKSTEP_TRACE=1 shows
+ * all events; LOCKSTEP_PATIENCE_S is how long it waits for a call of a pressure function (20).
  */
 #include "lockstep.h"
 

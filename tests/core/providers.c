@@ -314,6 +314,12 @@ Test(providers, that_know_a_total_tell_those_that_do_not)
     }
 }
 
+/* What is said of the core is what its library was built as. */
+Test(providers, are_loaded_by_a_core_with_a_version)
+{
+    cr_assert_str_eq(moor_version(), MOOR_VERSION_TEXT);
+}
+
 /* ---- the end ---- */
 
 /* One of two is in use. Neither has begun to end when that is found out. */

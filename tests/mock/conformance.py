@@ -16,7 +16,8 @@ ABOUT_CONTENTS = re.compile(r"reads as|byte|changed")
 
 
 def check(name, *arguments, contents=True):
-    done = subprocess.run([tool, "check", mock, "--verbose", *arguments], capture_output=True, text=True, check=False)
+    done = subprocess.run([tool, "check", mock, "--verbose", "--timeout=60", *arguments], capture_output=True,
+                          text=True, check=False)
     failed = re.findall(r"^FAIL (\S+): (.*)$", done.stdout, re.M)
     wrong = [f"{rule}: {reason}" for rule, reason in failed
              if contents or not ABOUT_CONTENTS.search(reason)]

@@ -334,14 +334,25 @@ int32_t moor_kit_check_release(const struct moor_abi_release *release, struct mo
                              release->points ? "but an array" : "but no array");
     if (release->point_count > 0 && release->point_stride < MOOR_ABI_FENCE_POINT_SIZE)
         return moor_kit_fail(error, MOOR_INVALID, 0, "release: point_stride %" PRIu32, release->point_stride);
-    const char *at = (const char *)release->points;
-    for (uint32_t i = 0; i < release->point_count; i++, at += release->point_stride) {
-        const struct moor_abi_stream *stream;
-        memcpy(&stream, at, sizeof(stream)); /* the first field */
-        if (!stream)
+    for (uint32_t i = 0; i < release->point_count; i++) {
+        if (!moor_kit_release_point(release, i).stream)
             return moor_kit_fail(error, MOOR_INVALID, 0, "release: point %" PRIu32 " has no stream", i);
     }
     return MOOR_OK;
+}
+
+bool moor_kit_release_is_part(uint32_t kind)
+{
+    return kind == MOOR_ABI_RELEASE_DECOMMIT || kind == MOOR_ABI_RELEASE_UNMAP;
+}
+
+struct moor_abi_fence_point moor_kit_release_point(const struct moor_abi_release *release, uint32_t index)
+{
+    struct moor_abi_fence_point point = {0}; /* what a host of an older minor does not say */
+    size_t stride = release->point_stride;
+    memcpy(&point, (const char *)release->points + index * stride,
+           stride < sizeof(point) ? stride : sizeof(point));
+    return point;
 }
 
 int32_t moor_kit_round_up(uint64_t bytes, uint64_t granule_bytes, uint64_t *ret_bytes)

@@ -281,14 +281,6 @@ static size_t smaller(size_t theirs, size_t ours)
     return theirs < ours ? theirs : ours;
 }
 
-static struct moor_abi_fence_point point_at(const struct moor_abi_release *release, uint32_t index)
-{
-    struct moor_abi_fence_point point = {0};
-    memcpy(&point, (const char *)release->points + (size_t)index * release->point_stride,
-           smaller(release->point_stride, sizeof(point)));
-    return point;
-}
-
 static int32_t entry_create(struct moor_kit_queue *queue, const struct moor_abi_release *release,
                             struct entry **ret_entry)
 {
@@ -302,7 +294,7 @@ static int32_t entry_create(struct moor_kit_queue *queue, const struct moor_abi_
     entry->release.point_count = 0;
     entry->release.point_stride = 0;
     for (uint32_t i = 0; i < release->point_count; i++) {
-        struct moor_abi_fence_point point = point_at(release, i);
+        struct moor_abi_fence_point point = moor_kit_release_point(release, i);
         int32_t status = entry_add_point(queue, entry, &point);
         if (status != MOOR_OK) {
             while (entry->points)

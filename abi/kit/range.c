@@ -122,11 +122,6 @@ uint64_t moor_kit_range_committed(struct moor_kit_range *range, uint64_t offset_
 
 /* ---- releases ---- */
 
-bool moor_kit_release_is_part(uint32_t kind)
-{
-    return kind == MOOR_ABI_RELEASE_DECOMMIT || kind == MOOR_ABI_RELEASE_UNMAP;
-}
-
 /* The lock is held. */
 static bool mark(struct moor_kit_range *range, uint64_t first, uint64_t count, bool is_unmap)
 {

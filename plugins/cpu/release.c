@@ -8,15 +8,12 @@
  */
 #include "cpu.h"
 #include <assert.h>
-#include <string.h>
 
 static int32_t check_points(struct moor_abi_context *context, const struct moor_abi_release *release,
                             struct moor_abi_error *error)
 {
-    const char *at = (const char *)release->points;
-    for (uint32_t i = 0; i < release->point_count; i++, at += release->point_stride) {
-        struct moor_abi_fence_point point;
-        memcpy(&point, at, sizeof(point));
+    for (uint32_t i = 0; i < release->point_count; i++) {
+        struct moor_abi_fence_point point = moor_kit_release_point(release, i);
         if (point.stream->context->instance != context->instance)
             return moor_kit_fail(error, MOOR_FOREIGN, 0, "fence point %u: a stream of another instance", i);
         int32_t status = cpu_stream_check_recorded(point.stream, point.value, error);

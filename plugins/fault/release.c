@@ -53,10 +53,9 @@ static struct fault_kept *make_kept(const struct moor_abi_release *release, int3
         return NULL;
     *kept = (struct fault_kept){.completion = {.cookie = release->cookie, .status = status},
                                 .point_count = count};
-    const char *at = (const char *)release->points;
-    for (uint32_t i = 0; i < count; i++, at += release->point_stride) {
-        const struct moor_abi_fence_point *point = (const void *)at;
-        kept->points[i] = (struct moor_abi_fence_point){point->stream->inner, point->value};
+    for (uint32_t i = 0; i < count; i++) {
+        struct moor_abi_fence_point point = moor_kit_release_point(release, i);
+        kept->points[i] = (struct moor_abi_fence_point){point.stream->inner, point.value};
     }
     return kept;
 }

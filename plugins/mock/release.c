@@ -13,12 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* DECOMMIT and UNMAP name a part of a range, the others a whole object. */
-static bool is_part(uint32_t kind)
-{
-    return kind == MOOR_ABI_RELEASE_DECOMMIT || kind == MOOR_ABI_RELEASE_UNMAP;
-}
-
 static struct mock_leaving *leaving_of(const struct moor_abi_release *release)
 {
     return (struct mock_leaving *)(uintptr_t)release->cookie;
@@ -29,10 +23,8 @@ static struct mock_leaving *leaving_of(const struct moor_abi_release *release)
 static int32_t read_points(struct moor_abi_context *context, const struct moor_abi_release *release,
                            struct mock_leaving *leaving, struct moor_abi_error *error)
 {
-    const char *at = (const char *)release->points;
-    for (uint32_t i = 0; i < release->point_count; i++, at += release->point_stride) {
-        struct moor_abi_fence_point point;
-        memcpy(&point, at, sizeof(point));
+    for (uint32_t i = 0; i < release->point_count; i++) {
+        struct moor_abi_fence_point point = moor_kit_release_point(release, i);
         if (point.stream->context->mock != context->mock)
             return moor_kit_fail(error, MOOR_FOREIGN, 0,
                                  "fence point %" PRIu32 ": a stream of another instance", i);
@@ -150,7 +142,7 @@ static int32_t take(struct moor_abi_context *context, const struct moor_abi_rele
 {
     void *object = NULL;
     int32_t status =
-        is_part(release->kind)
+        moor_kit_release_is_part(release->kind)
             ? moor_kit_handles_get(context->handles, release->handle, MOCK_RANGE, &object, error)
             : moor_kit_handles_claim(context->handles, release->handle, kind_of(release), &object, error);
     if (status == MOOR_OK)
@@ -160,7 +152,7 @@ static int32_t take(struct moor_abi_context *context, const struct moor_abi_rele
 
 static void untake(struct moor_abi_context *context, const struct moor_abi_release *release)
 {
-    if (is_part(release->kind))
+    if (moor_kit_release_is_part(release->kind))
         moor_kit_handles_put(context->handles, release->handle);
     else
         moor_kit_handles_unclaim(context->handles, release->handle);
@@ -176,13 +168,13 @@ static int32_t begin(struct moor_abi_context *context, const struct moor_abi_rel
     struct mock_object *object = leaving->object;
     int32_t status = read_points(context, release, leaving, error);
     if (status == MOOR_OK)
-        status = is_part(release->kind) ? mark_part(context, release, object, error)
-                                        : check_whole(release, object, error);
+        status = moor_kit_release_is_part(release->kind) ? mark_part(context, release, object, error)
+                                                         : check_whole(release, object, error);
     if (status != MOOR_OK)
         return status;
     mark_whole(mock, release, object, true);
     uint64_t low = object->address + release->offset_bytes;
-    uint64_t bytes = is_part(release->kind) ? release->length_bytes : object->bytes;
+    uint64_t bytes = moor_kit_release_is_part(release->kind) ? release->length_bytes : object->bytes;
     mock_event(mock, MOCK_EVENT_RELEASED, 0, low, low, bytes);
     if (kind_of(release) != MOCK_SEGMENT) /* it has no address any more through which work could reach it */
         mock_shadow_release(mock, context->device, low, low + bytes, leaving->points, leaving->point_count);
@@ -196,7 +188,7 @@ static void undo(struct moor_abi_context *context, const struct moor_abi_release
                  const struct mock_object *object)
 {
     uint64_t low = object->address + release->offset_bytes;
-    if (is_part(release->kind))
+    if (moor_kit_release_is_part(release->kind))
         mark(context->mock, low, low + release->length_bytes, false);
     else
         mark_whole(context->mock, release, object, false);
@@ -304,7 +296,7 @@ static int32_t free_now(void *user, const struct moor_abi_release *release, uint
         status = carry_out(context, release, &bytes, error);
     mock->release_count -= status == MOOR_OK;
     mock_unlock(mock);
-    if (status == MOOR_OK && is_part(release->kind))
+    if (status == MOOR_OK && moor_kit_release_is_part(release->kind))
         moor_kit_handles_put(context->handles, release->handle);
     if (delay_ns > 0)
         mock_clock_pass(mock, delay_ns);

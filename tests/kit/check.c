@@ -323,6 +323,35 @@ Test(check, fills_are_whole_patterns)
     cr_expect_eq(moor_kit_check_fill(NULL, NULL), MOOR_INVALID);
 }
 
+Test(check, knows_which_releases_are_of_a_part)
+{
+    for (uint32_t kind = 0; kind < 100; kind++)
+        cr_assert_eq(moor_kit_release_is_part(kind),
+                     kind == MOOR_ABI_RELEASE_DECOMMIT || kind == MOOR_ABI_RELEASE_UNMAP);
+}
+
+/* At any distance from each other, and where a host of a newer minor says more in each. */
+Test(check, points_are_a_stride_apart)
+{
+    for (uint32_t stride = MOOR_ABI_FENCE_POINT_SIZE; stride < 64; stride += 8) {
+        unsigned char bytes[4 * 64];
+        memset(bytes, 0x5a, sizeof(bytes));
+        for (uint32_t i = 0; i < 4; i++) {
+            struct moor_abi_fence_point point = {(struct moor_abi_stream *)(uintptr_t)(i + 1), 100 + i};
+            memcpy(bytes + (size_t)i * stride, &point, sizeof(point));
+        }
+        const struct moor_abi_release release = {.struct_size = MOOR_ABI_RELEASE_SIZE,
+                                                 .point_count = 4,
+                                                 .point_stride = stride,
+                                                 .points = (const void *)bytes};
+        for (uint32_t i = 0; i < 4; i++) {
+            struct moor_abi_fence_point point = moor_kit_release_point(&release, i);
+            cr_expect_eq((uintptr_t)point.stream, i + 1);
+            cr_expect_eq(point.value, 100 + i);
+        }
+    }
+}
+
 Test(check, rounding_up_does_not_wrap)
 {
     static const struct {

@@ -239,13 +239,6 @@ Test(range, is_borrowed_with_a_span_inside)
     cr_assert(is_at_rest());
 }
 
-Test(range, knows_which_releases_are_of_a_part)
-{
-    for (uint32_t kind = 0; kind < 100; kind++)
-        cr_assert_eq(moor_kit_release_is_part(kind),
-                     kind == MOOR_ABI_RELEASE_DECOMMIT || kind == MOOR_ABI_RELEASE_UNMAP);
-}
-
 /* ---- against a list of what is where ---- */
 
 struct thing {

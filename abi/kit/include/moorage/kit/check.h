@@ -4,6 +4,7 @@
 #define MOORAGE_KIT_CHECK_H
 
 #include <moorage/abi/provider.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 #ifdef __cplusplus
@@ -62,6 +63,11 @@ int32_t moor_kit_check_stream(const struct moor_abi_stream_args *args, struct mo
 int32_t moor_kit_check_copy(const struct moor_abi_copy_args *args, struct moor_abi_error *error);
 int32_t moor_kit_check_fill(const struct moor_abi_fill_args *args, struct moor_abi_error *error);
 int32_t moor_kit_check_release(const struct moor_abi_release *release, struct moor_abi_error *error);
+
+/* Does a release of this kind name a part of a range, and not a whole object? */
+bool moor_kit_release_is_part(uint32_t kind);
+/* One of its points: they are point_stride bytes apart. The release is checked; index: below point_count. */
+struct moor_abi_fence_point moor_kit_release_point(const struct moor_abi_release *release, uint32_t index);
 
 /* Rounds up to a power of two; OVERFLOW if it does not fit, nothing written then. */
 int32_t moor_kit_round_up(uint64_t bytes, uint64_t granule_bytes, uint64_t *ret_bytes);

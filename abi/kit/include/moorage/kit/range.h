@@ -71,9 +71,6 @@ uint64_t moor_kit_range_committed(struct moor_kit_range *range, uint64_t offset_
 
 /* ---- releases ---- */
 
-/* Is it a part of a range that such a release names, and not a whole object? */
-bool moor_kit_release_is_part(uint32_t kind);
-
 /* Of DECOMMIT and UNMAP: borrows the range and marks its granules as on their way out, until done or give_up.
  * As get; and INVALID for what is not committed throughout, or not exactly one mapping. */
 int32_t moor_kit_range_take(struct moor_kit_handles *handles, uint32_t kind,

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * VIRTUAL: a range is a reservation and, outside of it, the kit's states of its granules. Once a range has had a segment mapped, a granule that becomes free is put back by a fresh reservation over the
- * whole free run around it (cpu_range_reset): the segment's mapping has cut the run's anon_vma in two, and
+ * VIRTUAL: a range is a reservation and, outside of it, the kit's states of its granules.
+ *
+ * Once a range has had a segment mapped, a granule that becomes free is put back by a fresh reservation over
+ * the whole free run around it (cpu_range_reset): the segment's mapping has cut the run's anon_vma in two, and
  * only a run that is one mapping again takes commits without using up maps. That runs under the lock, as
  * nobody may commit inside the run meanwhile.
  */
 #include "cpu.h"
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 static bool is_free(const struct cpu_range *range, uint64_t index)
 {

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+#include <assert.h>
 #include <errno.h>
 #include <moorage/kit/check.h>
 #include <moorage/kit/range.h>
@@ -40,29 +41,6 @@ static bool are_all(const struct moor_kit_range *range, uint64_t first, uint64_t
     return true;
 }
 
-int32_t moor_kit_range_claim(struct moor_kit_range *range, uint64_t first, uint64_t count,
-                             struct moor_abi_error *error)
-{
-    if (!are_all(range, first, count, MOOR_KIT_GRANULE_FREE))
-        return moor_kit_fail(error, MOOR_INVALID, 0,
-                             "a granule of [%llu, +%llu) is committed or mapped already",
-                             (unsigned long long)(first * range->granule_bytes),
-                             (unsigned long long)(count * range->granule_bytes));
-    moor_kit_range_set(range, first, count, MOOR_KIT_GRANULE_BUSY);
-    return MOOR_OK;
-}
-
-uint64_t moor_kit_range_mapping(const struct moor_kit_range *range, uint64_t first)
-{
-    uint64_t granules = range->size_bytes / range->granule_bytes;
-    uint64_t end = first;
-    if (range->states[end++] != MOOR_KIT_GRANULE_MAPPED)
-        return 0;
-    while (end < granules && range->states[end] == MOOR_KIT_GRANULE_MAPPED_ON)
-        end++;
-    return end - first;
-}
-
 static void set_one(struct moor_kit_range *range, uint64_t index, enum moor_kit_granule state)
 {
     enum moor_kit_granule old = (enum moor_kit_granule)range->states[index];
@@ -73,22 +51,67 @@ static void set_one(struct moor_kit_range *range, uint64_t index, enum moor_kit_
     range->states[index] = (uint8_t)state;
 }
 
-void moor_kit_range_set(struct moor_kit_range *range, uint64_t first, uint64_t count,
-                        enum moor_kit_granule state)
+static void set(struct moor_kit_range *range, uint64_t first, uint64_t count, enum moor_kit_granule state)
 {
     for (uint64_t i = first; i < first + count; i++)
         set_one(range, i, i > first && state == MOOR_KIT_GRANULE_MAPPED ? MOOR_KIT_GRANULE_MAPPED_ON : state);
 }
 
-void moor_kit_range_settle(struct moor_kit_range *range, uint64_t first, uint64_t count,
-                           enum moor_kit_granule state)
+static bool is_inside(const struct moor_kit_range *range, uint64_t first, uint64_t count)
 {
-    pthread_mutex_lock(&range->lock);
-    moor_kit_range_set(range, first, count, state);
-    pthread_mutex_unlock(&range->lock);
+    uint64_t granules = range->size_bytes / range->granule_bytes;
+    return count > 0 && first < granules && count <= granules - first;
+}
+
+uint64_t moor_kit_range_mapping(const struct moor_kit_range *range, uint64_t first)
+{
+    assert(is_inside(range, first, 1));
+    uint64_t granules = range->size_bytes / range->granule_bytes;
+    uint64_t end = first;
+    if (range->states[end++] != MOOR_KIT_GRANULE_MAPPED)
+        return 0;
+    while (end < granules && range->states[end] == MOOR_KIT_GRANULE_MAPPED_ON)
+        end++;
+    return end - first;
+}
+
+void moor_kit_range_set(struct moor_kit_range *range, uint64_t first, uint64_t count,
+                        enum moor_kit_granule state)
+{
+    assert(is_inside(range, first, count));
+    assert(are_all(range, first, count, MOOR_KIT_GRANULE_BUSY) ||
+           are_all(range, first, count, MOOR_KIT_GRANULE_STUCK) ||
+           moor_kit_range_mapping(range, first) == count);
+    set(range, first, count, state);
 }
 
 /* ---- calls ---- */
+
+int32_t moor_kit_range_claim(struct moor_kit_range *range, uint64_t first, uint64_t count,
+                             struct moor_abi_error *error)
+{
+    assert(is_inside(range, first, count));
+    pthread_mutex_lock(&range->lock);
+    bool are_free = are_all(range, first, count, MOOR_KIT_GRANULE_FREE);
+    if (are_free)
+        set(range, first, count, MOOR_KIT_GRANULE_BUSY);
+    pthread_mutex_unlock(&range->lock);
+    if (are_free)
+        return MOOR_OK;
+    return moor_kit_fail(error, MOOR_INVALID, 0, "a granule of [%llu, +%llu) is committed or mapped already",
+                         (unsigned long long)(first * range->granule_bytes),
+                         (unsigned long long)(count * range->granule_bytes));
+}
+
+void moor_kit_range_settle(struct moor_kit_range *range, uint64_t first, uint64_t count,
+                           enum moor_kit_granule state)
+{
+    assert(is_inside(range, first, count));
+    pthread_mutex_lock(&range->lock);
+    assert(are_all(range, first, count, MOOR_KIT_GRANULE_BUSY));
+    set(range, first, count, state);
+    pthread_mutex_unlock(&range->lock);
+}
 
 int32_t moor_kit_range_get(struct moor_kit_handles *handles, uint64_t handle, uint32_t kind,
                            uint64_t offset_bytes, uint64_t length_bytes, struct moor_kit_range **ret_range,
@@ -122,44 +145,59 @@ uint64_t moor_kit_range_committed(struct moor_kit_range *range, uint64_t offset_
 
 /* ---- releases ---- */
 
-/* The lock is held. */
-static bool mark(struct moor_kit_range *range, uint64_t first, uint64_t count, bool is_unmap)
+/* What its granules are before it, */
+static enum moor_kit_granule there(const struct moor_abi_release *release)
 {
-    bool is_there = is_unmap ? moor_kit_range_mapping(range, first) == count
-                             : are_all(range, first, count, MOOR_KIT_GRANULE_COMMITTED);
+    return release->kind == MOOR_ABI_RELEASE_UNMAP ? MOOR_KIT_GRANULE_MAPPED : MOOR_KIT_GRANULE_COMMITTED;
+}
+
+/* and while it is queued. */
+static enum moor_kit_granule leaving(const struct moor_abi_release *release)
+{
+    return release->kind == MOOR_ABI_RELEASE_UNMAP ? MOOR_KIT_GRANULE_UNMAPPING
+                                                   : MOOR_KIT_GRANULE_DECOMMITTING;
+}
+
+static bool mark(struct moor_kit_range *range, const struct moor_abi_release *release)
+{
+    uint64_t first = release->offset_bytes / range->granule_bytes;
+    uint64_t count = release->length_bytes / range->granule_bytes;
+    pthread_mutex_lock(&range->lock);
+    bool is_there = there(release) == MOOR_KIT_GRANULE_MAPPED
+                        ? moor_kit_range_mapping(range, first) == count
+                        : are_all(range, first, count, MOOR_KIT_GRANULE_COMMITTED);
     if (is_there)
-        moor_kit_range_set(range, first, count,
-                           is_unmap ? MOOR_KIT_GRANULE_UNMAPPING : MOOR_KIT_GRANULE_DECOMMITTING);
+        set(range, first, count, leaving(release));
+    pthread_mutex_unlock(&range->lock);
     return is_there;
 }
 
 int32_t moor_kit_range_take(struct moor_kit_handles *handles, uint32_t kind,
                             const struct moor_abi_release *release, struct moor_abi_error *error)
 {
+    assert(moor_kit_release_is_part(release->kind));
     struct moor_kit_range *range = NULL;
     int32_t status = moor_kit_range_get(handles, release->handle, kind, release->offset_bytes,
                                         release->length_bytes, &range, error);
-    if (status != MOOR_OK)
+    if (status != MOOR_OK || mark(range, release))
         return status;
-    bool is_unmap = release->kind == MOOR_ABI_RELEASE_UNMAP;
-    pthread_mutex_lock(&range->lock);
-    bool is_marked = mark(range, release->offset_bytes / range->granule_bytes,
-                          release->length_bytes / range->granule_bytes, is_unmap);
-    pthread_mutex_unlock(&range->lock);
-    if (is_marked)
-        return MOOR_OK;
     moor_kit_handles_put(handles, release->handle);
-    return moor_kit_fail(error, MOOR_INVALID, 0, "[%llu, +%llu) is not %s",
+    return moor_kit_fail(error, MOOR_INVALID, 0, "[%llu, +%llu) is not %s, or is leaving already",
                          (unsigned long long)release->offset_bytes, (unsigned long long)release->length_bytes,
-                         is_unmap ? "exactly one mapping" : "committed throughout");
+                         there(release) == MOOR_KIT_GRANULE_MAPPED ? "exactly one mapping"
+                                                                   : "committed throughout");
 }
 
 static void end_release(struct moor_kit_handles *handles, const struct moor_abi_release *release,
                         enum moor_kit_granule state)
 {
     struct moor_kit_range *range = moor_kit_handles_peek(handles, release->handle);
-    moor_kit_range_settle(range, release->offset_bytes / range->granule_bytes,
-                          release->length_bytes / range->granule_bytes, state);
+    uint64_t first = release->offset_bytes / range->granule_bytes;
+    uint64_t count = release->length_bytes / range->granule_bytes;
+    pthread_mutex_lock(&range->lock);
+    assert(are_all(range, first, count, leaving(release)));
+    set(range, first, count, state);
+    pthread_mutex_unlock(&range->lock);
     moor_kit_handles_put(handles, release->handle);
 }
 
@@ -170,8 +208,7 @@ void moor_kit_range_done(struct moor_kit_handles *handles, const struct moor_abi
 
 void moor_kit_range_give_up(struct moor_kit_handles *handles, const struct moor_abi_release *release)
 {
-    bool is_unmap = release->kind == MOOR_ABI_RELEASE_UNMAP;
-    end_release(handles, release, is_unmap ? MOOR_KIT_GRANULE_MAPPED : MOOR_KIT_GRANULE_COMMITTED);
+    end_release(handles, release, there(release));
 }
 
 int32_t moor_kit_range_check_empty(struct moor_kit_range *range, struct moor_abi_error *error)

@@ -100,16 +100,14 @@ struct cpu_segment {
     uint64_t handle;
     uint64_t offset; /* in the context's file */
     uint64_t bytes;
-    uint64_t huge_bytes;        /* part of it that the system gave in large pages */
-    _Atomic uint32_t map_count; /* raised only by who has the object, so a claimed one's only falls */
+    uint64_t huge_bytes; /* part of it that the system gave in large pages */
 };
 
 struct cpu_range {
     struct moor_kit_range kit;
     bool large;
     atomic_bool mixed; /* a segment has been mapped in it */
-    struct cpu_segment *
-        *mapped; /* at the first granule of each mapping; by the lock; NULL before the first one */
+    uint64_t *mapped; /* handle of the segment, at the first granule of each mapping; NULL before the first */
 };
 
 struct cpu_pin {

@@ -138,9 +138,7 @@ static int32_t commit(struct moor_abi_context *context, uint64_t handle, uint64_
         return status;
     uint64_t first = offset / range->granule_bytes;
     uint64_t count = length / range->granule_bytes;
-    pthread_mutex_lock(&range->lock);
     status = moor_kit_range_claim(range, first, count, error);
-    pthread_mutex_unlock(&range->lock);
     if (status == MOOR_OK) {
         status = back(&context->instance->pool, range->address + offset, length, error);
         moor_kit_range_settle(range, first, count,
@@ -179,16 +177,14 @@ static int32_t decommit(struct cpu_range *range, uint64_t first, uint64_t count,
     return status;
 }
 
-static int32_t unmap_segment(struct cpu_range *range, uint64_t first, uint64_t count,
-                             struct moor_abi_error *error)
+static int32_t unmap_segment(struct moor_abi_context *context, struct cpu_range *range, uint64_t first,
+                             uint64_t count, struct moor_abi_error *error)
 {
     pthread_mutex_lock(&range->kit.lock);
     int32_t status = cpu_range_reset(range, first, count, error);
-    if (status == MOOR_OK) {
-        atomic_fetch_sub(&range->mapped[first]->map_count, 1);
-        range->mapped[first] = NULL;
-    }
     pthread_mutex_unlock(&range->kit.lock);
+    if (status == MOOR_OK)
+        moor_kit_handles_put(context->handles, range->mapped[first]);
     return status;
 }
 
@@ -200,7 +196,7 @@ int32_t cpu_range_give_back(struct moor_abi_context *context, struct cpu_range *
     uint64_t count = release->length_bytes / range->kit.granule_bytes;
     bool is_unmap = release->kind == MOOR_ABI_RELEASE_UNMAP;
     int32_t status =
-        is_unmap ? unmap_segment(range, first, count, error) : decommit(range, first, count, error);
+        is_unmap ? unmap_segment(context, range, first, count, error) : decommit(range, first, count, error);
     if (status != MOOR_OK)
         return status;
     *ret_bytes = is_unmap ? 0 : release->length_bytes;

@@ -23,17 +23,6 @@ static int32_t check_points(struct moor_abi_context *context, const struct moor_
     return MOOR_OK;
 }
 
-/* Whether what is claimed can go: a range must be empty and a segment mapped nowhere. */
-static int32_t check_unused(enum cpu_kind kind, void *record, struct moor_abi_error *error)
-{
-    if (kind == CPU_RANGE)
-        return moor_kit_range_check_empty(record, error);
-    uint32_t map_count = kind == CPU_SEGMENT ? atomic_load(&((struct cpu_segment *)record)->map_count) : 0;
-    if (map_count)
-        return moor_kit_fail(error, MOOR_INVALID, 0, "the segment has %u mappings", map_count);
-    return MOOR_OK;
-}
-
 static int32_t take_whole(struct moor_abi_context *context, const struct moor_abi_release *release,
                           struct moor_abi_error *error)
 {
@@ -46,7 +35,8 @@ static int32_t take_whole(struct moor_abi_context *context, const struct moor_ab
     int32_t status = moor_kit_handles_claim(context->handles, release->handle, kind, &record, error);
     if (status != MOOR_OK)
         return status;
-    status = check_unused(kind, record, error);
+    if (kind == CPU_RANGE)
+        status = moor_kit_range_check_empty(record, error);
     if (status != MOOR_OK)
         moor_kit_handles_unclaim(context->handles, release->handle);
     return status;

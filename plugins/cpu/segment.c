@@ -210,40 +210,37 @@ static int32_t get_map(struct moor_abi_context *context, const struct moor_abi_m
     return status;
 }
 
-static int32_t map_file(struct moor_abi_context *context, const struct moor_abi_map_args *args,
-                        struct cpu_range *range, const struct cpu_segment *segment,
-                        struct moor_abi_error *error)
+static int32_t make_room(struct cpu_range *range, struct moor_abi_error *error)
 {
+    pthread_mutex_lock(&range->kit.lock);
     if (!range->mapped)
-        range->mapped =
-            calloc(range->kit.size_bytes / range->kit.granule_bytes, sizeof(struct cpu_segment *));
-    if (!range->mapped)
-        return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "no memory for a range's mappings");
-    atomic_store(&range->mixed, true);
-    return cpu_pages_map_file(range->kit.address + args->offset_bytes, segment->bytes,
-                              to_protection(args->access), context->segments.file, segment->offset, error);
+        range->mapped = calloc(range->kit.size_bytes / range->kit.granule_bytes, sizeof(*range->mapped));
+    bool has_room = range->mapped != NULL;
+    pthread_mutex_unlock(&range->kit.lock);
+    return has_room ? MOOR_OK
+                    : moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "no memory for a range's mappings");
 }
 
-/* The range's lock is held. */
-static int32_t map_locked(struct moor_abi_context *context, const struct moor_abi_map_args *args,
-                          struct cpu_range *range, struct cpu_segment *segment, struct moor_abi_error *error)
+/* The granules are BUSY. */
+static int32_t map_file(struct moor_abi_context *context, const struct moor_abi_map_args *args,
+                        struct cpu_range *range, const struct cpu_segment *segment, uint64_t first,
+                        uint64_t count, struct moor_abi_error *error)
 {
-    uint64_t first = args->offset_bytes / range->kit.granule_bytes;
-    uint64_t count = segment->bytes / range->kit.granule_bytes;
-    int32_t status = moor_kit_range_claim(&range->kit, first, count, error);
-    if (status != MOOR_OK)
-        return status;
-    status = map_file(context, args, range, segment, error);
-    moor_kit_range_set(&range->kit, first, count,
-                       status == MOOR_OK ? MOOR_KIT_GRANULE_MAPPED : MOOR_KIT_GRANULE_FREE);
-    if (status != MOOR_OK) {
-        /* Some kernels have by then taken away what was there: nobody else may move in. */
-        (void)cpu_range_reset(range, first, count, NULL);
-        return status;
+    atomic_store(&range->mixed, true);
+    int32_t status =
+        cpu_pages_map_file(range->kit.address + args->offset_bytes, segment->bytes,
+                           to_protection(args->access), context->segments.file, segment->offset, error);
+    if (status == MOOR_OK) {
+        range->mapped[first] = args->segment;
+        moor_kit_range_settle(&range->kit, first, count, MOOR_KIT_GRANULE_MAPPED);
+        return MOOR_OK;
     }
-    range->mapped[first] = segment;
-    atomic_fetch_add(&segment->map_count, 1);
-    return MOOR_OK;
+    /* Some kernels have by then taken away what was there: nobody else may move in. */
+    pthread_mutex_lock(&range->kit.lock);
+    (void)cpu_range_reset(range, first, count, NULL);
+    moor_kit_range_set(&range->kit, first, count, MOOR_KIT_GRANULE_FREE);
+    pthread_mutex_unlock(&range->kit.lock);
+    return status;
 }
 
 static int32_t map(struct moor_abi_context *context, const struct moor_abi_map_args *args,
@@ -254,10 +251,17 @@ static int32_t map(struct moor_abi_context *context, const struct moor_abi_map_a
     int32_t status = get_map(context, args, &range, &segment, error);
     if (status != MOOR_OK)
         return status;
-    pthread_mutex_lock(&range->kit.lock);
-    status = map_locked(context, args, range, segment, error);
-    pthread_mutex_unlock(&range->kit.lock);
-    drop_map(context, args);
+    uint64_t first = args->offset_bytes / range->kit.granule_bytes;
+    uint64_t count = segment->bytes / range->kit.granule_bytes;
+    status = make_room(range, error);
+    if (status == MOOR_OK)
+        status = moor_kit_range_claim(&range->kit, first, count, error);
+    if (status == MOOR_OK)
+        status = map_file(context, args, range, segment, first, count, error);
+    if (status == MOOR_OK)
+        moor_kit_handles_put(context->handles, args->range); /* the mapping has the segment */
+    else
+        drop_map(context, args);
     return status;
 }
 
@@ -271,7 +275,7 @@ static int32_t protect(struct moor_abi_context *context, const struct moor_abi_m
         return status;
     uint64_t first = args->offset_bytes / range->kit.granule_bytes;
     pthread_mutex_lock(&range->kit.lock);
-    if (moor_kit_range_mapping(&range->kit, first) == 0 || range->mapped[first] != segment)
+    if (moor_kit_range_mapping(&range->kit, first) == 0 || range->mapped[first] != args->segment)
         status = moor_kit_fail(error, MOOR_INVALID, 0, "the segment is not mapped at offset %llu",
                                (unsigned long long)args->offset_bytes);
     else if (mprotect(cpu_pointer(range->kit.address + args->offset_bytes), segment->bytes,

@@ -212,11 +212,10 @@ struct cuda_segment {
     uint64_t handle;
     CUmemGenericAllocationHandle memory;
     uint64_t bytes;
-    _Atomic uint32_t map_count; /* raised only by who has the object, so a claimed one's only falls */
 };
 
 struct cuda_mapping {
-    struct cuda_segment *segment;
+    struct cuda_segment *segment; /* borrowed */
     CUmemAccess_flags access;
 };
 
@@ -442,7 +441,7 @@ void cuda_range_publish(struct cuda_device *device, struct cuda_range *range, ui
 int32_t cuda_range_claim(struct moor_abi_context *context, struct cuda_range *range, uint64_t first,
                          uint64_t count, struct moor_abi_error *error);
 /* Undoes one mapping: what is known of it goes with it. */
-int32_t cuda_segment_unmap(struct cuda_device *device, struct cuda_range *range, uint64_t first,
+int32_t cuda_segment_unmap(struct moor_abi_context *context, struct cuda_range *range, uint64_t first,
                            struct moor_abi_error *error);
 /* What is left of segments that could not be made; in a scope. Whether there was anything. */
 bool cuda_scraps_discard(struct cuda_device *device);

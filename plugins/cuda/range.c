@@ -164,32 +164,31 @@ static int32_t drop_page(struct cuda_device *device, struct cuda_range *range, u
     return status;
 }
 
-/* All that is stuck in the range; its lock is held, which delays others in the rare case that something is.
- * */
-static int32_t unstick(struct cuda_device *device, struct cuda_range *range, struct moor_abi_error *error)
+/* All that is stuck in the range. The lock is held meanwhile: that delays others in a rare case alone. */
+static int32_t unstick(struct moor_abi_context *context, struct cuda_range *range,
+                       struct moor_abi_error *error)
 {
-    uint64_t count = range->kit.size_bytes / range->kit.granule_bytes;
-    for (uint64_t i = 0; i < count && range->kit.stuck_count > 0; i++) {
+    int32_t status = MOOR_OK;
+    pthread_mutex_lock(&range->kit.lock);
+    for (uint64_t i = 0; status == MOOR_OK && range->kit.stuck_count > 0; i++) {
         if (range->kit.states[i] != MOOR_KIT_GRANULE_STUCK)
             continue;
-        int32_t status = drop_page(device, range, i, error);
+        status = drop_page(context->device, range, i, error);
         if (status == MOOR_OK && range->mappings[i])
-            status = cuda_segment_unmap(device, range, i, error);
-        if (status != MOOR_OK)
-            return status;
-        moor_kit_range_set(&range->kit, i, 1, MOOR_KIT_GRANULE_FREE);
+            status = cuda_segment_unmap(context, range, i, error);
+        if (status == MOOR_OK)
+            moor_kit_range_set(&range->kit, i, 1, MOOR_KIT_GRANULE_FREE);
     }
-    return MOOR_OK;
+    pthread_mutex_unlock(&range->kit.lock);
+    return status;
 }
 
 int32_t cuda_range_claim(struct moor_abi_context *context, struct cuda_range *range, uint64_t first,
                          uint64_t count, struct moor_abi_error *error)
 {
     struct moor_abi_error why = {.struct_size = MOOR_ABI_ERROR_SIZE};
-    pthread_mutex_lock(&range->kit.lock);
-    int32_t unstuck = unstick(context->device, range, &why);
+    int32_t unstuck = unstick(context, range, &why);
     int32_t status = moor_kit_range_claim(&range->kit, first, count, error);
-    pthread_mutex_unlock(&range->kit.lock);
     if (status != MOOR_OK && unstuck != MOOR_OK) /* what is stuck elsewhere is in nobody's way */
         status = moor_kit_fail(error, unstuck, why.native_code, "%s", why.text);
     return status;
@@ -198,9 +197,7 @@ int32_t cuda_range_claim(struct moor_abi_context *context, struct cuda_range *ra
 int32_t cuda_range_free(struct moor_abi_context *context, struct cuda_range *range,
                         struct moor_abi_error *error)
 {
-    pthread_mutex_lock(&range->kit.lock);
-    int32_t status = unstick(context->device, range, error);
-    pthread_mutex_unlock(&range->kit.lock);
+    int32_t status = unstick(context, range, error);
     if (status == MOOR_OK)
         status = free_addresses(context->device, range, error);
     if (status != MOOR_OK)
@@ -300,7 +297,7 @@ int32_t cuda_range_give_back(struct moor_abi_context *context, struct cuda_range
     uint64_t first = release->offset_bytes / range->kit.granule_bytes;
     uint64_t count = release->length_bytes / range->kit.granule_bytes;
     bool is_unmap = release->kind == MOOR_ABI_RELEASE_UNMAP;
-    int32_t status = is_unmap ? cuda_segment_unmap(device, range, first, error) : MOOR_OK;
+    int32_t status = is_unmap ? cuda_segment_unmap(context, range, first, error) : MOOR_OK;
     for (uint64_t i = first; !is_unmap && i < first + count && status == MOOR_OK; i++)
         status = drop_page(device, range, i, error); /* nothing, where an earlier try has been */
     if (status != MOOR_OK)

@@ -209,9 +209,10 @@ static int32_t give_access(struct cuda_device *device, uint64_t address, uint64_
     return cuda_check(device, code, MOOR_DEVICE_NOMEM, "cuMemSetAccess", error);
 }
 
-int32_t cuda_segment_unmap(struct cuda_device *device, struct cuda_range *range, uint64_t first,
+int32_t cuda_segment_unmap(struct moor_abi_context *context, struct cuda_range *range, uint64_t first,
                            struct moor_abi_error *error)
 {
+    struct cuda_device *device = context->device;
     struct cuda_mapping *mapping = range->mappings[first];
     CUresult code = cuda_has_gone(device)
                         ? CUDA_ERROR_DEINITIALIZED
@@ -222,7 +223,7 @@ int32_t cuda_segment_unmap(struct cuda_device *device, struct cuda_range *range,
         return status;
     if (code != CUDA_SUCCESS)
         atomic_store(&range->is_kept, true);
-    atomic_fetch_sub(&mapping->segment->map_count, 1);
+    moor_kit_handles_put(context->handles, mapping->segment->handle);
     range->mappings[first] = NULL;
     free(mapping);
     return MOOR_OK;
@@ -256,7 +257,7 @@ static int32_t get_map(struct moor_abi_context *context, const struct moor_abi_m
     return status;
 }
 
-/* The granules are BUSY; on failure what is left of the map is still in range->mappings. */
+/* The granules are BUSY; on failure what there is of the map is in range->mappings. */
 static int32_t map_busy(struct cuda_device *device, struct cuda_range *range, struct cuda_segment *segment,
                         uint64_t first, CUmemAccess_flags flags, struct moor_abi_error *error)
 {
@@ -271,42 +272,53 @@ static int32_t map_busy(struct cuda_device *device, struct cuda_range *range, st
     }
     *mapping = (struct cuda_mapping){segment, flags};
     range->mappings[first] = mapping;
-    atomic_fetch_add(&segment->map_count, 1);
-    status = give_access(device, address, segment->bytes, flags, error);
+    return give_access(device, address, segment->bytes, flags, error);
+}
+
+/* ret_has_segment: the mapping has it from here on, also one that has failed and is undone already, or stuck. */
+static int32_t map_in_scope(struct moor_abi_context *context, const struct moor_abi_map_args *args,
+                            struct cuda_range *range, struct cuda_segment *segment, bool *ret_has_segment,
+                            struct moor_abi_error *error)
+{
+    struct cuda_device *device = context->device;
+    uint64_t first = args->offset_bytes / range->kit.granule_bytes;
+    uint64_t count = segment->bytes / range->kit.granule_bytes;
+    CUmemAccess_flags flags = to_flags(args->access);
+    int32_t status = cuda_range_claim(context, range, first, count, error);
     if (status != MOOR_OK)
-        (void)cuda_segment_unmap(device, range, first, NULL); /* what is left of it is stuck */
+        return status;
+    uint64_t openings = atomic_load(&context->instance->openings);
+    status = map_busy(device, range, segment, first, flags, error);
+    *ret_has_segment = range->mappings[first] != NULL;
+    if (status == MOOR_OK) {
+        cuda_range_publish(device, range, first, count, MOOR_KIT_GRANULE_MAPPED, flags, openings);
+        return MOOR_OK;
+    }
+    if (range->mappings[first])
+        (void)cuda_segment_unmap(context, range, first, NULL); /* the first failure is what is told */
+    moor_kit_range_settle(&range->kit, first, count,
+                          range->mappings[first] ? MOOR_KIT_GRANULE_STUCK : MOOR_KIT_GRANULE_FREE);
     return status;
 }
 
 static int32_t map(struct moor_abi_context *context, const struct moor_abi_map_args *args,
                    struct moor_abi_error *error)
 {
-    struct cuda_device *device = context->device;
     struct cuda_range *range = NULL;
     struct cuda_segment *segment = NULL;
     int32_t status = get_map(context, args, &range, &segment, error);
     if (status != MOOR_OK)
         return status;
-    uint64_t first = args->offset_bytes / range->kit.granule_bytes;
-    uint64_t count = segment->bytes / range->kit.granule_bytes;
+    bool has_segment = false;
     struct cuda_scope scope;
-    status = cuda_enter(device, &scope, error);
+    status = cuda_enter(context->device, &scope, error);
     if (status == MOOR_OK) {
-        status = cuda_range_claim(context, range, first, count, error);
-        if (status == MOOR_OK) {
-            uint64_t openings = atomic_load(&context->instance->openings);
-            status = map_busy(device, range, segment, first, to_flags(args->access), error);
-            if (status == MOOR_OK)
-                cuda_range_publish(device, range, first, count, MOOR_KIT_GRANULE_MAPPED,
-                                   to_flags(args->access), openings);
-            else
-                moor_kit_range_settle(&range->kit, first, count,
-                                      range->mappings[first] ? MOOR_KIT_GRANULE_STUCK
-                                                             : MOOR_KIT_GRANULE_FREE);
-        }
+        status = map_in_scope(context, args, range, segment, &has_segment, error);
         cuda_leave(&scope);
     }
-    drop_map(context, args);
+    if (!has_segment)
+        moor_kit_handles_put(context->handles, args->segment);
+    moor_kit_handles_put(context->handles, args->range);
     return status;
 }
 

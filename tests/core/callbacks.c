@@ -349,9 +349,9 @@ Test(callbacks, one_that_takes_and_gives_back_has_given_nothing)
     struct scene scene;
     clock_stop();
     open_scene(&scene, take_and_give_back, NULL);
-    EXPECT(MOOR_OK, moor_authority_set_aside(scene.f.authority, UNIT));
     (void)party_give(&scene.good, UNIT);
     fixture_reap(&scene.f);
+    EXPECT(MOOR_OK, moor_authority_set_aside(scene.f.authority, UNIT)); /* it is free: nobody is asked for it */
     SHORT(MOOR_NO_VICTIM, UNIT, request(&scene, UNIT, MOOR_NO_WAIT));
     SHORT(MOOR_NO_VICTIM, UNIT, request(&scene, UNIT, MOOR_NO_WAIT));
     cr_assert_eq(scene.bad.left, 1, "asked %d times", scene.bad.left);

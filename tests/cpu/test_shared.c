@@ -147,7 +147,7 @@ Test(shared, refuses_what_makes_no_sense)
     cr_assert_eq(fixture_map(&f, &range, 0, &segment, MOOR_ABI_ACCESS_READ), MOOR_INVALID);
     map(&range, 512 * KIB, &segment, MOOR_ABI_ACCESS_READ);
     cr_assert_eq(fixture_commit(&f, &range, 512 * KIB, 64 * KIB), MOOR_INVALID);
-    cr_assert_eq(fixture_release(&f, MOOR_ABI_RELEASE_SEGMENT, segment.handle, 0, 0, NULL, 0), MOOR_INVALID);
+    cr_assert_eq(fixture_release(&f, MOOR_ABI_RELEASE_SEGMENT, segment.handle, 0, 0, NULL, 0), MOOR_BUSY);
     cr_assert_eq(fixture_release(&f, MOOR_ABI_RELEASE_UNMAP, range.handle, 512 * KIB, 64 * KIB, NULL, 0),
                  MOOR_INVALID);
     cr_assert_eq(fixture_release(&f, MOOR_ABI_RELEASE_UNMAP, range.handle, 576 * KIB, 64 * KIB, NULL, 0),

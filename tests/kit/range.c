@@ -3,6 +3,7 @@
 #include "malloc_fail.h"
 #include <criterion/criterion.h>
 #include <moorage/kit/range.h>
+#include <signal.h>
 
 #define GRANULES 16u
 #define GRANULE_BYTES UINT64_C(4096)
@@ -36,10 +37,7 @@ TestSuite(range, .init = set_up, .fini = tear_down, .timeout = 20);
 
 static int32_t claim(uint64_t first, uint64_t count)
 {
-    pthread_mutex_lock(&range.lock);
-    int32_t status = moor_kit_range_claim(&range, first, count, &error);
-    pthread_mutex_unlock(&range.lock);
-    return status;
+    return moor_kit_range_claim(&range, first, count, &error);
 }
 
 static int32_t bring(uint64_t first, uint64_t count, enum moor_kit_granule state)
@@ -56,6 +54,13 @@ static uint64_t mapping(uint64_t first)
     uint64_t count = moor_kit_range_mapping(&range, first);
     pthread_mutex_unlock(&range.lock);
     return count;
+}
+
+static void set(uint64_t first, uint64_t count, enum moor_kit_granule state)
+{
+    pthread_mutex_lock(&range.lock);
+    moor_kit_range_set(&range, first, count, state);
+    pthread_mutex_unlock(&range.lock);
 }
 
 static struct moor_abi_release part(uint32_t kind, uint64_t first, uint64_t count)
@@ -140,7 +145,7 @@ Test(range, is_decommitted_once)
 {
     cr_assert_eq(bring(2, 4, MOOR_KIT_GRANULE_COMMITTED), MOOR_OK);
     cr_assert_eq(take(MOOR_ABI_RELEASE_DECOMMIT, 1, 2), MOOR_INVALID, "the first of them is free");
-    cr_assert_str_eq(error.text, "[4096, +8192) is not committed throughout");
+    cr_assert_str_eq(error.text, "[4096, +8192) is not committed throughout, or is leaving already");
     cr_assert(is_at_rest(), "a release that was refused has nothing");
     cr_assert_eq(take(MOOR_ABI_RELEASE_DECOMMIT, 3, 2), MOOR_OK, "a part of what was committed at once");
     cr_assert_not(is_at_rest());
@@ -171,7 +176,7 @@ Test(range, has_mappings_that_go_whole)
         cr_assert_eq(take(MOOR_ABI_RELEASE_UNMAP, wrong[i][0], wrong[i][1]), MOOR_INVALID, "%zu", i);
         cr_assert(is_at_rest());
     }
-    cr_assert_str_eq(error.text, "[61440, +4096) is not exactly one mapping");
+    cr_assert_str_eq(error.text, "[61440, +4096) is not exactly one mapping, or is leaving already");
     cr_assert_eq(take(MOOR_ABI_RELEASE_DECOMMIT, 4, 3), MOOR_INVALID, "a mapping is not committed");
     cr_assert_eq(moor_kit_range_committed(&range, 0, SIZE_BYTES), 0);
     cr_assert_eq(take(MOOR_ABI_RELEASE_UNMAP, 4, 3), MOOR_OK);
@@ -188,32 +193,102 @@ Test(range, has_mappings_that_go_whole)
     cr_assert_eq(take(MOOR_ABI_RELEASE_UNMAP, 4, 3), MOOR_INVALID, "what is committed is no mapping");
 }
 
+static void check_used(uint64_t count)
+{
+    cr_assert_eq(range.used_count, count);
+    cr_assert_eq(moor_kit_range_check_empty(&range, &error), count > 0 ? MOOR_INVALID : MOOR_OK);
+    if (count == 2)
+        cr_assert_str_eq(error.text, "2 granules of the range are committed or mapped");
+}
+
 Test(range, is_empty_only_when_all_of_it_is)
 {
-    static const enum moor_kit_granule used[] = {MOOR_KIT_GRANULE_BUSY, MOOR_KIT_GRANULE_COMMITTED,
-                                                 MOOR_KIT_GRANULE_DECOMMITTING, MOOR_KIT_GRANULE_MAPPED,
-                                                 MOOR_KIT_GRANULE_UNMAPPING};
-    for (size_t i = 0; i < sizeof(used) / sizeof(used[0]); i++) {
-        cr_assert_eq(bring(3, 2, used[i]), MOOR_OK);
-        cr_assert_eq(moor_kit_range_check_empty(&range, &error), MOOR_INVALID);
-        cr_assert_str_eq(error.text, "2 granules of the range are committed or mapped");
-        moor_kit_range_settle(&range, 3, 2, MOOR_KIT_GRANULE_FREE);
-        cr_assert_eq(moor_kit_range_check_empty(&range, &error), MOOR_OK);
+    for (int is_mapping = 0; is_mapping < 2; is_mapping++) {
+        uint32_t kind = is_mapping ? MOOR_ABI_RELEASE_UNMAP : MOOR_ABI_RELEASE_DECOMMIT;
+        check_used(0);
+        cr_assert_eq(claim(3, 2), MOOR_OK);
+        check_used(2);
+        moor_kit_range_settle(&range, 3, 2,
+                              is_mapping ? MOOR_KIT_GRANULE_MAPPED : MOOR_KIT_GRANULE_COMMITTED);
+        check_used(2);
+        cr_assert_eq(take(kind, 3, 2), MOOR_OK);
+        check_used(2);
+        done(kind, 3, 2);
     }
+    check_used(0);
 }
 
 Test(range, with_something_stuck_is_empty_and_not_free)
 {
     cr_assert_eq(bring(3, 2, MOOR_KIT_GRANULE_STUCK), MOOR_OK);
     cr_assert_eq(range.stuck_count, 2);
-    cr_assert_eq(moor_kit_range_check_empty(&range, &error), MOOR_OK);
+    check_used(0);
     cr_assert_eq(claim(2, 2), MOOR_INVALID);
-    moor_kit_range_settle(&range, 3, 1, MOOR_KIT_GRANULE_FREE);
+    set(3, 1, MOOR_KIT_GRANULE_FREE);
     cr_assert_eq(range.stuck_count, 1);
     cr_assert_eq(claim(2, 2), MOOR_OK);
-    moor_kit_range_settle(&range, 4, 1, MOOR_KIT_GRANULE_FREE);
+    set(4, 1, MOOR_KIT_GRANULE_FREE);
     cr_assert_eq(range.stuck_count, 0);
+    check_used(2);
 }
+
+/* While its protection changes: it can neither go nor be changed by another, and is what it was afterwards. */
+Test(range, has_mappings_that_one_may_change_at_a_time)
+{
+    cr_assert_eq(bring(4, 3, MOOR_KIT_GRANULE_MAPPED), MOOR_OK);
+    set(4, 3, MOOR_KIT_GRANULE_BUSY);
+    cr_assert_eq(mapping(4), 0);
+    cr_assert_eq(take(MOOR_ABI_RELEASE_UNMAP, 4, 3), MOOR_INVALID);
+    set(4, 3, MOOR_KIT_GRANULE_MAPPED);
+    cr_assert_eq(mapping(4), 3);
+}
+
+/* ---- what no provider may do ends it at once, and not much later somewhere else ---- */
+
+Test(range, of_others_is_not_settled, .signal = SIGABRT)
+{
+    cr_assert_eq(bring(3, 2, MOOR_KIT_GRANULE_COMMITTED), MOOR_OK);
+    (void)claim(2, 2); /* refused */
+    moor_kit_range_settle(&range, 2, 2, MOOR_KIT_GRANULE_FREE);
+}
+
+Test(range, that_is_committed_is_not_set, .signal = SIGABRT)
+{
+    cr_assert_eq(bring(3, 2, MOOR_KIT_GRANULE_COMMITTED), MOOR_OK);
+    set(3, 2, MOOR_KIT_GRANULE_FREE);
+}
+
+Test(range, has_no_halves_of_mappings, .signal = SIGABRT)
+{
+    cr_assert_eq(bring(3, 2, MOOR_KIT_GRANULE_MAPPED), MOOR_OK);
+    set(3, 1, MOOR_KIT_GRANULE_BUSY);
+}
+
+Test(range, has_an_end, .signal = SIGABRT)
+{
+    (void)claim(GRANULES - 1, 2);
+}
+
+Test(range, is_not_claimed_for_nothing, .signal = SIGABRT)
+{
+    (void)claim(0, 0);
+}
+
+Test(range, is_not_given_up_when_it_is_done, .signal = SIGABRT)
+{
+    cr_assert_eq(bring(3, 4, MOOR_KIT_GRANULE_COMMITTED), MOOR_OK);
+    cr_assert_eq(take(MOOR_ABI_RELEASE_DECOMMIT, 3, 2), MOOR_OK);
+    cr_assert_eq(take(MOOR_ABI_RELEASE_DECOMMIT, 5, 2), MOOR_OK);
+    done(MOOR_ABI_RELEASE_DECOMMIT, 3, 2);
+    give_up(MOOR_ABI_RELEASE_DECOMMIT, 3, 2);
+}
+
+Test(range, is_not_taken_in_part_for_a_release_of_all, .signal = SIGABRT)
+{
+    (void)take(MOOR_ABI_RELEASE_SEGMENT, 0, 1);
+}
+
+/* ---- borrowing ---- */
 
 static int32_t get(uint64_t handle, uint32_t kind, uint64_t offset_bytes, uint64_t length_bytes)
 {

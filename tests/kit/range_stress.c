@@ -45,10 +45,7 @@ static void bring(uint64_t first, uint64_t count, uint64_t own, bool is_map)
     require(moor_kit_range_get(handles, range.handle, 0, first * GRANULE_BYTES, count * GRANULE_BYTES, &found,
                                NULL) == MOOR_OK,
             "get");
-    pthread_mutex_lock(&found->lock);
-    bool is_claimed = moor_kit_range_claim(found, first, count, NULL) == MOOR_OK;
-    pthread_mutex_unlock(&found->lock);
-    if (is_claimed) {
+    if (moor_kit_range_claim(found, first, count, NULL) == MOOR_OK) {
         work(first, count, own);
         moor_kit_range_settle(found, first, count,
                               is_map ? MOOR_KIT_GRANULE_MAPPED : MOOR_KIT_GRANULE_COMMITTED);

@@ -75,7 +75,7 @@ static int32_t spoil_refusal(const struct moor_abi_release *release, int32_t sta
     } taken[] = {{"release.takes_stale", 0, MOOR_STALE},
                  {"release.takes_anything", MOOR_ABI_RELEASE_ALLOCATION, MOOR_INVALID},
                  {"range.goes_with_memory", MOOR_ABI_RELEASE_RANGE, MOOR_INVALID},
-                 {"segment.goes_while_mapped", MOOR_ABI_RELEASE_SEGMENT, MOOR_INVALID},
+                 {"segment.goes_while_mapped", MOOR_ABI_RELEASE_SEGMENT, MOOR_BUSY},
                  {"unmap.takes_parts", MOOR_ABI_RELEASE_UNMAP, MOOR_INVALID},
                  {"decommit.takes_uncommitted", MOOR_ABI_RELEASE_DECOMMIT, MOOR_INVALID},
                  {"unpin.takes_anything", MOOR_ABI_RELEASE_PIN, MOOR_INVALID}};

@@ -136,8 +136,8 @@ class Planted:
 
     def test(self, folder, suite):
         program = self.link(SUITES[folder] + suite, "suite")
-        done = run([program, "--tap", "--fail-fast", f"--timeout={TEST_S}"], env=ENVIRONMENT, timeout=PROGRAM_S)
-        failed = re.search(r"^not ok - (\S+)", done.stdout, re.MULTILINE)
+        done = run([program, "--fail-fast", f"--timeout={TEST_S}"], env=ENVIRONMENT, timeout=PROGRAM_S)
+        failed = re.search(r"^\[FAIL\] (\S+):", done.stderr, re.MULTILINE)
         return failed[1] if failed else done.returncode and f"exit status {done.returncode}"
 
     def sweep(self, word):

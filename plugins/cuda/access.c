@@ -8,15 +8,27 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* Whether another device is found to be lost that was not known to be. */
-static bool find_lost(struct cuda_device *device)
+static bool is_named(const struct cuda_device *device, const CUmemAccessDesc *list, uint32_t count)
 {
+    uint32_t i = 0;
+    while (i < count && list[i].location.id != device->device)
+        i++;
+    return i < count;
+}
+
+/* Whether one of the others that were named is lost, whoever has found it out, or has closed meanwhile. */
+static bool find_lost(struct cuda_device *device, const CUmemAccessDesc *list, uint32_t count)
+{
+    struct moor_abi_instance *instance = device->instance;
     bool is_found = false;
-    for (uint32_t i = 0; i < device->instance->device_count; i++) {
-        struct cuda_device *other = &device->instance->devices[i];
-        if (other != device && atomic_load(&other->is_open) && !atomic_load(&other->lost))
-            is_found = cuda_device_look(other, NULL) == MOOR_DEVICE_LOST || is_found;
+    pthread_mutex_lock(&instance->lock); /* nobody closes what is asked */
+    for (uint32_t i = 0; i < instance->device_count; i++) {
+        struct cuda_device *other = &instance->devices[i];
+        if (other != device && is_named(other, list, count))
+            is_found = !atomic_load(&other->is_open) || cuda_device_look(other, NULL) == MOOR_DEVICE_LOST ||
+                       is_found;
     }
+    pthread_mutex_unlock(&instance->lock);
     return is_found;
 }
 
@@ -26,10 +38,11 @@ static CUresult set_access(struct cuda_device *device, uint64_t address, uint64_
 {
     CUmemAccessDesc list[CUDA_DEVICES_MAX];
     CUresult code = CUDA_SUCCESS;
+    uint32_t count = 0;
     do {
-        uint32_t count = cuda_access_list(device, flags, list);
+        count = cuda_access_list(device, flags, list);
         code = cuda_driver_of(device)->cuMemSetAccess(address, bytes, list, count);
-    } while (cuda_is_sticky(code) && find_lost(device));
+    } while (cuda_is_sticky(code) && find_lost(device, list, count));
     return code;
 }
 
@@ -81,6 +94,17 @@ static uint64_t run_at(const struct cuda_range *range, uint64_t at, uint64_t end
     return count;
 }
 
+/* A fatal error may be of either, and the call does not say of which: each is asked for its own. */
+static int32_t check_share(struct cuda_device *device, struct cuda_device *to, CUresult code,
+                           struct moor_abi_error *error)
+{
+    if (!cuda_is_sticky(code))
+        return cuda_check(device, code, MOOR_DEVICE_NOMEM, "cuMemSetAccess", error);
+    (void)cuda_device_look(device, NULL);
+    (void)cuda_device_look(to, NULL);
+    return cuda_fail(cuda_driver_of(device), MOOR_DEVICE_LOST, code, "cuMemSetAccess", error);
+}
+
 static int32_t share_range(struct cuda_device *device, struct cuda_range *range, struct cuda_device *to,
                            struct moor_abi_error *error)
 {
@@ -91,11 +115,11 @@ static int32_t share_range(struct cuda_device *device, struct cuda_range *range,
         CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = to->device}};
         uint64_t count = run_at(range, at, end, &access.flags);
         if (count > 0)
-            status = cuda_check(
-                device,
+            status = check_share(
+                device, to,
                 cuda_driver_of(device)->cuMemSetAccess(range->kit.address + at * range->kit.granule_bytes,
                                                        count * range->kit.granule_bytes, &access, 1),
-                MOOR_DEVICE_NOMEM, "cuMemSetAccess", error);
+                error);
         at += count > 0 ? count : 1;
     }
     pthread_mutex_unlock(&range->kit.lock);
@@ -119,7 +143,7 @@ int32_t cuda_ranges_share(struct moor_abi_context *context, struct cuda_device *
                           struct moor_abi_error *error)
 {
     /* Nobody can use what is on a lost device, so it keeps no other from opening. */
-    if (atomic_load(&context->device->lost))
+    if (atomic_load(&context->device->lost) || atomic_load(&to->lost))
         return MOOR_OK;
     /* A range that comes meanwhile is empty, or its commits see the new device. */
     struct list list = {.capacity = moor_kit_handles_length(context->handles)};

@@ -171,9 +171,7 @@ static int32_t copy_in_scope(struct moor_abi_stream *stream, const struct moor_a
     bool from_host = args->direction == MOOR_ABI_COPY_H2H || args->direction == MOOR_ABI_COPY_H2D;
     struct end to;
     struct end from;
-    int32_t status = cuda_lane_check_capture(stream, error);
-    if (status == MOOR_OK)
-        status = look_at_end(device, args->destination, args->size_bytes, to_host, &to, error);
+    int32_t status = look_at_end(device, args->destination, args->size_bytes, to_host, &to, error);
     if (status == MOOR_OK)
         status = look_at_end(device, args->source, args->size_bytes, from_host, &from, error);
     if (status != MOOR_OK)
@@ -191,7 +189,7 @@ static int32_t copy(struct moor_abi_stream *stream, const struct moor_abi_copy_a
     struct cuda_scope scope;
     int32_t status = moor_kit_check_copy(args, error);
     if (status == MOOR_OK)
-        status = cuda_enter(stream->context->device, &scope, error);
+        status = cuda_stream_enter(stream, &scope, error);
     if (status != MOOR_OK)
         return status;
     status = copy_in_scope(stream, args, error);
@@ -223,8 +221,8 @@ static int32_t fill_in_scope(struct moor_abi_stream *stream, const struct moor_a
 {
     struct cuda_device *device = stream->context->device;
     struct end to = {END_DEVICE, false, device, args->destination};
-    int32_t status = cuda_lane_check_capture(stream, error);
-    if (status == MOOR_OK && atomic_load(&device->instance->open_count) > 1)
+    int32_t status = MOOR_OK;
+    if (atomic_load(&device->instance->open_count) > 1)
         status = look_at_end(device, args->destination, args->size_bytes, false, &to, error);
     if (status != MOOR_OK)
         return status;
@@ -245,7 +243,7 @@ static int32_t fill(struct moor_abi_stream *stream, const struct moor_abi_fill_a
     struct cuda_scope scope;
     int32_t status = moor_kit_check_fill(args, error);
     if (status == MOOR_OK)
-        status = cuda_enter(stream->context->device, &scope, error);
+        status = cuda_stream_enter(stream, &scope, error);
     if (status != MOOR_OK)
         return status;
     status = fill_in_scope(stream, args, error);

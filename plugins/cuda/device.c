@@ -292,7 +292,7 @@ static void let_go(struct cuda_device *device, bool is_last)
         atomic_store(&device->is_out, true);
     cuda_slabs_free(device);
     cuda_events_free(device);
-    cuda_stagings_free(device);
+    cuda_blocks_free(device);
     if (device->zero && is_in)
         (void)driver->cuStreamDestroy(device->zero); /* idle; the context's end takes it in any case */
     if (is_in)

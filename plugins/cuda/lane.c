@@ -7,22 +7,7 @@
 #include "provider.h"
 #include <errno.h>
 #include <stdlib.h>
-
-int32_t cuda_lane_check_capture(struct moor_abi_stream *stream, struct moor_abi_error *error)
-{
-    struct cuda_device *device = stream->context->device;
-    CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
-    CUresult code = cuda_driver_of(device)->cuStreamIsCapturing(stream->native, &capture);
-    if (code == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT)
-        return moor_kit_fail(error, MOOR_BUSY, code,
-                             "a stream that the default stream waits for is being captured into a graph");
-    int32_t status = cuda_check(device, code, MOOR_HOST_NOMEM, "cuStreamIsCapturing", error);
-    if (status == MOOR_OK && capture != CU_STREAM_CAPTURE_STATUS_NONE)
-        return moor_kit_fail(
-            error, MOOR_BUSY, 0,
-            "the stream is being captured into a graph: what is captured never takes effect");
-    return status;
-}
+#include <time.h>
 
 /* The second stream goes on when the first has come to here. */
 static int32_t chain(const struct cuda_lane *first, const struct cuda_lane *second,
@@ -78,10 +63,26 @@ static int32_t find_side(struct moor_abi_stream *stream, struct cuda_device *dev
         return status;
     }
     side->device = device;
+    pthread_mutex_lock(&device->lock);
+    device->is_waited_for =
+        true; /* the side stays as long as its stream, and may outlast what is open there */
+    pthread_mutex_unlock(&device->lock);
     side->next = stream->sides;
     stream->sides = side;
     *ret_native = side->native;
     return MOOR_OK;
+}
+
+/* Until the side has done what it was given. It has waited for its stream first: should a driver never end such
+ * a wait when that is lost, this one ends all the same. */
+static void drain(const struct cuda_device *device, CUstream native)
+{
+    const struct moor_abi_host *host = device->instance->host;
+    const struct timespec pause = {.tv_nsec = 100000};
+    uint64_t end_ns = host->clock_ns(host->user) + CUDA_REST_NS;
+    while (cuda_driver_of(device)->cuStreamQuery(native) == CUDA_ERROR_NOT_READY &&
+           host->clock_ns(host->user) < end_ns)
+        (void)nanosleep(&pause, NULL); /* cut short: it looks again */
 }
 
 void cuda_sides_destroy(struct moor_abi_stream *stream)
@@ -91,6 +92,8 @@ void cuda_sides_destroy(struct moor_abi_stream *stream)
         struct cuda_scope scope;
         stream->sides = side->next;
         if (cuda_enter_lost(side->device, &scope, NULL) == MOOR_OK) {
+            if (cuda_timeline_is_lost(stream)) /* nothing of its own tells when the side is done */
+                drain(side->device, side->native);
             (void)cuda_driver_of(side->device)
                 ->cuStreamDestroy(side->native); /* goes with its context else */
             cuda_leave(&scope);
@@ -127,12 +130,15 @@ int32_t cuda_lane_end(struct moor_abi_stream *stream, const struct cuda_lane *la
         return status;
     cuda_leave(scope);
     int32_t chained = chain(lane, &own, status == MOOR_OK ? error : NULL);
-    if (chained != MOOR_OK && chained != MOOR_DEVICE_LOST) {
+    if (chained != MOOR_OK) {
         /* The stream does not know of work that is under way, be it that of a copy that has failed half way:
          * it must be over before anybody is told. */
         struct cuda_scope side;
         if (cuda_enter(lane->device, &side, NULL) == MOOR_OK) {
-            (void)cuda_driver_of(lane->device)->cuStreamSynchronize(lane->native);
+            if (chained == MOOR_DEVICE_LOST)
+                drain(lane->device, lane->native);
+            else
+                (void)cuda_driver_of(lane->device)->cuStreamSynchronize(lane->native);
             cuda_leave(&side);
         }
     }

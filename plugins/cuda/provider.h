@@ -140,8 +140,8 @@ struct cuda_device {
     struct cuda_scrap *scraps;
     CUevent spare[CUDA_SPARE_EVENTS_MAX];
     uint32_t spare_count;
-    void *spare_staging; /* each begins with the address of the next */
-    bool is_waited_for;  /* a stream may still have to come to a wait for one of its words */
+    struct cuda_block *spare_blocks;
+    bool is_waited_for; /* a stream may still have to come to a wait for one of its words */
 
     struct cuda_pages pages;
 };
@@ -265,12 +265,18 @@ struct moor_abi_context {
     atomic_uint stream_count;
 };
 
+/* Pinned memory. Its record lies outside of it: where a device is lost nobody knows what still writes there. */
+struct cuda_block {
+    struct cuda_block *next;
+    void *memory; /* instance->staging_bytes */
+};
+
 /* Host functions that copy, and the pinned memory between; it outlasts its stream until the last has run. */
 struct cuda_job;
 
 struct cuda_staging {
-    struct cuda_job *jobs; /* that have not run to their end; by jobs_lock */
-    void *memory;          /* instance->staging_bytes; NULL before the first use; by stream->submit */
+    struct cuda_job *jobs;    /* that have not run to their end; by jobs_lock */
+    struct cuda_block *block; /* NULL before the first use; by stream->submit */
 };
 
 /* What has to last until the stream is past all that was submitted to it. */
@@ -310,6 +316,13 @@ struct moor_abi_stream {
         uint64_t reached; /* the value before that of the first */
     } ring;               /* kind events */
 };
+
+/* ---- stream.c ---- */
+
+/* For work that is submitted to the stream: a scope of its device. BUSY where the host is capturing it: a captured
+ * graph may run often, late, or never. DEVICE_LOST: nothing of the callers' is touched any more. */
+int32_t cuda_stream_enter(struct moor_abi_stream *stream, struct cuda_scope *scope,
+                          struct moor_abi_error *error);
 
 /* ---- timeline.c ---- */
 
@@ -355,8 +368,6 @@ struct cuda_lane {
     CUstream native;
 };
 
-/* BUSY where the host is capturing the stream: a captured graph may run often, late, or never. */
-int32_t cuda_lane_check_capture(struct moor_abi_stream *stream, struct moor_abi_error *error);
 /* Brings work between begin and end into the stream's order. stream->submit is held, a scope of the stream's
  * device entered. After a begin that succeeded end is called in any case; it returns `status` if that is a
  * failure. */
@@ -377,10 +388,12 @@ int32_t cuda_staging_copy_host(struct moor_abi_stream *stream, const struct cuda
 int32_t cuda_staging_copy_device(struct moor_abi_stream *stream, const struct cuda_lane *lane, bool to_device,
                                  uint64_t device_address, uint64_t host_address, uint64_t bytes,
                                  struct moor_abi_error *error);
+/* Of a stream that is lost: when this returns nothing of the callers' is touched any more. */
+void cuda_staging_cancel(struct cuda_staging *staging);
 /* All jobs have run, or will do nothing any more. */
 void cuda_staging_finish(struct cuda_device *device, struct cuda_staging *staging);
 /* The spare ones of a device. */
-void cuda_stagings_free(struct cuda_device *device);
+void cuda_blocks_free(struct cuda_device *device);
 
 /* ---- pages.c ---- */
 

@@ -105,11 +105,22 @@ static struct cuda_job *create_job(struct cuda_staging *staging, uint64_t bytes,
     return job;
 }
 
+/* jobs_lock is held, and given up for a moment, in which a memcpy may end by itself. */
+static void wait_for_a_run(void)
+{
+    const struct timespec pause = {.tv_nsec = 100000};
+    pthread_mutex_unlock(&jobs_lock);
+    (void)nanosleep(&pause, NULL); /* cut short: who calls looks again */
+    pthread_mutex_lock(&jobs_lock);
+}
+
 /* The end of its submission; on failure the runs that have been launched do nothing any more. */
 static void submitted(struct cuda_job *job, uint64_t not_launched, bool has_failed)
 {
     pthread_mutex_lock(&jobs_lock);
-    job->is_cancelled = has_failed;
+    job->is_cancelled = job->is_cancelled || has_failed;
+    while (has_failed && job->is_running) /* it stays: the submission itself counts as a run */
+        wait_for_a_run();
     drop_runs(job, not_launched + 1);
     pthread_mutex_unlock(&jobs_lock);
 }
@@ -136,52 +147,65 @@ int32_t cuda_staging_copy_host(struct moor_abi_stream *stream, const struct cuda
 
 /* ---- through pinned memory ---- */
 
-static int32_t get_memory(struct moor_abi_stream *stream, struct moor_abi_error *error)
+static int32_t create_block(struct cuda_device *device, struct cuda_block **ret_block,
+                            struct moor_abi_error *error)
 {
-    struct cuda_staging *staging = &stream->rest->staging;
-    struct cuda_device *device = stream->context->device;
-    if (staging->memory)
-        return MOOR_OK;
-    pthread_mutex_lock(&device->lock);
-    void *memory = device->spare_staging;
-    if (memory)
-        memcpy(&device->spare_staging, memory, sizeof(memory));
-    pthread_mutex_unlock(&device->lock);
+    struct cuda_block *block = calloc(1, sizeof(*block));
+    if (!block)
+        return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "no memory for a block's record");
     struct cuda_scope scope;
-    int32_t status = memory ? MOOR_OK : cuda_enter(device, &scope, error);
-    if (!memory && status == MOOR_OK) {
+    int32_t status = cuda_enter(device, &scope, error);
+    if (status == MOOR_OK) {
         status = cuda_check(device,
-                            cuda_driver_of(device)->cuMemHostAlloc(&memory, device->instance->staging_bytes,
-                                                                   CU_MEMHOSTALLOC_PORTABLE),
+                            cuda_driver_of(device)->cuMemHostAlloc(
+                                &block->memory, device->instance->staging_bytes, CU_MEMHOSTALLOC_PORTABLE),
                             MOOR_HOST_NOMEM, "cuMemHostAlloc", error);
         cuda_leave(&scope);
     }
     if (status == MOOR_OK)
-        staging->memory = memory;
+        *ret_block = block;
+    else
+        free(block);
     return status;
 }
 
-/* Freeing pinned memory makes the driver wait for the whole device, so a stream's is kept for the next one.
- * */
-static void give_memory(struct cuda_device *device, struct cuda_staging *staging)
+static int32_t get_block(struct moor_abi_stream *stream, struct moor_abi_error *error)
 {
-    if (!staging->memory || cuda_has_gone(device))
-        return;
+    struct cuda_staging *staging = &stream->rest->staging;
+    struct cuda_device *device = stream->context->device;
+    if (staging->block)
+        return MOOR_OK;
     pthread_mutex_lock(&device->lock);
-    memcpy(staging->memory, &device->spare_staging, sizeof(device->spare_staging));
-    device->spare_staging = staging->memory;
+    staging->block = device->spare_blocks;
+    if (staging->block)
+        device->spare_blocks = staging->block->next;
     pthread_mutex_unlock(&device->lock);
-    staging->memory = NULL;
+    return staging->block ? MOOR_OK : create_block(device, &staging->block, error);
 }
 
-void cuda_stagings_free(struct cuda_device *device)
+/* Freeing pinned memory makes the driver wait for the whole device, so a stream's is kept for the next one. */
+static void give_block(struct cuda_device *device, struct cuda_staging *staging)
 {
-    while (device->spare_staging && cuda_out_of_reach(device) == CUDA_SUCCESS) {
-        void *memory = device->spare_staging;
-        memcpy(&device->spare_staging, memory, sizeof(memory));
-        (void)cuda_driver_of(device)->cuMemFreeHost(memory); /* goes with the context in any case */
+    struct cuda_block *block = staging->block;
+    if (!block)
+        return;
+    staging->block = NULL;
+    pthread_mutex_lock(&device->lock);
+    block->next = device->spare_blocks;
+    device->spare_blocks = block;
+    pthread_mutex_unlock(&device->lock);
+}
+
+void cuda_blocks_free(struct cuda_device *device)
+{
+    while (device->spare_blocks) {
+        struct cuda_block *block = device->spare_blocks;
+        device->spare_blocks = block->next;
+        if (cuda_out_of_reach(device) == CUDA_SUCCESS)
+            (void)cuda_driver_of(device)->cuMemFreeHost(
+                block->memory); /* goes with the context in any case */
+        free(block);
     }
-    device->spare_staging = NULL;
 }
 
 static int32_t transfer(const struct cuda_lane *lane, bool to_device, uint64_t device_address, void *memory,
@@ -225,42 +249,51 @@ int32_t cuda_staging_copy_device(struct moor_abi_stream *stream, const struct cu
 {
     struct cuda_staging *staging = &stream->rest->staging;
     uint64_t chunk_bytes = lane->device->instance->staging_bytes;
-    int32_t status = get_memory(stream, error);
+    int32_t status = get_block(stream, error);
     if (status != MOOR_OK)
         return status;
     struct cuda_job *job = create_job(staging, bytes, chunk_bytes);
     if (!job)
         return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "no memory for a copy's record");
     uint64_t runs = job->runs_left - 1;
-    job->memory = staging->memory;
+    job->memory = staging->block->memory;
     job->destination = to_device ? job->memory : cuda_pointer(host_address);
     job->source = to_device ? cuda_pointer(host_address) : job->memory;
     uint64_t launched = 0;
     bool has_transfers = false;
     status = submit_chunks(lane, job, to_device, device_address, bytes, &launched, &has_transfers, error);
     submitted(job, runs - launched, status != MOOR_OK);
-    /* A copy that failed must not touch the caller's memory later. That is rare enough to wait for. */
+    /* Nor must the device touch its own end later. That is rare enough to wait for. */
     if (status != MOOR_OK && status != MOOR_DEVICE_LOST && has_transfers)
         (void)cuda_driver_of(lane->device)->cuStreamSynchronize(lane->native);
     return status;
 }
 
+void cuda_staging_cancel(struct cuda_staging *staging)
+{
+    pthread_mutex_lock(&jobs_lock);
+    struct cuda_job *job = staging->jobs;
+    while (job) {
+        job->is_cancelled = true;
+        if (job->is_running) {
+            wait_for_a_run();
+            job = staging->jobs; /* it may be gone */
+        } else {
+            job = job->next;
+        }
+    }
+    pthread_mutex_unlock(&jobs_lock);
+}
+
 void cuda_staging_finish(struct cuda_device *device, struct cuda_staging *staging)
 {
-    const struct timespec pause = {.tv_nsec = 100000};
+    cuda_staging_cancel(staging);
     pthread_mutex_lock(&jobs_lock);
     while (staging->jobs) { /* of a stream that was lost */
         struct cuda_job *job = staging->jobs;
-        if (job->is_running) {
-            pthread_mutex_unlock(&jobs_lock);
-            (void)nanosleep(&pause, NULL); /* a memcpy, which ends by itself */
-            pthread_mutex_lock(&jobs_lock);
-            continue;
-        }
         unlink_job(job);
-        job->is_cancelled = true;
         link_job(job, &abandoned);
     }
     pthread_mutex_unlock(&jobs_lock);
-    give_memory(device, staging);
+    give_block(device, staging);
 }

@@ -141,13 +141,31 @@ static int32_t destroy(struct moor_abi_stream *stream, struct moor_abi_error *er
     return MOOR_OK;
 }
 
-/* A scope of the stream's device, for work that is submitted to the stream. */
-static int32_t enter(struct moor_abi_stream *stream, struct cuda_scope *scope, struct moor_abi_error *error)
+static int32_t check_capture(struct moor_abi_stream *stream, struct moor_abi_error *error)
+{
+    struct cuda_device *device = stream->context->device;
+    CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
+    CUresult code = cuda_driver_of(device)->cuStreamIsCapturing(stream->native, &capture);
+    if (code == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT)
+        return moor_kit_fail(error, MOOR_BUSY, code,
+                             "a stream that the default stream waits for is being captured into a graph");
+    int32_t status = cuda_check(device, code, MOOR_HOST_NOMEM, "cuStreamIsCapturing", error);
+    if (status == MOOR_OK && capture != CU_STREAM_CAPTURE_STATUS_NONE)
+        return moor_kit_fail(
+            error, MOOR_BUSY, 0,
+            "the stream is being captured into a graph: what is captured never takes effect");
+    return status;
+}
+
+int32_t cuda_stream_enter(struct moor_abi_stream *stream, struct cuda_scope *scope,
+                          struct moor_abi_error *error)
 {
     int32_t status = cuda_enter(stream->context->device, scope, error);
+    if (status == MOOR_DEVICE_LOST)
+        cuda_staging_cancel(&stream->rest->staging);
     if (status != MOOR_OK)
         return status;
-    status = cuda_lane_check_capture(stream, error);
+    status = check_capture(stream, error);
     if (status != MOOR_OK)
         cuda_leave(scope);
     return status;
@@ -156,7 +174,7 @@ static int32_t enter(struct moor_abi_stream *stream, struct cuda_scope *scope, s
 static int32_t record(struct moor_abi_stream *stream, uint64_t *ret_value, struct moor_abi_error *error)
 {
     struct cuda_scope scope;
-    int32_t status = enter(stream, &scope, error);
+    int32_t status = cuda_stream_enter(stream, &scope, error);
     if (status != MOOR_OK)
         return status;
     pthread_mutex_lock(&stream->submit);
@@ -178,7 +196,7 @@ static int32_t wait_stream(struct moor_abi_stream *stream, struct moor_abi_strea
     if (status != MOOR_OK || value <= reached || stream == other) /* reached already, or in order anyway */
         return status;
     struct cuda_scope scope;
-    status = enter(stream, &scope, error);
+    status = cuda_stream_enter(stream, &scope, error);
     if (status != MOOR_OK)
         return status;
     pthread_mutex_lock(&stream->submit);
@@ -198,7 +216,7 @@ static int32_t host_function(struct moor_abi_stream *stream, moor_abi_host_funct
         return moor_kit_fail(error, MOOR_INVALID, 0, "host function: NULL");
     struct cuda_device *device = stream->context->device;
     struct cuda_scope scope;
-    int32_t status = enter(stream, &scope, error);
+    int32_t status = cuda_stream_enter(stream, &scope, error);
     if (status != MOOR_OK)
         return status;
     pthread_mutex_lock(&stream->submit); /* not between the chunks of a copy */

@@ -262,6 +262,8 @@ int32_t cuda_stream_watermark(struct moor_abi_stream *stream, uint64_t *ret_valu
         status = MOOR_OK;
         reached = recorded;
     }
+    if (status == MOOR_DEVICE_LOST || cuda_has_gone(device))
+        cuda_staging_cancel(&stream->rest->staging);
     if (status == MOOR_OK)
         *ret_value = reached;
     return status;

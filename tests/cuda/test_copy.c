@@ -134,13 +134,13 @@ Test(pageable, that_is_called_for_after_a_loss)
     struct fixture *fixture = &bench.fixture;
     const struct moor_cudasim *sim = fixture->sim;
     cr_assert_eq(fixture->retain(&kept, 0), CUDA_SUCCESS);
-    (void)sim->hold_calls(1);
+    (void)sim->hold_begun(1);
     cr_assert_eq(sim->hold(bench.native), 0);
     (void)fixture_record(fixture, bench.stream);
     copy(&bench, MOOR_ABI_COPY_H2D, bench.device[0].address, (uintptr_t)bench.from);
     copy(&bench, MOOR_ABI_COPY_D2H, (uintptr_t)bench.to, bench.device[0].address);
     cr_assert_eq(sim->open(bench.native), 0);
-    while (sim->hold_calls(1) == 0)
+    while (sim->hold_begun(1) == 0)
         usleep(100);
     sim->lose(0, CUDA_ERROR_ILLEGAL_ADDRESS);
     cr_assert_eq(fixture->provider->stream->destroy(bench.stream, &fixture->error), MOOR_OK);
@@ -148,10 +148,36 @@ Test(pageable, that_is_called_for_after_a_loss)
     free(bench.from);
     free(bench.to);
     shut_down(&bench);
-    (void)sim->hold_calls(0);
+    (void)sim->hold_begun(0);
     sim->settle();
     cr_assert_eq(fixture_live(fixture).pending, 0);
     cr_assert_eq(fixture->release(0), CUDA_SUCCESS);
+}
+
+/* A copy that the device has begun ends after its context is lost, in memory that is its stream's no more. */
+Test(pageable, that_is_written_to_after_a_loss)
+{
+    struct bench bench;
+    set_up(&bench, "", SETTINGS);
+    struct fixture *fixture = &bench.fixture;
+    const struct moor_cudasim *sim = fixture->sim;
+    cr_assert_eq(fixture_fill(fixture, bench.stream, bench.device[0].address, BYTES, 0x31, 1), MOOR_OK);
+    sim->settle();
+    (void)sim->hold_begun(1);
+    cr_assert_eq(sim->hold(bench.native), 0);
+    (void)fixture_record(fixture, bench.stream);
+    copy(&bench, MOOR_ABI_COPY_D2H, (uintptr_t)bench.to, bench.device[0].address);
+    cr_assert_eq(sim->open(bench.native), 0);
+    while (sim->hold_begun(1) == 0)
+        usleep(100);
+    sim->lose(0, CUDA_ERROR_ILLEGAL_ADDRESS);
+    cr_assert_eq(fixture->provider->stream->destroy(bench.stream, &fixture->error), MOOR_OK);
+    (void)sim->hold_begun(0);
+    sim->settle();
+    free_both(&bench);
+    shut_down(&bench);
+    free(bench.from);
+    free(bench.to);
 }
 
 static uint64_t an_hour_later(void *user)

@@ -98,11 +98,11 @@ static void settle(void)
     pthread_mutex_unlock(&sim.lock);
 }
 
-static uint64_t hold_calls(int is_held)
+static uint64_t hold_begun(int is_held)
 {
     pthread_mutex_lock(&sim.lock);
-    sim.calls_held = is_held != 0;
-    uint64_t waiting = sim.calls_waiting;
+    sim.begun_held = is_held != 0;
+    uint64_t waiting = sim.begun_waiting;
     pthread_cond_broadcast(&sim.work);
     pthread_mutex_unlock(&sim.lock);
     return waiting;
@@ -265,7 +265,7 @@ __attribute__((visibility("default"))) const struct moor_cudasim moor_cudasim = 
     .resume = resume,
     .step = step,
     .settle = settle,
-    .hold_calls = hold_calls,
+    .hold_begun = hold_begun,
     .launch = launch,
     .peek = peek,
     .poke = poke,

@@ -55,6 +55,7 @@ static CUresult copy(const struct sim_operation *operation)
         sim_map_drop(to, to_count);
         return fault(&spans[1], "a copy", why);
     }
+    sim_begin();
     pthread_mutex_unlock(&sim.lock);
     move(to, from, spans[0].size_bytes);
     pthread_mutex_lock(&sim.lock);

@@ -103,7 +103,26 @@ struct sim_stream *sim_engine_pick(bool late, uint64_t *ret_wake_ns)
     return picked;
 }
 
-/* ---- the end of an operation ---- */
+/* ---- the beginning and the end of an operation ---- */
+
+void sim_begin(void)
+{
+    sim.begun_waiting++;
+    while (sim.begun_held)
+        pthread_cond_wait(&sim.work, &sim.lock);
+    sim.begun_waiting--;
+}
+
+/* Bytes are being moved: by a thread of ours, where a device has the host's pages to itself. */
+static bool is_moving(const struct sim_context *context)
+{
+    for (const struct sim_stream *stream = sim.streams; stream; stream = stream->next) {
+        const struct sim_operation *head = stream->context == context ? stream->head : NULL;
+        if (head && head->running && (head->kind == SIM_COPY || head->kind == SIM_FILL))
+            return true;
+    }
+    return false;
+}
 
 void sim_lose(struct sim_context *context, CUresult code)
 {
@@ -111,6 +130,9 @@ void sim_lose(struct sim_context *context, CUresult code)
         return;
     context->lost = code;
     sim_stream_drop(context);
+    /* Who is told of the loss may unmap what they are moved to. What a test holds is its own affair. */
+    while (is_moving(context) && !sim.begun_held)
+        pthread_cond_wait(&sim.done, &sim.lock);
 }
 
 static void finish(struct sim_stream *stream, CUresult result)
@@ -196,10 +218,7 @@ static void call(struct sim_stream *stream)
     struct sim_operation *operation = stream->head;
     operation->called = true;
     if (stream->context->lost == CUDA_SUCCESS) { /* else it is not called at all */
-        sim.calls_waiting++;
-        while (sim.calls_held)
-            pthread_cond_wait(&sim.work, &sim.lock);
-        sim.calls_waiting--;
+        sim_begin();
         pthread_mutex_unlock(&sim.lock);
         sim_thread_busy = true;
         operation->host_function(operation->user);

@@ -311,6 +311,8 @@ void sim_engine_start(void);
 /* The stream whose next operation may run, as the seed picks it; NULL: none. With `late` only what is due;
  * *ret_wake_ns is when the next one will be, 0: never by itself. */
 struct sim_stream *sim_engine_pick(bool late, uint64_t *ret_wake_ns);
+/* What runs has begun: nothing keeps it any more. The lock is held, and given up while that is held. */
+void sim_begin(void);
 void sim_lose(struct sim_context *context, CUresult code);
 /* Bytes of one operation, without the lock while they move. */
 CUresult sim_effect(struct sim_stream *stream, struct sim_operation *operation);
@@ -370,8 +372,8 @@ struct sim {
     struct sim_stream *chosen; /* by a step */
     unsigned working;          /* operations that run */
     uint64_t calling;          /* host functions that are to be called, or run */
-    bool calls_held;           /* those go no further than to the call */
-    uint64_t calls_waiting;    /* of them, there */
+    bool begun_held;           /* host functions and copies go no further than this */
+    uint64_t begun_waiting;
     uint64_t pinned_bytes;
     uint64_t violations;
     char violation_texts[SIM_VIOLATIONS_KEPT][256];

@@ -232,14 +232,14 @@ Test(host_functions, may_be_called_after_the_loss)
     char letter[] = "a";
     drive_open("");
     CUstream stream = drive_stream();
-    (void)moor_cudasim.hold_calls(1);
+    (void)moor_cudasim.hold_begun(1);
     OK(cuLaunchHostFunc(stream, note_call, letter));
-    while (moor_cudasim.hold_calls(1) == 0)
+    while (moor_cudasim.hold_begun(1) == 0)
         (void)usleep(100);
     moor_cudasim.lose(0, CUDA_ERROR_LAUNCH_FAILED);
     EXPECT(CUDA_ERROR_LAUNCH_FAILED, cuStreamSynchronize(stream));
     cr_assert_eq(drive_traced, 0);
-    (void)moor_cudasim.hold_calls(0);
+    (void)moor_cudasim.hold_begun(0);
     moor_cudasim.settle();
     cr_assert_eq(drive_traced, 1);
 }

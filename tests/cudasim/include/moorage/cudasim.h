@@ -73,9 +73,9 @@ struct moor_cudasim {
     int (*step)(void);
     /* Waits until nothing runs and nothing could run by itself. */
     void (*settle)(void);
-    /* Not 0: from now on host functions stop where nothing can keep them any more, not even the loss of their
-     * context, and yet before the call; 0: they go on. Returns how many stand there. */
-    uint64_t (*hold_calls)(int is_held);
+    /* Not 0: from now on host functions and copies stop where nothing can keep them any more, not even the loss
+     * of their context, and yet before they do anything; 0: they go on. Returns how many stand there. */
+    uint64_t (*hold_begun)(int is_held);
 
     /* A kernel: `function` (NULL: none) is called with the bytes of each span, copies of which are written
      * back for WRITE. Refused as cuLaunchKernel is. Returns a CUresult. */

@@ -52,10 +52,11 @@ struct process {
  * delays: the sweep makes and frees memory by the thousand. */
 static void configure_driver(const struct scenario *scenario)
 {
-    char text[128];
+    char text[512];
+    const char *more = getenv("MOOR_CUDASIM"); /* another seed, or delays */
     (void)snprintf(text, sizeof text,
-                   "total=%s,context=64KiB,granule_min=64KiB,granule=64KiB,delay_us=0,violations=count",
-                   scenario->flags & SWEEP_SMALL ? SMALL_BYTES : "1GiB");
+                   "total=%s,context=64KiB,granule_min=64KiB,granule=64KiB,delay_us=0,violations=count,%s",
+                   scenario->flags & SWEEP_SMALL ? SMALL_BYTES : "1GiB", more ? more : "");
     (void)setenv("MOOR_CUDASIM", text, 1);
 }
 

@@ -192,9 +192,7 @@ static int32_t copy(struct moor_abi_stream *stream, const struct moor_abi_copy_a
         status = cuda_stream_enter(stream, &scope, error);
     if (status != MOOR_OK)
         return status;
-    status = copy_in_scope(stream, args, error);
-    cuda_leave(&scope);
-    return status;
+    return cuda_stream_leave(stream, &scope, copy_in_scope(stream, args, error));
 }
 
 static int32_t submit_fill(const struct cuda_lane *lane, const struct moor_abi_fill_args *args,
@@ -246,9 +244,7 @@ static int32_t fill(struct moor_abi_stream *stream, const struct moor_abi_fill_a
         status = cuda_stream_enter(stream, &scope, error);
     if (status != MOOR_OK)
         return status;
-    status = fill_in_scope(stream, args, error);
-    cuda_leave(&scope);
-    return status;
+    return cuda_stream_leave(stream, &scope, fill_in_scope(stream, args, error));
 }
 
 const struct moor_abi_copy_table cuda_copy_table = {

@@ -319,10 +319,12 @@ struct moor_abi_stream {
 
 /* ---- stream.c ---- */
 
-/* For work that is submitted to the stream: a scope of its device. BUSY where the host is capturing it: a captured
- * graph may run often, late, or never. DEVICE_LOST: nothing of the callers' is touched any more. */
+/* Around what is submitted to the stream: a scope of its device. BUSY where the host is capturing the stream: a
+ * captured graph may run often, late, or never. leave returns `status`; where either says that the stream is lost,
+ * nothing of the callers' is touched any more. */
 int32_t cuda_stream_enter(struct moor_abi_stream *stream, struct cuda_scope *scope,
                           struct moor_abi_error *error);
+int32_t cuda_stream_leave(struct moor_abi_stream *stream, const struct cuda_scope *scope, int32_t status);
 
 /* ---- timeline.c ---- */
 

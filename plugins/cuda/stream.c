@@ -157,18 +157,28 @@ static int32_t check_capture(struct moor_abi_stream *stream, struct moor_abi_err
     return status;
 }
 
+/* Who is told that the stream is lost may take back the memory that it worked on. */
+static int32_t tell(struct moor_abi_stream *stream, int32_t status)
+{
+    if (status == MOOR_DEVICE_LOST && cuda_timeline_is_lost(stream))
+        cuda_staging_cancel(&stream->rest->staging);
+    return status;
+}
+
 int32_t cuda_stream_enter(struct moor_abi_stream *stream, struct cuda_scope *scope,
                           struct moor_abi_error *error)
 {
     int32_t status = cuda_enter(stream->context->device, scope, error);
-    if (status == MOOR_DEVICE_LOST)
-        cuda_staging_cancel(&stream->rest->staging);
     if (status != MOOR_OK)
-        return status;
+        return tell(stream, status);
     status = check_capture(stream, error);
-    if (status != MOOR_OK)
-        cuda_leave(scope);
-    return status;
+    return status == MOOR_OK ? MOOR_OK : cuda_stream_leave(stream, scope, status);
+}
+
+int32_t cuda_stream_leave(struct moor_abi_stream *stream, const struct cuda_scope *scope, int32_t status)
+{
+    cuda_leave(scope);
+    return tell(stream, status);
 }
 
 static int32_t record(struct moor_abi_stream *stream, uint64_t *ret_value, struct moor_abi_error *error)
@@ -180,8 +190,7 @@ static int32_t record(struct moor_abi_stream *stream, uint64_t *ret_value, struc
     pthread_mutex_lock(&stream->submit);
     status = cuda_timeline_record(stream, ret_value, error);
     pthread_mutex_unlock(&stream->submit);
-    cuda_leave(&scope);
-    return status;
+    return cuda_stream_leave(stream, &scope, status);
 }
 
 static int32_t wait_stream(struct moor_abi_stream *stream, struct moor_abi_stream *other, uint64_t value,
@@ -205,8 +214,7 @@ static int32_t wait_stream(struct moor_abi_stream *stream, struct moor_abi_strea
     if (status == MOOR_OK && other->rest->slot)
         cuda_timeline_soil(stream);
     pthread_mutex_unlock(&stream->submit);
-    cuda_leave(&scope);
-    return status;
+    return cuda_stream_leave(stream, &scope, status);
 }
 
 static int32_t host_function(struct moor_abi_stream *stream, moor_abi_host_function function, void *user,
@@ -224,8 +232,7 @@ static int32_t host_function(struct moor_abi_stream *stream, moor_abi_host_funct
     status = cuda_check(device, cuda_driver_of(device)->cuLaunchHostFunc(stream->native, function, user),
                         MOOR_HOST_NOMEM, "cuLaunchHostFunc", error);
     pthread_mutex_unlock(&stream->submit);
-    cuda_leave(&scope);
-    return status;
+    return cuda_stream_leave(stream, &scope, status);
 }
 
 static int32_t native(struct moor_abi_stream *stream, uint64_t *ret_native, struct moor_abi_error *error)

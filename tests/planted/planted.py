@@ -24,12 +24,12 @@ from bugs import BUGS  # noqa: E402
 from tap import check, finish  # noqa: E402
 
 # Some bugs hang, or something that is waited for does not come: all of these are many times what it takes.
-TEST_S = 10
+TEST_S = 30
 PROGRAM_S = 60
 SIM_STEPS = "50000"  # from seed 1; most bugs are found in the first thousand
 LOCKSTEP_STEPS = "40000"
 LOCKSTEP_SEEDS = tuple("123456")
-LOCKSTEP_S = 20  # for each
+LOCKSTEP_S = 40  # for each
 LOCKSTEP_PATIENCE_S = "4"
 SUITES = {"core": "tests/core/core-", "kit": "tests/kit/kit_", "loader": "tests/loader/loader_",
           "sweep": "tests/sweep/sweep-"}

@@ -426,7 +426,6 @@ static void *keep_calling(void *user)
     return NULL;
 }
 
-/* Whatever other threads are in the midst of: the child calls a runtime of its own, and its threads end. */
 /* AddressSanitizer's own allocator is locked in the child if another thread was in it. */
 static bool can_fork_beside_threads(void)
 {
@@ -439,6 +438,7 @@ static bool can_fork_beside_threads(void)
 #endif
 }
 
+/* Whatever other threads are in the midst of: the child calls a runtime of its own, and its threads end. */
 Test(credit_life, children_of_threads_with_credit)
 {
     if (!can_fork_beside_threads())

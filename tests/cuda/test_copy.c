@@ -125,6 +125,25 @@ static void free_both(struct bench *bench)
         (void)fixture_free(&bench->fixture, 0, MOOR_ABI_RELEASE_ALLOCATION, bench->device[i].handle, 0, 0);
 }
 
+/* What is submitted from here on stands still. */
+static void hold_what_begins(struct bench *bench)
+{
+    (void)bench->fixture.sim->hold_begun(1);
+    cr_assert_eq(bench->fixture.sim->hold(bench->native), 0);
+    (void)fixture_record(&bench->fixture, bench->stream);
+}
+
+/* When the first of it has begun, the context is lost, and the stream goes. */
+static void lose_what_has_begun(struct bench *bench)
+{
+    struct fixture *fixture = &bench->fixture;
+    cr_assert_eq(fixture->sim->open(bench->native), 0);
+    while (fixture->sim->hold_begun(1) == 0)
+        usleep(100);
+    fixture->sim->lose(0, CUDA_ERROR_ILLEGAL_ADDRESS);
+    cr_assert_eq(fixture->provider->stream->destroy(bench->stream, &fixture->error), MOOR_OK);
+}
+
 /* The context is lost, and the host keeps it, when the driver has just made up its mind to call. */
 Test(pageable, that_is_called_for_after_a_loss)
 {
@@ -134,16 +153,10 @@ Test(pageable, that_is_called_for_after_a_loss)
     struct fixture *fixture = &bench.fixture;
     const struct moor_cudasim *sim = fixture->sim;
     cr_assert_eq(fixture->retain(&kept, 0), CUDA_SUCCESS);
-    (void)sim->hold_begun(1);
-    cr_assert_eq(sim->hold(bench.native), 0);
-    (void)fixture_record(fixture, bench.stream);
+    hold_what_begins(&bench);
     copy(&bench, MOOR_ABI_COPY_H2D, bench.device[0].address, (uintptr_t)bench.from);
     copy(&bench, MOOR_ABI_COPY_D2H, (uintptr_t)bench.to, bench.device[0].address);
-    cr_assert_eq(sim->open(bench.native), 0);
-    while (sim->hold_begun(1) == 0)
-        usleep(100);
-    sim->lose(0, CUDA_ERROR_ILLEGAL_ADDRESS);
-    cr_assert_eq(fixture->provider->stream->destroy(bench.stream, &fixture->error), MOOR_OK);
+    lose_what_has_begun(&bench);
     free_both(&bench);
     free(bench.from);
     free(bench.to);
@@ -163,15 +176,9 @@ Test(pageable, that_is_written_to_after_a_loss)
     const struct moor_cudasim *sim = fixture->sim;
     cr_assert_eq(fixture_fill(fixture, bench.stream, bench.device[0].address, BYTES, 0x31, 1), MOOR_OK);
     sim->settle();
-    (void)sim->hold_begun(1);
-    cr_assert_eq(sim->hold(bench.native), 0);
-    (void)fixture_record(fixture, bench.stream);
+    hold_what_begins(&bench);
     copy(&bench, MOOR_ABI_COPY_D2H, (uintptr_t)bench.to, bench.device[0].address);
-    cr_assert_eq(sim->open(bench.native), 0);
-    while (sim->hold_begun(1) == 0)
-        usleep(100);
-    sim->lose(0, CUDA_ERROR_ILLEGAL_ADDRESS);
-    cr_assert_eq(fixture->provider->stream->destroy(bench.stream, &fixture->error), MOOR_OK);
+    lose_what_has_begun(&bench);
     (void)sim->hold_begun(0);
     sim->settle();
     free_both(&bench);

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /* What a lost device may still be doing, and what becomes of its neighbours. */
 #include "fixture.h"
+#include "slow_memory.h"
 #include <criterion/criterion.h>
 #include <dlfcn.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
 #define CHUNK_BYTES (64 * KIB)
@@ -355,52 +354,33 @@ Test(loss, fails_no_copy_before_its_work_on_another_device_is_over)
 
 /* ---- the caller's memory, when it is told that its copy has failed ---- */
 
-/* Pageable memory of the caller's, which holds up who comes to it first. */
-static uint8_t *memory;
-static atomic_bool is_in;
-static atomic_bool was_in;
-
-static void hold_up(int unused)
-{
-    const struct timespec patience = {.tv_nsec = 1000 * PATIENCE_US};
-    (void)unused;
-    atomic_store(&is_in, true);
-    atomic_store(&was_in, true);
-    (void)nanosleep(&patience, NULL);
-    (void)mprotect(memory, BYTES, PROT_READ | PROT_WRITE);
-    atomic_store(&is_in, false);
-}
+static uint8_t *memory; /* pageable, and slow */
 
 static void map_memory(void)
 {
-    struct sigaction action = {.sa_handler = hold_up, .sa_flags = (int)SA_RESETHAND};
-    cr_assert_eq(sigaction(SIGSEGV, &action, NULL), 0);
-    memory = mmap(NULL, BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    memory = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     cr_assert_neq(memory, MAP_FAILED);
+    cr_assert_eq(slow_memory_begin(memory, BYTES), 0);
 }
 
 static void wait_for_a_visit(void)
 {
-    while (!atomic_load(&was_in))
+    while (!atomic_load(&slow_memory_was_in))
         usleep(PAUSE_US);
 }
 
 /* And it unmaps it: what comes later finds nothing. */
 static void take_memory_back(void)
 {
-    cr_assert_not(atomic_load(&is_in), "it is still used");
+    cr_assert_not(atomic_load(&slow_memory_is_in), "it is still used");
     cr_assert_eq(munmap(memory, BYTES), 0);
     fixture.sim->settle();
 }
 
-/* The driver's threads have all signals blocked, and a fault would then end the process. */
-static void let_faults_through(void *unused)
+static void let_in(void *unused)
 {
-    sigset_t faults;
     (void)unused;
-    (void)sigemptyset(&faults);
-    (void)sigaddset(&faults, SIGSEGV);
-    (void)pthread_sigmask(SIG_UNBLOCK, &faults, NULL);
+    slow_memory_let_in();
 }
 
 static void *held_native;
@@ -410,8 +390,7 @@ static struct moor_abi_stream *held_stream(void)
 {
     struct moor_abi_stream *stream = fixture_stream(&fixture, 0);
     map_memory();
-    cr_assert_eq(fixture.provider->stream->host_function(stream, let_faults_through, NULL, &fixture.error),
-                 MOOR_OK);
+    cr_assert_eq(fixture.provider->stream->host_function(stream, let_in, NULL, &fixture.error), MOOR_OK);
     fixture.sim->settle();
     held_native = fixture_native(&fixture, stream);
     cr_assert_eq(fixture.sim->hold(held_native), 0);
@@ -483,46 +462,38 @@ static struct moor_abi_stream *writing_stream(const struct moor_abi_allocation *
     return stream;
 }
 
-Test(memory, is_not_written_after_a_wait_that_tells_of_the_loss)
+static void end_a_copy(bool is_lost, bool is_recorded, int32_t wanted)
 {
     uint64_t value = 0;
     set_up(1, "", CHUNKS);
+    const struct moor_abi_stream_table *table = fixture.provider->stream;
     struct moor_abi_allocation device = allocate(0, 0);
     struct moor_abi_stream *stream = writing_stream(&device, &value);
-    fixture.sim->lose(0, CUDA_ERROR_ILLEGAL_ADDRESS);
-    cr_assert_eq(fixture.provider->stream->wait(stream, value, UINT64_MAX, &fixture.error), MOOR_DEVICE_LOST);
+    if (is_lost)
+        fixture.sim->lose(0, CUDA_ERROR_ILLEGAL_ADDRESS);
+    else
+        fixture.sim->leave();
+    int32_t status = is_recorded ? table->record(stream, &value, &fixture.error)
+                                 : table->wait(stream, value, UINT64_MAX, &fixture.error);
+    cr_assert_eq(status, wanted, "%d: %s", status, fixture.error.text);
     take_memory_back();
-    cr_assert_eq(fixture.provider->stream->destroy(stream, &fixture.error), MOOR_OK);
+    cr_assert_eq(table->destroy(stream, &fixture.error), MOOR_OK);
     free_memory(0, &device);
     shut_down();
 }
 
+Test(memory, is_not_written_after_a_wait_that_tells_of_the_loss)
+{
+    end_a_copy(true, false, MOOR_DEVICE_LOST);
+}
+
 Test(memory, is_not_written_after_a_record_that_tells_of_the_loss)
 {
-    uint64_t value = 0;
-    set_up(1, "", CHUNKS);
-    struct moor_abi_allocation device = allocate(0, 0);
-    struct moor_abi_stream *stream = writing_stream(&device, &value);
-    fixture.sim->lose(0, CUDA_ERROR_ILLEGAL_ADDRESS);
-    cr_assert_eq(fixture.provider->stream->record(stream, &value, &fixture.error), MOOR_DEVICE_LOST);
-    take_memory_back();
-    cr_assert_eq(fixture.provider->stream->destroy(stream, &fixture.error), MOOR_OK);
-    free_memory(0, &device);
-    shut_down();
+    end_a_copy(true, true, MOOR_DEVICE_LOST);
 }
 
 /* All counts as done when the driver has gone before us. */
 Test(memory, is_not_written_when_the_driver_has_gone)
 {
-    uint64_t value = 0;
-    set_up(1, "", CHUNKS);
-    struct moor_abi_allocation device = allocate(0, 0);
-    struct moor_abi_stream *stream = writing_stream(&device, &value);
-    fixture.sim->leave();
-    cr_assert_eq(fixture.provider->stream->wait(stream, value, UINT64_MAX, &fixture.error), MOOR_OK, "%s",
-                 fixture.error.text);
-    take_memory_back();
-    cr_assert_eq(fixture.provider->stream->destroy(stream, &fixture.error), MOOR_OK);
-    free_memory(0, &device);
-    shut_down();
+    end_a_copy(false, false, MOOR_OK);
 }

@@ -1,13 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Copies and memsets: directions, pageable memory, devices that may not, bytes that are not there. */
 #include "drive.h"
-#include <pthread.h>
-#include <signal.h>
-#include <stdatomic.h>
-#include <stdbool.h>
+#include "slow_memory.h"
 #include <string.h>
-#include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
 static unsigned char pattern[8192];
@@ -178,52 +173,31 @@ Test(memsets, write_elements)
 
 /* ---- a copy that is at work when its context is lost ---- */
 
-#define PATIENCE_US 100000 /* who does not wait is back long before */
-
-static unsigned char *slow; /* memory that holds up who comes to it first */
-static atomic_bool is_in;
-static atomic_bool was_in;
-
-static void hold_up(int unused)
+/* A kernel: on the thread that copies. */
+static void let_in(void *unused, void *const *bytes)
 {
-    const struct timespec patience = {.tv_nsec = 1000 * PATIENCE_US};
-    (void)unused;
-    atomic_store(&is_in, true);
-    atomic_store(&was_in, true);
-    (void)nanosleep(&patience, NULL);
-    (void)mprotect(slow, sizeof(pattern), PROT_READ | PROT_WRITE);
-    atomic_store(&is_in, false);
-}
-
-/* A kernel: on the thread that copies. It has all signals blocked, and a fault would then end the process. */
-static void let_faults_through(void *unused, void *const *bytes)
-{
-    sigset_t faults;
     (void)unused;
     (void)bytes;
-    (void)sigemptyset(&faults);
-    (void)sigaddset(&faults, SIGSEGV);
-    (void)pthread_sigmask(SIG_UNBLOCK, &faults, NULL);
+    slow_memory_let_in();
 }
 
 /* Who is told of the loss may unmap its memory. */
 Test(copies, that_have_begun_end_before_a_loss_is_told)
 {
-    struct sigaction action = {.sa_handler = hold_up, .sa_flags = (int)SA_RESETHAND};
     open_with_pattern("");
     CUstream stream = drive_stream();
     CUdeviceptr block = drive_allocate(sizeof(pattern));
-    slow = mmap(NULL, sizeof(pattern), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *slow = mmap(NULL, sizeof(pattern), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     cr_assert_neq(slow, MAP_FAILED);
     OK(cuMemHostRegister(slow, sizeof(pattern), 0));
-    OK((CUresult)moor_cudasim.launch(stream, NULL, 0, let_faults_through, NULL));
-    cr_assert_eq(sigaction(SIGSEGV, &action, NULL), 0);
-    cr_assert_eq(mprotect(slow, sizeof(pattern), PROT_NONE), 0);
+    OK((CUresult)moor_cudasim.launch(stream, NULL, 0, let_in, NULL));
+    OK(cuStreamSynchronize(stream));
+    cr_assert_eq(slow_memory_begin(slow, sizeof(pattern)), 0);
     OK(cuMemcpyDtoHAsync(slow, block, sizeof(pattern), stream));
-    while (!atomic_load(&was_in))
+    while (!atomic_load(&slow_memory_was_in))
         usleep(100);
     moor_cudasim.lose(0, CUDA_ERROR_ILLEGAL_ADDRESS);
-    cr_assert_not(atomic_load(&is_in), "it is still copying");
+    cr_assert_not(atomic_load(&slow_memory_is_in), "it is still copying");
     cr_assert_eq(munmap(slow, sizeof(pattern)), 0);
 }
 

@@ -7,6 +7,7 @@
 
 #include "loader/provider.h"
 #include "malloc_fail.h"
+#include "sanitizer.h"
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -429,13 +430,7 @@ static void *keep_calling(void *user)
 /* AddressSanitizer's own allocator is locked in the child if another thread was in it. */
 static bool can_fork_beside_threads(void)
 {
-#if defined(__SANITIZE_ADDRESS__)
-    return false;
-#elif defined(__has_feature)
-    return !__has_feature(address_sanitizer);
-#else
-    return true;
-#endif
+    return !HAS_ADDRESS_SANITIZER;
 }
 
 /* Whatever other threads are in the midst of: the child calls a runtime of its own, and its threads end. */

@@ -2,14 +2,8 @@
 /* The fixture: one runtime, one scripted provider, and the checks that most tests end with. */
 #include "fixture.h"
 
-#if defined(__SANITIZE_ADDRESS__)
-#define FIXTURE_LEAK_CHECK
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define FIXTURE_LEAK_CHECK
-#endif
-#endif
-#ifdef FIXTURE_LEAK_CHECK
+#include "sanitizer.h"
+#if HAS_ADDRESS_SANITIZER
 #include <sanitizer/lsan_interface.h>
 #endif
 
@@ -71,7 +65,7 @@ struct fixture fixture_join(struct moor_runtime *runtime, const struct scripted_
  * listens. */
 static void check_leaks(void)
 {
-#ifdef FIXTURE_LEAK_CHECK
+#if HAS_ADDRESS_SANITIZER
     cr_assert_eq(__lsan_do_recoverable_leak_check(), 0, "memory is leaked");
 #endif
 }

@@ -5,6 +5,7 @@
  * provider that it must not get.
  */
 #include "opened.h"
+#include "sanitizer.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -549,13 +550,7 @@ Test(cases, O15_no_size_wraps_mock)
 /* What the sanitizer maps exceeds any limit. */
 static bool can_be_limited(void)
 {
-#if defined(__SANITIZE_ADDRESS__)
-    return false;
-#elif defined(__has_feature)
-    return !__has_feature(address_sanitizer);
-#else
-    return true;
-#endif
+    return !HAS_ADDRESS_SANITIZER;
 }
 
 Test(cases, O16_addresses_that_are_short_are_no_memory_that_is)

@@ -12,14 +12,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#if defined(__SANITIZE_ADDRESS__)
-#define LEAK_CHECK
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define LEAK_CHECK
-#endif
-#endif
-#ifdef LEAK_CHECK
+#include "sanitizer.h"
+#if HAS_ADDRESS_SANITIZER
 #include <sanitizer/lsan_interface.h>
 #endif
 
@@ -482,7 +476,7 @@ void sweep_scenario(struct sweep *sweep, struct tally *tally)
     /* A provider that failed to end is kept with all that it has: start.c says why. */
     CHECK(sweep->scenario->flags & SWEEP_ENDS || open_files() == files, "%llu files are open, %llu were",
           (unsigned long long)open_files(), (unsigned long long)files);
-#ifdef LEAK_CHECK
+#if HAS_ADDRESS_SANITIZER
     CHECK(__lsan_do_recoverable_leak_check() == 0, "memory is leaked");
 #endif
 }

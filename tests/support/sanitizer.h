@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: MIT */
+/* Is this built with AddressSanitizer? Each compiler says it in its own way. */
+#ifndef MOOR_TESTS_SANITIZER_H
+#define MOOR_TESTS_SANITIZER_H
+
+#define HAS_ADDRESS_SANITIZER 0
+#if defined(__SANITIZE_ADDRESS__)
+#undef HAS_ADDRESS_SANITIZER
+#define HAS_ADDRESS_SANITIZER 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#undef HAS_ADDRESS_SANITIZER
+#define HAS_ADDRESS_SANITIZER 1
+#endif
+#endif
+
+#endif

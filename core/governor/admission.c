@@ -6,13 +6,13 @@
  */
 #include "governor/admission.h"
 
-#include "governor/books.h"
+#include "governor/account.h"
 #include "util/error.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-_Thread_local struct moor_holder *moor__asked_here;
+_Thread_local struct moor_holder *moor__pressured_holder;
 
 static int compare_ranks(const void *a, const void *b)
 {
@@ -21,7 +21,8 @@ static int compare_ranks(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
-moor_status moor__wish_copy(const struct moor_request *requests, size_t count, struct moor__wish *ret_wish)
+moor_status moor__request_set_copy(const struct moor_request *requests, size_t count,
+                                   struct moor__request_set *ret_wish)
 {
     struct moor_authority **pools = malloc(count * (sizeof *pools + sizeof *requests));
     if (!pools)
@@ -35,20 +36,20 @@ moor_status moor__wish_copy(const struct moor_request *requests, size_t count, s
     for (size_t i = 1; i < count; i++)
         if (pools[i] != pools[pool_count - 1])
             pools[pool_count++] = pools[i];
-    *ret_wish = (struct moor__wish){parts, count, pools, pool_count};
+    *ret_wish = (struct moor__request_set){parts, count, pools, pool_count};
     return MOOR_OK;
 }
 
-void moor__wish_lock(const struct moor__wish *wish)
+void moor__request_set_lock(const struct moor__request_set *set)
 {
-    for (size_t i = 0; i < wish->pool_count; i++)
-        moor__lock_acquire(&wish->pools[i]->lock);
+    for (size_t i = 0; i < set->pool_count; i++)
+        moor__lock_acquire(&set->pools[i]->lock);
 }
 
-void moor__wish_unlock(const struct moor__wish *wish)
+void moor__request_set_unlock(const struct moor__request_set *set)
 {
-    for (size_t i = wish->pool_count; i-- > 0;)
-        moor__lock_release(&wish->pools[i]->lock);
+    for (size_t i = set->pool_count; i-- > 0;)
+        moor__lock_release(&set->pools[i]->lock);
 }
 
 static uint64_t minus(uint64_t a, uint64_t b)
@@ -69,21 +70,22 @@ static uint64_t set_aside(const struct moor_authority *authority)
 uint64_t moor__pool_room(const struct moor_holder *holder)
 {
     const struct moor_authority *authority = holder->authority;
-    uint64_t others = authority->claims - holder->claim + holder->has;
+    uint64_t others = authority->commitments - holder->commitment + holder->has;
     return minus(moor__authority_capacity(authority), plus(others, set_aside(authority)));
 }
 
 static uint64_t pool_room_later(const struct moor_holder *holder)
 {
     const struct moor_authority *authority = holder->authority;
-    uint64_t has = holder->has - moor__figure(&holder->books, MOOR__PENDING);
-    uint64_t others = authority->claims_later - holder->claim_later + has;
+    uint64_t has = holder->has - moor__account_get(&holder->account, MOOR__PENDING);
+    uint64_t others = authority->commitments_later - holder->commitment_later + has;
     return minus(moor__authority_capacity(authority), plus(others, set_aside(authority)));
 }
 
 static uint64_t own_room_later(const struct moor_holder *holder)
 {
-    return minus(holder->limits.limit_bytes, holder->has - moor__figure(&holder->books, MOOR__PENDING));
+    return minus(holder->limits.limit_bytes,
+                 holder->has - moor__account_get(&holder->account, MOOR__PENDING));
 }
 
 /* It is somebody else's turn, and this is not within what is guaranteed. */
@@ -95,10 +97,10 @@ static bool is_barred(const struct moor_holder *holder, uint64_t bytes, const st
 }
 
 /* What is in the way of one part now; the refusal is filled in if it is the first. */
-static enum moor__obstacle find_obstacle(const struct moor__wish *wish, size_t index,
+static enum moor__obstacle find_obstacle(const struct moor__request_set *set, size_t index,
                                          const struct moor__ticket *whose, struct moor__refusal *refusal)
 {
-    const struct moor_request *part = &wish->parts[index];
+    const struct moor_request *part = &set->parts[index];
     const struct moor_holder *holder = part->holder;
     const struct moor_authority *authority = holder->authority;
     uint64_t own = moor__own_room(holder), pool = moor__pool_room(holder);
@@ -125,20 +127,20 @@ static enum moor__obstacle find_obstacle(const struct moor__wish *wish, size_t i
 }
 
 /* Adds a part to what is wished of its holder and authority; false: it would not fit if nobody had anything. */
-static bool could_ever(const struct moor__wish *wish, size_t index, struct moor__refusal *refusal)
+static bool could_ever(const struct moor__request_set *set, size_t index, struct moor__refusal *refusal)
 {
-    const struct moor_request *part = &wish->parts[index];
+    const struct moor_request *part = &set->parts[index];
     struct moor_holder *holder = part->holder;
     struct moor_authority *authority = holder->authority;
     uint64_t guarantee = holder->limits.guarantee_bytes;
-    uint64_t before = holder->wish > guarantee ? holder->wish : guarantee;
-    holder->wish = plus(holder->wish, part->bytes);
-    uint64_t after = holder->wish > guarantee ? holder->wish : guarantee;
-    authority->wished = plus(authority->wished, after - before);
+    uint64_t before = holder->planned_bytes > guarantee ? holder->planned_bytes : guarantee;
+    holder->planned_bytes = plus(holder->planned_bytes, part->bytes);
+    uint64_t after = holder->planned_bytes > guarantee ? holder->planned_bytes : guarantee;
+    authority->planned_bytes = plus(authority->planned_bytes, after - before);
     /* Its own guarantee is not in its way, whatever has become of the capacity. */
-    uint64_t all = minus(plus(plus(authority->guarantees, authority->wished), set_aside(authority)),
-                         after - holder->wish);
-    bool limit = holder->wish > holder->limits.limit_bytes;
+    uint64_t all = minus(plus(plus(authority->guarantees, authority->planned_bytes), set_aside(authority)),
+                         after - holder->planned_bytes);
+    bool limit = holder->planned_bytes > holder->limits.limit_bytes;
     if (!limit && all <= authority->capacity && all < UINT64_MAX)
         return true;
     uint64_t others = plus(authority->guarantees - guarantee, set_aside(authority));
@@ -155,79 +157,79 @@ static bool could_ever(const struct moor__wish *wish, size_t index, struct moor_
     return false;
 }
 
-bool moor__wish_can(const struct moor__wish *wish, struct moor__refusal *ret_refusal)
+bool moor__request_set_can(const struct moor__request_set *set, struct moor__refusal *ret_refusal)
 {
     bool can = true;
-    for (size_t i = 0; i < wish->count && can; i++)
-        can = could_ever(wish, i, ret_refusal);
-    for (size_t i = 0; i < wish->count; i++)
-        wish->parts[i].holder->wish = 0;
-    for (size_t i = 0; i < wish->pool_count; i++)
-        wish->pools[i]->wished = 0;
+    for (size_t i = 0; i < set->count && can; i++)
+        can = could_ever(set, i, ret_refusal);
+    for (size_t i = 0; i < set->count; i++)
+        set->parts[i].holder->planned_bytes = 0;
+    for (size_t i = 0; i < set->pool_count; i++)
+        set->pools[i]->planned_bytes = 0;
     return can;
 }
 
 /* What is on its way back to where it is missing. */
-static uint64_t coming(const struct moor__wish *wish, const struct moor__refusal *refusal)
+static uint64_t coming(const struct moor__request_set *set, const struct moor__refusal *refusal)
 {
-    const struct moor_holder *holder = wish->parts[refusal->part].holder;
-    return moor__figure(refusal->obstacle == MOOR__OBSTACLE_LIMIT ? &holder->books
-                                                                  : &holder->authority->total_books,
-                        MOOR__PENDING);
+    const struct moor_holder *holder = set->parts[refusal->part].holder;
+    return moor__account_get(refusal->obstacle == MOOR__OBSTACLE_LIMIT ? &holder->account
+                                                                       : &holder->authority->total_account,
+                             MOOR__PENDING);
 }
 
 /* All parts, also those that do not fit; sign -1: undoes that. */
 static void take(const struct moor_request *part, uint64_t sign)
 {
-    moor__account_add(part->holder, MOOR__RESERVED, sign * part->bytes);
+    moor__holder_account_add(part->holder, MOOR__RESERVED, sign * part->bytes);
 }
 
-static bool try_to_take(const struct moor__wish *wish, const struct moor__ticket *whose,
+static bool try_to_take(const struct moor__request_set *set, const struct moor__ticket *whose,
                         struct moor__refusal *refusal)
 {
     bool now = true, later = true;
     *refusal = (struct moor__refusal){.status = MOOR_OVER_BUDGET};
-    if (!moor__wish_can(wish, refusal))
+    if (!moor__request_set_can(set, refusal))
         return false;
-    for (size_t i = 0; i < wish->count; i++) {
-        const struct moor_request *part = &wish->parts[i];
-        enum moor__obstacle obstacle = find_obstacle(wish, i, whose, refusal);
+    for (size_t i = 0; i < set->count; i++) {
+        const struct moor_request *part = &set->parts[i];
+        enum moor__obstacle obstacle = find_obstacle(set, i, whose, refusal);
         now &= !obstacle;
         later &= obstacle != MOOR__OBSTACLE_TURN && part->bytes <= own_room_later(part->holder) &&
                  part->bytes <= pool_room_later(part->holder);
         take(part, 1);
     }
-    for (size_t i = wish->count; !now && i-- > 0;)
-        take(&wish->parts[i], (uint64_t)-1);
+    for (size_t i = set->count; !now && i-- > 0;)
+        take(&set->parts[i], (uint64_t)-1);
     if (!now && later) {
         refusal->status = MOOR_PENDING;
-        refusal->bytes = coming(wish, refusal);
+        refusal->bytes = coming(set, refusal);
     }
     return now;
 }
 
-bool moor__wish_grant(const struct moor__wish *wish, const struct moor__ticket *whose,
-                      struct moor__refusal *ret_refusal)
+bool moor__request_set_grant(const struct moor__request_set *set, const struct moor__ticket *whose,
+                             struct moor__refusal *ret_refusal)
 {
-    if (try_to_take(wish, whose, ret_refusal))
+    if (try_to_take(set, whose, ret_refusal))
         return true;
     if (ret_refusal->status == MOOR_NEVER_FITS)
         return false;
-    for (size_t i = 0; i < wish->pool_count; i++)
-        moor__credit_take_back(wish->pools[i], MOOR__STRICT_TIGHT);
-    return try_to_take(wish, whose, ret_refusal);
+    for (size_t i = 0; i < set->pool_count; i++)
+        moor__credit_take_back(set->pools[i], MOOR__STRICT_TIGHT);
+    return try_to_take(set, whose, ret_refusal);
 }
 
-bool moor__wish_is_limited(const struct moor__wish *wish)
+bool moor__request_set_is_limited(const struct moor__request_set *set)
 {
     bool limited = false;
-    for (size_t i = 0; i < wish->count; i++) {
-        struct moor_holder *holder = wish->parts[i].holder;
-        holder->wish = plus(holder->wish, wish->parts[i].bytes);
-        limited |= holder->wish > moor__own_room(holder);
+    for (size_t i = 0; i < set->count; i++) {
+        struct moor_holder *holder = set->parts[i].holder;
+        holder->planned_bytes = plus(holder->planned_bytes, set->parts[i].bytes);
+        limited |= holder->planned_bytes > moor__own_room(holder);
     }
-    for (size_t i = 0; i < wish->count; i++)
-        wish->parts[i].holder->wish = 0;
+    for (size_t i = 0; i < set->count; i++)
+        set->parts[i].holder->planned_bytes = 0;
     return limited;
 }
 

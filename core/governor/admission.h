@@ -6,7 +6,7 @@
 #include "governor/governor.h"
 
 /* A request: its parts, and the authorities of them, each once and in the order of their ranks. */
-struct moor__wish {
+struct moor__request_set {
     const struct moor_request *parts;
     size_t count;
     struct moor_authority **pools;
@@ -15,7 +15,8 @@ struct moor__wish {
 
 /* Copies a request of one runtime that has been checked. ret_wish: [out] free(ret_wish->pools) ends it.
  * HOST_NOMEM. */
-moor_status moor__wish_copy(const struct moor_request *requests, size_t count, struct moor__wish *ret_wish);
+moor_status moor__request_set_copy(const struct moor_request *requests, size_t count,
+                                   struct moor__request_set *ret_wish);
 
 /* What stands in the way. */
 enum moor__obstacle { MOOR__NO_OBSTACLE, MOOR__OBSTACLE_LIMIT, MOOR__OBSTACLE_POOL, MOOR__OBSTACLE_TURN };
@@ -34,27 +35,27 @@ struct moor__refusal {
 };
 
 /* The holder in whose pressure function this thread is, or NULL. */
-extern _Thread_local struct moor_holder *moor__asked_here;
+extern _Thread_local struct moor_holder *moor__pressured_holder;
 
 static inline bool moor__is_inside_pressure(const struct moor_runtime *runtime)
 {
-    return moor__asked_here && moor__asked_here->authority->runtime == runtime;
+    return moor__pressured_holder && moor__pressured_holder->authority->runtime == runtime;
 }
 
 /* Locks all its authorities; and unlocks them. */
-void moor__wish_lock(const struct moor__wish *wish);
-void moor__wish_unlock(const struct moor__wish *wish);
+void moor__request_set_lock(const struct moor__request_set *set);
+void moor__request_set_unlock(const struct moor__request_set *set);
 
 /* Locks held. Takes all parts as reserved, or none. whose: the ticket, or NULL. Threads' credit is taken back
  * before it says no. */
-bool moor__wish_grant(const struct moor__wish *wish, const struct moor__ticket *whose,
-                      struct moor__refusal *ret_refusal);
+bool moor__request_set_grant(const struct moor__request_set *set, const struct moor__ticket *whose,
+                             struct moor__refusal *ret_refusal);
 /* Locks held. Whether it could be granted if nobody had anything. */
-bool moor__wish_can(const struct moor__wish *wish, struct moor__refusal *ret_refusal);
+bool moor__request_set_can(const struct moor__request_set *set, struct moor__refusal *ret_refusal);
 /* Locks held. Only its own limits, or nothing, would keep it from being served. */
-bool moor__wish_is_limited(const struct moor__wish *wish);
+bool moor__request_set_is_limited(const struct moor__request_set *set);
 
-/* Room in the pool for one holder, beside all others' claims. lock held. */
+/* Room in the pool for one holder, beside all others' commitments. lock held. */
 uint64_t moor__pool_room(const struct moor_holder *holder);
 
 /* Records the failure, and returns its status. */

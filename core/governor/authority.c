@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Authorities: the one account of a physical pool, its capacity, and what others hold of it. */
-#include "governor/books.h"
+#include "governor/account.h"
 #include "governor/limits.h"
 #include "governor/pressure.h"
 #include "observe/trace.h"
@@ -37,10 +37,10 @@ static void take_total(struct moor_authority *authority, uint64_t total_bytes)
 {
     if (!authority->is_unknown && authority->capacity <= total_bytes)
         return;
-    moor__credit_take_back(authority, MOOR__STRICT_LOOK);
+    moor__credit_take_back(authority, MOOR__STRICT_READ);
     authority->capacity = total_bytes;
     authority->is_unknown = false;
-    moor__credit_allow(authority, MOOR__STRICT_LOOK);
+    moor__credit_allow(authority, MOOR__STRICT_READ);
 }
 
 moor_status moor__authority_for_pool(struct moor_runtime *runtime, const char *pool_key,
@@ -64,8 +64,8 @@ void moor__authorities_destroy(struct moor_runtime *runtime)
     while (runtime->authorities) {
         struct moor_authority *authority = runtime->authorities;
         runtime->authorities = authority->next;
-        if (authority->relief)
-            moor__ticket_free(runtime, authority->relief);
+        if (authority->reclaim)
+            moor__ticket_free(runtime, authority->reclaim);
         moor__lock_finish(&authority->lock);
         free(authority);
     }
@@ -79,11 +79,11 @@ void moor__authorities_count(struct moor_runtime *runtime, uint64_t *ret_grants,
     moor__lock_release(&runtime->lock);
     for (struct moor_authority *authority = first; authority; authority = authority->next) {
         moor__lock_acquire(&authority->lock);
-        moor__credit_take_back(authority, MOOR__STRICT_LOOK);
-        uint64_t counts = moor__figure(&authority->total_books, MOOR__ALIVE);
+        moor__credit_take_back(authority, MOOR__STRICT_READ);
+        uint64_t counts = moor__account_get(&authority->total_account, MOOR__ALIVE);
         *ret_grants += counts % MOOR__ONE_LEASE;
         *ret_leases += counts / MOOR__ONE_LEASE;
-        moor__credit_allow(authority, MOOR__STRICT_LOOK);
+        moor__credit_allow(authority, MOOR__STRICT_READ);
         moor__lock_release(&authority->lock);
     }
 }
@@ -100,19 +100,19 @@ void moor__authority_set_external(struct moor_authority *authority, uint64_t tot
                                   uint64_t held_bytes, bool inconsistent)
 {
     moor__lock_acquire(&authority->lock);
-    moor__credit_take_back(authority, MOOR__STRICT_LOOK);
+    moor__credit_take_back(authority, MOOR__STRICT_READ);
     /* What hosts have leased is on the pool too, and no provider counts it. */
-    uint64_t ours = held_bytes + moor__figure(&authority->total_books, MOOR__LEASED);
+    uint64_t ours = held_bytes + moor__account_get(&authority->total_account, MOOR__LEASED);
     uint64_t used = free_bytes < total_bytes ? total_bytes - free_bytes : 0;
     authority->total = total_bytes;
     authority->external = used > ours ? used - ours : 0;
     authority->inconsistent = inconsistent;
     authority->external_known = true;
-    moor__credit_allow(authority, MOOR__STRICT_LOOK);
+    moor__credit_allow(authority, MOOR__STRICT_READ);
     bool heed = authority->tickets > 0;
     moor__lock_release(&authority->lock);
     if (heed)
-        moor__queue_look(authority->runtime);
+        moor__queue_scan(authority->runtime);
 }
 
 /* ---- limits ---- */
@@ -133,7 +133,7 @@ moor_status moor__revision_check(uint64_t current, uint64_t revision, bool same,
     if (revision < current)
         return moor__fail(MOOR_STALE, "revision %llu comes after revision %llu", asked, now);
     if (!same)
-        return moor__fail(MOOR_REFUSED, "revision %llu is in force with other figures", now);
+        return moor__fail(MOOR_REFUSED, "revision %llu is in force with other lines", now);
     *ret_known = true;
     return MOOR_OK;
 }
@@ -154,17 +154,17 @@ moor_status moor_authority_set_capacity(struct moor_authority *authority, uint64
         moor__lock_release(&authority->lock);
         return status;
     }
-    moor__credit_take_back(authority, MOOR__STRICT_LOOK);
+    moor__credit_take_back(authority, MOOR__STRICT_READ);
     if (!known) {
         authority->capacity = capacity_bytes;
         authority->revision = moor__revision_after(authority->revision, revision);
     }
     uint64_t over = moor__over_bytes(authority);
-    moor__credit_allow(authority, MOOR__STRICT_LOOK);
+    moor__credit_allow(authority, MOOR__STRICT_READ);
     moor__lock_release(&authority->lock);
     if (!known)
         moor__trace(authority->runtime, MOOR_TRACE_CAPACITY, authority, NULL, capacity_bytes, 0);
-    moor__relief_review(authority);
+    moor__reclaim_review(authority);
     if (ret_over_bytes)
         *ret_over_bytes = over;
     return MOOR_OK;
@@ -185,13 +185,13 @@ moor_status moor_authority_set_aside(struct moor_authority *authority, uint64_t 
                                   "%llu bytes are to be set aside; %llu are not guaranteed",
                                   (unsigned long long)bytes, (unsigned long long)room);
     if (!status) {
-        moor__credit_take_back(authority, MOOR__STRICT_LOOK);
+        moor__credit_take_back(authority, MOOR__STRICT_READ);
         authority->set_aside = bytes;
-        moor__credit_allow(authority, MOOR__STRICT_LOOK);
+        moor__credit_allow(authority, MOOR__STRICT_READ);
     }
     moor__lock_release(&authority->lock);
     if (status)
         return status;
-    moor__relief_review(authority);
+    moor__reclaim_review(authority);
     return MOOR_OK;
 }

@@ -5,9 +5,9 @@
  *     credit -> reserved -> live, shared or leased -> pending -> credit          the ordinary way
  *                                                        \-> quarantined -> pending (tried again)
  *
- * Each step moves bytes between two figures of one holder, so their sum holds whatever happens. Figures are kept
- * in the holder's account, under its authority's lock, and in cells: a thread's own share of an account
- * (books.h). "credit" in a cell is what the thread may still give out; in the account it is what is free again,
+ * Each step moves bytes between two lines of one holder, so their sum holds whatever happens. Figures are kept
+ * in the holder's account, under its authority's lock, and in thread_accounts: a thread's own share of an account
+ * (account.h). "credit" in a thread_account is what the thread may still give out; in the account it is what is free again,
  * and leaves it with the same critical section.
  */
 #ifndef MOOR_GOVERNOR_GOVERNOR_H
@@ -19,7 +19,7 @@
 #include <moorage/trace.h>
 #include <sys/queue.h>
 
-enum moor__figure {
+enum moor__account_line {
     MOOR__CREDIT,
     MOOR__RESERVED,
     MOOR__LIVE,   /* memory of providers, but for segments */
@@ -30,25 +30,25 @@ enum moor__figure {
     MOOR__BYTES, /* the ones before are what a holder has; those that follow are not in the sum */
     MOOR__REQUESTED = MOOR__BYTES, /* what was asked for where memory of providers was charged */
     MOOR__ALIVE,                   /* grants, and leases in the upper half */
-    MOOR__FIGURES
+    MOOR__ACCOUNT_LINES
 };
 
 #define MOOR__ONE_GRANT UINT64_C(1)
 #define MOOR__ONE_LEASE (UINT64_C(1) << 32)
 
-/* Relaxed throughout: who may touch which is settled by locks and by books.h. In a cell, figures are
+/* Relaxed throughout: who may touch which is settled by locks and by account.h. In a thread_account, lines are
  * differences and may wrap below zero; the sum with the account does not. */
-struct moor__books {
-    _Atomic uint64_t figure[MOOR__FIGURES];
+struct moor__account {
+    _Atomic uint64_t line[MOOR__ACCOUNT_LINES];
 };
 
 /* Why threads keep no credit of an authority. */
 #define MOOR__STRICT_TIGHT 1u   /* room is short */
 #define MOOR__STRICT_TICKETS 2u /* somebody waits, or something is over its limit */
-#define MOOR__STRICT_LOOK 4u    /* while it is being looked at */
+#define MOOR__STRICT_READ 4u    /* while it is being looked at */
 
 struct moor__ticket;
-struct moor__local;
+struct moor__thread_cache;
 
 struct moor_authority {
     struct moor_runtime *runtime;
@@ -61,35 +61,35 @@ struct moor_authority {
     uint64_t capacity;
     uint64_t revision; /* 0: nobody has set the capacity, and it is what providers say */
     uint64_t set_aside;
-    bool is_unknown;       /* nor have they said anything: it is 0 */
-    bool external_known;   /* the next two say something */
-    bool inconsistent;     /* the devices contradicted themselves */
-    uint64_t total;        /* of the pool, as its devices say */
-    uint64_t external;     /* of it, held by others */
-    uint64_t has;          /* sums over the holders, from here on */
-    uint64_t guarantees;   /* of what is guaranteed */
-    uint64_t claims;       /* of what they have or are guaranteed, whichever is more */
-    uint64_t claims_later; /* the same with all that is pending back; exact in strict mode only */
-    struct moor__books total_books;
+    bool is_unknown;            /* nor have they said anything: it is 0 */
+    bool external_known;        /* the next two say something */
+    bool inconsistent;          /* the devices contradicted themselves */
+    uint64_t total;             /* of the pool, as its devices say */
+    uint64_t external;          /* of it, held by others */
+    uint64_t has;               /* sums over the holders, from here on */
+    uint64_t guarantees;        /* of what is guaranteed */
+    uint64_t commitments;       /* of what they have or are guaranteed, whichever is more */
+    uint64_t commitments_later; /* the same with all that is pending back; exact in strict mode only */
+    struct moor__account total_account;
     uint64_t peak_charged;
-    uint64_t wished;                   /* admission.c, while it looks at a request */
+    uint64_t planned_bytes;            /* admission.c, while it looks at a request */
     TAILQ_HEAD(, moor_holder) holders; /* in order of creation */
     uint32_t holder_count;
-    uint32_t tickets;            /* open ones with a part here, and relief; under the queue's lock, too */
-    struct moor__ticket *turn;   /* only this request may borrow; likewise */
-    struct moor__ticket *relief; /* asks for what is over; the queue's lock, as the next */
-    uint64_t pressed;            /* the last time that was looked at who is to be asked */
+    uint32_t tickets;             /* open ones with a part here, and reclaim; under the queue's lock, too */
+    struct moor__ticket *turn;    /* only this request may borrow; likewise */
+    struct moor__ticket *reclaim; /* asks for what is over; the queue's lock, as the next */
+    uint64_t pressed;             /* the last time that was looked at who is to be asked */
 };
 
 /* What one holder is being asked. The queue's lock. */
-struct moor__ask {
-    STAILQ_ENTRY(moor__ask) entry; /* while it waits for a thread to take it */
+struct moor__pressure_request {
+    STAILQ_ENTRY(moor__pressure_request) entry; /* while it waits for a thread to take it */
     bool is_waiting;
     bool counts;        /* what is still to come is expected */
     moor_ticket ticket; /* 0: it is not being asked */
     uint64_t bytes;
-    uint64_t let_go; /* so far, by the books */
-    uint64_t had;    /* by the holder, apart from what was on its way */
+    uint64_t evicted; /* so far, by the account */
+    uint64_t had;     /* by the holder, apart from what was on its way */
     uint64_t since_ns;
     uint32_t reason;
     int32_t priority;
@@ -98,21 +98,21 @@ struct moor__ask {
 
 struct moor_holder {
     struct moor_authority *authority;
-    uint32_t cell;          /* of each thread's cells */
-    _Atomic uint32_t asked; /* it is being asked; a hint for those who do not hold the queue's lock */
+    uint32_t thread_account; /* of each thread's thread_accounts */
+    _Atomic uint32_t asked;  /* it is being asked; a hint for those who do not hold the queue's lock */
     /* authority->lock, as all below. What every step in the account needs comes first: holders are many. */
     struct moor_holder_limits limits; /* limit_bytes: UINT64_MAX: none */
-    uint64_t has;                     /* with all cells: it does not change in them */
-    uint64_t claim;
-    uint64_t claim_later;
-    struct moor__books books;
+    uint64_t has;                     /* with all thread_accounts: it does not change in them */
+    uint64_t commitment;
+    uint64_t commitment_later;
+    struct moor__account account;
     uint64_t peak_charged;
     TAILQ_ENTRY(moor_holder) entry; /* of the authority's */
     char name[64];
     uint32_t role;
     uint64_t revision;
     uint64_t evictable;
-    uint64_t wish;             /* admission.c, pressure.c: while they look at requests */
+    uint64_t planned_bytes;    /* admission.c, pressure.c: while they look at requests */
     _Atomic uint32_t bindings; /* no lock */
     uint32_t wanted;           /* parts of open tickets; the queue's lock, too */
     uint64_t asked_count;      /* the queue's lock, as all below */
@@ -121,10 +121,10 @@ struct moor_holder {
     void *pressure_user;
     struct moor_holder *next_victim; /* by priority, then by creation */
     uint64_t created;                /* order of creation, over all authorities */
-    struct moor__ask ask;
+    struct moor__pressure_request ask;
     uint64_t answered;      /* which of all answers its last one was */
-    uint64_t rest_ns;       /* how long it rested last; 0: it gave all it was asked for */
-    uint64_t rest_until_ns; /* it is not asked before that */
+    uint64_t cool_down_ns;  /* how long it rested last; 0: it gave all it was asked for */
+    uint64_t cool_until_ns; /* it is not asked before that */
     bool running;           /* a thread is in its pressure function */
     bool destroyed;         /* by that: freed when it returns */
 };
@@ -132,7 +132,7 @@ struct moor_holder {
 /* ---- authorities ---- */
 
 /* Finds the runtime's authority for a pool, or makes it. total_bytes: of the pool, or NULL if unknown; until
- * the host sets the capacity it is the least of them. If that has become less, moor__relief_review is still to
+ * the host sets the capacity it is the least of them. If that has become less, moor__reclaim_review is still to
  * be called. HOST_NOMEM. */
 moor_status moor__authority_for_pool(struct moor_runtime *runtime, const char *pool_key,
                                      const uint64_t *total_bytes, struct moor_authority **ret_authority);
@@ -149,32 +149,33 @@ void moor__authorities_count(struct moor_runtime *runtime, uint64_t *ret_grants,
 /* ---- steps of a charge: of a holder's bytes. None can fail but the first. ---- */
 
 /* As moor_grant_reserve. counts: MOOR__ONE_GRANT if it is for a
- * grant. local: the thread's, as moor__local_for, here and below. */
-moor_status moor__reserve(struct moor__local *local, struct moor_holder *holder, uint64_t bytes,
+ * grant. cache: the thread's, as moor__thread_cache_for, here and below. */
+moor_status moor__reserve(struct moor__thread_cache *cache, struct moor_holder *holder, uint64_t bytes,
                           uint64_t counts, uint64_t deadline_ns);
-/* lets_go: the holder gives them back of itself, which counts if it is being asked; here and below. */
-void moor__unreserve(struct moor__local *local, struct moor_holder *holder, uint64_t bytes, uint64_t counts,
-                     bool lets_go);
+/* evicts: the holder gives them back of itself, which counts if it is being asked; here and below. */
+void moor__unreserve(struct moor__thread_cache *cache, struct moor_holder *holder, uint64_t bytes,
+                     uint64_t counts, bool evicts);
 /* reserved -> where. requested: what was asked for. exceed: of the bytes, not reserved before. */
-void moor__charge(struct moor_holder *holder, enum moor__figure where, uint64_t bytes, uint64_t requested,
-                  uint64_t exceed);
+void moor__charge(struct moor_holder *holder, enum moor__account_line where, uint64_t bytes,
+                  uint64_t requested, uint64_t exceed);
 /* Returns the ticket that they count for, or 0. */
-moor_ticket moor__pending(struct moor_holder *holder, enum moor__figure from, uint64_t bytes, bool lets_go);
-void moor__unpending(struct moor_holder *holder, enum moor__figure to, uint64_t bytes);
+moor_ticket moor__pending(struct moor_holder *holder, enum moor__account_line from, uint64_t bytes,
+                          bool evicts);
+void moor__unpending(struct moor_holder *holder, enum moor__account_line to, uint64_t bytes);
 /* Of pending: `restored` of the bytes are reserved again, for a grant; the rest is free. */
 void moor__refund(struct moor_holder *holder, uint64_t bytes, uint64_t requested, uint64_t restored);
 void moor__quarantine(struct moor_holder *holder, uint64_t bytes);   /* of pending */
 void moor__unquarantine(struct moor_holder *holder, uint64_t bytes); /* back to pending */
-void moor__refund_leased(struct moor__local *local, struct moor_holder *holder, uint64_t bytes,
+void moor__refund_leased(struct moor__thread_cache *cache, struct moor_holder *holder, uint64_t bytes,
                          uint64_t counts);
 
-/* ---- claims: a reservation on its way to becoming a charge ---- */
+/* ---- commitments: a reservation on its way to becoming a charge ---- */
 
 struct moor__grant;
 
 void moor__grants_init(struct moor_runtime *runtime, uint32_t tag); /* grants, leases and tickets */
 
-struct moor__claim {
+struct moor__reservation {
     struct moor_holder *holder;
     struct moor__grant *grant; /* pinned; NULL: none */
     uint64_t bytes;
@@ -182,18 +183,19 @@ struct moor__claim {
 
 /* Draws bytes from the grant, or reserves them if grant is 0, waiting to the deadline. FOREIGN: the grant is
  * another holder's. OVER_BUDGET also if the grant has too little left. */
-moor_status moor__claim_take(struct moor_holder *holder, moor_grant grant, uint64_t bytes,
-                             uint64_t deadline_ns, struct moor__claim *ret_claim);
-/* Turns the claim into a charge of `actual` bytes; what is over goes back, what is short is reserved. On
- * failure, as moor__reserve, the claim stands as it was. */
-moor_status moor__claim_charge(struct moor__claim *claim, enum moor__figure where, uint64_t requested,
-                               uint64_t actual);
+moor_status moor__reservation_take(struct moor_holder *holder, moor_grant grant, uint64_t bytes,
+                                   uint64_t deadline_ns, struct moor__reservation *ret_claim);
+/* Turns the reservation into a charge of `actual` bytes; what is over goes back, what is short is reserved. On
+ * failure, as moor__reserve, the reservation stands as it was. */
+moor_status moor__reservation_charge(struct moor__reservation *reservation, enum moor__account_line where,
+                                     uint64_t requested, uint64_t actual);
 /* Charges memory that exists although it is not to be, until it has been released again: also beyond the
  * budget. */
-void moor__claim_charge_doomed(struct moor__claim *claim, enum moor__figure where, uint64_t requested,
-                               uint64_t actual);
+void moor__reservation_charge_for_rollback(struct moor__reservation *reservation,
+                                           enum moor__account_line where, uint64_t requested,
+                                           uint64_t actual);
 /* Gives it back where it came from. */
-void moor__claim_return(struct moor__claim *claim);
+void moor__reservation_return(struct moor__reservation *reservation);
 
 /* Pins a grant that is to get bytes back when what was drawn from it has gone; NULL if it was 0 or is stale.
  */

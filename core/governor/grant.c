@@ -6,7 +6,7 @@
  */
 #include "governor/grant.h"
 
-#include "governor/books.h"
+#include "governor/account.h"
 #include "governor/pressure.h"
 #include "governor/request.h"
 #include "observe/trace.h"
@@ -16,8 +16,9 @@
 
 void moor__count_grants(struct moor_holder *holder, uint64_t change)
 {
-    moor__move(moor__local_for(holder), holder,
-               (struct moor__step_of){MOOR__RESERVED, MOOR__RESERVED, .counts = change * MOOR__ONE_GRANT});
+    moor__transfer_apply(
+        moor__thread_cache_for(holder), holder,
+        (struct moor__transfer){MOOR__RESERVED, MOOR__RESERVED, .counts = change * MOOR__ONE_GRANT});
 }
 
 moor_grant moor__grant_publish(struct moor_runtime *runtime, struct moor__slot *slot,
@@ -26,7 +27,7 @@ moor_grant moor__grant_publish(struct moor_runtime *runtime, struct moor__slot *
     struct moor__grant *grant = (struct moor__grant *)slot;
     grant->holder = holder;
     atomic_store_explicit(&grant->remaining, bytes, memory_order_relaxed); /* publishing releases it */
-    moor_grant handle = moor__handles_name(&runtime->grants, slot);
+    moor_grant handle = moor__handle_of(&runtime->grants, slot);
     moor__handles_publish(slot);
     return handle;
 }
@@ -37,13 +38,13 @@ moor_grant moor__grant_publish(struct moor_runtime *runtime, struct moor__slot *
 static inline bool reserve_at_hand(struct moor_runtime *runtime, struct moor_holder *holder, uint64_t bytes,
                                    moor_grant *ret_grant)
 {
-    const struct moor__step_of step = {MOOR__CREDIT, MOOR__RESERVED, bytes, .counts = MOOR__ONE_GRANT};
+    const struct moor__transfer step = {MOOR__CREDIT, MOOR__RESERVED, bytes, .counts = MOOR__ONE_GRANT};
     struct moor_authority *authority = holder->authority; /* from publication on the holder may go */
-    struct moor__local *local = moor__local_cached.local;
-    if (!moor__local_is_cached(runtime) || local->grants.count == 0 ||
-        !moor__move_in_cell(local, holder, &step))
+    struct moor__thread_cache *cache = moor__thread_cache_last.cache;
+    if (!moor__thread_cache_is_last(runtime) || cache->grants.count == 0 ||
+        !moor__transfer_in_thread(cache, holder, &step))
         return false;
-    *ret_grant = moor__grant_publish(runtime, local->grants.slot[--local->grants.count], holder, bytes);
+    *ret_grant = moor__grant_publish(runtime, cache->grants.slot[--cache->grants.count], holder, bytes);
     moor__trace(runtime, MOOR_TRACE_RESERVE, authority, holder, bytes, 0);
     return true;
 }
@@ -51,14 +52,14 @@ static inline bool reserve_at_hand(struct moor_runtime *runtime, struct moor_hol
 static moor_status reserve(struct moor_runtime *runtime, struct moor_holder *holder, uint64_t bytes,
                            uint64_t deadline_ns, moor_grant *ret_grant)
 {
-    struct moor__local *local = moor__local_of(runtime);
+    struct moor__thread_cache *cache = moor__thread_cache_of(runtime);
     struct moor__slot *slot;
-    moor_status status = moor__local_take(MOOR__GRANTS_OF(runtime, local), &slot);
+    moor_status status = moor__thread_cache_take(MOOR__GRANTS_OF(runtime, cache), &slot);
     if (status)
         return status;
-    status = moor__reserve(local, holder, bytes, MOOR__ONE_GRANT, deadline_ns);
+    status = moor__reserve(cache, holder, bytes, MOOR__ONE_GRANT, deadline_ns);
     if (status) {
-        moor__local_give(MOOR__GRANTS_OF(runtime, local), slot);
+        moor__thread_cache_return(MOOR__GRANTS_OF(runtime, cache), slot);
         return status;
     }
     *ret_grant = moor__grant_publish(runtime, slot, holder, bytes);
@@ -80,12 +81,12 @@ moor_status moor_grant_reserve(struct moor_holder *holder, uint64_t bytes, uint6
 
 moor_status moor__grants_take(struct moor_runtime *runtime, size_t count, struct moor__slot ***ret_slots)
 {
-    struct moor__local *local = moor__local_of(runtime);
+    struct moor__thread_cache *cache = moor__thread_cache_of(runtime);
     struct moor__slot **slots = malloc(count * sizeof(struct moor__slot *));
     if (!slots)
         return moor__fail(MOOR_HOST_NOMEM, "no memory for %zu grants", count);
     for (size_t i = 0; i < count; i++) {
-        moor_status status = moor__local_take(MOOR__GRANTS_OF(runtime, local), &slots[i]);
+        moor_status status = moor__thread_cache_take(MOOR__GRANTS_OF(runtime, cache), &slots[i]);
         if (!status)
             continue;
         moor__grants_give(runtime, slots, i);
@@ -97,9 +98,9 @@ moor_status moor__grants_take(struct moor_runtime *runtime, size_t count, struct
 
 void moor__grants_give(struct moor_runtime *runtime, struct moor__slot **slots, size_t unused)
 {
-    struct moor__local *local = moor__local_of(runtime);
+    struct moor__thread_cache *cache = moor__thread_cache_of(runtime);
     for (size_t i = 0; i < unused; i++)
-        moor__local_give(MOOR__GRANTS_OF(runtime, local), slots[i]);
+        moor__thread_cache_return(MOOR__GRANTS_OF(runtime, cache), slots[i]);
     free(slots);
 }
 
@@ -110,17 +111,17 @@ moor_status moor_grants_reserve(const struct moor_request *requests, size_t coun
         return moor__fail(MOOR_INVALID, "requests and ret_grants must not be NULL, count not 0");
     struct moor_runtime *runtime = requests[0].holder->authority->runtime;
     struct moor__slot **slots;
-    struct moor__wish wish;
+    struct moor__request_set set;
     moor_status status = moor__enter(runtime);
     if (!status)
         status = moor__requests_check(runtime, requests, count);
     if (!status)
-        status = moor__wish_copy(requests, count, &wish);
+        status = moor__request_set_copy(requests, count, &set);
     if (status)
         return status;
     status = moor__grants_take(runtime, count, &slots);
     if (!status) {
-        status = moor__request(runtime, &wish, deadline_ns, NULL);
+        status = moor__request(runtime, &set, deadline_ns, NULL);
         for (size_t i = 0; !status && i < count; i++) {
             struct moor_holder *holder = requests[i].holder;
             moor__trace(runtime, MOOR_TRACE_RESERVE, holder->authority, holder, requests[i].bytes, 0);
@@ -129,7 +130,7 @@ moor_status moor_grants_reserve(const struct moor_request *requests, size_t coun
         }
         moor__grants_give(runtime, slots, status ? count : 0);
     }
-    free(wish.pools);
+    free(set.pools);
     return status;
 }
 
@@ -152,9 +153,9 @@ static void finish(struct moor__grant *grant)
     struct moor_holder *holder = grant->holder;
     struct moor_runtime *runtime = holder->authority->runtime;
     uint64_t rest = atomic_load_explicit(&grant->remaining, memory_order_relaxed);
-    struct moor__local *local = moor__local_of(runtime);
-    moor__local_give(MOOR__GRANTS_OF(runtime, local), &grant->slot);
-    moor__unreserve(local, holder, rest, MOOR__ONE_GRANT, true);
+    struct moor__thread_cache *cache = moor__thread_cache_of(runtime);
+    moor__thread_cache_return(MOOR__GRANTS_OF(runtime, cache), &grant->slot);
+    moor__unreserve(cache, holder, rest, MOOR__ONE_GRANT, true);
 }
 
 void moor__grant_unpin(struct moor__grant *grant)
@@ -171,7 +172,7 @@ moor_status moor__grant_draw(struct moor__grant *grant, uint64_t bytes)
             return moor__fail_short(MOOR_OVER_BUDGET, bytes - remaining,
                                     "%llu bytes are drawn from a grant that has %llu left",
                                     (unsigned long long)bytes, (unsigned long long)remaining);
-        /* Relaxed: the count alone decides; what it stands for is in the books. */
+        /* Relaxed: the count alone decides; what it stands for is in the account. */
     } while (!atomic_compare_exchange_weak_explicit(&grant->remaining, &remaining, remaining - bytes,
                                                     memory_order_relaxed, memory_order_relaxed));
     return MOOR_OK;
@@ -208,21 +209,21 @@ moor_status moor_grant_release(struct moor_runtime *runtime, moor_grant handle)
     /* What is left goes back now; what calls under way still hold follows with the last of them. */
     if (!status) {
         uint64_t rest = atomic_exchange_explicit(&grant->remaining, 0, memory_order_relaxed);
-        moor__unreserve(moor__local_for(grant->holder), grant->holder, rest, 0, true);
+        moor__unreserve(moor__thread_cache_for(grant->holder), grant->holder, rest, 0, true);
     }
     moor__grant_unpin(grant);
     return status;
 }
 
-/* ---- claims ---- */
+/* ---- commitments ---- */
 
-moor_status moor__claim_take(struct moor_holder *holder, moor_grant handle, uint64_t bytes,
-                             uint64_t deadline_ns, struct moor__claim *ret_claim)
+moor_status moor__reservation_take(struct moor_holder *holder, moor_grant handle, uint64_t bytes,
+                                   uint64_t deadline_ns, struct moor__reservation *ret_claim)
 {
     struct moor__grant *grant = NULL;
     moor_status status;
     if (handle == 0) {
-        status = moor__reserve(moor__local_for(holder), holder, bytes, 0, deadline_ns);
+        status = moor__reserve(moor__thread_cache_for(holder), holder, bytes, 0, deadline_ns);
     } else {
         status = moor__grant_pin(holder->authority->runtime, handle, &grant);
         if (status)
@@ -234,45 +235,46 @@ moor_status moor__claim_take(struct moor_holder *holder, moor_grant handle, uint
             moor__grant_unpin(grant);
     }
     if (!status)
-        *ret_claim = (struct moor__claim){.holder = holder, .grant = grant, .bytes = bytes};
+        *ret_claim = (struct moor__reservation){.holder = holder, .grant = grant, .bytes = bytes};
     return status;
 }
 
-void moor__claim_return(struct moor__claim *claim)
+void moor__reservation_return(struct moor__reservation *reservation)
 {
-    if (claim->grant) {
-        atomic_fetch_add_explicit(&claim->grant->remaining, claim->bytes, memory_order_relaxed);
-        moor__grant_unpin(claim->grant);
-    } else if (claim->bytes) {
-        moor__unreserve(moor__local_for(claim->holder), claim->holder, claim->bytes, 0, false);
+    if (reservation->grant) {
+        atomic_fetch_add_explicit(&reservation->grant->remaining, reservation->bytes, memory_order_relaxed);
+        moor__grant_unpin(reservation->grant);
+    } else if (reservation->bytes) {
+        moor__unreserve(moor__thread_cache_for(reservation->holder), reservation->holder, reservation->bytes,
+                        0, false);
     }
-    *claim = (struct moor__claim){0};
+    *reservation = (struct moor__reservation){0};
 }
 
-moor_status moor__claim_charge(struct moor__claim *claim, enum moor__figure where, uint64_t requested,
-                               uint64_t actual)
+moor_status moor__reservation_charge(struct moor__reservation *reservation, enum moor__account_line where,
+                                     uint64_t requested, uint64_t actual)
 {
-    struct moor_holder *holder = claim->holder;
-    if (actual > claim->bytes) {
-        moor_status status =
-            moor__reserve(moor__local_for(holder), holder, actual - claim->bytes, 0, MOOR_NO_WAIT);
+    struct moor_holder *holder = reservation->holder;
+    if (actual > reservation->bytes) {
+        moor_status status = moor__reserve(moor__thread_cache_for(holder), holder,
+                                           actual - reservation->bytes, 0, MOOR_NO_WAIT);
         if (status)
             return status;
-        claim->bytes = actual;
+        reservation->bytes = actual;
     }
     moor__charge(holder, where, actual, requested, 0);
-    claim->bytes -= actual;
-    moor__claim_return(claim);
+    reservation->bytes -= actual;
+    moor__reservation_return(reservation);
     return MOOR_OK;
 }
 
-void moor__claim_charge_doomed(struct moor__claim *claim, enum moor__figure where, uint64_t requested,
-                               uint64_t actual)
+void moor__reservation_charge_for_rollback(struct moor__reservation *reservation,
+                                           enum moor__account_line where, uint64_t requested, uint64_t actual)
 {
-    uint64_t covered = actual < claim->bytes ? actual : claim->bytes;
-    moor__charge(claim->holder, where, actual, requested, actual - covered);
-    claim->bytes -= covered;
-    moor__claim_return(claim);
+    uint64_t covered = actual < reservation->bytes ? actual : reservation->bytes;
+    moor__charge(reservation->holder, where, actual, requested, actual - covered);
+    reservation->bytes -= covered;
+    moor__reservation_return(reservation);
 }
 
 struct moor__grant *moor__grant_expect(struct moor_runtime *runtime, moor_grant handle)

@@ -3,7 +3,7 @@
 #ifndef MOOR_GOVERNOR_GRANT_H
 #define MOOR_GOVERNOR_GRANT_H
 
-#include "governor/local.h"
+#include "governor/thread_cache.h"
 
 struct moor__grant {
     struct moor__slot slot;

@@ -3,7 +3,7 @@
  * Holders: who holds memory of an authority. Making and ending one takes the queue's lock, for it may be
  * asked, and the authority's, for its account.
  */
-#include "governor/books.h"
+#include "governor/account.h"
 #include "governor/limits.h"
 #include "governor/pressure.h"
 #include "observe/trace.h"
@@ -47,7 +47,7 @@ static moor_status check_guarantee(const struct moor_authority *authority, uint6
 static void set_limits(struct moor_holder *holder, const struct moor_holder_limits *limits, uint64_t revision)
 {
     struct moor__queue *queue = holder->authority->runtime->queue;
-    moor__account_guarantee(holder, limits->guarantee_bytes);
+    moor__holder_account_guarantee(holder, limits->guarantee_bytes);
     holder->limits.limit_bytes = limit_of(limits);
     holder->revision = moor__revision_after(holder->revision, revision);
     if (holder->limits.priority == limits->priority)
@@ -84,11 +84,11 @@ moor_status moor_holder_set_limits(struct moor_holder *holder, const struct moor
     if (!status && !known)
         status = check_guarantee(authority, holder->limits.guarantee_bytes, limits->guarantee_bytes);
     if (!status) {
-        moor__credit_take_back(authority, MOOR__STRICT_LOOK);
+        moor__credit_take_back(authority, MOOR__STRICT_READ);
         if (!known)
             set_limits(holder, limits, revision);
         over = holder->has > holder->limits.limit_bytes ? holder->has - holder->limits.limit_bytes : 0;
-        moor__credit_allow(authority, MOOR__STRICT_LOOK);
+        moor__credit_allow(authority, MOOR__STRICT_READ);
     }
     moor__lock_release(&authority->lock);
     moor__lock_release(&queue->lock);
@@ -96,7 +96,7 @@ moor_status moor_holder_set_limits(struct moor_holder *holder, const struct moor
         return status;
     if (!known)
         moor__trace(authority->runtime, MOOR_TRACE_LIMIT, authority, holder, limit_of(limits), 0);
-    moor__relief_review(authority);
+    moor__reclaim_review(authority);
     if (ret_over_bytes)
         *ret_over_bytes = over;
     return MOOR_OK;
@@ -113,19 +113,19 @@ moor_status moor_holder_set_pressure(struct moor_holder *holder, moor_pressure_f
     if (status)
         return status;
     moor__lock_acquire(&runtime->queue->lock);
-    status = moor__asker_await(runtime->queue, holder);
+    status = moor__pressure_await(runtime->queue, holder);
     if (!status) {
         moor__victim_remove(runtime->queue, holder);
         holder->pressure = pressure;
         holder->pressure_user = user;
-        holder->rest_ns = holder->rest_until_ns = 0;
+        holder->cool_down_ns = holder->cool_until_ns = 0;
         if (pressure ||
             holder->running) /* this thread is inside it: what it will let go is waited for all the same */
             moor__victim_add(runtime->queue, holder);
     }
     moor__lock_release(&runtime->queue->lock);
     if (!status)
-        moor__relief_review(holder->authority);
+        moor__reclaim_review(holder->authority);
     return status;
 }
 
@@ -144,9 +144,9 @@ moor_status moor_holder_set_evictable(struct moor_holder *holder, uint64_t bytes
     if (bytes == 0)
         return MOOR_OK;
     moor__lock_acquire(&runtime->queue->lock);
-    holder->rest_ns = holder->rest_until_ns = 0;
+    holder->cool_down_ns = holder->cool_until_ns = 0;
     if (heed)
-        moor__queue_look_locked(runtime->queue);
+        moor__queue_scan_locked(runtime->queue);
     moor__lock_release(&runtime->queue->lock);
     return MOOR_OK;
 }
@@ -160,7 +160,7 @@ static void enter(struct moor_holder *holder)
     struct moor__queue *queue = authority->runtime->queue;
     TAILQ_INSERT_TAIL(&authority->holders, holder, entry);
     holder->created = ++queue->created;
-    holder->cell = (uint32_t)(holder->created % MOOR__CELLS);
+    holder->thread_account = (uint32_t)(holder->created % MOOR__THREAD_ACCOUNTS);
     authority->holder_count++;
     if (holder->pressure)
         moor__victim_add(queue, holder);
@@ -195,11 +195,11 @@ moor_status moor_holder_create(struct moor_authority *authority, const struct mo
     moor__lock_acquire(&authority->lock);
     status = check_guarantee(authority, 0, options->limits.guarantee_bytes);
     if (!status) {
-        moor__credit_take_back(authority, MOOR__STRICT_LOOK);
+        moor__credit_take_back(authority, MOOR__STRICT_READ);
         enter(holder);
         set_limits(holder, &options->limits, 0);
         holder->revision = 0;
-        moor__credit_allow(authority, MOOR__STRICT_LOOK);
+        moor__credit_allow(authority, MOOR__STRICT_READ);
     }
     moor__lock_release(&authority->lock);
     moor__lock_release(&queue->lock);
@@ -208,16 +208,16 @@ moor_status moor_holder_create(struct moor_authority *authority, const struct mo
         return status;
     }
     *ret_holder = holder;
-    moor__relief_review(authority);
+    moor__reclaim_review(authority);
     return MOOR_OK;
 }
 
-/* Both locks held, its cells empty. */
+/* Both locks held, its thread_accounts empty. */
 static moor_status check_unused(const struct moor_holder *holder)
 {
-    uint64_t charged = moor__books_charged(&holder->books),
-             reserved = moor__figure(&holder->books, MOOR__RESERVED);
-    uint64_t grants = moor__figure(&holder->books, MOOR__ALIVE) % MOOR__ONE_LEASE;
+    uint64_t charged = moor__account_charged(&holder->account),
+             reserved = moor__account_get(&holder->account, MOOR__RESERVED);
+    uint64_t grants = moor__account_get(&holder->account, MOOR__ALIVE) % MOOR__ONE_LEASE;
     uint32_t bindings = atomic_load_explicit(&holder->bindings, memory_order_acquire);
     if (!holder->has && !grants && !bindings && !holder->wanted)
         return MOOR_OK;
@@ -233,7 +233,7 @@ static void leave(struct moor_holder *holder)
     struct moor_authority *authority = holder->authority;
     TAILQ_REMOVE(&authority->holders, holder, entry);
     authority->holder_count--;
-    moor__account_guarantee(holder, 0);
+    moor__holder_account_guarantee(holder, 0);
     moor__victim_remove(authority->runtime->queue, holder);
     holder->destroyed = true;
 }
@@ -243,11 +243,11 @@ static moor_status leave_if_unused(struct moor_holder *holder, bool leaves)
 {
     struct moor_authority *authority = holder->authority;
     moor__lock_acquire(&authority->lock);
-    moor__credit_take_back(authority, MOOR__STRICT_LOOK);
+    moor__credit_take_back(authority, MOOR__STRICT_READ);
     moor_status status = check_unused(holder);
     if (!status && leaves)
         leave(holder);
-    moor__credit_allow(authority, MOOR__STRICT_LOOK);
+    moor__credit_allow(authority, MOOR__STRICT_READ);
     moor__lock_release(&authority->lock);
     return status;
 }
@@ -264,13 +264,13 @@ moor_status moor_holder_destroy(struct moor_holder *holder)
     moor__lock_acquire(&runtime->queue->lock);
     status = leave_if_unused(holder, false);
     if (!status)
-        status = moor__asker_await(runtime->queue, holder);
+        status = moor__pressure_await(runtime->queue, holder);
     if (!status)
         status = leave_if_unused(holder, true); /* its function may have done anything */
     if (status && holder->pressure)
         moor__victim_add(runtime->queue, holder);
     bool running = holder->running; /* this thread is in its function: it is freed when that returns */
-    moor__queue_look_locked(runtime->queue);
+    moor__queue_scan_locked(runtime->queue);
     moor__lock_release(&runtime->queue->lock);
     if (!status && !running)
         free(holder);

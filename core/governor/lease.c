@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Leases: charges for memory that no provider made. One is drawn from a grant, and changes by requests of its
- * own. Only who has changed its number of bytes moves them in the books, so calls on one lease at once add
+ * own. Only who has changed its number of bytes moves them in the account, so calls on one lease at once add
  * up.
  */
-#include "governor/books.h"
+#include "governor/account.h"
 #include "governor/grant.h"
 #include "governor/pressure.h"
 #include "observe/trace.h"
@@ -33,7 +33,7 @@ static inline void publish(struct moor_runtime *runtime, struct moor__slot *slot
     struct moor__lease *lease = (struct moor__lease *)slot;
     lease->holder = holder;
     atomic_store_explicit(&lease->bytes, bytes, memory_order_relaxed); /* publishing releases it */
-    *ret_lease = moor__handles_name(&runtime->leases, slot);
+    *ret_lease = moor__handle_of(&runtime->leases, slot);
     moor__trace(runtime, MOOR_TRACE_COMMIT, holder->authority, holder, bytes, *ret_lease);
     moor__handles_publish(slot); /* last: then it is anybody's, and the holder may go */
 }
@@ -55,17 +55,18 @@ moor_status moor_lease_commit(struct moor_runtime *runtime, moor_grant handle, u
         status = moor__grant_pin(runtime, handle, &grant);
     if (status)
         return status;
-    struct moor__local *local = moor__local_of(runtime);
-    status = moor__local_take(MOOR__LEASES_OF(runtime, local), &slot);
+    struct moor__thread_cache *cache = moor__thread_cache_of(runtime);
+    status = moor__thread_cache_take(MOOR__LEASES_OF(runtime, cache), &slot);
     if (status)
         goto out;
     status = moor__grant_draw(grant, bytes);
     if (status) {
-        moor__local_give(MOOR__LEASES_OF(runtime, local), slot);
+        moor__thread_cache_return(MOOR__LEASES_OF(runtime, cache), slot);
         goto out;
     }
-    moor__move(local, grant->holder,
-               (struct moor__step_of){MOOR__RESERVED, MOOR__LEASED, bytes, .counts = MOOR__ONE_LEASE});
+    moor__transfer_apply(
+        cache, grant->holder,
+        (struct moor__transfer){MOOR__RESERVED, MOOR__LEASED, bytes, .counts = MOOR__ONE_LEASE});
     publish(runtime, slot, grant->holder, bytes, ret_lease);
 out:
     moor__grant_unpin(grant);
@@ -73,22 +74,22 @@ out:
 }
 
 /* The grant is gone for all others, and its bytes are moved at once. The ordinary case: all of them, in the
- * thread's cell, and it has a free slot and room for another. False: nothing has changed. */
+ * thread's thread_account, and it has a free slot and room for another. False: nothing has changed. */
 static inline bool commit_at_hand(struct moor_runtime *runtime, struct moor__grant *grant, uint64_t bytes,
                                   moor_lease *ret_lease)
 {
-    const struct moor__step_of step = {MOOR__RESERVED, MOOR__LEASED, bytes,
-                                       .counts = MOOR__ONE_LEASE - MOOR__ONE_GRANT};
+    const struct moor__transfer step = {MOOR__RESERVED, MOOR__LEASED, bytes,
+                                        .counts = MOOR__ONE_LEASE - MOOR__ONE_GRANT};
     struct moor_holder *holder = grant->holder;
-    struct moor__local *local = moor__local_cached.local;
-    if (!moor__local_is_cached(runtime) || local->leases.count == 0 ||
-        local->grants.count == MOOR__LOCAL_SLOTS ||
+    struct moor__thread_cache *cache = moor__thread_cache_last.cache;
+    if (!moor__thread_cache_is_last(runtime) || cache->leases.count == 0 ||
+        cache->grants.count == MOOR__THREAD_SLOTS ||
         atomic_load_explicit(&grant->remaining, memory_order_relaxed) != bytes ||
-        !moor__move_in_cell(local, holder, &step))
+        !moor__transfer_in_thread(cache, holder, &step))
         return false;
     if (moor__handles_renew(&grant->slot))
-        local->grants.slot[local->grants.count++] = &grant->slot;
-    publish(runtime, local->leases.slot[--local->leases.count], holder, bytes, ret_lease);
+        cache->grants.slot[cache->grants.count++] = &grant->slot;
+    publish(runtime, cache->leases.slot[--cache->leases.count], holder, bytes, ret_lease);
     return true;
 }
 
@@ -96,21 +97,21 @@ static moor_status commit_removed(struct moor_runtime *runtime, struct moor__gra
                                   moor_lease *ret_lease)
 {
     struct moor_holder *holder = grant->holder;
-    struct moor__local *local = moor__local_of(runtime);
+    struct moor__thread_cache *cache = moor__thread_cache_of(runtime);
     struct moor__slot *slot;
     uint64_t remaining = atomic_load_explicit(&grant->remaining, memory_order_relaxed);
     moor_status status = remaining < bytes ? moor__grant_draw(grant, bytes)
-                                           : moor__local_take(MOOR__LEASES_OF(runtime, local), &slot);
+                                           : moor__thread_cache_take(MOOR__LEASES_OF(runtime, cache), &slot);
     if (status) {
         moor__handles_publish(&grant->slot); /* as it was */
         return status;
     }
-    moor__local_give(MOOR__GRANTS_OF(runtime, local), &grant->slot);
-    moor__move(local, holder,
-               (struct moor__step_of){MOOR__RESERVED, MOOR__LEASED, bytes,
-                                      .counts = MOOR__ONE_LEASE - MOOR__ONE_GRANT});
+    moor__thread_cache_return(MOOR__GRANTS_OF(runtime, cache), &grant->slot);
+    moor__transfer_apply(cache, holder,
+                         (struct moor__transfer){MOOR__RESERVED, MOOR__LEASED, bytes,
+                                                 .counts = MOOR__ONE_LEASE - MOOR__ONE_GRANT});
     if (remaining > bytes)
-        moor__unreserve(local, holder, remaining - bytes, 0, true);
+        moor__unreserve(cache, holder, remaining - bytes, 0, true);
     publish(runtime, slot, holder, bytes, ret_lease);
     return MOOR_OK;
 }
@@ -163,10 +164,10 @@ static moor_status pin(struct moor_runtime *runtime, moor_lease handle, struct m
 static void finish(struct moor_runtime *runtime, struct moor__lease *lease)
 {
     struct moor_holder *holder = lease->holder;
-    struct moor__local *local = moor__local_of(runtime);
+    struct moor__thread_cache *cache = moor__thread_cache_of(runtime);
     uint64_t bytes = atomic_load_explicit(&lease->bytes, memory_order_relaxed);
-    moor__local_give(MOOR__LEASES_OF(runtime, local), &lease->slot);
-    moor__refund_leased(local, holder, bytes, MOOR__ONE_LEASE);
+    moor__thread_cache_return(MOOR__LEASES_OF(runtime, cache), &lease->slot);
+    moor__refund_leased(cache, holder, bytes, MOOR__ONE_LEASE);
 }
 
 static void unpin(struct moor_runtime *runtime, struct moor__lease *lease)
@@ -175,7 +176,7 @@ static void unpin(struct moor_runtime *runtime, struct moor__lease *lease)
         finish(runtime, lease);
 }
 
-/* Sets its bytes if they are still `before`. Relaxed: the number alone decides who moves them in the books. */
+/* Sets its bytes if they are still `before`. Relaxed: the number alone decides who moves them in the account. */
 static bool replace(struct moor__lease *lease, uint64_t before, uint64_t after)
 {
     return atomic_compare_exchange_strong_explicit(&lease->bytes, &before, after, memory_order_relaxed,
@@ -189,18 +190,18 @@ static moor_status adjust(struct moor__lease *lease, uint64_t bytes, uint64_t de
         uint64_t before = atomic_load_explicit(&lease->bytes, memory_order_relaxed);
         uint64_t more = bytes > before ? bytes - before : 0;
         moor_status status =
-            more ? moor__reserve(moor__local_for(holder), holder, more, 0, deadline_ns) : MOOR_OK;
+            more ? moor__reserve(moor__thread_cache_for(holder), holder, more, 0, deadline_ns) : MOOR_OK;
         if (status)
             return status;
         if (replace(lease, before, bytes)) {
             if (more)
                 moor__charge(holder, MOOR__LEASED, more, 0, 0);
             else if (before > bytes)
-                moor__refund_leased(moor__local_for(holder), holder, before - bytes, 0);
+                moor__refund_leased(moor__thread_cache_for(holder), holder, before - bytes, 0);
             return MOOR_OK;
         }
         if (more)
-            moor__unreserve(moor__local_for(holder), holder, more, 0, false);
+            moor__unreserve(moor__thread_cache_for(holder), holder, more, 0, false);
     }
 }
 
@@ -229,21 +230,21 @@ moor_status moor_lease_get_bytes(struct moor_runtime *runtime, moor_lease handle
     return MOOR_OK;
 }
 
-/* As finish, in the ordinary case: in the thread's cell, and it has room for the slot. False: nothing has
+/* As finish, in the ordinary case: in the thread's thread_account, and it has room for the slot. False: nothing has
  * changed. */
 static inline bool finish_at_hand(struct moor_runtime *runtime, struct moor__lease *lease)
 {
     struct moor_holder *holder = lease->holder;
     struct moor_authority *authority = holder->authority; /* the holder may go with its last lease */
-    struct moor__local *local = moor__local_cached.local;
+    struct moor__thread_cache *cache = moor__thread_cache_last.cache;
     uint64_t bytes = atomic_load_explicit(&lease->bytes, memory_order_relaxed);
-    const struct moor__step_of step = {MOOR__LEASED, MOOR__CREDIT, bytes, .counts = -MOOR__ONE_LEASE};
-    if (!moor__local_is_cached(runtime) || local->leases.count == MOOR__LOCAL_SLOTS ||
+    const struct moor__transfer step = {MOOR__LEASED, MOOR__CREDIT, bytes, .counts = -MOOR__ONE_LEASE};
+    if (!moor__thread_cache_is_last(runtime) || cache->leases.count == MOOR__THREAD_SLOTS ||
         atomic_load_explicit(&holder->asked, memory_order_relaxed) ||
-        !moor__move_in_cell(local, holder, &step))
+        !moor__transfer_in_thread(cache, holder, &step))
         return false;
     if (moor__handles_renew(&lease->slot))
-        local->leases.slot[local->leases.count++] = &lease->slot;
+        cache->leases.slot[cache->leases.count++] = &lease->slot;
     moor__trace(runtime, MOOR_TRACE_REFUND, authority, holder, bytes, 0);
     return true;
 }

@@ -5,12 +5,12 @@
  * the same bytes are never asked for twice, and what fails to come is asked for again, without any record of
  * promises.
  *
- * The working-out is done in the holders' `wish`, which is zero otherwise: bytes that a holder would have
+ * The working-out is done in the holders' `set`, which is zero otherwise: bytes that a holder would have
  * more (or, wrapped, less) than it has now.
  */
 #include "governor/pressure.h"
 
-#include "governor/books.h"
+#include "governor/account.h"
 #include "util/error.h"
 
 #include <moorage/abi/provider.h>
@@ -20,7 +20,7 @@ struct look {
     struct moor__queue *queue;
     struct moor_authority *authority; /* locked */
     uint64_t now_ns;
-    uint64_t claims; /* with everybody's wish */
+    uint64_t commitments; /* with everybody's set */
     uint64_t has;
     uint32_t askable; /* holders that could be asked, were it for their bytes */
 };
@@ -48,14 +48,14 @@ static uint64_t plus(uint64_t a, uint64_t b)
 /* What the holder would have. */
 static uint64_t would_have(const struct moor_holder *holder)
 {
-    return holder->has - moor__figure(&holder->books, MOOR__PENDING) + holder->wish;
+    return holder->has - moor__account_get(&holder->account, MOOR__PENDING) + holder->planned_bytes;
 }
 
-static void wish(struct look *look, struct moor_holder *holder, uint64_t change)
+static void plan_change(struct look *look, struct moor_holder *holder, uint64_t change)
 {
     uint64_t guarantee = holder->limits.guarantee_bytes, before = would_have(holder);
-    holder->wish += change;
-    look->claims += larger(would_have(holder), guarantee) - larger(before, guarantee);
+    holder->planned_bytes += change;
+    look->commitments += larger(would_have(holder), guarantee) - larger(before, guarantee);
     look->has += change;
 }
 
@@ -87,14 +87,14 @@ void moor__victim_add(struct moor__queue *queue, struct moor_holder *holder)
     *link = holder;
 }
 
-bool moor__can_ask(struct moor_runtime *runtime, const struct moor__wish *wish)
+bool moor__pressure_is_possible(struct moor_runtime *runtime, const struct moor__request_set *set)
 {
     bool can = false;
     moor__lock_acquire(&runtime->queue->lock);
     for (const struct moor_holder *victim = runtime->queue->victims; victim && !can;
          victim = victim->next_victim)
-        for (size_t i = 0; i < wish->pool_count && !can; i++)
-            can = victim->authority == wish->pools[i];
+        for (size_t i = 0; i < set->pool_count && !can; i++)
+            can = victim->authority == set->pools[i];
     moor__lock_release(&runtime->queue->lock);
     return can;
 }
@@ -103,14 +103,15 @@ bool moor__can_ask(struct moor_runtime *runtime, const struct moor__wish *wish)
 static uint64_t can_give(const struct moor_holder *holder, bool deep)
 {
     /* What it would have with requests of its own served is nothing that it can give. */
-    uint64_t has = smaller(would_have(holder), holder->has - moor__figure(&holder->books, MOOR__PENDING));
-    uint64_t movable = minus(has, moor__figure(&holder->books, MOOR__QUARANTINED));
+    uint64_t has =
+        smaller(would_have(holder), holder->has - moor__account_get(&holder->account, MOOR__PENDING));
+    uint64_t movable = minus(has, moor__account_get(&holder->account, MOOR__QUARANTINED));
     return deep ? movable : smaller(movable, minus(has, holder->limits.guarantee_bytes));
 }
 
 static uint32_t reason_of(const struct moor__ticket *ticket, bool own)
 {
-    if (ticket->kind == MOOR__TICKET_RELIEF)
+    if (ticket->kind == MOOR__TICKET_RECLAIM)
         return own ? MOOR_PRESSURE_LIMIT : MOOR_PRESSURE_CAPACITY;
     return ticket->kind == MOOR__TICKET_DEVICE ? MOOR_PRESSURE_DEVICE : MOOR_PRESSURE_REQUEST;
 }
@@ -136,14 +137,14 @@ static uint64_t ask(struct look *look, struct moor__ticket *ticket, struct moor_
     uint64_t asked = smaller(bytes, can_give(holder, deep));
     if (!holder->pressure || asked == 0)
         return 0;
-    if (holder->ask.ticket || look->now_ns < holder->rest_until_ns || has_answered(ticket, holder)) {
+    if (holder->ask.ticket || look->now_ns < holder->cool_until_ns || has_answered(ticket, holder)) {
         ticket->turned_away = true;
         return 0;
     }
-    holder->ask = (struct moor__ask){
-        .ticket = moor__ticket_name(holder->authority->runtime, ticket),
+    holder->ask = (struct moor__pressure_request){
+        .ticket = moor__ticket_handle(holder->authority->runtime, ticket),
         .bytes = asked,
-        .had = holder->has - moor__figure(&holder->books, MOOR__PENDING),
+        .had = holder->has - moor__account_get(&holder->account, MOOR__PENDING),
         .since_ns = look->now_ns,
         .is_waiting = true,
         .counts = true,
@@ -155,7 +156,7 @@ static uint64_t ask(struct look *look, struct moor__ticket *ticket, struct moor_
     STAILQ_INSERT_TAIL(&look->queue->asks, &holder->ask, entry);
     ticket->asked++;
     look->askable--;
-    wish(look, holder, -asked);
+    plan_change(look, holder, -asked);
     return asked;
 }
 
@@ -188,16 +189,16 @@ static uint64_t ask_victims(struct look *look, struct moor__ticket *ticket, cons
 uint64_t moor__over_bytes(const struct moor_authority *authority)
 {
     uint64_t beyond = minus(authority->has, authority->capacity);
-    uint64_t lent = minus(plus(authority->claims, authority->set_aside), authority->capacity);
-    return larger(beyond, smaller(lent, authority->claims - authority->guarantees));
+    uint64_t lent = minus(plus(authority->commitments, authority->set_aside), authority->capacity);
+    return larger(beyond, smaller(lent, authority->commitments - authority->guarantees));
 }
 
 /* For what is over the capacity, guarantees and limits. */
 static void press_relief(struct look *look, struct moor__ticket *ticket)
 {
     const struct moor_authority *authority = look->authority;
-    uint64_t lent = minus(plus(look->claims, authority->set_aside), authority->capacity);
-    uint64_t borrowed = look->claims - authority->guarantees;
+    uint64_t lent = minus(plus(look->commitments, authority->set_aside), authority->capacity);
+    uint64_t borrowed = look->commitments - authority->guarantees;
     (void)ask_victims(look, ticket, NULL, smaller(lent, borrowed), false);
     (void)ask_victims(look, ticket, NULL, minus(look->has, authority->capacity), true);
     for (struct moor_holder *holder = look->queue->victims; holder; holder = holder->next_victim)
@@ -213,22 +214,22 @@ static void press_part(struct look *look, struct moor__ticket *ticket, const str
     /* What is over already is short too: others may hold more of the pool than before. */
     uint64_t own = minus(plus(would_have(holder), part->bytes), holder->limits.limit_bytes);
     (void)ask(look, ticket, holder, own, true, true);
-    uint64_t claim = larger(would_have(holder), holder->limits.guarantee_bytes);
+    uint64_t commitment = larger(would_have(holder), holder->limits.guarantee_bytes);
     uint64_t set_aside = ticket->is_inside ? 0 : authority->set_aside;
-    uint64_t others = plus(look->claims - claim + would_have(holder), set_aside);
+    uint64_t others = plus(look->commitments - commitment + would_have(holder), set_aside);
     uint64_t pool = minus(plus(others, part->bytes), moor__authority_capacity(authority));
     (void)ask_victims(look, ticket, holder, pool, false);
-    wish(look, holder, part->bytes);
+    plan_change(look, holder, part->bytes);
 }
 
 /* What is still to come from those who are asked for this ticket. */
 static uint64_t expected_of(const struct look *look, const struct moor__ticket *ticket)
 {
-    moor_ticket name = moor__ticket_name(look->authority->runtime, ticket);
+    moor_ticket name = moor__ticket_handle(look->authority->runtime, ticket);
     uint64_t sum = 0;
     for (const struct moor_holder *holder = look->queue->victims; holder; holder = holder->next_victim)
         if (holder->ask.ticket == name && holder->ask.counts)
-            sum += minus(holder->ask.bytes, holder->ask.let_go);
+            sum += minus(holder->ask.bytes, holder->ask.evicted);
     return sum;
 }
 
@@ -238,29 +239,29 @@ static void press_ticket(struct look *look, struct moor__ticket *ticket)
      * been. What can never fit asks for nothing. */
     if ((look->askable == 0 && !ticket->is_brief) || ticket->refusal.status == MOOR_NEVER_FITS)
         return;
-    if (ticket->kind == MOOR__TICKET_RELIEF && ticket->wish.pools[0] == look->authority)
+    if (ticket->kind == MOOR__TICKET_RECLAIM && ticket->set.pools[0] == look->authority)
         press_relief(look, ticket);
-    if (ticket->kind == MOOR__TICKET_DEVICE && ticket->wish.pools[0] == look->authority)
+    if (ticket->kind == MOOR__TICKET_DEVICE && ticket->set.pools[0] == look->authority)
         (void)ask_victims(look, ticket, ticket->requester,
                           minus(ticket->bytes, ticket->evicted_bytes + expected_of(look, ticket)), false);
-    for (size_t i = 0; i < ticket->wish.count; i++)
-        if (ticket->wish.parts[i].holder->authority == look->authority)
-            press_part(look, ticket, &ticket->wish.parts[i]);
+    for (size_t i = 0; i < ticket->set.count; i++)
+        if (ticket->set.parts[i].holder->authority == look->authority)
+            press_part(look, ticket, &ticket->set.parts[i]);
 }
 
 /* What is still expected of those who are being asked. */
 static void expect(struct look *look)
 {
     for (struct moor_holder *holder = look->queue->victims; holder; holder = holder->next_victim) {
-        struct moor__ask *it = &holder->ask;
+        struct moor__pressure_request *it = &holder->ask;
         if (holder->authority != look->authority)
             continue;
-        look->askable += !it->ticket && look->now_ns >= holder->rest_until_ns;
+        look->askable += !it->ticket && look->now_ns >= holder->cool_until_ns;
         if (!it->ticket)
             continue;
         it->counts &= look->now_ns - it->since_ns < look->queue->patience_ns;
         if (it->counts)
-            wish(look, holder, -smaller(minus(it->bytes, it->let_go), would_have(holder)));
+            plan_change(look, holder, -smaller(minus(it->bytes, it->evicted), would_have(holder)));
     }
 }
 
@@ -268,12 +269,12 @@ static void forget_wishes(const struct look *look)
 {
     for (struct moor_holder *holder = look->queue->victims; holder; holder = holder->next_victim)
         if (holder->authority == look->authority)
-            holder->wish = 0;
+            holder->planned_bytes = 0;
     const struct moor__ticket *ticket;
-    TAILQ_FOREACH(ticket, &look->queue->tickets, entry)
-    for (size_t i = 0; i < ticket->wish.count; i++)
-        if (ticket->wish.parts[i].holder->authority == look->authority)
-            ticket->wish.parts[i].holder->wish = 0;
+    TAILQ_FOREACH (ticket, &look->queue->tickets, entry)
+        for (size_t i = 0; i < ticket->set.count; i++)
+            if (ticket->set.parts[i].holder->authority == look->authority)
+                ticket->set.parts[i].holder->planned_bytes = 0;
 }
 
 static void press_authority(struct moor__queue *queue, struct moor_authority *authority, uint64_t now_ns)
@@ -286,12 +287,12 @@ static void press_authority(struct moor__queue *queue, struct moor_authority *au
     struct look look = {queue,
                         authority,
                         now_ns,
-                        authority->claims_later,
-                        authority->has - moor__figure(&authority->total_books, MOOR__PENDING),
+                        authority->commitments_later,
+                        authority->has - moor__account_get(&authority->total_account, MOOR__PENDING),
                         0};
     expect(&look);
-    TAILQ_FOREACH(ticket, &queue->tickets, entry)
-    press_ticket(&look, ticket);
+    TAILQ_FOREACH (ticket, &queue->tickets, entry)
+        press_ticket(&look, ticket);
     forget_wishes(&look);
     moor__lock_release(&authority->lock);
 }
@@ -299,27 +300,26 @@ static void press_authority(struct moor__queue *queue, struct moor_authority *au
 /* Some holder of the ticket's pools that it may ask is being asked, by whomever, and counted on. */
 static bool is_asking(const struct moor__queue *queue, const struct moor__ticket *ticket)
 {
-    moor_ticket name = moor__ticket_name(ticket->wish.pools[0]->runtime, ticket);
+    moor_ticket name = moor__ticket_handle(ticket->set.pools[0]->runtime, ticket);
     for (const struct moor_holder *holder = queue->victims; holder; holder = holder->next_victim) {
         if (!holder->ask.ticket || !holder->ask.counts || has_answered(ticket, holder) ||
             (holder->ask.ticket != name && holder->limits.priority > ticket->priority))
             continue;
-        for (size_t i = 0; i < ticket->wish.pool_count; i++)
-            if (ticket->wish.pools[i] == holder->authority)
+        for (size_t i = 0; i < ticket->set.pool_count; i++)
+            if (ticket->set.pools[i] == holder->authority)
                 return true;
     }
     return false;
 }
 
-bool moor__press_could_ask(const struct moor__queue *queue, const struct moor__ticket *ticket,
-                           uint64_t now_ns)
+bool moor__plan_could_ask(const struct moor__queue *queue, const struct moor__ticket *ticket, uint64_t now_ns)
 {
     if (ticket->is_brief)
         return true; /* it also learns who could not be asked */
     for (const struct moor_holder *victim = queue->victims; victim; victim = victim->next_victim)
-        for (size_t i = 0; i < ticket->wish.pool_count; i++)
-            if (victim->authority == ticket->wish.pools[i] && !victim->ask.ticket &&
-                now_ns >= victim->rest_until_ns)
+        for (size_t i = 0; i < ticket->set.pool_count; i++)
+            if (victim->authority == ticket->set.pools[i] && !victim->ask.ticket &&
+                now_ns >= victim->cool_until_ns)
                 return true;
     return false;
 }
@@ -329,8 +329,7 @@ static uint64_t next_due(const struct moor__queue *queue, uint64_t now_ns)
 {
     const struct moor__ticket *ticket;
     uint64_t due = UINT64_MAX;
-    TAILQ_FOREACH(ticket, &queue->tickets, entry)
-    {
+    TAILQ_FOREACH (ticket, &queue->tickets, entry) {
         due = smaller(due, ticket->deadline_ns);
         if (ticket->turn_until_ns != 0)
             due = smaller(due, ticket->turn_until_ns);
@@ -342,30 +341,28 @@ static uint64_t next_due(const struct moor__queue *queue, uint64_t now_ns)
         uint64_t patient_until_ns = plus(holder->ask.since_ns, queue->patience_ns);
         if (holder->ask.ticket && holder->ask.counts && patient_until_ns > now_ns)
             due = smaller(due, patient_until_ns);
-        if (!holder->ask.ticket && holder->rest_until_ns > now_ns)
-            due = smaller(due, holder->rest_until_ns);
+        if (!holder->ask.ticket && holder->cool_until_ns > now_ns)
+            due = smaller(due, holder->cool_until_ns);
     }
     return due;
 }
 
-void moor__press(struct moor__queue *queue, uint64_t now_ns)
+void moor__plan_pressure(struct moor__queue *queue, uint64_t now_ns)
 {
     struct moor__ticket *ticket;
     queue->presses++;
-    TAILQ_FOREACH(ticket, &queue->tickets, entry)
-    {
-        for (size_t i = 0; i < ticket->wish.pool_count; i++)
-            press_authority(queue, ticket->wish.pools[i], now_ns);
+    TAILQ_FOREACH (ticket, &queue->tickets, entry) {
+        for (size_t i = 0; i < ticket->set.pool_count; i++)
+            press_authority(queue, ticket->set.pools[i], now_ns);
     }
-    TAILQ_FOREACH(ticket, &queue->tickets, entry)
-    {
+    TAILQ_FOREACH (ticket, &queue->tickets, entry) {
         if (!ticket->is_brief || is_asking(queue, ticket))
             continue;
         ticket->is_answered = true;
         pthread_cond_broadcast(&ticket->changed);
     }
     queue->due_ns = next_due(queue, now_ns);
-    moor__askers_wake(queue);
+    moor__workers_wake(queue);
 }
 
 /* ---- answers ---- */
@@ -375,27 +372,27 @@ static uint64_t given(struct moor_holder *holder)
 {
     struct moor_authority *authority = holder->authority;
     moor__lock_acquire(&authority->lock);
-    moor__credit_take_back(authority, MOOR__STRICT_LOOK);
-    uint64_t has = holder->has - moor__figure(&holder->books, MOOR__PENDING);
-    moor__credit_allow(authority, MOOR__STRICT_LOOK);
+    moor__credit_take_back(authority, MOOR__STRICT_READ);
+    uint64_t has = holder->has - moor__account_get(&holder->account, MOOR__PENDING);
+    moor__credit_allow(authority, MOOR__STRICT_READ);
     moor__lock_release(&authority->lock);
     return minus(holder->ask.had, has);
 }
 
-void moor__ask_answered(struct moor__queue *queue, struct moor_holder *holder)
+void moor__pressure_answered(struct moor__queue *queue, struct moor_holder *holder)
 {
-    struct moor__ask *it = &holder->ask;
+    struct moor__pressure_request *it = &holder->ask;
     holder->answered = ++queue->answers;
-    if (smaller(it->let_go, given(holder)) >= it->bytes) { /* who takes again what it let go, gave nothing */
-        holder->rest_ns = holder->rest_until_ns = 0;
+    if (smaller(it->evicted, given(holder)) >= it->bytes) { /* who takes again what it let go, gave nothing */
+        holder->cool_down_ns = holder->cool_until_ns = 0;
     } else {
-        uint64_t twice_ns = holder->rest_ns ? 2 * holder->rest_ns : MOOR_REST_NS;
-        holder->rest_ns = smaller(twice_ns, MOOR_REST_MAX_NS);
-        holder->rest_until_ns = moor__governor_clock() + holder->rest_ns;
+        uint64_t twice_ns = holder->cool_down_ns ? 2 * holder->cool_down_ns : MOOR_COOL_DOWN_NS;
+        holder->cool_down_ns = smaller(twice_ns, MOOR_COOL_DOWN_MAX_NS);
+        holder->cool_until_ns = moor__governor_clock() + holder->cool_down_ns;
     }
     it->ticket = 0;
     atomic_store_explicit(&holder->asked, 0, memory_order_relaxed);
-    moor__queue_look_locked(queue);
+    moor__queue_scan_locked(queue);
 }
 
 /* Returns the ticket that they count for. */
@@ -405,7 +402,7 @@ static moor_ticket count_let_go(struct moor_holder *holder, uint64_t bytes, bool
     moor_ticket name = holder->ask.ticket;
     if (!name)
         return 0;
-    holder->ask.let_go += bytes;
+    holder->ask.evicted += bytes;
     holder->evicted_bytes += bytes;
     struct moor__ticket *ticket = moor__ticket_pin(runtime, name);
     if (ticket) {
@@ -416,20 +413,20 @@ static moor_ticket count_let_go(struct moor_holder *holder, uint64_t bytes, bool
     return name;
 }
 
-moor_ticket moor__let_go_asked(struct moor__local *local, struct moor_holder *holder,
-                               struct moor__step_of step, bool behind_fences)
+moor_ticket moor__evict_under_pressure(struct moor__thread_cache *cache, struct moor_holder *holder,
+                                       struct moor__transfer step, bool behind_fences)
 {
     struct moor__queue *queue = holder->authority->runtime->queue;
     moor__lock_acquire(&queue->lock);
     moor_ticket name = count_let_go(holder, step.bytes, behind_fences);
     step.is_passing = true; /* the look is below */
-    moor__move(local, holder, step);
-    moor__queue_look_locked(queue);
+    moor__transfer_apply(cache, holder, step);
+    moor__queue_scan_locked(queue);
     moor__lock_release(&queue->lock);
     return name;
 }
 
-void moor__let_go_became(struct moor_holder *holder, moor_ticket name, uint64_t bytes, enum moor__fate fate)
+void moor__eviction_settle(struct moor_holder *holder, moor_ticket name, uint64_t bytes, enum moor__fate fate)
 {
     struct moor_runtime *runtime = holder->authority->runtime;
     if (!name)
@@ -439,7 +436,7 @@ void moor__let_go_became(struct moor_holder *holder, moor_ticket name, uint64_t 
     if (fate == MOOR__FATE_KEPT) {
         holder->evicted_bytes -= smaller(bytes, holder->evicted_bytes);
         if (holder->ask.ticket == name)
-            holder->ask.let_go -= smaller(bytes, holder->ask.let_go);
+            holder->ask.evicted -= smaller(bytes, holder->ask.evicted);
     }
     if (ticket) {
         ticket->pending_bytes -= smaller(bytes, ticket->pending_bytes);
@@ -452,9 +449,9 @@ void moor__let_go_became(struct moor_holder *holder, moor_ticket name, uint64_t 
     moor__lock_release(&runtime->queue->lock);
 }
 
-/* ---- relief ---- */
+/* ---- reclaim ---- */
 
-bool moor__relief_is_needed(const struct moor__queue *queue, struct moor_authority *authority)
+bool moor__reclaim_is_needed(const struct moor__queue *queue, struct moor_authority *authority)
 {
     moor__lock_acquire(&authority->lock);
     bool over = moor__over_bytes(authority) != 0;
@@ -470,40 +467,40 @@ static moor_status make_relief(struct moor_authority *authority)
     struct moor__queue *queue = authority->runtime->queue;
     struct moor__ticket *ticket = NULL;
     moor__lock_release(&queue->lock);
-    moor_status status = moor__ticket_make(authority->runtime, MOOR__TICKET_RELIEF, &ticket);
+    moor_status status = moor__ticket_make(authority->runtime, MOOR__TICKET_RECLAIM, &ticket);
     if (!status)
-        status = moor__askers_start(authority->runtime);
+        status = moor__workers_start(authority->runtime);
     moor__lock_acquire(&queue->lock);
     if (!status)
-        moor__askers_started(queue);
-    if (ticket && (status || authority->relief)) /* another thread was as quick */
+        moor__workers_started(queue);
+    if (ticket && (status || authority->reclaim)) /* another thread was as quick */
         moor__ticket_free(authority->runtime, ticket);
-    if (status || authority->relief)
+    if (status || authority->reclaim)
         return status;
     ticket->pool = authority;
-    ticket->wish = (struct moor__wish){.pools = &ticket->pool, .pool_count = 1};
+    ticket->set = (struct moor__request_set){.pools = &ticket->pool, .pool_count = 1};
     ticket->priority = INT32_MAX;
     ticket->state = MOOR__TICKET_ENDED;
-    authority->relief = ticket;
+    authority->reclaim = ticket;
     return MOOR_OK;
 }
 
-void moor__relief_review(struct moor_authority *authority)
+void moor__reclaim_review(struct moor_authority *authority)
 {
     struct moor__queue *queue = authority->runtime->queue;
     struct moor_error before = *moor_last_error();
     moor__lock_acquire(&queue->lock);
-    bool needed = queue->victims && moor__relief_is_needed(queue, authority);
+    bool needed = queue->victims && moor__reclaim_is_needed(queue, authority);
     moor_status status =
-        needed && (!authority->relief || !queue->has_attendant) ? make_relief(authority) : MOOR_OK;
-    struct moor__ticket *relief = authority->relief;
-    if (needed && !status && relief->state != MOOR__TICKET_OPEN) {
-        relief->state = MOOR__TICKET_OPEN;
-        relief->evicted_bytes = relief->pending_bytes = relief->returned_bytes = relief->asked = 0;
-        relief->refusal = (struct moor__refusal){0};
-        moor__queue_add(queue, relief);
+        needed && (!authority->reclaim || !queue->has_attendant) ? make_relief(authority) : MOOR_OK;
+    struct moor__ticket *reclaim = authority->reclaim;
+    if (needed && !status && reclaim->state != MOOR__TICKET_OPEN) {
+        reclaim->state = MOOR__TICKET_OPEN;
+        reclaim->evicted_bytes = reclaim->pending_bytes = reclaim->returned_bytes = reclaim->asked = 0;
+        reclaim->refusal = (struct moor__refusal){0};
+        moor__queue_add(queue, reclaim);
     }
-    moor__queue_look_locked(queue);
+    moor__queue_scan_locked(queue);
     moor__lock_release(&queue->lock);
     if (status) /* the limits are in force all the same */
         moor__log(authority->runtime, MOOR_ABI_LOG_ERROR, "nobody is asked for what is over: %s",

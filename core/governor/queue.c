@@ -3,11 +3,11 @@
  * Who is served when. Requests are gone through by priority, then by arrival; one that was passed too often
  * gets a turn, in which nobody else may borrow from its pools. Whoever makes room goes through the queue
  * itself, so there is no thread that a served request would depend on; time (deadlines, turns, patience) is
- * looked at on each occasion, and by the attendant (asker.c) when there is none.
+ * looked at on each occasion, and by the attendant (worker.c) when there is none.
  */
 #include "governor/queue.h"
 
-#include "governor/books.h"
+#include "governor/account.h"
 #include "governor/pressure.h"
 #include "util/error.h"
 
@@ -40,7 +40,7 @@ void moor__queue_destroy(struct moor__queue *queue)
 {
     if (!queue)
         return;
-    moor__askers_stop(queue);
+    moor__workers_stop(queue);
     pthread_cond_destroy(&queue->quiet);
     pthread_cond_destroy(&queue->attention);
     pthread_cond_destroy(&queue->work);
@@ -89,10 +89,10 @@ void moor__queue_add(struct moor__queue *queue, struct moor__ticket *ticket)
     ticket->arrival = ++queue->arrivals;
     ticket->opened_ns = moor__governor_clock();
     ticket->answers_before = queue->answers;
-    for (size_t i = 0; i < ticket->wish.count; i++)
-        ticket->wish.parts[i].holder->wanted++;
-    for (size_t i = 0; i < ticket->wish.pool_count; i++)
-        join_pool(ticket->wish.pools[i]);
+    for (size_t i = 0; i < ticket->set.count; i++)
+        ticket->set.parts[i].holder->wanted++;
+    for (size_t i = 0; i < ticket->set.pool_count; i++)
+        join_pool(ticket->set.pools[i]);
 }
 
 void moor__queue_end(struct moor__queue *queue, struct moor__ticket *ticket, enum moor__ticket_state state,
@@ -100,10 +100,10 @@ void moor__queue_end(struct moor__queue *queue, struct moor__ticket *ticket, enu
 {
     TAILQ_REMOVE(&queue->tickets, ticket, entry);
     queue->count--;
-    for (size_t i = 0; i < ticket->wish.count; i++)
-        ticket->wish.parts[i].holder->wanted--;
-    for (size_t i = 0; i < ticket->wish.pool_count; i++)
-        leave_pool(ticket->wish.pools[i], ticket);
+    for (size_t i = 0; i < ticket->set.count; i++)
+        ticket->set.parts[i].holder->wanted--;
+    for (size_t i = 0; i < ticket->set.pool_count; i++)
+        leave_pool(ticket->set.pools[i], ticket);
     ticket->state = state;
     ticket->ended = status;
     pthread_cond_broadcast(&ticket->changed);
@@ -111,7 +111,7 @@ void moor__queue_end(struct moor__queue *queue, struct moor__ticket *ticket, enu
 
 /* ---- passing, and turns ---- */
 
-static bool share_pool(const struct moor__wish *a, const struct moor__wish *b)
+static bool share_pool(const struct moor__request_set *a, const struct moor__request_set *b)
 {
     for (size_t i = 0; i < a->pool_count; i++)
         for (size_t j = 0; j < b->pool_count; j++)
@@ -121,28 +121,29 @@ static bool share_pool(const struct moor__wish *a, const struct moor__wish *b)
 }
 
 /* A request was served that came at that place. */
-static void pass(struct moor__queue *queue, const struct moor__wish *wish, uint64_t arrival)
+static void pass(struct moor__queue *queue, const struct moor__request_set *set, uint64_t arrival)
 {
     struct moor__ticket *ticket;
-    TAILQ_FOREACH(ticket, &queue->tickets, entry)
-    if (ticket->kind == MOOR__TICKET_REQUEST && ticket->arrival < arrival && share_pool(&ticket->wish, wish))
-        ticket->passed++;
+    TAILQ_FOREACH (ticket, &queue->tickets, entry)
+        if (ticket->kind == MOOR__TICKET_REQUEST && ticket->arrival < arrival &&
+            share_pool(&ticket->set, set))
+            ticket->passed++;
 }
 
-static void set_turn(const struct moor__wish *wish, struct moor__ticket *ticket)
+static void set_turn(const struct moor__request_set *set, struct moor__ticket *ticket)
 {
-    moor__wish_lock(wish);
-    for (size_t i = 0; i < wish->pool_count; i++)
-        wish->pools[i]->turn = ticket;
-    moor__wish_unlock(wish);
+    moor__request_set_lock(set);
+    for (size_t i = 0; i < set->pool_count; i++)
+        set->pools[i]->turn = ticket;
+    moor__request_set_unlock(set);
 }
 
 /* For admission it counts where the request was made, not that this thread, which looks at it, is inside a
  * pressure function. Returns where this thread is. */
 static struct moor_holder *stand_in(const struct moor__ticket *ticket)
 {
-    struct moor_holder *here = moor__asked_here;
-    moor__asked_here = ticket->is_inside ? ticket->wish.parts[0].holder : NULL;
+    struct moor_holder *here = moor__pressured_holder;
+    moor__pressured_holder = ticket->is_inside ? ticket->set.parts[0].holder : NULL;
     return here;
 }
 
@@ -151,10 +152,10 @@ static bool can_ever(const struct moor__ticket *ticket)
 {
     struct moor__refusal unused;
     struct moor_holder *here = stand_in(ticket);
-    moor__wish_lock(&ticket->wish);
-    bool can = moor__wish_can(&ticket->wish, &unused);
-    moor__wish_unlock(&ticket->wish);
-    moor__asked_here = here;
+    moor__request_set_lock(&ticket->set);
+    bool can = moor__request_set_can(&ticket->set, &unused);
+    moor__request_set_unlock(&ticket->set);
+    moor__pressured_holder = here;
     return can;
 }
 
@@ -163,12 +164,12 @@ static bool is_to_have_turn(const struct moor__ticket *ticket, uint64_t now_ns)
 {
     if (ticket->passed < MOOR_PASSED_MAX || ticket->turn_until_ns || now_ns < ticket->next_turn_ns)
         return false;
-    for (size_t i = 0; i < ticket->wish.pool_count; i++)
-        if (ticket->wish.pools[i]->turn)
+    for (size_t i = 0; i < ticket->set.pool_count; i++)
+        if (ticket->set.pools[i]->turn)
             return false;
-    moor__wish_lock(&ticket->wish);
-    bool limited = moor__wish_is_limited(&ticket->wish);
-    moor__wish_unlock(&ticket->wish);
+    moor__request_set_lock(&ticket->set);
+    bool limited = moor__request_set_is_limited(&ticket->set);
+    moor__request_set_unlock(&ticket->set);
     return !limited && can_ever(ticket);
 }
 
@@ -177,9 +178,9 @@ static void begin_turns(struct moor__queue *queue, uint64_t now_ns)
 {
     for (;;) {
         struct moor__ticket *ticket, *next = NULL;
-        TAILQ_FOREACH(ticket, &queue->tickets, entry)
-        if ((!next || ticket->arrival < next->arrival) && is_to_have_turn(ticket, now_ns))
-            next = ticket;
+        TAILQ_FOREACH (ticket, &queue->tickets, entry)
+            if ((!next || ticket->arrival < next->arrival) && is_to_have_turn(ticket, now_ns))
+                next = ticket;
         if (!next)
             return;
         uint64_t turn_ns = (now_ns - next->opened_ns) / 2;
@@ -188,7 +189,7 @@ static void begin_turns(struct moor__queue *queue, uint64_t now_ns)
                                                : turn_ns;
         next->turn_until_ns = now_ns + turn_ns;
         next->next_turn_ns = next->turn_until_ns + turn_ns;
-        set_turn(&next->wish, next);
+        set_turn(&next->set, next);
     }
 }
 
@@ -197,11 +198,10 @@ static bool end_turns(struct moor__queue *queue, uint64_t now_ns)
 {
     struct moor__ticket *ticket;
     bool ended = false;
-    TAILQ_FOREACH(ticket, &queue->tickets, entry)
-    {
+    TAILQ_FOREACH (ticket, &queue->tickets, entry) {
         if (ticket->turn_until_ns == 0 || (now_ns < ticket->turn_until_ns && can_ever(ticket)))
             continue;
-        set_turn(&ticket->wish, NULL);
+        set_turn(&ticket->set, NULL);
         ticket->turn_until_ns = 0;
         ticket->passed = 0;
         ended = true;
@@ -214,14 +214,14 @@ static bool end_turns(struct moor__queue *queue, uint64_t now_ns)
 static bool try_to_serve(struct moor__queue *queue, struct moor__ticket *ticket)
 {
     struct moor_holder *here = stand_in(ticket);
-    moor__wish_lock(&ticket->wish);
-    bool served = moor__wish_grant(&ticket->wish, ticket, &ticket->refusal);
-    moor__wish_unlock(&ticket->wish);
-    moor__asked_here = here;
+    moor__request_set_lock(&ticket->set);
+    bool served = moor__request_set_grant(&ticket->set, ticket, &ticket->refusal);
+    moor__request_set_unlock(&ticket->set);
+    moor__pressured_holder = here;
     if (!served)
         return false;
     moor__queue_end(queue, ticket, MOOR__TICKET_SERVED, MOOR_OK);
-    pass(queue, &ticket->wish, ticket->arrival);
+    pass(queue, &ticket->set, ticket->arrival);
     return true;
 }
 
@@ -249,12 +249,12 @@ static void end_those_due(struct moor__queue *queue, uint64_t now_ns)
         next = TAILQ_NEXT(ticket, entry);
         if (ticket->deadline_ns != UINT64_MAX && now_ns >= ticket->deadline_ns)
             moor__queue_end(queue, ticket, MOOR__TICKET_ENDED, MOOR_TIMEOUT);
-        else if (ticket->kind == MOOR__TICKET_RELIEF && !moor__relief_is_needed(queue, ticket->pool))
+        else if (ticket->kind == MOOR__TICKET_RECLAIM && !moor__reclaim_is_needed(queue, ticket->pool))
             moor__queue_end(queue, ticket, MOOR__TICKET_ENDED, MOOR_OK);
     }
 }
 
-void moor__queue_look_locked(struct moor__queue *queue)
+void moor__queue_scan_locked(struct moor__queue *queue)
 {
     if (queue->count == 0)
         return;
@@ -264,7 +264,7 @@ void moor__queue_look_locked(struct moor__queue *queue)
     end_those_due(queue, now_ns);
     begin_turns(queue, now_ns);
     serve(queue, now_ns, true);
-    moor__press(queue, now_ns);
+    moor__plan_pressure(queue, now_ns);
 }
 
 void moor__queue_enter(struct moor__queue *queue, struct moor__ticket *ticket)
@@ -273,12 +273,12 @@ void moor__queue_enter(struct moor__queue *queue, struct moor__ticket *ticket)
     uint64_t now_ns = moor__governor_clock();
     bool alone = queue->count == 1; /* nobody has looked since the last one ended */
     queue->due_ns = ticket->deadline_ns < queue->due_ns ? ticket->deadline_ns : queue->due_ns;
-    if (alone || now_ns >= queue->due_ns || moor__press_could_ask(queue, ticket, now_ns) ||
+    if (alone || now_ns >= queue->due_ns || moor__plan_could_ask(queue, ticket, now_ns) ||
         try_to_serve(queue, ticket)) {
-        moor__queue_look_locked(queue);
+        moor__queue_scan_locked(queue);
         return;
     }
-    moor__askers_wake(queue);
+    moor__workers_wake(queue);
 }
 
 void moor__queue_cancel(struct moor__queue *queue, struct moor__ticket *ticket)
@@ -286,27 +286,27 @@ void moor__queue_cancel(struct moor__queue *queue, struct moor__ticket *ticket)
     bool had_turn = ticket->turn_until_ns != 0;
     moor__queue_end(queue, ticket, MOOR__TICKET_ENDED, MOOR_CANCELLED);
     if (had_turn)
-        moor__queue_look_locked(queue);
+        moor__queue_scan_locked(queue);
 }
 
-void moor__queue_look(struct moor_runtime *runtime)
+void moor__queue_scan(struct moor_runtime *runtime)
 {
     moor__lock_acquire(&runtime->queue->lock);
-    moor__queue_look_locked(runtime->queue);
+    moor__queue_scan_locked(runtime->queue);
     moor__lock_release(&runtime->queue->lock);
 }
 
-bool moor__queue_try(struct moor_runtime *runtime, const struct moor__wish *wish,
+bool moor__queue_try(struct moor_runtime *runtime, const struct moor__request_set *set,
                      struct moor__refusal *ret_refusal)
 {
     struct moor__queue *queue = runtime->queue;
     moor__lock_acquire(&queue->lock);
-    moor__wish_lock(wish);
-    bool granted = moor__wish_grant(wish, NULL, ret_refusal);
-    moor__wish_unlock(wish);
+    moor__request_set_lock(set);
+    bool granted = moor__request_set_grant(set, NULL, ret_refusal);
+    moor__request_set_unlock(set);
     if (granted && queue->count) {
-        pass(queue, wish, UINT64_MAX);
-        moor__queue_look_locked(queue);
+        pass(queue, set, UINT64_MAX);
+        moor__queue_scan_locked(queue);
     }
     moor__lock_release(&queue->lock);
     return granted;

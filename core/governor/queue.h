@@ -10,8 +10,8 @@
 
 enum moor__ticket_kind {
     MOOR__TICKET_REQUEST,
-    MOOR__TICKET_RELIEF, /* of an authority: for what is over limits and capacity */
-    MOOR__TICKET_DEVICE, /* of an authority: for a device that is full; asks once */
+    MOOR__TICKET_RECLAIM, /* of an authority: for what is over limits and capacity */
+    MOOR__TICKET_DEVICE,  /* of an authority: for a device that is full; asks once */
 };
 
 enum moor__ticket_state { MOOR__TICKET_OPEN, MOOR__TICKET_SERVED, MOOR__TICKET_ENDED };
@@ -24,10 +24,10 @@ struct moor__ticket {
     enum moor__ticket_kind kind;
     enum moor__ticket_state state;
     moor_status ended;                   /* why, if it has */
-    struct moor__wish wish;              /* RELIEF and DEVICE: no parts, one pool */
+    struct moor__request_set set;        /* RELIEF and DEVICE: no parts, one pool */
     const struct moor_holder *requester; /* of DEVICE */
     struct moor_authority *pool;
-    void *memory; /* owned; the wish's, unless the one who waits has it */
+    void *memory; /* owned; the set's, unless the one who waits has it */
     uint64_t bytes;
     uint64_t arrival;
     uint64_t opened_ns;
@@ -49,25 +49,25 @@ struct moor__ticket {
 };
 
 TAILQ_HEAD(moor__tickets, moor__ticket);
-STAILQ_HEAD(moor__asks, moor__ask);
+STAILQ_HEAD(moor__pressure_requests, moor__pressure_request);
 
-struct moor__asker;
+struct moor__worker;
 
 struct moor__queue {
     struct moor__lock lock; /* everything below */
     struct moor__tickets tickets;
     uint32_t count;
     uint64_t arrivals;
-    uint64_t created;            /* holders, so far */
-    uint64_t answers;            /* that holders have given, so far */
-    uint32_t owned;              /* tickets that hosts have, or wait with */
-    uint64_t presses;            /* times that it was looked who is to be asked */
-    struct moor__asks asks;      /* that no thread has taken yet */
-    struct moor_holder *victims; /* all with a pressure function: by priority, then by creation */
+    uint64_t created;                    /* holders, so far */
+    uint64_t answers;                    /* that holders have given, so far */
+    uint32_t owned;                      /* tickets that hosts have, or wait with */
+    uint64_t presses;                    /* times that it was looked who is to be asked */
+    struct moor__pressure_requests asks; /* that no thread has taken yet */
+    struct moor_holder *victims;         /* all with a pressure function: by priority, then by creation */
     uint64_t patience_ns;
 
-    struct moor__asker *askers; /* asker.c, as all below */
-    uint32_t asker_count;
+    struct moor__worker *workers; /* worker.c, as all below */
+    uint32_t worker_count;
     uint32_t idle_count;
     uint32_t running_count;
     bool has_attendant;
@@ -76,7 +76,7 @@ struct moor__queue {
     uint64_t called;  /* how often it was called */
     bool is_ending;
     uint64_t due_ns;          /* when time alone changes something; UINT64_MAX: never */
-    pthread_cond_t work;      /* for askers; CLOCK_MONOTONIC, as all here */
+    pthread_cond_t work;      /* for workers; CLOCK_MONOTONIC, as all here */
     pthread_cond_t attention; /* for the attendant */
     pthread_cond_t quiet;     /* something has been answered, or a thread has ended */
 };
@@ -92,11 +92,11 @@ void moor__queue_destroy(struct moor__queue *queue);
 /* Tickets that hosts have. */
 uint32_t moor__queue_count(struct moor__queue *queue);
 /* Something has changed for those who wait: serves, ends, asks. */
-void moor__queue_look(struct moor_runtime *runtime);
+void moor__queue_scan(struct moor_runtime *runtime);
 /* The same with the lock held. */
-void moor__queue_look_locked(struct moor__queue *queue);
+void moor__queue_scan_locked(struct moor__queue *queue);
 /* One that comes now and does not wait: OK, or the refusal says why not. */
-bool moor__queue_try(struct moor_runtime *runtime, const struct moor__wish *wish,
+bool moor__queue_try(struct moor_runtime *runtime, const struct moor__request_set *set,
                      struct moor__refusal *ret_refusal);
 
 /* lock held: puts it in. */

@@ -6,7 +6,7 @@
  */
 #include "governor/request.h"
 
-#include "governor/books.h"
+#include "governor/account.h"
 #include "governor/pressure.h"
 #include "memory/release.h"
 #include "observe/external.h"
@@ -15,37 +15,37 @@
 
 #include <stdlib.h>
 
-static bool try_now(struct moor_runtime *runtime, const struct moor__wish *wish,
+static bool try_now(struct moor_runtime *runtime, const struct moor__request_set *set,
                     struct moor__refusal *refusal)
 {
-    if (moor__queue_try(runtime, wish, refusal))
+    if (moor__queue_try(runtime, set, refusal))
         return true;
     if (refusal->status == MOOR_NEVER_FITS)
         return false;
-    if (moor__poll(runtime) && moor__queue_try(runtime, wish, refusal))
+    if (moor__poll(runtime) && moor__queue_try(runtime, set, refusal))
         return true;
     /* Each pool that others may hold less of by now. */
-    for (size_t looks = 0; looks < wish->pool_count && refusal->external; looks++) {
-        if (moor__external_look(wish->parts[refusal->part].holder->authority))
+    for (size_t looks = 0; looks < set->pool_count && refusal->external; looks++) {
+        if (moor__external_refresh(set->parts[refusal->part].holder->authority))
             return false;
-        if (moor__queue_try(runtime, wish, refusal))
+        if (moor__queue_try(runtime, set, refusal))
             return true;
     }
     return false;
 }
 
 /* Its priority is the highest of its holders'. */
-static void describe(struct moor__ticket *ticket, const struct moor__wish *wish, uint64_t deadline_ns)
+static void describe(struct moor__ticket *ticket, const struct moor__request_set *set, uint64_t deadline_ns)
 {
-    ticket->wish = *wish;
+    ticket->set = *set;
     ticket->is_brief = deadline_ns == MOOR_NO_WAIT;
-    ticket->is_inside = moor__is_inside_pressure(wish->pools[0]->runtime);
+    ticket->is_inside = moor__is_inside_pressure(set->pools[0]->runtime);
     ticket->deadline_ns = ticket->is_brief ? MOOR_FOREVER : deadline_ns;
     ticket->priority = INT32_MIN;
-    for (size_t i = 0; i < wish->count; i++) {
-        int32_t priority = wish->parts[i].holder->limits.priority;
-        bool wraps = ticket->bytes > UINT64_MAX - wish->parts[i].bytes;
-        ticket->bytes = wraps ? UINT64_MAX : ticket->bytes + wish->parts[i].bytes;
+    for (size_t i = 0; i < set->count; i++) {
+        int32_t priority = set->parts[i].holder->limits.priority;
+        bool wraps = ticket->bytes > UINT64_MAX - set->parts[i].bytes;
+        ticket->bytes = wraps ? UINT64_MAX : ticket->bytes + set->parts[i].bytes;
         ticket->priority = priority > ticket->priority ? priority : ticket->priority;
     }
 }
@@ -53,9 +53,9 @@ static void describe(struct moor__ticket *ticket, const struct moor__wish *wish,
 /* The queue's lock is held. */
 static moor_status enqueue(struct moor__queue *queue, struct moor__ticket *ticket)
 {
-    moor__wish_lock(&ticket->wish);
-    bool can = moor__wish_can(&ticket->wish, &ticket->refusal);
-    moor__wish_unlock(&ticket->wish);
+    moor__request_set_lock(&ticket->set);
+    bool can = moor__request_set_can(&ticket->set, &ticket->refusal);
+    moor__request_set_unlock(&ticket->set);
     if (!can)
         return moor__refuse(&ticket->refusal);
     if (queue->count >= MOOR_LIMIT_TICKETS)
@@ -64,18 +64,18 @@ static moor_status enqueue(struct moor__queue *queue, struct moor__ticket *ticke
     return MOOR_OK;
 }
 
-moor_status moor__ticket_open(struct moor_runtime *runtime, const struct moor__wish *wish,
+moor_status moor__ticket_open(struct moor_runtime *runtime, const struct moor__request_set *set,
                               uint64_t deadline_ns, void *memory, struct moor__ticket **ret_ticket)
 {
     struct moor__ticket *ticket;
     moor_status status = moor__ticket_make(runtime, MOOR__TICKET_REQUEST, &ticket);
     if (status)
         return status;
-    status = moor__askers_start(runtime);
+    status = moor__workers_start(runtime);
     if (!status) {
         moor__lock_acquire(&runtime->queue->lock);
-        moor__askers_started(runtime->queue);
-        describe(ticket, wish, deadline_ns);
+        moor__workers_started(runtime->queue);
+        describe(ticket, set, deadline_ns);
         status = enqueue(runtime->queue, ticket);
         ticket->memory = status ? NULL : memory;
         runtime->queue->owned += !status;
@@ -85,8 +85,8 @@ moor_status moor__ticket_open(struct moor_runtime *runtime, const struct moor__w
         moor__ticket_free(runtime, ticket);
         return status;
     }
-    moor__trace(runtime, MOOR_TRACE_TICKET, wish->pools[0], wish->parts[0].holder, ticket->bytes,
-                moor__ticket_name(runtime, ticket));
+    moor__trace(runtime, MOOR_TRACE_TICKET, set->pools[0], set->parts[0].holder, ticket->bytes,
+                moor__ticket_handle(runtime, ticket));
     *ret_ticket = ticket;
     return MOOR_OK;
 }
@@ -100,7 +100,7 @@ static void conclude(struct moor_runtime *runtime, struct moor__ticket *ticket)
     (void)moor__poll(runtime); /* the look says whether that helped */
     moor__lock_acquire(&queue->lock);
     ticket->is_answered = false;
-    moor__queue_look_locked(queue);
+    moor__queue_scan_locked(queue);
     if (ticket->state != MOOR__TICKET_OPEN || !ticket->is_answered ||
         moor__answers_to(queue, ticket) != answers)
         return; /* served, or asked for more, or what the last answer brought is not taken back yet */
@@ -116,7 +116,7 @@ void moor__ticket_await(struct moor_runtime *runtime, struct moor__ticket *ticke
         if (ticket->is_brief && ticket->is_answered)
             conclude(runtime, ticket);
         else if (ticket->deadline_ns != MOOR_FOREVER && moor__governor_clock() >= ticket->deadline_ns)
-            moor__queue_look_locked(queue);
+            moor__queue_scan_locked(queue);
         else /* why it woke is looked at above */
             (void)moor__lock_wait_until(&queue->lock, &ticket->changed, ticket->deadline_ns);
     }
@@ -135,11 +135,11 @@ moor_status moor__ticket_outcome(const struct moor__ticket *ticket)
     return moor__fail_short(MOOR_TIMEOUT, why.bytes, "not by the deadline: %.450s", why.text);
 }
 
-static moor_status wait_in_queue(struct moor_runtime *runtime, const struct moor__wish *wish,
+static moor_status wait_in_queue(struct moor_runtime *runtime, const struct moor__request_set *set,
                                  uint64_t deadline_ns, size_t *ret_part)
 {
     struct moor__ticket *ticket;
-    moor_status status = moor__ticket_open(runtime, wish, deadline_ns, NULL, &ticket);
+    moor_status status = moor__ticket_open(runtime, set, deadline_ns, NULL, &ticket);
     if (status)
         return status;
     moor__lock_acquire(&runtime->queue->lock);
@@ -148,29 +148,29 @@ static moor_status wait_in_queue(struct moor_runtime *runtime, const struct moor
     moor__lock_release(&runtime->queue->lock);
     status = moor__ticket_outcome(ticket);
     *ret_part = ticket->refusal.part;
-    moor__trace(runtime, MOOR_TRACE_END, wish->pools[0], wish->parts[0].holder, status ? 0 : ticket->bytes,
-                moor__ticket_name(runtime, ticket));
+    moor__trace(runtime, MOOR_TRACE_END, set->pools[0], set->parts[0].holder, status ? 0 : ticket->bytes,
+                moor__ticket_handle(runtime, ticket));
     moor__ticket_free(runtime, ticket);
     return status;
 }
 
-moor_status moor__request(struct moor_runtime *runtime, const struct moor__wish *wish, uint64_t deadline_ns,
-                          size_t *ret_part)
+moor_status moor__request(struct moor_runtime *runtime, const struct moor__request_set *set,
+                          uint64_t deadline_ns, size_t *ret_part)
 {
     size_t unused;
     ret_part = ret_part ? ret_part : &unused;
     struct moor__refusal refusal;
     struct moor_error before = *moor_last_error();
-    if (try_now(runtime, wish, &refusal)) {
+    if (try_now(runtime, set, &refusal)) {
         moor__error_restore(&before);
         return MOOR_OK;
     }
     bool hopeless = refusal.status == MOOR_NEVER_FITS || moor__is_inside_pressure(runtime);
     bool comes = refusal.status == MOOR_PENDING || refusal.obstacle == MOOR__OBSTACLE_TURN;
     *ret_part = refusal.part;
-    if (hopeless || (deadline_ns == MOOR_NO_WAIT && (comes || !moor__can_ask(runtime, wish))))
+    if (hopeless || (deadline_ns == MOOR_NO_WAIT && (comes || !moor__pressure_is_possible(runtime, set))))
         return moor__refuse(&refusal);
-    moor_status status = wait_in_queue(runtime, wish, deadline_ns, ret_part);
+    moor_status status = wait_in_queue(runtime, set, deadline_ns, ret_part);
     if (deadline_ns == MOOR_NO_WAIT && status == MOOR_LIMIT)
         return moor__refuse(&refusal); /* nobody can be asked now */
     if (!status)
@@ -178,31 +178,31 @@ moor_status moor__request(struct moor_runtime *runtime, const struct moor__wish 
     return status;
 }
 
-bool moor__press_for_device(const struct moor_holder *requester, uint64_t bytes)
+bool moor__pressure_for_device(const struct moor_holder *requester, uint64_t bytes)
 {
     struct moor_authority *authority = requester->authority;
     struct moor_runtime *runtime = authority->runtime;
     struct moor__queue *queue = runtime->queue;
     struct moor__ticket *ticket;
-    const struct moor__wish wish = {.pools = &authority, .pool_count = 1};
-    if (moor__is_inside_pressure(runtime) || !moor__can_ask(runtime, &wish) ||
+    const struct moor__request_set set = {.pools = &authority, .pool_count = 1};
+    if (moor__is_inside_pressure(runtime) || !moor__pressure_is_possible(runtime, &set) ||
         moor__ticket_make(runtime, MOOR__TICKET_DEVICE, &ticket))
         return false;
-    if (moor__askers_start(runtime)) {
+    if (moor__workers_start(runtime)) {
         moor__ticket_free(runtime, ticket);
         return false;
     }
-    ticket->wish = wish;
+    ticket->set = set;
     ticket->bytes = bytes;
     ticket->requester = requester;
     ticket->priority = requester->limits.priority;
     ticket->is_brief = true;
-    moor_ticket name = moor__ticket_name(runtime, ticket);
+    moor_ticket name = moor__ticket_handle(runtime, ticket);
     moor__trace(runtime, MOOR_TRACE_TICKET, authority, NULL, bytes, name);
     moor__lock_acquire(&queue->lock);
-    moor__askers_started(queue);
+    moor__workers_started(queue);
     moor__queue_add(queue, ticket);
-    moor__queue_look_locked(queue);
+    moor__queue_scan_locked(queue);
     while (!ticket->is_answered)
         moor__lock_wait(&queue->lock, &ticket->changed);
     moor__queue_end(queue, ticket, MOOR__TICKET_ENDED, MOOR_OK);

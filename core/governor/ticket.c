@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Tickets as objects, and as hosts see them. What they do is in queue.c and pressure.c. */
-#include "governor/books.h"
+#include "governor/account.h"
 #include "governor/grant.h"
 #include "governor/pressure.h"
 #include "governor/request.h"
@@ -37,9 +37,9 @@ static void finish(struct moor_runtime *runtime, struct moor__ticket *ticket)
     moor__handles_free(&runtime->tickets, &ticket->slot);
 }
 
-moor_ticket moor__ticket_name(struct moor_runtime *runtime, const struct moor__ticket *ticket)
+moor_ticket moor__ticket_handle(struct moor_runtime *runtime, const struct moor__ticket *ticket)
 {
-    return moor__handles_name(&runtime->tickets, &ticket->slot);
+    return moor__handle_of(&runtime->tickets, &ticket->slot);
 }
 
 struct moor__ticket *moor__ticket_pin(struct moor_runtime *runtime, moor_ticket name)
@@ -61,7 +61,7 @@ void moor__ticket_unpin(struct moor_runtime *runtime, struct moor__ticket *ticke
 void moor__ticket_free(struct moor_runtime *runtime, struct moor__ticket *ticket)
 {
     struct moor__slot *slot;
-    if (moor__handles_pin(&runtime->tickets, moor__ticket_name(runtime, ticket), &slot))
+    if (moor__handles_pin(&runtime->tickets, moor__ticket_handle(runtime, ticket), &slot))
         return;
     (void)moor__handles_retire(slot); /* it was live, and is nobody else's to retire */
     moor__ticket_unpin(runtime, ticket);
@@ -91,20 +91,20 @@ moor_status moor_ticket_open(const struct moor_request *requests, size_t count, 
     if (!requests || count == 0 || !requests[0].holder || !ret_ticket || deadline_ns == MOOR_NO_WAIT)
         return moor__fail(MOOR_INVALID, "requests and ret_ticket must not be NULL, count and deadline not 0");
     struct moor_runtime *runtime = requests[0].holder->authority->runtime;
-    struct moor__wish wish;
+    struct moor__request_set set;
     struct moor__ticket *ticket;
     moor_status status = moor__enter(runtime);
     if (!status)
         status = moor__requests_check(runtime, requests, count);
     if (!status)
-        status = moor__wish_copy(requests, count, &wish);
+        status = moor__request_set_copy(requests, count, &set);
     if (status)
         return status;
-    status = moor__ticket_open(runtime, &wish, deadline_ns, wish.pools, &ticket);
+    status = moor__ticket_open(runtime, &set, deadline_ns, set.pools, &ticket);
     if (!status)
-        *ret_ticket = moor__ticket_name(runtime, ticket); /* nobody can end it before its name is known */
+        *ret_ticket = moor__ticket_handle(runtime, ticket); /* nobody can end it before its name is known */
     else
-        free(wish.pools);
+        free(set.pools);
     return status;
 }
 
@@ -146,13 +146,13 @@ moor_status moor_ticket_cancel(struct moor_runtime *runtime, moor_ticket handle)
     if (!status)
         cancel(runtime, ticket, &was_served);
     moor__lock_release(&runtime->queue->lock);
-    for (size_t i = 0; was_served && i < ticket->wish.count; i++) {
-        const struct moor_request *part = &ticket->wish.parts[i];
+    for (size_t i = 0; was_served && i < ticket->set.count; i++) {
+        const struct moor_request *part = &ticket->set.parts[i];
         moor__trace(runtime, MOOR_TRACE_RESERVE, part->holder->authority, part->holder, part->bytes, 0);
-        moor__unreserve(moor__local_of(runtime), part->holder, part->bytes, 0, false);
+        moor__unreserve(moor__thread_cache_of(runtime), part->holder, part->bytes, 0, false);
     }
     if (!status)
-        moor__trace(runtime, MOOR_TRACE_END, ticket->wish.pools[0], NULL, 0, handle);
+        moor__trace(runtime, MOOR_TRACE_END, ticket->set.pools[0], NULL, 0, handle);
     moor__ticket_unpin(runtime, ticket);
     return status;
 }
@@ -161,8 +161,8 @@ moor_status moor_ticket_cancel(struct moor_runtime *runtime, moor_ticket handle)
 static void hand_out(struct moor_runtime *runtime, const struct moor__ticket *ticket,
                      struct moor__slot **slots, moor_grant *ret_grants)
 {
-    for (size_t i = 0; i < ticket->wish.count; i++) {
-        const struct moor_request *part = &ticket->wish.parts[i];
+    for (size_t i = 0; i < ticket->set.count; i++) {
+        const struct moor_request *part = &ticket->set.parts[i];
         moor__trace(runtime, MOOR_TRACE_RESERVE, part->holder->authority, part->holder, part->bytes, 0);
         moor__count_grants(part->holder, 1);
         ret_grants[i] = moor__grant_publish(runtime, slots[i], part->holder, part->bytes);
@@ -177,11 +177,11 @@ moor_status moor_ticket_wait(struct moor_runtime *runtime, moor_ticket handle, m
     moor_status status = pin(runtime, handle, &ticket);
     if (status)
         return status;
-    if (!ret_grants || capacity < ticket->wish.count)
+    if (!ret_grants || capacity < ticket->set.count)
         status = moor__fail(MOOR_INVALID, "room for %zu grants; the request has %zu parts", capacity,
-                            ticket->wish.count);
+                            ticket->set.count);
     if (!status)
-        status = moor__grants_take(runtime, ticket->wish.count, &slots);
+        status = moor__grants_take(runtime, ticket->set.count, &slots);
     if (status)
         goto out;
     moor__lock_acquire(&runtime->queue->lock);
@@ -196,9 +196,9 @@ moor_status moor_ticket_wait(struct moor_runtime *runtime, moor_ticket handle, m
         status = moor__ticket_outcome(ticket);
     if (!status)
         hand_out(runtime, ticket, slots, ret_grants);
-    moor__grants_give(runtime, slots, status ? ticket->wish.count : 0);
+    moor__grants_give(runtime, slots, status ? ticket->set.count : 0);
     if (ends)
-        moor__trace(runtime, MOOR_TRACE_END, ticket->wish.pools[0], NULL, status ? 0 : ticket->bytes, handle);
+        moor__trace(runtime, MOOR_TRACE_END, ticket->set.pools[0], NULL, status ? 0 : ticket->bytes, handle);
 out:
     moor__ticket_unpin(runtime, ticket);
     return status;

@@ -202,7 +202,7 @@ void moor__devices_review_pools(struct moor_provider *provider)
 {
     for (uint32_t i = 0; i < provider->device_count; i++)
         for (uint32_t j = 0; j < provider->devices[i].info.domain_count; j++)
-            moor__relief_review(provider->devices[i].domains[j].authority);
+            moor__reclaim_review(provider->devices[i].domains[j].authority);
 }
 
 void moor__devices_free(struct moor_provider *provider)
@@ -274,7 +274,7 @@ struct moor_device *moor__device_hold(struct moor_device *device)
     return device;
 }
 
-void moor__device_let_go(struct moor_device *device)
+void moor__device_unhold(struct moor_device *device)
 {
     /* Release: who waits for 0 sees all that the call did. */
     atomic_fetch_sub_explicit(&device->calls, 1, memory_order_release);

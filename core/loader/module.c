@@ -51,7 +51,7 @@ struct moor__module {
 };
 
 static struct moor__lock lock = MOOR__LOCK(MOOR__RANK_MODULES, "module.c's lock");
-static _Thread_local bool is_here; /* this thread has the lock, and runs a constructor if it comes back */
+static _Thread_local bool is_here;   /* this thread has the lock, and runs a constructor if it comes back */
 static struct moor__module *modules; /* all that were ever mapped */
 static bool is_started;
 

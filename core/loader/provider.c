@@ -50,8 +50,8 @@ moor_status moor_provider_get_extension(struct moor_provider *provider, const ch
         return status;
     struct moor_abi_error error = MOOR__ERROR_INIT;
     const void *table = NULL;
-    int32_t called = moor__to_call(&provider->table)->base.get_extension(provider->instance, name, version,
-                                                                         &table, &error);
+    int32_t called = moor__to_call(&provider->table)
+                         ->base.get_extension(provider->instance, name, version, &table, &error);
     if (called)
         return moor__fail_provider(called, &error, provider->table.name, "get_extension");
     if (!table)

@@ -79,7 +79,7 @@ struct moor_provider {
     uint32_t device_count;
 
     struct moor__lock stream_lock; /* everything below; see memory/stream.c */
-    uint32_t stream_count;       /* not destroyed yet */
+    uint32_t stream_count;         /* not destroyed yet */
     uint32_t ending_count;
     struct moor__streams ending; /* given up, not destroyed yet */
     uint64_t epoch;
@@ -158,7 +158,7 @@ bool moor__devices_close(struct moor_provider *provider);
 
 /* For the end of a call in which the last object that kept the device may go: keeps it until let go. */
 struct moor_device *moor__device_hold(struct moor_device *device);
-void moor__device_let_go(struct moor_device *device);
+void moor__device_unhold(struct moor_device *device);
 
 void moor__count(struct moor_device *device, enum moor__object_count kind, int change);
 

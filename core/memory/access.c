@@ -77,14 +77,15 @@ static moor_status check_backing(const struct moor__range *range, const struct m
 {
     uint64_t last = (access->high - 1) / range->granule_bytes;
     uint64_t i = access->low / range->granule_bytes;
-    while (i > 0 && moor__cell_state(range->cells[i]) == MOOR__CELL_TAIL)
+    while (i > 0 && moor__granule_state(range->granules[i]) == MOOR__GRANULE_TAIL)
         i--;
     while (i <= last) {
-        enum moor__cell_state state = moor__cell_state(range->cells[i]);
-        bool readable = state == MOOR__CELL_COMMITTED || moor__cell_is_mapped(range->cells[i]);
-        if (!readable || (write && state == MOOR__CELL_MAPPED_READ))
-            return moor__range_expect(range, i, 1, write ? MOOR__CELL_MAPPED_WRITE : MOOR__CELL_COMMITTED);
-        i += state == MOOR__CELL_COMMITTED ? 1 : moor__range_mapping_length(range, i);
+        enum moor__granule_state state = moor__granule_state(range->granules[i]);
+        bool readable = state == MOOR__GRANULE_COMMITTED || moor__granule_is_mapped(range->granules[i]);
+        if (!readable || (write && state == MOOR__GRANULE_MAPPED_READ))
+            return moor__range_expect(range, i, 1,
+                                      write ? MOOR__GRANULE_MAPPED_WRITE : MOOR__GRANULE_COMMITTED);
+        i += state == MOOR__GRANULE_COMMITTED ? 1 : moor__range_mapping_length(range, i);
     }
     return MOOR_OK;
 }
@@ -97,7 +98,7 @@ static void look_at_uses(struct moor__access *access)
     moor__lock_acquire(lock_of(&access->owner));
     uint32_t count = moor__uses_collect(uses_of(&access->owner), 0, UINT64_MAX, points);
     moor__lock_release(lock_of(&access->owner));
-    moor__points_look(points, count);
+    moor__points_scan(points, count);
     moor__error_restore(&before);
 }
 

@@ -2,7 +2,7 @@
 /*
  * Buffers: one allocation each, by the order that keeps the promises:
  *
- *     allocate: footprint -> claim (nobody else can have the bytes) -> provider -> charge -> handle
+ *     allocate: footprint -> reservation (nobody else can have the bytes) -> provider -> charge -> handle
  *     release:  handle stale -> last pin -> pending, queued behind the last uses -> refund -> slot free
  *
  * Each failure goes back through the steps before it. What the provider then fails to take back is in
@@ -10,7 +10,7 @@
  */
 #include "memory/buffer.h"
 
-#include "governor/books.h"
+#include "governor/account.h"
 #include "memory/release.h"
 #include "util/error.h"
 
@@ -42,14 +42,14 @@ static void free_slot(struct moor__buffer *buffer)
     moor__binding_count(binding, MOOR__COUNT_BUFFER, -1);
 }
 
-static uint64_t name_of(struct moor__buffer *buffer)
+static uint64_t handle_of(struct moor__buffer *buffer)
 {
-    return moor__handles_name(&moor__runtime_of(buffer->object.binding)->buffers, &buffer->object.slot);
+    return moor__handle_of(&moor__runtime_of(buffer->object.binding)->buffers, &buffer->object.slot);
 }
 
 static uint64_t publish(struct moor__buffer *buffer)
 {
-    uint64_t handle = name_of(buffer);
+    uint64_t handle = handle_of(buffer);
     moor__object_publish(&buffer->object);
     return handle;
 }
@@ -69,7 +69,7 @@ static void send_off(struct moor__buffer *buffer)
     };
     struct moor__point points[MOOR_LIMIT_USES];
     uint32_t count = moor__uses_collect(&buffer->uses, 0, UINT64_MAX, points);
-    moor__release_or_quarantine(&buffer->object, name_of(buffer), &release, points, count);
+    moor__release_or_quarantine(&buffer->object, handle_of(buffer), &release, points, count);
 }
 
 void moor__buffer_gone(struct moor__object *object)
@@ -99,8 +99,8 @@ void moor__buffer_unpin(struct moor__buffer *buffer)
     if (!moor__handles_unpin(&buffer->object.slot))
         return;
     if (buffer->leased_bytes)
-        moor__refund_leased(moor__local_for(buffer->object.binding->holder), buffer->object.binding->holder,
-                            buffer->leased_bytes, 0);
+        moor__refund_leased(moor__thread_cache_for(buffer->object.binding->holder),
+                            buffer->object.binding->holder, buffer->leased_bytes, 0);
     send_off(buffer);
 }
 
@@ -116,7 +116,7 @@ moor_status moor_buffer_release(struct moor_runtime *runtime, moor_buffer handle
     status = moor__object_retire(&buffer->object);
     moor__buffer_unpin(buffer);
     moor__device_reap_sometimes(device);
-    moor__device_let_go(device);
+    moor__device_unhold(device);
     return status;
 }
 
@@ -222,11 +222,12 @@ static moor_status call_allocate(struct moor__buffer *buffer, const struct moor_
 }
 
 /* The provider has made the memory, but it is not to be. */
-static void undo_allocation(struct moor__buffer *buffer, struct moor__claim *claim, moor_grant grant)
+static void undo_allocation(struct moor__buffer *buffer, struct moor__reservation *reservation,
+                            moor_grant grant)
 {
     struct moor_error first = *moor_last_error();
     struct moor_device *device = buffer->object.binding->device;
-    moor__object_doom(&buffer->object, claim, grant);
+    moor__object_charge_for_rollback(&buffer->object, reservation, grant);
     send_off(buffer);
     moor__device_reap(device, MOOR_NO_WAIT);
     (void)moor__fail_again(&first, "");
@@ -238,7 +239,7 @@ moor_status moor_buffer_allocate(struct moor_binding *binding, uint64_t size_byt
     struct moor_abi_alloc_args args;
     uint64_t footprint = 0;
     struct moor__buffer *buffer;
-    struct moor__claim claim;
+    struct moor__reservation reservation;
     moor_status status = moor__binding_enter(binding);
     if (!status && !ret_buffer)
         status = moor__fail(MOOR_INVALID, "ret_buffer is NULL");
@@ -250,23 +251,23 @@ moor_status moor_buffer_allocate(struct moor_binding *binding, uint64_t size_byt
         status = take_slot(binding, &buffer);
     if (status)
         return status;
-    status = moor__claim_take(binding->holder, options ? options->grant : 0, footprint,
-                              options ? options->deadline_ns : MOOR_NO_WAIT, &claim);
+    status = moor__reservation_take(binding->holder, options ? options->grant : 0, footprint,
+                                    options ? options->deadline_ns : MOOR_NO_WAIT, &reservation);
     if (status)
         goto no_claim;
     status = call_allocate(buffer, &args);
     if (status && !buffer->handle)
         goto no_memory;
     if (!status)
-        status = moor__claim_charge(&claim, MOOR__LIVE, size_bytes, buffer->object.bytes);
+        status = moor__reservation_charge(&reservation, MOOR__LIVE, size_bytes, buffer->object.bytes);
     if (status) {
-        undo_allocation(buffer, &claim, options ? options->grant : 0);
+        undo_allocation(buffer, &reservation, options ? options->grant : 0);
         return status;
     }
     *ret_buffer = publish(buffer);
     return MOOR_OK;
 no_memory:
-    moor__claim_return(&claim);
+    moor__reservation_return(&reservation);
 no_claim:
     free_slot(buffer);
     return status;
@@ -324,15 +325,15 @@ moor_status moor_buffer_wrap(struct moor_binding *binding, void *address, uint64
     buffer->origin = flags & MOOR_BUFFER_PIN ? MOOR__WRAPPED_PINNED : MOOR__WRAPPED;
     buffer->address = (uintptr_t)address;
     buffer->size_bytes = size_bytes;
-    struct moor__claim claim = {0};
+    struct moor__reservation reservation = {0};
     if (flags & MOOR_BUFFER_CHARGE)
-        status = moor__claim_take(binding->holder, 0, size_bytes, MOOR_NO_WAIT, &claim);
+        status = moor__reservation_take(binding->holder, 0, size_bytes, MOOR_NO_WAIT, &reservation);
     if (status)
         goto fail;
     if (flags & MOOR_BUFFER_PIN)
         status = pin_memory(buffer);
     if (status) {
-        moor__claim_return(&claim);
+        moor__reservation_return(&reservation);
         goto fail;
     }
     if (flags & MOOR_BUFFER_CHARGE) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What buffers, ranges, segments and pieces have in common: a slot, the binding that pays for them, and their
+ * What buffers, ranges, segments and parts have in common: a slot, the binding that pays for them, and their
  * way out.
  *
  *     LIVE -> LEAVING -> (slot freed)
@@ -32,9 +32,9 @@ struct moor__object {
         *grant; /* pinned: a failed call drew from it, and it gets up to grant_bytes back; or NULL */
     uint64_t grant_bytes;
     _Atomic uint32_t state;
-    uint32_t parity; /* of the epoch it was released in */
-    bool retried;    /* has been in quarantine */
-    bool was_let_go; /* a segment that was pending before, by its mappings */
+    uint32_t parity;  /* of the epoch it was released in */
+    bool retried;     /* has been in quarantine */
+    bool was_evicted; /* a segment that was pending before, by its mappings */
 };
 
 struct moor_binding {
@@ -44,7 +44,7 @@ struct moor_binding {
     uint32_t domain_index;
     _Atomic uint64_t object_count;      /* made through it and not yet gone */
     _Atomic uint64_t live_count;        /* handles of them that the host has */
-    _Atomic uint64_t quarantined_count; /* of them, and of pieces of ranges */
+    _Atomic uint64_t quarantined_count; /* of them, and of parts of ranges */
     _Atomic uint64_t leaving_count;     /* releases that the provider has accepted and not completed */
     _Atomic uint64_t lost_bytes; /* in quarantine: taken, and not given back by a release that succeeded */
 };
@@ -70,7 +70,7 @@ static inline bool moor__binding_is_device(const struct moor_binding *binding)
 }
 
 /* As what its bytes are charged while it lives. */
-static inline enum moor__figure moor__object_figure(const struct moor__object *object)
+static inline enum moor__account_line moor__object_line(const struct moor__object *object)
 {
     return object->kind == MOOR__KIND_SEGMENT ? MOOR__SHARED : MOOR__LIVE;
 }
@@ -78,9 +78,10 @@ static inline enum moor__figure moor__object_figure(const struct moor__object *o
 /* What has become of it, if it counts for a ticket. */
 void moor__object_settled(struct moor__object *object, enum moor__fate fate);
 
-/* Memory that exists although the call that made it fails: charged until it has gone, and then what the claim
- * had comes back to its grant. The claim is used up. */
-void moor__object_doom(struct moor__object *object, struct moor__claim *claim, moor_grant grant);
+/* Memory that exists although the call that made it fails: charged until it has gone, and then what the reservation
+ * had comes back to its grant. The reservation is used up. */
+void moor__object_charge_for_rollback(struct moor__object *object, struct moor__reservation *reservation,
+                                      moor_grant grant);
 
 /* The host gets the object's handle; and gives it up: STALE if another thread was first. */
 void moor__object_publish(struct moor__object *object);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The first phase of a transaction: a step's arguments are checked, what it names is pinned, its cells are
+ * The first phase of a transaction: a step's arguments are checked, what it names is pinned, its granules are
  * BUSY and its records made, so that nothing of that can fail later.
  */
 #include "memory/work.h"
@@ -8,43 +8,43 @@
 #include "memory/segment.h"
 #include "util/error.h"
 
-static moor_status claim_cells(struct moor__work *work)
+static moor_status claim_granules(struct moor__work *work)
 {
     struct moor__range *range = work->range;
     moor__lock_acquire(&range->lock);
-    moor_status status = moor__range_expect(range, work->first, work->count, MOOR__CELL_FREE);
+    moor_status status = moor__range_expect(range, work->first, work->count, MOOR__GRANULE_FREE);
     if (!status)
-        moor__range_set(range, work->first, work->count, MOOR__CELL_BUSY);
+        moor__range_set(range, work->first, work->count, MOOR__GRANULE_BUSY);
     moor__lock_release(&range->lock);
     return status;
 }
 
-void moor__work_free_cells(struct moor__work *work)
+void moor__work_free_granules(struct moor__work *work)
 {
     moor__lock_acquire(&work->range->lock);
-    moor__range_set(work->range, work->first, work->count, MOOR__CELL_FREE);
+    moor__range_set(work->range, work->first, work->count, MOOR__GRANULE_FREE);
     moor__lock_release(&work->range->lock);
 }
 
-/* Pins the range and takes its cells and a piece record. */
+/* Pins the range and takes its granules and a part record. */
 static moor_status prepare_range(struct moor_runtime *runtime, struct moor__work *work, uint64_t length_bytes)
 {
     moor_status status = moor__range_pin(runtime, work->step->range, &work->range);
     if (status)
         return status;
     status =
-        moor__range_cells(work->range, work->step->offset_bytes, length_bytes, &work->first, &work->count);
+        moor__range_granules(work->range, work->step->offset_bytes, length_bytes, &work->first, &work->count);
     if (!status)
-        status = moor__piece_take(work->range, &work->piece);
+        status = moor__range_part_take(work->range, &work->part);
     if (!status)
-        status = claim_cells(work);
+        status = claim_granules(work);
     if (!status)
         return MOOR_OK;
     struct moor_error first = *moor_last_error();
-    if (work->piece)
-        moor__piece_free(work->piece);
+    if (work->part)
+        moor__range_part_free(work->part);
     moor__range_unpin(work->range);
-    work->piece = NULL;
+    work->part = NULL;
     work->range = NULL;
     return moor__fail_again(&first, "");
 }
@@ -53,8 +53,8 @@ void moor__work_drop_range(struct moor__work *work)
 {
     if (!work->range)
         return;
-    if (work->piece)
-        moor__piece_free(work->piece);
+    if (work->part)
+        moor__range_part_free(work->part);
     moor__range_unpin(work->range);
 }
 
@@ -90,7 +90,7 @@ static moor_status prepare_create(struct moor_runtime *runtime, struct moor__wor
         status = moor__segment_take(step->binding, step->length_bytes, granule, &work->segment);
     if (status && work->range) {
         struct moor_error first = *moor_last_error();
-        moor__work_free_cells(work);
+        moor__work_free_granules(work);
         moor__work_drop_range(work);
         return moor__fail_again(&first, "");
     }
@@ -137,7 +137,7 @@ static moor_status prepare_map(struct moor_runtime *runtime, struct moor__work *
         status = own_mapping(work);
     if (status) {
         struct moor_error first = *moor_last_error();
-        moor__work_free_cells(work);
+        moor__work_free_granules(work);
         moor__work_drop_range(work);
         moor__segment_unpin(work->segment);
         return moor__fail_again(&first, "");

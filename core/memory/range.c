@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Ranges: reserved addresses with a state per granule, kept outside the device's memory. No provider call is
- * made under the range's lock; cells that a call is at work on are BUSY meanwhile, so two calls on one
+ * made under the range's lock; granules that a call is at work on are BUSY meanwhile, so two calls on one
  * granule never meet.
  *
- * A range leaves in two steps: every piece in it is released behind its own last uses, and when the last of
+ * A range leaves in two steps: every part in it is released behind its own last uses, and when the last of
  * them has completed the addresses follow.
  */
 #include "memory/range.h"
@@ -20,15 +20,15 @@ static struct moor_runtime *runtime_of(const struct moor__range *range)
     return moor__runtime_of(range->object.binding);
 }
 
-moor_range moor__range_name(const struct moor__range *range)
+moor_range moor__range_handle(const struct moor__range *range)
 {
-    return moor__handles_name(&runtime_of(range)->ranges, &range->object.slot);
+    return moor__handle_of(&runtime_of(range)->ranges, &range->object.slot);
 }
 
-/* ---- cells ---- */
+/* ---- granules ---- */
 
-moor_status moor__range_cells(const struct moor__range *range, uint64_t offset_bytes, uint64_t length_bytes,
-                              uint64_t *ret_first, uint64_t *ret_count)
+moor_status moor__range_granules(const struct moor__range *range, uint64_t offset_bytes,
+                                 uint64_t length_bytes, uint64_t *ret_first, uint64_t *ret_count)
 {
     unsigned long long offset = offset_bytes, length = length_bytes, granule = range->granule_bytes;
     if (length_bytes > UINT64_MAX - offset_bytes)
@@ -45,7 +45,7 @@ moor_status moor__range_cells(const struct moor__range *range, uint64_t offset_b
 }
 
 moor_status moor__range_expect(const struct moor__range *range, uint64_t first, uint64_t count,
-                               enum moor__cell_state state)
+                               enum moor__granule_state state)
 {
     static const char *const names[] = {"free",
                                         "being worked on",
@@ -55,12 +55,12 @@ moor_status moor__range_expect(const struct moor__range *range, uint64_t first, 
                                         "inside a mapping",
                                         "leaving"};
     for (uint64_t i = first; i < first + count; i++) {
-        enum moor__cell_state found = moor__cell_state(range->cells[i]);
+        enum moor__granule_state found = moor__granule_state(range->granules[i]);
         if (found == state)
             continue;
-        moor_status status = found == MOOR__CELL_LEAVING ? MOOR_PENDING
-                             : found == MOOR__CELL_BUSY  ? MOOR_BUSY
-                                                         : MOOR_INVALID;
+        moor_status status = found == MOOR__GRANULE_LEAVING ? MOOR_PENDING
+                             : found == MOOR__GRANULE_BUSY  ? MOOR_BUSY
+                                                            : MOOR_INVALID;
         return moor__fail(status, "granule %llu is %s, not %s", (unsigned long long)i, names[found],
                           names[state]);
     }
@@ -70,30 +70,33 @@ moor_status moor__range_expect(const struct moor__range *range, uint64_t first, 
 moor_status moor__range_expect_mapping(const struct moor__range *range, uint64_t first,
                                        const struct moor__segment *segment)
 {
-    moor__cell cell = range->cells[first];
-    if (moor__cell_state(cell) == MOOR__CELL_MAPPED_WRITE && moor__cell_segment(cell) == segment)
+    moor__granule granule = range->granules[first];
+    if (moor__granule_state(granule) == MOOR__GRANULE_MAPPED_WRITE &&
+        moor__granule_segment(granule) == segment)
         return MOOR_OK;
-    return moor__fail(moor__cell_state(cell) == MOOR__CELL_LEAVING ? MOOR_PENDING : MOOR_BUSY,
+    return moor__fail(moor__granule_state(granule) == MOOR__GRANULE_LEAVING ? MOOR_PENDING : MOOR_BUSY,
                       "the segment's writable mapping is leaving or being worked on");
 }
 
-void moor__range_set(struct moor__range *range, uint64_t first, uint64_t count, enum moor__cell_state state)
+void moor__range_set(struct moor__range *range, uint64_t first, uint64_t count,
+                     enum moor__granule_state state)
 {
     for (uint64_t i = first; i < first + count; i++)
-        range->cells[i] = (moor__cell)state;
+        range->granules[i] = (moor__granule)state;
 }
 
 void moor__range_set_mapped(struct moor__range *range, uint64_t first, uint64_t count,
                             struct moor__segment *segment, bool writable)
 {
-    moor__range_set(range, first, count, MOOR__CELL_TAIL);
-    range->cells[first] = (moor__cell)(uintptr_t)segment |
-                          (moor__cell)(writable ? MOOR__CELL_MAPPED_WRITE : MOOR__CELL_MAPPED_READ);
+    moor__range_set(range, first, count, MOOR__GRANULE_TAIL);
+    range->granules[first] =
+        (moor__granule)(uintptr_t)segment |
+        (moor__granule)(writable ? MOOR__GRANULE_MAPPED_WRITE : MOOR__GRANULE_MAPPED_READ);
 }
 
 uint64_t moor__range_mapping_length(const struct moor__range *range, uint64_t first)
 {
-    return moor__cell_segment(range->cells[first])->size_bytes / range->granule_bytes;
+    return moor__granule_segment(range->granules[first])->size_bytes / range->granule_bytes;
 }
 
 moor_status moor__range_await_uses(struct moor__range *range, uint64_t offset_bytes, uint64_t length_bytes,
@@ -109,7 +112,7 @@ moor_status moor__range_await_uses(struct moor__range *range, uint64_t offset_by
 /* ---- making ---- */
 
 /* NULL: *ret_status says why. */
-static struct moor__range *take_slot(struct moor_binding *binding, uint64_t cell_count,
+static struct moor__range *take_slot(struct moor_binding *binding, uint64_t granule_count,
                                      moor_status *ret_status)
 {
     struct moor__slot *slot;
@@ -117,16 +120,16 @@ static struct moor__range *take_slot(struct moor_binding *binding, uint64_t cell
     if (*ret_status)
         return NULL;
     struct moor__range *range = (struct moor__range *)slot;
-    range->cells = calloc(cell_count, sizeof *range->cells);
-    if (!range->cells) {
+    range->granules = calloc(granule_count, sizeof *range->granules);
+    if (!range->granules) {
         moor__handles_free(&moor__runtime_of(binding)->ranges, slot);
         *ret_status = moor__fail(MOOR_HOST_NOMEM, "no memory for the states of %llu granules",
-                                 (unsigned long long)cell_count);
+                                 (unsigned long long)granule_count);
         return NULL;
     }
     range->object.kind = MOOR__KIND_RANGE;
     range->object.binding = binding;
-    range->cell_count = cell_count;
+    range->granule_count = granule_count;
     moor__lock_init(&range->lock, MOOR__RANK_OBJECT, "range.lock");
     moor__binding_count(binding, MOOR__COUNT_RANGE, 1);
     return range;
@@ -136,7 +139,7 @@ static void free_slot(struct moor__range *range)
 {
     struct moor_binding *binding = range->object.binding;
     moor__uses_finish(&range->uses);
-    free(range->cells);
+    free(range->granules);
     moor__lock_finish(&range->lock);
     moor__handles_free(&moor__runtime_of(binding)->ranges, &range->object.slot);
     moor__binding_count(binding, MOOR__COUNT_RANGE, -1);
@@ -185,7 +188,7 @@ moor_status moor__range_make(struct moor_binding *binding, uint64_t size_bytes, 
     }
     struct moor_error first = *moor_last_error();
     if (range->handle)
-        moor__range_send_off(range); /* made, but wrongly */
+        moor__range_release_all(range); /* made, but wrongly */
     else
         free_slot(range);
     return moor__fail_again(&first, "");
@@ -258,32 +261,33 @@ moor_status moor_range_reserve(struct moor_binding *binding, uint64_t size_bytes
     if (status)
         return status;
     moor__error_restore(&before);
-    *ret_range = moor__range_name(range);
+    *ret_range = moor__range_handle(range);
     moor__object_publish(&range->object);
     return MOOR_OK;
 }
 
 /* ---- leaving ---- */
 
-/* lock held. The next thing to release from cell `from` on: its first cell and length; false if there is
+/* lock held. The next thing to release from granule `from` on: its first granule and length; false if there is
  * none. */
 static bool next_piece(const struct moor__range *range, uint64_t from, uint64_t *ret_first,
                        uint64_t *ret_count)
 {
     uint64_t first = from;
-    while (first < range->cell_count && moor__cell_state(range->cells[first]) != MOOR__CELL_COMMITTED &&
-           !moor__cell_is_mapped(range->cells[first]))
+    while (first < range->granule_count &&
+           moor__granule_state(range->granules[first]) != MOOR__GRANULE_COMMITTED &&
+           !moor__granule_is_mapped(range->granules[first]))
         first++;
-    if (first == range->cell_count)
+    if (first == range->granule_count)
         return false;
     uint64_t end = first + 1;
-    if (moor__cell_is_mapped(range->cells[first])) {
+    if (moor__granule_is_mapped(range->granules[first])) {
         end = first + moor__range_mapping_length(range, first);
     } else {
         /* Granules with the same uses leave together. */
         uint64_t limit = moor__uses_boundary(&range->uses, first * range->granule_bytes, range->size_bytes);
-        while (end < range->cell_count && end * range->granule_bytes < limit &&
-               moor__cell_state(range->cells[end]) == MOOR__CELL_COMMITTED)
+        while (end < range->granule_count && end * range->granule_bytes < limit &&
+               moor__granule_state(range->granules[end]) == MOOR__GRANULE_COMMITTED)
             end++;
     }
     *ret_first = first;
@@ -294,44 +298,44 @@ static bool next_piece(const struct moor__range *range, uint64_t from, uint64_t 
 static void release_addresses(struct moor__range *range)
 {
     struct moor__release release = {.kind = MOOR_ABI_RELEASE_RANGE, .handle = range->handle};
-    moor__release_or_quarantine(&range->object, moor__range_name(range), &release, NULL, 0);
+    moor__release_or_quarantine(&range->object, moor__range_handle(range), &release, NULL, 0);
 }
 
-/* Sends off the next piece; false if there is none, or no record for it. */
+/* Sends off the next part; false if there is none, or no record for it. */
 static bool send_off_next(struct moor__range *range, uint64_t *from, moor_status *ret_status)
 {
-    struct moor__piece *piece;
-    *ret_status = moor__piece_take(range, &piece);
+    struct moor__range_part *part;
+    *ret_status = moor__range_part_take(range, &part);
     if (*ret_status)
         return false;
     moor__lock_acquire(&range->lock);
-    bool found = next_piece(range, *from, &piece->first, &piece->count);
+    bool found = next_piece(range, *from, &part->first, &part->count);
     if (found) {
-        moor__cell cell = range->cells[piece->first];
-        if (moor__cell_is_mapped(cell))
-            piece->segment = moor__cell_segment(cell);
+        moor__granule granule = range->granules[part->first];
+        if (moor__granule_is_mapped(granule))
+            part->segment = moor__granule_segment(granule);
         else
-            piece->object.bytes = piece->object.requested_bytes = piece->count * range->granule_bytes;
-        moor__range_set(range, piece->first, piece->count, MOOR__CELL_LEAVING);
-        range->pieces_out++;
-        *from = piece->first + piece->count;
+            part->object.bytes = part->object.requested_bytes = part->count * range->granule_bytes;
+        moor__range_set(range, part->first, part->count, MOOR__GRANULE_LEAVING);
+        range->parts_out++;
+        *from = part->first + part->count;
     }
     moor__lock_release(&range->lock);
     if (found)
-        moor__piece_send_off(piece, false);
+        moor__range_part_release(part, false);
     else
-        moor__piece_free(piece);
+        moor__range_part_free(part);
     return found;
 }
 
-void moor__range_send_off(struct moor__range *range)
+void moor__range_release_all(struct moor__range *range)
 {
     uint64_t from = 0;
     moor_status status = MOOR_OK;
     struct moor_error before = *moor_last_error();
     moor__lock_acquire(&range->lock);
     range->leaving = true;
-    range->pieces_out++; /* ours, so that the range does not go while we are at it */
+    range->parts_out++; /* ours, so that the range does not go while we are at it */
     moor__lock_release(&range->lock);
     while (send_off_next(range, &from, &status))
         ;
@@ -344,13 +348,13 @@ void moor__range_send_off(struct moor__range *range)
         moor__object_refused(&range->object);
         moor__error_restore(&before);
     }
-    moor__range_piece_done(range);
+    moor__range_part_done(range);
 }
 
-void moor__range_piece_done(struct moor__range *range)
+void moor__range_part_done(struct moor__range *range)
 {
     moor__lock_acquire(&range->lock);
-    bool last = --range->pieces_out == 0 && range->leaving;
+    bool last = --range->parts_out == 0 && range->leaving;
     moor__lock_release(&range->lock);
     if (last)
         release_addresses(range);
@@ -363,7 +367,7 @@ void moor__range_gone(struct moor__object *object)
 
 void moor__range_retry(struct moor__object *object)
 {
-    moor__range_send_off((struct moor__range *)object);
+    moor__range_release_all((struct moor__range *)object);
 }
 
 moor_status moor__range_pin(struct moor_runtime *runtime, moor_range handle, struct moor__range **ret_range)
@@ -380,7 +384,7 @@ moor_status moor__range_pin(struct moor_runtime *runtime, moor_range handle, str
 void moor__range_unpin(struct moor__range *range)
 {
     if (moor__handles_unpin(&range->object.slot))
-        moor__range_send_off(range);
+        moor__range_release_all(range);
 }
 
 moor_status moor_range_release(struct moor_runtime *runtime, moor_range handle)
@@ -395,7 +399,7 @@ moor_status moor_range_release(struct moor_runtime *runtime, moor_range handle)
     status = moor__object_retire(&range->object);
     moor__range_unpin(range);
     moor__device_reap_sometimes(device);
-    moor__device_let_go(device);
+    moor__device_unhold(device);
     return status;
 }
 
@@ -437,13 +441,13 @@ moor_status moor_range_get_committed(struct moor_runtime *runtime, moor_range ha
     if (status)
         return status;
     uint64_t first, count, backed = 0;
-    status = moor__range_cells(range, offset_bytes, length_bytes, &first, &count);
+    status = moor__range_granules(range, offset_bytes, length_bytes, &first, &count);
     if (!status) {
         moor__lock_acquire(&range->lock);
         for (uint64_t i = first; i < first + count; i++) {
-            enum moor__cell_state state = moor__cell_state(range->cells[i]);
-            backed += state == MOOR__CELL_COMMITTED || state == MOOR__CELL_TAIL ||
-                      moor__cell_is_mapped(range->cells[i]);
+            enum moor__granule_state state = moor__granule_state(range->granules[i]);
+            backed += state == MOOR__GRANULE_COMMITTED || state == MOOR__GRANULE_TAIL ||
+                      moor__granule_is_mapped(range->granules[i]);
         }
         moor__lock_release(&range->lock);
         *ret_bytes = backed * range->granule_bytes;

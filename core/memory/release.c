@@ -50,15 +50,15 @@ static moor_status resolve_points(struct moor__object *object, const struct moor
 }
 
 /* What has been in quarantine is not live on its way: its holder could not let it go. */
-static void to_pending(struct moor__object *object, bool lets_go)
+static void to_pending(struct moor__object *object, bool evicts)
 {
     struct moor_holder *holder = object->binding->holder;
     if (object->retried) {
         moor__unquarantine(holder, object->bytes);
         return;
     }
-    moor_ticket ticket = moor__pending(holder, moor__object_figure(object), object->bytes, lets_go);
-    object->ticket = lets_go ? ticket : object->ticket;
+    moor_ticket ticket = moor__pending(holder, moor__object_line(object), object->bytes, evicts);
+    object->ticket = evicts ? ticket : object->ticket;
 }
 
 static void from_pending(struct moor__object *object)
@@ -67,7 +67,7 @@ static void from_pending(struct moor__object *object)
     if (object->retried)
         moor__quarantine(holder, object->bytes);
     else
-        moor__unpending(holder, moor__object_figure(object), object->bytes);
+        moor__unpending(holder, moor__object_line(object), object->bytes);
 }
 
 moor_status moor__release_submit(struct moor__object *object, uint64_t cookie,
@@ -86,7 +86,7 @@ moor_status moor__release_submit(struct moor__object *object, uint64_t cookie,
     /* The completion may come before the provider's call returns, so all is in place before it. */
     struct moor_device *device = moor__device_hold(binding->device);
     moor__count(device, MOOR__COUNT_RELEASE, 1); /* who sees pending bytes is to see what they wait for */
-    to_pending(object, !object->ticket && !object->was_let_go);
+    to_pending(object, !object->ticket && !object->was_evicted);
     atomic_fetch_add_explicit(&binding->leaving_count, 1, memory_order_relaxed);
     atomic_store_explicit(&object->state, MOOR__STATE_LEAVING, memory_order_release);
     struct moor_abi_error error = MOOR__ERROR_INIT;
@@ -112,7 +112,7 @@ moor_status moor__release_submit(struct moor__object *object, uint64_t cookie,
         moor__epoch_leave(device->provider, object->parity);
         status = moor__fail_provider(called, &error, table->name, "release");
     }
-    moor__device_let_go(device);
+    moor__device_unhold(device);
     return status;
 }
 
@@ -133,8 +133,8 @@ static void enter_quarantine(struct moor__object *object, const char *why)
     atomic_store_explicit(&object->state, MOOR__STATE_QUARANTINED, memory_order_release);
     moor__count(device, MOOR__COUNT_QUARANTINE, 1);
     atomic_fetch_add_explicit(&object->binding->quarantined_count, 1, memory_order_relaxed);
-    if (object->kind == MOOR__KIND_PIECE)
-        moor__piece_stuck(object);
+    if (object->kind == MOOR__KIND_RANGE_PART)
+        moor__range_part_stuck(object);
     moor__lock_acquire(&device->lock);
     object->next = device->quarantine;
     device->quarantine = object;
@@ -163,7 +163,7 @@ void moor__quarantine_retry(struct moor_device *device)
         [MOOR__KIND_BUFFER] = moor__buffer_retry,
         [MOOR__KIND_RANGE] = moor__range_retry,
         [MOOR__KIND_SEGMENT] = moor__segment_retry,
-        [MOOR__KIND_PIECE] = moor__piece_retry,
+        [MOOR__KIND_RANGE_PART] = moor__range_part_retry,
     };
     struct moor_error before = *moor_last_error();
     moor__lock_acquire(&device->lock);
@@ -181,16 +181,18 @@ void moor__quarantine_retry(struct moor_device *device)
     moor__error_restore(&before);
 }
 
-void moor__object_doom(struct moor__object *object, struct moor__claim *claim, moor_grant grant)
+void moor__object_charge_for_rollback(struct moor__object *object, struct moor__reservation *reservation,
+                                      moor_grant grant)
 {
     object->grant = moor__grant_expect(moor__runtime_of(object->binding), grant);
-    object->grant_bytes = claim->bytes;
-    moor__claim_charge_doomed(claim, moor__object_figure(object), object->requested_bytes, object->bytes);
+    object->grant_bytes = reservation->bytes;
+    moor__reservation_charge_for_rollback(reservation, moor__object_line(object), object->requested_bytes,
+                                          object->bytes);
 }
 
 void moor__object_settled(struct moor__object *object, enum moor__fate fate)
 {
-    moor__let_go_became(object->binding->holder, object->ticket, object->bytes, fate);
+    moor__eviction_settle(object->binding->holder, object->ticket, object->bytes, fate);
     object->ticket = 0;
 }
 
@@ -209,8 +211,8 @@ static struct moor__object *find_leaving(struct moor_runtime *runtime, uint64_t 
     case MOOR__KIND_SEGMENT:
         handles = &runtime->segments;
         break;
-    case MOOR__KIND_PIECE:
-        handles = &runtime->pieces;
+    case MOOR__KIND_RANGE_PART:
+        handles = &runtime->range_parts;
         break;
     default:
         return NULL;
@@ -230,7 +232,7 @@ static void object_gone(struct moor__object *object)
         [MOOR__KIND_BUFFER] = moor__buffer_gone,
         [MOOR__KIND_RANGE] = moor__range_gone,
         [MOOR__KIND_SEGMENT] = moor__segment_gone,
-        [MOOR__KIND_PIECE] = moor__piece_gone,
+        [MOOR__KIND_RANGE_PART] = moor__range_part_gone,
     };
     gone[object->kind](object);
 }
@@ -248,8 +250,8 @@ static void refund(struct moor__object *object, uint64_t actual_bytes)
     if (object->grant)
         to_grant = object->grant_bytes < returned ? object->grant_bytes : returned;
     moor__refund(binding->holder, returned, object->requested_bytes, to_grant);
-    moor__let_go_became(binding->holder, object->ticket, returned, MOOR__FATE_RETURNED);
-    moor__let_go_became(binding->holder, object->ticket, object->bytes - returned, MOOR__FATE_STUCK);
+    moor__eviction_settle(binding->holder, object->ticket, returned, MOOR__FATE_RETURNED);
+    moor__eviction_settle(binding->holder, object->ticket, object->bytes - returned, MOOR__FATE_STUCK);
     object->ticket = 0;
     if (object->grant)
         moor__grant_restore(object->grant, to_grant);
@@ -300,7 +302,7 @@ void moor__device_reap(struct moor_device *device, uint64_t deadline_ns)
     struct moor_error before = *moor_last_error(); /* what goes wrong here is not the caller's failure */
     struct moor_abi_completion completions[MOOR_REAP_BATCH];
     uint32_t count;
-    /* What has gone may let more go at once: after a mapping its segment, after a piece its range. So look
+    /* What has gone may let more go at once: after a mapping its segment, after a part its range. So look
      * until nothing comes; but no longer than what was pending explains, for others may go on releasing. */
     atomic_store_explicit(&device->submitted, 0, memory_order_relaxed);
     uint64_t most = 3 * moor__device_pending(device) + MOOR_REAP_BATCH;
@@ -383,7 +385,7 @@ bool moor__made_room(const struct moor_binding *binding, uint64_t bytes, moor_st
     bool made = (*tries)++ == 0 && moor__poll(moor__runtime_of(binding));
     if (!made && *tries <= 2) {
         *tries = 3; /* once */
-        made = moor__press_for_device(holder, bytes);
+        made = moor__pressure_for_device(holder, bytes);
     }
     moor__error_restore(&before);
     return made;

@@ -54,14 +54,14 @@ void moor__quarantine_retry(struct moor_device *device);
 void moor__buffer_gone(struct moor__object *object);
 void moor__range_gone(struct moor__object *object);
 void moor__segment_gone(struct moor__object *object);
-void moor__piece_gone(struct moor__object *object);
-/* A piece has come into quarantine. */
-void moor__piece_stuck(struct moor__object *object);
+void moor__range_part_gone(struct moor__object *object);
+/* A part has come into quarantine. */
+void moor__range_part_stuck(struct moor__object *object);
 
 /* Submits once more what is in quarantine. */
 void moor__buffer_retry(struct moor__object *object);
 void moor__range_retry(struct moor__object *object);
 void moor__segment_retry(struct moor__object *object);
-void moor__piece_retry(struct moor__object *object);
+void moor__range_part_retry(struct moor__object *object);
 
 #endif

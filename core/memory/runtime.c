@@ -6,7 +6,7 @@
  */
 #include "memory/runtime.h"
 
-#include "governor/books.h"
+#include "governor/account.h"
 #include "governor/queue.h"
 #include "loader/provider.h"
 #include "memory/buffer.h"
@@ -91,7 +91,7 @@ moor_status moor_runtime_create(const struct moor_runtime_options *options, stru
         return status;
     }
     moor__credit_init();
-    LIST_INIT(&runtime->locals);
+    LIST_INIT(&runtime->thread_caches);
     if (options) {
         runtime->log_function = options->log;
         runtime->log_user = options->log_user;
@@ -99,7 +99,7 @@ moor_status moor_runtime_create(const struct moor_runtime_options *options, stru
     moor__handles_init(&runtime->buffers, MOOR__KIND_BUFFER, tag, sizeof(struct moor__buffer));
     moor__handles_init(&runtime->ranges, MOOR__KIND_RANGE, tag, sizeof(struct moor__range));
     moor__handles_init(&runtime->segments, MOOR__KIND_SEGMENT, tag, sizeof(struct moor__segment));
-    moor__handles_init(&runtime->pieces, MOOR__KIND_PIECE, tag, sizeof(struct moor__piece));
+    moor__handles_init(&runtime->range_parts, MOOR__KIND_RANGE_PART, tag, sizeof(struct moor__range_part));
     moor__grants_init(runtime, tag);
     moor__lock_init(&runtime->lock, MOOR__RANK_RUNTIME, "runtime.lock");
     pthread_cond_init(&runtime->visited, NULL);
@@ -148,9 +148,9 @@ moor_status moor_runtime_destroy(struct moor_runtime *runtime)
         return status;
     moor__queue_destroy(runtime->queue); /* first its threads, which look at authorities */
     moor__authorities_destroy(runtime);
-    moor__locals_free(runtime);
-    struct moor__handles *const tables[] = {&runtime->buffers, &runtime->ranges, &runtime->segments,
-                                            &runtime->pieces,  &runtime->grants, &runtime->leases,
+    moor__thread_caches_free(runtime);
+    struct moor__handles *const tables[] = {&runtime->buffers,     &runtime->ranges, &runtime->segments,
+                                            &runtime->range_parts, &runtime->grants, &runtime->leases,
                                             &runtime->tickets};
     for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++)
         moor__handles_finish(tables[i]);

@@ -17,14 +17,14 @@ struct moor_runtime {
     struct moor__handles buffers;
     struct moor__handles ranges;
     struct moor__handles segments;
-    struct moor__handles pieces;
+    struct moor__handles range_parts;
     struct moor__handles grants;
     struct moor__handles leases;
     struct moor__handles tickets;
     moor_trace_function trace; /* NULL: nobody is told */
     void *trace_user;
-    struct moor__queue *queue;       /* requests that wait */
-    LIST_HEAD(, moor__local) locals; /* what threads keep of it; governor/local.c */
+    struct moor__queue *queue;                     /* requests that wait */
+    LIST_HEAD(, moor__thread_cache) thread_caches; /* what threads keep of it; governor/thread_cache.c */
 
     struct moor__lock lock;             /* the registry; lock order: see core/README.md */
     pthread_cond_t visited;             /* a provider's visitors dropped to 0 */

@@ -8,7 +8,7 @@
  */
 #include "memory/segment.h"
 
-#include "governor/books.h"
+#include "governor/account.h"
 #include "memory/release.h"
 #include "observe/trace.h"
 #include "util/error.h"
@@ -89,7 +89,7 @@ moor_status moor__segment_back(struct moor__segment *segment)
 static void send_off(struct moor__segment *segment)
 {
     struct moor__release release = {.kind = MOOR_ABI_RELEASE_SEGMENT, .handle = segment->handle};
-    uint64_t name = moor__handles_name(&runtime_of(segment)->segments, &segment->object.slot);
+    uint64_t name = moor__handle_of(&runtime_of(segment)->segments, &segment->object.slot);
     /* No points: what used it did so through mappings, and those have gone behind theirs. */
     moor__release_or_quarantine(&segment->object, name, &release, NULL, 0);
 }
@@ -98,40 +98,40 @@ static void send_off(struct moor__segment *segment)
 struct change {
     struct moor_holder *holder;
     uint64_t bytes;
-    enum moor__standing before;
-    enum moor__standing now;
+    enum moor__ownership before;
+    enum moor__ownership now;
 };
 
-static enum moor__standing standing_of(const struct moor__segment *segment)
+static enum moor__ownership standing_of(const struct moor__segment *segment)
 {
     if (segment->owners == 0 || segment->owners > segment->leaving + segment->stuck)
-        return MOOR__STANDING_LIVE;
-    return segment->stuck ? MOOR__STANDING_QUARANTINED : MOOR__STANDING_PENDING;
+        return MOOR__OWNERSHIP_LIVE;
+    return segment->stuck ? MOOR__OWNERSHIP_QUARANTINED : MOOR__OWNERSHIP_PENDING;
 }
 
-static struct moor__step_of step_of(const struct moor__segment *segment, enum moor__figure from,
-                                    enum moor__figure to)
+static struct moor__transfer step_of(const struct moor__segment *segment, enum moor__account_line from,
+                                     enum moor__account_line to)
 {
     /* Without an owner it is about to be released, and pending again. */
-    return (struct moor__step_of){from, to, .bytes = segment->object.bytes,
-                                  .is_passing = segment->owners == 0};
+    return (struct moor__transfer){from, to, .bytes = segment->object.bytes,
+                                   .is_passing = segment->owners == 0};
 }
 
-static void move(struct moor__segment *segment, enum moor__figure from, enum moor__figure to)
+static void move(struct moor__segment *segment, enum moor__account_line from, enum moor__account_line to)
 {
     struct moor_holder *holder = segment->object.binding->holder;
-    moor__move(moor__local_for(holder), holder, step_of(segment, from, to));
+    moor__transfer_apply(moor__thread_cache_for(holder), holder, step_of(segment, from, to));
 }
 
 /* From live to pending. */
 static void let_go(struct moor__segment *segment)
 {
     struct moor_holder *holder = segment->object.binding->holder;
-    const struct moor__step_of step = step_of(segment, MOOR__SHARED, MOOR__PENDING);
+    const struct moor__transfer step = step_of(segment, MOOR__SHARED, MOOR__PENDING);
     if (segment->object.ticket)
-        moor__move(moor__local_for(holder), holder, step);
+        moor__transfer_apply(moor__thread_cache_for(holder), holder, step);
     else
-        segment->object.ticket = moor__let_go(moor__local_for(holder), holder, step, true);
+        segment->object.ticket = moor__evict(moor__thread_cache_for(holder), holder, step, true);
 }
 
 /* lock held. Counts the bytes as what they have become with a change of owners. Returns what tell() is to
@@ -143,16 +143,16 @@ static struct change update_standing(struct moor__segment *segment)
     if (change.now == change.before)
         return change;
     segment->standing = change.now;
-    segment->object.was_let_go = change.before != MOOR__STANDING_LIVE && segment->owners == 0;
-    if (change.before == MOOR__STANDING_QUARANTINED)
+    segment->object.was_evicted = change.before != MOOR__OWNERSHIP_LIVE && segment->owners == 0;
+    if (change.before == MOOR__OWNERSHIP_QUARANTINED)
         move(segment, MOOR__QUARANTINED, MOOR__PENDING);
-    if (change.before == MOOR__STANDING_LIVE)
+    if (change.before == MOOR__OWNERSHIP_LIVE)
         let_go(segment);
-    if (change.now == MOOR__STANDING_QUARANTINED)
+    if (change.now == MOOR__OWNERSHIP_QUARANTINED)
         move(segment, MOOR__PENDING, MOOR__QUARANTINED);
-    if (change.now == MOOR__STANDING_LIVE)
+    if (change.now == MOOR__OWNERSHIP_LIVE)
         move(segment, MOOR__PENDING, MOOR__SHARED);
-    if (change.now == MOOR__STANDING_LIVE && segment->owners)
+    if (change.now == MOOR__OWNERSHIP_LIVE && segment->owners)
         moor__object_settled(&segment->object, MOOR__FATE_KEPT);
     return change;
 }
@@ -162,10 +162,10 @@ static void tell(struct change change)
     const struct {
         bool is_so;
         uint32_t kind;
-    } events[] = {{change.before == MOOR__STANDING_QUARANTINED, MOOR_TRACE_RETRY},
-                  {change.before == MOOR__STANDING_LIVE, MOOR_TRACE_RELEASE},
-                  {change.now == MOOR__STANDING_QUARANTINED, MOOR_TRACE_QUARANTINE},
-                  {change.now == MOOR__STANDING_LIVE, MOOR_TRACE_RECALL}};
+    } events[] = {{change.before == MOOR__OWNERSHIP_QUARANTINED, MOOR_TRACE_RETRY},
+                  {change.before == MOOR__OWNERSHIP_LIVE, MOOR_TRACE_RELEASE},
+                  {change.now == MOOR__OWNERSHIP_QUARANTINED, MOOR_TRACE_QUARANTINE},
+                  {change.now == MOOR__OWNERSHIP_LIVE, MOOR_TRACE_RECALL}};
     struct moor_authority *authority = change.holder->authority;
     for (size_t i = 0; change.now != change.before && i < sizeof events / sizeof events[0]; i++)
         if (events[i].is_so)
@@ -220,14 +220,14 @@ void moor__segment_mapping_unstuck(struct moor__segment *segment)
 void moor__segment_set_writable(struct moor__segment *segment, const struct moor__range *range,
                                 uint64_t first)
 {
-    segment->writable_range = range ? moor__range_name(range) : 0;
+    segment->writable_range = range ? moor__range_handle(range) : 0;
     segment->writable_first = first;
 }
 
 static void drop_mapping(struct moor__segment *segment, const struct moor__range *range, uint64_t leaving)
 {
     moor__lock_acquire(&segment->lock);
-    if (segment->writable_range == moor__range_name(range))
+    if (segment->writable_range == moor__range_handle(range))
         moor__segment_set_writable(segment, NULL, 0);
     segment->leaving -= leaving;
     bool last = --segment->owners == 0;
@@ -288,7 +288,7 @@ moor_status moor_segment_release(struct moor_runtime *runtime, moor_segment hand
     status = moor__object_retire(&segment->object);
     moor__segment_unpin(segment);
     moor__device_reap_sometimes(device);
-    moor__device_let_go(device);
+    moor__device_unhold(device);
     return status;
 }
 
@@ -356,7 +356,7 @@ static void end_seal(struct moor__segment *segment, bool sealed)
     moor__lock_release(&segment->lock);
 }
 
-/* Nobody can start to write through the core while the cells say read-only; then what was started is waited
+/* Nobody can start to write through the core while the granules say read-only; then what was started is waited
  * for. */
 static moor_status make_read_only(struct moor__segment *segment, struct moor__range *range, uint64_t first,
                                   uint64_t deadline_ns, bool *ret_leaving)
@@ -369,7 +369,7 @@ static moor_status make_read_only(struct moor__segment *segment, struct moor__ra
     if (!status && moor__uses_submitting(&range->uses, offset, offset + segment->size_bytes))
         status = moor__fail(MOOR_BUSY, "work on this memory is being submitted");
     if (!status)
-        moor__range_set(range, first, count, MOOR__CELL_BUSY);
+        moor__range_set(range, first, count, MOOR__GRANULE_BUSY);
     moor__lock_release(&range->lock);
     if (status)
         return status;

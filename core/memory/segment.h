@@ -8,7 +8,7 @@
 
 /* What keeps a segment's memory: somebody who may use it; mappings on their way out alone; or mappings in
  * quarantine beside those. */
-enum moor__standing { MOOR__STANDING_LIVE, MOOR__STANDING_PENDING, MOOR__STANDING_QUARANTINED };
+enum moor__ownership { MOOR__OWNERSHIP_LIVE, MOOR__OWNERSHIP_PENDING, MOOR__OWNERSHIP_QUARANTINED };
 
 /*
  * A segment is owned by its handle and by each mapping, until the mapping's release has completed. Not
@@ -22,13 +22,13 @@ struct moor__segment {
     uint64_t granule_bytes;
     struct moor__lock lock; /* everything below */
     uint64_t owners;
-    uint64_t leaving;             /* owners that are mappings on their way out */
-    uint64_t stuck;               /* owners that are mappings in quarantine */
-    enum moor__standing standing; /* as what its bytes are counted, while it is owned */
+    uint64_t leaving;              /* owners that are mappings on their way out */
+    uint64_t stuck;                /* owners that are mappings in quarantine */
+    enum moor__ownership standing; /* as what its bytes are counted, while it is owned */
     bool sealed;
     bool sealing;              /* a call is at it */
     moor_range writable_range; /* where the writable mapping is; 0: there is none */
-    uint64_t writable_first;   /* cell */
+    uint64_t writable_first;   /* granule */
 };
 
 /* Makes a slot that is not published, without memory; owned once, by the caller. */
@@ -61,7 +61,7 @@ void moor__segment_never_mapped(struct moor__segment *segment, const struct moor
 void moor__segment_set_writable(struct moor__segment *segment, const struct moor__range *range,
                                 uint64_t first);
 
-/* The provider's map and protect calls, for cells that are BUSY or exclusively ours. */
+/* The provider's map and protect calls, for granules that are BUSY or exclusively ours. */
 moor_status moor__segment_call_map(struct moor__segment *segment, struct moor__range *range, uint64_t first,
                                    uint32_t access);
 moor_status moor__segment_call_protect(struct moor__segment *segment, struct moor__range *range,

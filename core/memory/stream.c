@@ -177,7 +177,7 @@ uint32_t moor__points_hold(struct moor_provider *provider, const struct moor__po
     return parity;
 }
 
-void moor__points_look(const struct moor__point *points, uint32_t count)
+void moor__points_scan(const struct moor__point *points, uint32_t count)
 {
     if (count == 0)
         return;
@@ -269,8 +269,7 @@ static void take_destroyable(struct moor_provider *provider, struct moor__stream
 static void drain_finished(struct moor_provider *provider)
 {
     struct moor_stream *stream;
-    TAILQ_FOREACH(stream, &provider->ending, entry)
-    {
+    TAILQ_FOREACH (stream, &provider->ending, entry) {
         if (stream->state == MOOR__STREAM_CLOSED && is_finished(stream)) {
             stream->state = MOOR__STREAM_DRAINED;
             stream->drained_epoch = provider->epoch;
@@ -409,7 +408,7 @@ static void give_up(struct moor_stream *stream)
     provider->ending_count++;
     moor__lock_release(&provider->stream_lock);
     moor__streams_retire(provider, false);
-    moor__device_let_go(device);
+    moor__device_unhold(device);
 }
 
 void moor__stream_abandon(struct moor_stream *stream)

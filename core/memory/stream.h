@@ -54,7 +54,7 @@ moor_status moor__stream_check(struct moor_stream *stream, uint64_t value);
 moor_status moor__stream_await(struct moor_stream *stream, uint64_t value, uint64_t deadline_ns);
 
 /* Records what is not yet, asks the provider how far the streams are, and drops the references. */
-void moor__points_look(const struct moor__point *points, uint32_t count);
+void moor__points_scan(const struct moor__point *points, uint32_t count);
 /* Covers and awaits all of them (of one provider), and drops their references. */
 moor_status moor__points_await(const struct moor__point *points, uint32_t count, uint64_t deadline_ns);
 

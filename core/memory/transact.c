@@ -2,7 +2,7 @@
 /*
  * Transactions, and the single steps that are transactions of one: commit, create, map.
  *
- *     prepare (arguments, records, cells BUSY) -> claim -> execute -> charge -> publish, each for all steps
+ *     prepare (arguments, records, granules BUSY) -> reservation -> execute -> charge -> publish, each for all steps
  *
  * Nothing is visible before the last phase, and nothing in it can fail. A failure before that takes the steps
  * back in reverse order; what the provider had made leaves through its queue like everything else, and is
@@ -22,7 +22,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* ---- claim, execute, charge, publish ---- */
+/* ---- reservation, execute, charge, publish ---- */
 
 static struct moor_holder *payer(const struct moor__work *work)
 {
@@ -31,10 +31,10 @@ static struct moor_holder *payer(const struct moor__work *work)
 
 static moor_status take_claim(struct moor__work *work)
 {
-    moor_status status = moor__claim_take(payer(work), work->step->grant, work->step->length_bytes,
-                                          MOOR_NO_WAIT, &work->claim);
+    moor_status status = moor__reservation_take(payer(work), work->step->grant, work->step->length_bytes,
+                                                MOOR_NO_WAIT, &work->reservation);
     if (!status)
-        work->stage = MOOR__STAGE_CLAIMED;
+        work->stage = MOOR__STAGE_RESERVED;
     return status;
 }
 
@@ -53,9 +53,9 @@ static bool is_to_be_reserved(const struct moor__work *work)
 static moor_status reserve_parts(struct moor__work *works, size_t count, struct moor_request *parts,
                                  size_t part_count, size_t *ret_failed)
 {
-    struct moor__wish wish;
+    struct moor__request_set wish;
     size_t failed = 0;
-    moor_status status = moor__wish_copy(parts, part_count, &wish);
+    moor_status status = moor__request_set_copy(parts, part_count, &wish);
     if (status)
         return status;
     status = moor__request(works[0].runtime, &wish, MOOR_NO_WAIT, &failed);
@@ -68,9 +68,11 @@ static moor_status reserve_parts(struct moor__work *works, size_t count, struct 
         if (status)
             continue;
         struct moor_holder *holder = payer(&works[i]);
-        works[i].claim = (struct moor__claim){.holder = holder, .bytes = works[i].step->length_bytes};
-        works[i].stage = MOOR__STAGE_CLAIMED;
-        moor__trace(works[i].runtime, MOOR_TRACE_RESERVE, holder->authority, holder, works[i].claim.bytes, 0);
+        works[i].reservation =
+            (struct moor__reservation){.holder = holder, .bytes = works[i].step->length_bytes};
+        works[i].stage = MOOR__STAGE_RESERVED;
+        moor__trace(works[i].runtime, MOOR_TRACE_RESERVE, holder->authority, holder,
+                    works[i].reservation.bytes, 0);
     }
     return status;
 }
@@ -150,7 +152,7 @@ static uint64_t taken_bytes(const struct moor__work *work)
     return work->step->kind == MOOR_STEP_COMMIT ? work->step->length_bytes : work->segment->object.bytes;
 }
 
-static enum moor__figure figure_of(const struct moor__work *work)
+static enum moor__account_line figure_of(const struct moor__work *work)
 {
     return work->step->kind == MOOR_STEP_COMMIT ? MOOR__LIVE : MOOR__SHARED;
 }
@@ -159,8 +161,8 @@ static moor_status charge(struct moor__work *work)
 {
     if (work->step->kind == MOOR_STEP_MAP)
         return MOOR_OK;
-    moor_status status =
-        moor__claim_charge(&work->claim, figure_of(work), work->step->length_bytes, taken_bytes(work));
+    moor_status status = moor__reservation_charge(&work->reservation, figure_of(work),
+                                                  work->step->length_bytes, taken_bytes(work));
     work->charged = !status;
     return status;
 }
@@ -173,7 +175,7 @@ static void publish_segment(struct moor__work *work, moor_segment *ret_segment)
         segment->owners++;
         moor__segment_set_writable(segment, work->range, work->first);
     }
-    *ret_segment = moor__handles_name(&work->runtime->segments, &segment->object.slot);
+    *ret_segment = moor__handle_of(&work->runtime->segments, &segment->object.slot);
     moor__object_publish(&segment->object);
 }
 
@@ -184,7 +186,7 @@ static void publish(struct moor__work *work, moor_segment *ret_segment)
     if (work->range) {
         moor__lock_acquire(&work->range->lock);
         if (work->step->kind == MOOR_STEP_COMMIT)
-            moor__range_set(work->range, work->first, work->count, MOOR__CELL_COMMITTED);
+            moor__range_set(work->range, work->first, work->count, MOOR__GRANULE_COMMITTED);
         else
             moor__range_set_mapped(work->range, work->first, work->count, work->segment,
                                    work->step->access == MOOR_ACCESS_READ_WRITE);
@@ -208,21 +210,21 @@ static void expect_back(struct moor__work *work, struct moor__object *object)
  */
 static void undo_cells(struct moor__work *work, struct moor__segment *mapped)
 {
-    struct moor__piece *piece = work->piece;
+    struct moor__range_part *part = work->part;
     struct moor__range *range = work->range;
-    work->piece = NULL;
-    piece->first = work->first;
-    piece->count = work->count;
-    piece->segment = mapped;
+    work->part = NULL;
+    part->first = work->first;
+    part->count = work->count;
+    part->segment = mapped;
     if (!mapped) {
-        piece->object.bytes = piece->object.requested_bytes = work->step->length_bytes;
-        expect_back(work, &piece->object);
+        part->object.bytes = part->object.requested_bytes = work->step->length_bytes;
+        expect_back(work, &part->object);
     }
     moor__lock_acquire(&range->lock);
-    moor__range_set(range, work->first, work->count, MOOR__CELL_LEAVING);
-    range->pieces_out++;
+    moor__range_set(range, work->first, work->count, MOOR__GRANULE_LEAVING);
+    range->parts_out++;
     moor__lock_release(&range->lock);
-    moor__piece_send_off(piece, true);
+    moor__range_part_release(part, true);
 }
 
 static void undo_create(struct moor__work *work)
@@ -234,7 +236,7 @@ static void undo_create(struct moor__work *work)
         moor__segment_own(segment); /* the mapping's share, until it has gone */
         undo_cells(work, segment);
     } else if (work->range) {
-        moor__work_free_cells(work);
+        moor__work_free_granules(work);
     }
     if (work->stage >= MOOR__STAGE_BACKED)
         moor__segment_disown(segment);
@@ -247,15 +249,16 @@ static void undo(struct moor__work *work)
     if (work->stage == MOOR__STAGE_NONE)
         return;
     if (work->stage >= MOOR__STAGE_BACKED && work->step->kind != MOOR_STEP_MAP && !work->charged)
-        moor__claim_charge_doomed(&work->claim, figure_of(work), work->step->length_bytes, taken_bytes(work));
-    else if (work->stage == MOOR__STAGE_CLAIMED)
-        moor__claim_return(&work->claim);
+        moor__reservation_charge_for_rollback(&work->reservation, figure_of(work), work->step->length_bytes,
+                                              taken_bytes(work));
+    else if (work->stage == MOOR__STAGE_RESERVED)
+        moor__reservation_return(&work->reservation);
     switch (work->step->kind) {
     case MOOR_STEP_COMMIT:
         if (work->stage == MOOR__STAGE_BACKED)
             undo_cells(work, NULL);
         else
-            moor__work_free_cells(work);
+            moor__work_free_granules(work);
         break;
     case MOOR_STEP_CREATE:
         undo_create(work);
@@ -264,7 +267,7 @@ static void undo(struct moor__work *work)
         if (work->stage == MOOR__STAGE_MAPPED) {
             undo_cells(work, work->segment);
         } else {
-            moor__work_free_cells(work);
+            moor__work_free_granules(work);
             moor__segment_never_mapped(work->segment, work->range);
         }
         moor__segment_unpin(work->segment);
@@ -287,7 +290,7 @@ static void undo_all(struct moor__work *works, size_t count)
         undo(work);
         if (made)
             moor__device_reap(device, MOOR_NO_WAIT);
-        moor__device_let_go(device);
+        moor__device_unhold(device);
     }
 }
 

@@ -11,7 +11,7 @@
 enum moor__stage {
     MOOR__STAGE_NONE,
     MOOR__STAGE_PREPARED,
-    MOOR__STAGE_CLAIMED,
+    MOOR__STAGE_RESERVED,
     MOOR__STAGE_BACKED,
     MOOR__STAGE_MAPPED,
 };
@@ -21,9 +21,9 @@ struct moor__work {
     const struct moor__step *step;
     struct moor__range *range;     /* pinned; NULL: a segment that is mapped nowhere */
     struct moor__segment *segment; /* CREATE: new; MAP: pinned */
-    struct moor__piece *piece;     /* for the undo */
-    struct moor__claim claim;
-    uint64_t first; /* cell */
+    struct moor__range_part *part; /* for the undo */
+    struct moor__reservation reservation;
+    uint64_t first; /* granule */
     uint64_t count;
     enum moor__stage stage;
     bool charged;
@@ -31,8 +31,8 @@ struct moor__work {
 
 /* Takes all that the step needs before it costs anything: on failure nothing of it is left. */
 moor_status moor__work_prepare(struct moor__work *work);
-/* Its cells are FREE again. */
-void moor__work_free_cells(struct moor__work *work);
+/* Its granules are FREE again. */
+void moor__work_free_granules(struct moor__work *work);
 /* Unpins its range, if it has one. */
 void moor__work_drop_range(struct moor__work *work);
 

@@ -21,13 +21,13 @@
 
 struct exchange {
     struct moor_binding *binding; /* the range's: it pays for the copy */
-    struct moor__range *range;    /* pinned; the mapping's cells are BUSY */
+    struct moor__range *range;    /* pinned; the mapping's granules are BUSY */
     uint64_t first;
     uint64_t count;
     struct moor__segment *old;
     struct moor__segment *new; /* owned once by us */
     struct moor__range *window;
-    struct moor__piece *piece; /* the record for taking the old mapping away */
+    struct moor__range_part *part; /* the record for taking the old mapping away */
     struct moor_stream *stream;
     uint64_t deadline_ns;
 };
@@ -65,7 +65,7 @@ static moor_segment hand_out(struct moor__segment *segment)
 {
     moor__segment_own(segment);
     moor__object_publish(&segment->object);
-    return moor__handles_name(&moor__runtime_of(segment->object.binding)->segments, &segment->object.slot);
+    return moor__handle_of(&moor__runtime_of(segment->object.binding)->segments, &segment->object.slot);
 }
 
 static moor_status write_in_place(struct exchange *exchange, moor_segment *ret_segment)
@@ -94,26 +94,26 @@ static moor_status write_in_place(struct exchange *exchange, moor_segment *ret_s
 
 static moor_status make_segment(struct exchange *exchange, moor_grant grant)
 {
-    struct moor__claim claim;
+    struct moor__reservation reservation;
     moor_status status = moor__segment_take(exchange->binding, exchange->old->size_bytes,
                                             exchange->range->granule_bytes, &exchange->new);
     if (status)
         return status;
-    status =
-        moor__claim_take(exchange->binding->holder, grant, exchange->old->size_bytes, MOOR_NO_WAIT, &claim);
+    status = moor__reservation_take(exchange->binding->holder, grant, exchange->old->size_bytes, MOOR_NO_WAIT,
+                                    &reservation);
     if (status)
         goto no_memory;
     status = moor__segment_back(exchange->new);
     if (status && !exchange->new->handle) {
-        moor__claim_return(&claim);
+        moor__reservation_return(&reservation);
         goto no_memory;
     }
     if (!status)
-        status =
-            moor__claim_charge(&claim, MOOR__SHARED, exchange->new->size_bytes, exchange->new->object.bytes);
+        status = moor__reservation_charge(&reservation, MOOR__SHARED, exchange->new->size_bytes,
+                                          exchange->new->object.bytes);
     if (status) {
         struct moor_error first = *moor_last_error();
-        moor__object_doom(&exchange->new->object, &claim, grant);
+        moor__object_charge_for_rollback(&exchange->new->object, &reservation, grant);
         moor__segment_disown(exchange->new);
         exchange->new = NULL;
         return moor__fail_again(&first, "");
@@ -192,12 +192,12 @@ static moor_status copy_contents(struct exchange *exchange)
 
 /* ---- the exchange ---- */
 
-/* lock held. Gives up waiting: the cells leave when the piece does, or stay in quarantine. */
+/* lock held. Gives up waiting: the granules leave when the part does, or stay in quarantine. */
 static void abandon(struct exchange *exchange)
 {
-    moor__range_set(exchange->range, exchange->first, exchange->count, MOOR__CELL_LEAVING);
-    exchange->piece->awaited = false;
-    exchange->piece = NULL;
+    moor__range_set(exchange->range, exchange->first, exchange->count, MOOR__GRANULE_LEAVING);
+    exchange->part->awaited = false;
+    exchange->part = NULL;
     exchange->old = NULL;
 }
 
@@ -205,13 +205,13 @@ static void abandon(struct exchange *exchange)
 static moor_status await_piece(struct exchange *exchange)
 {
     static const uint64_t slice_ns = 10000000;
-    struct moor__piece *piece = exchange->piece;
+    struct moor__range_part *part = exchange->part;
     struct moor__range *range = exchange->range;
     uint64_t give_up = moor_clock_ns() + UNMAP_PATIENCE_NS;
     for (uint64_t now = moor_clock_ns();; now = moor_clock_ns()) {
         moor__lock_acquire(&range->lock);
-        bool gone = piece->gone;
-        bool refused = !gone && atomic_load_explicit(&piece->object.state, memory_order_acquire) ==
+        bool gone = part->gone;
+        bool refused = !gone && atomic_load_explicit(&part->object.state, memory_order_acquire) ==
                                     MOOR__STATE_QUARANTINED;
         bool lost = !gone && now > give_up;
         if (refused || lost)
@@ -250,21 +250,21 @@ static moor_status await_quiet(struct exchange *exchange)
 
 static moor_status take_old_away(struct exchange *exchange)
 {
-    struct moor__piece *piece = exchange->piece;
+    struct moor__range_part *part = exchange->part;
     struct moor__range *range = exchange->range;
-    piece->first = exchange->first;
-    piece->count = exchange->count;
-    piece->segment = exchange->old;
-    piece->awaited = true;
+    part->first = exchange->first;
+    part->count = exchange->count;
+    part->segment = exchange->old;
+    part->awaited = true;
     moor__lock_acquire(&range->lock);
-    range->pieces_out++;
+    range->parts_out++;
     moor__lock_release(&range->lock);
-    moor_status status = moor__piece_submit(piece, false);
+    moor_status status = moor__range_part_submit(part, false);
     bool accepted = !status;
     if (accepted)
         status = await_piece(exchange);
     if (!accepted || !status)
-        moor__range_piece_done(range);
+        moor__range_part_done(range);
     return status;
 }
 
@@ -292,17 +292,17 @@ static moor_status put_new_in_place(struct exchange *exchange, moor_segment *ret
         return moor__fail_again(&first, "");
     }
     moor__lock_acquire(&range->lock);
-    moor__range_set(range, exchange->first, exchange->count, MOOR__CELL_FREE);
+    moor__range_set(range, exchange->first, exchange->count, MOOR__GRANULE_FREE);
     moor__lock_release(&range->lock);
     moor__segment_unmapped(exchange->old, range);
     return moor__fail_again(&first,
                             "the old mapping could not be put back; its granules are not backed now: ");
 }
 
-/* Up to the exchange; the cells are BUSY and the old mapping is in place. */
+/* Up to the exchange; the granules are BUSY and the old mapping is in place. */
 static moor_status prepare_copy(struct exchange *exchange, moor_grant grant)
 {
-    moor_status status = moor__piece_take(exchange->range, &exchange->piece);
+    moor_status status = moor__range_part_take(exchange->range, &exchange->part);
     if (!status)
         status = make_segment(exchange, grant);
     if (!status)
@@ -332,11 +332,11 @@ static moor_status write_a_copy(struct exchange *exchange, moor_grant grant, moo
         exchange->new->object.grant_bytes = exchange->new->size_bytes;
     }
     if (exchange->window)
-        moor__range_send_off(exchange->window); /* behind the copy */
+        moor__range_release_all(exchange->window); /* behind the copy */
     if (exchange->new)
         moor__segment_disown(exchange->new);
-    if (exchange->piece)
-        moor__piece_free(exchange->piece);
+    if (exchange->part)
+        moor__range_part_free(exchange->part);
     moor__device_reap(device, MOOR_NO_WAIT);
     moor__error_restore(&last);
     return status;
@@ -344,27 +344,27 @@ static moor_status write_a_copy(struct exchange *exchange, moor_grant grant, moo
 
 /* ---- public ---- */
 
-/* Makes the mapping's cells ours. *ret_done: it is writable already. */
+/* Makes the mapping's granules ours. *ret_done: it is writable already. */
 static moor_status begin(struct exchange *exchange, uint64_t offset_bytes, bool *ret_done)
 {
     struct moor__range *range = exchange->range;
     uint64_t count;
     moor_status status =
-        moor__range_cells(range, offset_bytes, range->granule_bytes, &exchange->first, &count);
+        moor__range_granules(range, offset_bytes, range->granule_bytes, &exchange->first, &count);
     if (status)
         return status;
     moor__lock_acquire(&range->lock);
-    moor__cell cell = range->cells[exchange->first];
-    *ret_done = moor__cell_state(cell) == MOOR__CELL_MAPPED_WRITE;
+    moor__granule granule = range->granules[exchange->first];
+    *ret_done = moor__granule_state(granule) == MOOR__GRANULE_MAPPED_WRITE;
     if (!*ret_done)
-        status = moor__range_expect(range, exchange->first, 1, MOOR__CELL_MAPPED_READ);
+        status = moor__range_expect(range, exchange->first, 1, MOOR__GRANULE_MAPPED_READ);
     if (!*ret_done && !status) {
-        exchange->old = moor__cell_segment(cell);
+        exchange->old = moor__granule_segment(granule);
         exchange->count = moor__range_mapping_length(range, exchange->first);
         if (moor__uses_submitting(&range->uses, offset_bytes, offset_bytes + exchange->old->size_bytes))
             status = moor__fail(MOOR_BUSY, "work on this memory is being submitted");
         else
-            moor__range_set(range, exchange->first, exchange->count, MOOR__CELL_BUSY);
+            moor__range_set(range, exchange->first, exchange->count, MOOR__GRANULE_BUSY);
     }
     moor__lock_release(&range->lock);
     return status;

@@ -8,12 +8,12 @@
     (MOOR_ABI_STAT_TOTAL | MOOR_ABI_STAT_FREE | MOOR_ABI_STAT_HELD | MOOR_ABI_STAT_SYSTEM_HELD |             \
      MOOR_ABI_STAT_HUGE)
 
-/* A figure that is known and above what it is a part of. */
-static bool clamp(uint64_t *figure, uint64_t bit, uint64_t whole, uint64_t whole_bit, uint64_t valid)
+/* A line that is known and above what it is a part of. */
+static bool clamp(uint64_t *line, uint64_t bit, uint64_t whole, uint64_t whole_bit, uint64_t valid)
 {
-    if (!(valid & bit) || !(valid & whole_bit) || *figure <= whole)
+    if (!(valid & bit) || !(valid & whole_bit) || *line <= whole)
         return false;
-    *figure = whole;
+    *line = whole;
     return true;
 }
 

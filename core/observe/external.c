@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * External use: what a pool's devices say is in use, less what the providers of this runtime hold of it. The
- * figures come from several calls, between which anything may happen, so they are brought into order, and
- * never make a figure of ours. Where several devices speak of one pool, the one that sees least free is
+ * lines come from several calls, between which anything may happen, so they are brought into order, and
+ * never make a line of ours. Where several devices speak of one pool, the one that sees least free is
  * believed.
  */
 #include "observe/external.h"
@@ -45,7 +45,7 @@ static void add_domain(struct moor_device *device, uint32_t domain, struct sum *
     sum->known = true;
 }
 
-moor_status moor__external_look(struct moor_authority *authority)
+moor_status moor__external_refresh(struct moor_authority *authority)
 {
     struct moor_runtime *runtime = authority->runtime;
     struct moor_error before = *moor_last_error();
@@ -71,5 +71,5 @@ moor_status moor_authority_refresh(struct moor_authority *authority)
     if (!authority)
         return moor__fail(MOOR_INVALID, "the authority is NULL");
     moor_status status = moor__enter(authority->runtime);
-    return status ? status : moor__external_look(authority);
+    return status ? status : moor__external_refresh(authority);
 }

@@ -6,6 +6,6 @@
 #include "governor/governor.h"
 
 /* Asks the open devices of the pool, and tells its authority; as moor_authority_refresh. No lock held. */
-moor_status moor__external_look(struct moor_authority *authority);
+moor_status moor__external_refresh(struct moor_authority *authority);
 
 #endif

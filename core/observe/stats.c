@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Snapshots of the books, and of what is alive. An authority's is one critical section, so it adds up. */
-#include "governor/books.h"
+/* Snapshots of the account, and of what is alive. An authority's is one critical section, so it adds up. */
+#include "governor/account.h"
 #include "governor/pressure.h"
 #include "loader/provider.h"
 #include "util/error.h"
@@ -9,45 +9,46 @@
 #include <string.h>
 
 /* One instant of an authority and its holders: the queue's lock for what they are asked, the authority's for
- * the books, and nothing in any thread's cells. */
+ * the account, and nothing in any thread's thread_accounts. */
 static void look_at(struct moor_authority *authority)
 {
     moor__lock_acquire(&authority->runtime->queue->lock);
     moor__lock_acquire(&authority->lock);
-    moor__credit_take_back(authority, MOOR__STRICT_LOOK);
+    moor__credit_take_back(authority, MOOR__STRICT_READ);
 }
 
 static void look_away(struct moor_authority *authority)
 {
-    moor__credit_allow(authority, MOOR__STRICT_LOOK);
+    moor__credit_allow(authority, MOOR__STRICT_READ);
     moor__lock_release(&authority->lock);
     moor__lock_release(&authority->runtime->queue->lock);
 }
 
-static uint64_t live_of(const struct moor__books *books)
+static uint64_t live_of(const struct moor__account *account)
 {
-    return moor__figure(books, MOOR__LIVE) + moor__figure(books, MOOR__SHARED) +
-           moor__figure(books, MOOR__LEASED);
+    return moor__account_get(account, MOOR__LIVE) + moor__account_get(account, MOOR__SHARED) +
+           moor__account_get(account, MOOR__LEASED);
 }
 
-/* lock held, cells empty. */
+/* lock held, thread_accounts empty. */
 static void describe_holder(const struct moor_holder *holder, struct moor_holder_stats *ret_stats)
 {
-    const struct moor__books *books = &holder->books;
-    uint64_t live = live_of(books);
+    const struct moor__account *account = &holder->account;
+    uint64_t live = live_of(account);
     *ret_stats = (struct moor_holder_stats){
         .role = holder->role,
         .priority = holder->limits.priority,
         .revision = holder->revision,
         .limit_bytes = holder->limits.limit_bytes == UINT64_MAX ? 0 : holder->limits.limit_bytes,
         .guarantee_bytes = holder->limits.guarantee_bytes,
-        .reserved_bytes = moor__figure(books, MOOR__RESERVED),
-        .charged_bytes = moor__books_charged(books),
-        .pending_bytes = moor__figure(books, MOOR__PENDING),
-        .quarantined_bytes = moor__figure(books, MOOR__QUARANTINED),
-        .leased_bytes = moor__figure(books, MOOR__LEASED),
-        .shared_bytes = moor__figure(books, MOOR__SHARED),
-        .requested_bytes = moor__figure(books, MOOR__REQUESTED) + moor__figure(books, MOOR__LEASED),
+        .reserved_bytes = moor__account_get(account, MOOR__RESERVED),
+        .charged_bytes = moor__account_charged(account),
+        .pending_bytes = moor__account_get(account, MOOR__PENDING),
+        .quarantined_bytes = moor__account_get(account, MOOR__QUARANTINED),
+        .leased_bytes = moor__account_get(account, MOOR__LEASED),
+        .shared_bytes = moor__account_get(account, MOOR__SHARED),
+        .requested_bytes =
+            moor__account_get(account, MOOR__REQUESTED) + moor__account_get(account, MOOR__LEASED),
         .evictable_bytes = holder->evictable < live ? holder->evictable : live,
         .peak_charged_bytes = holder->peak_charged,
         .asked = holder->asked_count,
@@ -61,15 +62,15 @@ static uint64_t minus(uint64_t a, uint64_t b)
     return a > b ? a - b : 0;
 }
 
-/* lock held, cells empty. */
+/* lock held, thread_accounts empty. */
 static void describe_authority(const struct moor_authority *authority, struct moor_authority_stats *ret_stats)
 {
-    const struct moor__books *total = &authority->total_books;
-    uint64_t charged = moor__books_charged(total), leased = moor__figure(total, MOOR__LEASED), evictable = 0;
+    const struct moor__account *total = &authority->total_account;
+    uint64_t charged = moor__account_charged(total), leased = moor__account_get(total, MOOR__LEASED),
+             evictable = 0;
     const struct moor_holder *holder;
-    TAILQ_FOREACH(holder, &authority->holders, entry)
-    {
-        uint64_t live = live_of(&holder->books);
+    TAILQ_FOREACH (holder, &authority->holders, entry) {
+        uint64_t live = live_of(&holder->account);
         evictable += holder->evictable < live ? holder->evictable : live;
     }
     *ret_stats = (struct moor_authority_stats){
@@ -79,16 +80,16 @@ static void describe_authority(const struct moor_authority *authority, struct mo
         .set_aside_bytes = authority->set_aside,
         .free_bytes = minus(authority->capacity, authority->has),
         .headroom_bytes = minus(moor__authority_capacity(authority), authority->has),
-        .guaranteed_bytes = authority->claims - authority->has,
-        .reserved_bytes = moor__figure(total, MOOR__RESERVED),
+        .guaranteed_bytes = authority->commitments - authority->has,
+        .reserved_bytes = moor__account_get(total, MOOR__RESERVED),
         .charged_bytes = charged,
         .live_bytes = live_of(total),
-        .pending_bytes = moor__figure(total, MOOR__PENDING),
-        .quarantined_bytes = moor__figure(total, MOOR__QUARANTINED),
+        .pending_bytes = moor__account_get(total, MOOR__PENDING),
+        .quarantined_bytes = moor__account_get(total, MOOR__QUARANTINED),
         .committed_bytes = charged - leased,
         .leased_bytes = leased,
-        .shared_bytes = moor__figure(total, MOOR__SHARED),
-        .requested_bytes = moor__figure(total, MOOR__REQUESTED) + leased,
+        .shared_bytes = moor__account_get(total, MOOR__SHARED),
+        .requested_bytes = moor__account_get(total, MOOR__REQUESTED) + leased,
         .evictable_bytes = evictable,
         .external_bytes = authority->external,
         .peak_charged_bytes = authority->peak_charged,
@@ -113,8 +114,7 @@ moor_status moor_authority_get_stats(struct moor_authority *authority, struct mo
     look_at(authority);
     describe_authority(authority, ret_stats);
     const struct moor_holder *holder;
-    TAILQ_FOREACH(holder, &authority->holders, entry)
-    {
+    TAILQ_FOREACH (holder, &authority->holders, entry) {
         if (count == capacity)
             break;
         describe_holder(holder, &ret_holders[count++]);

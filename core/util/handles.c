@@ -97,7 +97,8 @@ static moor_status grow(struct moor__handles *handles, struct moor__slot **ret_s
         size_t count = (size_t)FIRST_CHUNK << chunk;
         char *base = allocate_chunk(count * handles->slot_bytes, &handles->memory[chunk]);
         if (!base) {
-            status = moor__fail(MOOR_HOST_NOMEM, "no memory for %zu more %ss", count, kind_names[handles->kind]);
+            status =
+                moor__fail(MOOR_HOST_NOMEM, "no memory for %zu more %ss", count, kind_names[handles->kind]);
             goto out;
         }
         atomic_store_explicit(&handles->chunks[chunk], base, memory_order_release);

@@ -23,7 +23,7 @@ enum moor__kind {
     MOOR__KIND_BUFFER = 1,
     MOOR__KIND_RANGE,
     MOOR__KIND_SEGMENT,
-    MOOR__KIND_PIECE, /* a part of a range on its way out; never shown to hosts */
+    MOOR__KIND_RANGE_PART, /* a part of a range on its way out; never shown to hosts */
     MOOR__KIND_GRANT,
     MOOR__KIND_LEASE,
     MOOR__KIND_TICKET,
@@ -50,7 +50,7 @@ struct moor__handles {
     size_t slot_bytes;
     _Atomic uint64_t free_head; /* ABA count:32 | index + 1:32 */
     struct moor__lock grow_lock;
-    _Atomic uint32_t used; /* slots ever taken; written under grow_lock */
+    _Atomic uint32_t used;                       /* slots ever taken; written under grow_lock */
     _Atomic(char *) chunks[MOOR__HANDLE_CHUNKS]; /* they start with a cache line */
     void *memory[MOOR__HANDLE_CHUNKS];           /* likewise, as allocated; grow_lock */
 };
@@ -78,7 +78,7 @@ void moor__handles_finish(struct moor__handles *handles);
 /* Takes a zeroed object, not yet visible. HOST_NOMEM, LIMIT. */
 moor_status moor__handles_take(struct moor__handles *handles, struct moor__slot **ret_slot);
 /* Its handle; valid from publication on. */
-static inline uint64_t moor__handles_name(const struct moor__handles *handles, const struct moor__slot *slot)
+static inline uint64_t moor__handle_of(const struct moor__handles *handles, const struct moor__slot *slot)
 {
     uint64_t generation = atomic_load_explicit(&slot->word, memory_order_relaxed) >> MOOR__GENERATION_SHIFT;
     return handles->shape | generation << MOOR__INDEX_BITS | slot->index;
@@ -100,7 +100,8 @@ moor_status moor__handles_retire(struct moor__slot *slot);
 static inline struct moor__slot *moor__slot_at(const struct moor__handles *handles, uint32_t index)
 {
     uint32_t place = index + MOOR__FIRST_CHUNK;
-    uint32_t top = 31u ^ (uint32_t)__builtin_clz(place); /* the highest bit; those below say where in the chunk */
+    uint32_t top =
+        31u ^ (uint32_t)__builtin_clz(place); /* the highest bit; those below say where in the chunk */
     /* Acquire: pairs with the release that published the chunk. */
     char *base = atomic_load_explicit(&handles->chunks[top - MOOR__FIRST_CHUNK_BITS], memory_order_acquire);
     return (struct moor__slot *)(void *)(base + (size_t)(place ^ 1u << top) * handles->slot_bytes);

@@ -16,14 +16,14 @@
 #define MOOR_REAP_EVERY 64               /* releases of a device until a look at what has completed */
 #define MOOR_STAGING_BYTES (1u << 20)    /* host memory for a copy between providers, per half */
 
-#define MOOR_LIMIT_TICKETS 4096           /* open at once in a runtime */
-#define MOOR_LIMIT_REQUESTS 1024          /* parts of a request */
-#define MOOR_LIMIT_ASKERS 64              /* threads of a runtime that are in pressure functions */
-#define MOOR_PATIENCE_NS 100000000ull     /* with a holder that is asked, unless the host says otherwise */
-#define MOOR_REST_NS 10000000ull          /* of a holder that gave too little; doubled each time in a row */
-#define MOOR_REST_MAX_NS 1000000000ull
-#define MOOR_PASSED_MAX 16                /* requests that may be served before an earlier one gets its turn */
-#define MOOR_TURN_NS 100000000ull         /* the shortest turn, and the longest */
+#define MOOR_LIMIT_TICKETS 4096        /* open at once in a runtime */
+#define MOOR_LIMIT_REQUESTS 1024       /* parts of a request */
+#define MOOR_LIMIT_PRESSURE_WORKERS 64 /* threads of a runtime that are in pressure functions */
+#define MOOR_PATIENCE_NS 100000000ull  /* with a holder that is asked, unless the host says otherwise */
+#define MOOR_COOL_DOWN_NS 10000000ull  /* of a holder that gave too little; doubled each time in a row */
+#define MOOR_COOL_DOWN_MAX_NS 1000000000ull
+#define MOOR_PASSED_MAX 16        /* requests that may be served before an earlier one gets its turn */
+#define MOOR_TURN_NS 100000000ull /* the shortest turn, and the longest */
 #define MOOR_TURN_MAX_NS 10000000000ull
 #define MOOR_CREDIT_BYTES (1u << 20)      /* a thread's, for one holder */
 #define MOOR_CREDIT_STEP_BYTES (1u << 18) /* what is larger goes by the account */

@@ -27,7 +27,7 @@ enum moor__rank {
     MOOR__RANK_STREAMS,
     MOOR__RANK_QUEUE,
     MOOR__RANK_AUTHORITY,
-    MOOR__RANK_LOCALS, /* of local.c */
+    MOOR__RANK_THREAD_CACHES, /* of local.c */
     MOOR__RANK_HANDLES
 };
 

@@ -293,7 +293,7 @@ static inline void clock_stop(void)
 static inline void clock_advance(struct fixture *f, uint64_t ns)
 {
     atomic_fetch_add(&still_ns, ns);
-    moor__queue_look(f->runtime);
+    moor__queue_scan(f->runtime);
 }
 
 #endif

@@ -113,7 +113,7 @@ Test(callbacks, one_that_does_not_come_back_keeps_nobody)
 Test(callbacks, more_slow_ones_than_threads)
 {
     struct fixture f = fixture_open(NULL);
-    enum { PARTIES = MOOR_LIMIT_ASKERS + 6, STAYING = PARTIES - 1 };
+    enum { PARTIES = MOOR_LIMIT_PRESSURE_WORKERS + 6, STAYING = PARTIES - 1 };
     static struct party parties[PARTIES];
     int inside = 0;
     set_capacity(&f, UNITS(PARTIES));
@@ -122,14 +122,14 @@ Test(callbacks, more_slow_ones_than_threads)
         party_take(&parties[i], 1);
     }
     moor_ticket ticket = open_ticket(f.holder, UNITS(PARTIES));
-    for (size_t i = 0; i < MOOR_LIMIT_ASKERS; i++)
+    for (size_t i = 0; i < MOOR_LIMIT_PRESSURE_WORKERS; i++)
         fixture_await(&parties[i].entered, 1);
     struct waiter waiter;
     waiter_start(&waiter, f.holder, UNIT, fixture_soon(100));
     waiter_end(&f, &waiter, MOOR_TIMEOUT);
     for (size_t i = 0; i < PARTIES; i++)
         inside += parties[i].entered;
-    cr_assert_eq(inside, MOOR_LIMIT_ASKERS, "%d are inside", inside);
+    cr_assert_eq(inside, MOOR_LIMIT_PRESSURE_WORKERS, "%d are inside", inside);
     party_close(&parties[STAYING]);
     for (size_t i = 0; i < STAYING; i++)
         atomic_store(&parties[i].gate, 1);
@@ -159,9 +159,9 @@ Test(callbacks, one_that_gives_nothing_is_not_asked_in_a_loop)
     moor__pressure_settle(scene.f.runtime);
     uint64_t took_ns = moor_clock_ns() - began_ns, rested_ns = 0;
     int most = 1;
-    for (uint64_t rest_ns = MOOR_REST_NS; rested_ns + rest_ns <= took_ns; most++) {
-        rested_ns += rest_ns;
-        rest_ns = 2 * rest_ns < MOOR_REST_MAX_NS ? 2 * rest_ns : MOOR_REST_MAX_NS;
+    for (uint64_t cool_down_ns = MOOR_COOL_DOWN_NS; rested_ns + cool_down_ns <= took_ns; most++) {
+        rested_ns += cool_down_ns;
+        cool_down_ns = 2 * cool_down_ns < MOOR_COOL_DOWN_MAX_NS ? 2 * cool_down_ns : MOOR_COOL_DOWN_MAX_NS;
     }
     cr_assert(scene.bad.left >= 2 && scene.bad.left <= most, "asked %d times in %llu ns", scene.bad.left,
               (unsigned long long)took_ns);
@@ -351,7 +351,8 @@ Test(callbacks, one_that_takes_and_gives_back_has_given_nothing)
     open_scene(&scene, take_and_give_back, NULL);
     (void)party_give(&scene.good, UNIT);
     fixture_reap(&scene.f);
-    EXPECT(MOOR_OK, moor_authority_set_aside(scene.f.authority, UNIT)); /* it is free: nobody is asked for it */
+    EXPECT(MOOR_OK,
+           moor_authority_set_aside(scene.f.authority, UNIT)); /* it is free: nobody is asked for it */
     SHORT(MOOR_NO_VICTIM, UNIT, request(&scene, UNIT, MOOR_NO_WAIT));
     SHORT(MOOR_NO_VICTIM, UNIT, request(&scene, UNIT, MOOR_NO_WAIT));
     cr_assert_eq(scene.bad.left, 1, "asked %d times", scene.bad.left);

@@ -49,7 +49,7 @@ Test(credit_life, ended_threads_leave_theirs_to_the_next)
 /* A function of the host's that runs at the end of threads, after the core's own, and calls the runtime.
  * By then another thread has taken over what this one has left. */
 static pthread_key_t late_key;
-static struct moor__local *taken_over;
+static struct moor__thread_cache *taken_over;
 
 static void call_late(void *user)
 {
@@ -57,7 +57,7 @@ static void call_late(void *user)
     atomic_store(&hand->crew->ready, 1);
     fixture_await(&hand->crew->ready, 2);
     hand_get_credit(hand);
-    cr_assert_neq(moor__local_of(hand->crew->f.runtime), taken_over, "two threads use the same");
+    cr_assert_neq(moor__thread_cache_of(hand->crew->f.runtime), taken_over, "two threads use the same");
     atomic_store(&hand->crew->ready, 3);
 }
 
@@ -65,7 +65,7 @@ static void *sit_beside(void *user)
 {
     struct hand *hand = user;
     hand_get_credit(hand);
-    taken_over = moor__local_of(hand->crew->f.runtime);
+    taken_over = moor__thread_cache_of(hand->crew->f.runtime);
     atomic_store(&hand->crew->ready, 2);
     fixture_await(&hand->crew->ready, 3);
     return NULL;
@@ -83,7 +83,7 @@ Test(credit_life, calls_at_the_end_of_a_thread)
 {
     struct crew *crew = crew_open();
     struct moor_runtime *runtime = crew->f.runtime;
-    (void)moor__local_of(runtime); /* now there is the core's key; what comes later is called later */
+    (void)moor__thread_cache_of(runtime); /* now there is the core's key; what comes later is called later */
     cr_assert_eq(pthread_key_create(&late_key, call_late), 0);
     for (int i = 0; i < 20; i++) {
         atomic_store(&crew->ready, 0);
@@ -100,7 +100,7 @@ Test(credit_life, calls_at_the_end_of_a_thread)
 
 /* ---- holders ---- */
 
-#define MANY (3 * MOOR__CELLS) /* three to a cell, of both pools in turn */
+#define MANY (3 * MOOR__THREAD_ACCOUNTS) /* three to a cell, of both pools in turn */
 #define TURNS 2
 #define USERS 4
 
@@ -171,7 +171,8 @@ Test(credit_life, holders_that_share_a_cell)
     many.authorities[0] = many.f.authority;
     EXPECT(MOOR_OK, moor_device_get_authority(many.f.device, SCRIPTED_DOMAIN_HOST, &many.authorities[1]));
     for (size_t i = 0; i < MANY; i++)
-        EXPECT(MOOR_OK, moor_holder_create(many.authorities[i / MOOR__CELLS % 2], NULL, &many.holders[i]));
+        EXPECT(MOOR_OK,
+               moor_holder_create(many.authorities[i / MOOR__THREAD_ACCOUNTS % 2], NULL, &many.holders[i]));
     for (size_t i = 0; i < USERS; i++)
         many.users[i].many = &many;
     for (int round = 0; round < 20; round++) {

@@ -29,9 +29,9 @@ uint64_t crew_credit_of(struct moor_holder *holder)
 uint32_t crew_count_locals(struct moor_runtime *runtime)
 {
     uint32_t count = 0;
-    struct moor__local *local;
-    LIST_FOREACH(local, &runtime->locals, of_runtime)
-    count++;
+    struct moor__thread_cache *local;
+    LIST_FOREACH (local, &runtime->thread_caches, of_runtime)
+        count++;
     return count;
 }
 

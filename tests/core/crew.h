@@ -3,7 +3,7 @@
 #ifndef MOOR_TESTS_CREW_H
 #define MOOR_TESTS_CREW_H
 
-#include "governor/books.h"
+#include "governor/account.h"
 
 #include "fixture.h"
 

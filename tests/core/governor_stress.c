@@ -15,7 +15,7 @@
  */
 #include "governor_stress.h"
 
-#include "governor/books.h"
+#include "governor/account.h"
 #include "governor/pressure.h"
 #include "loader/provider.h"
 #include "scripted.h"

@@ -5,7 +5,7 @@
  * ours. That the core keeps the rules is shown by all suites of such a build.
  */
 #include "fixture.h"
-#include "governor/books.h"
+#include "governor/account.h"
 #include "governor/pressure.h"
 #include "loader/provider.h"
 #include "memory/release.h"
@@ -269,9 +269,9 @@ static void take_pools(bool in_order)
     if (moor__authority_for_pool(f.runtime, "another", NULL, &high) || high->rank <= low->rank)
         _exit(1);
     struct moor_authority *pools[] = {in_order ? low : high, in_order ? high : low};
-    const struct moor__wish wish = {.pools = pools, .pool_count = 2};
-    moor__wish_lock(&wish);
-    moor__wish_unlock(&wish);
+    const struct moor__request_set wish = {.pools = pools, .pool_count = 2};
+    moor__request_set_lock(&wish);
+    moor__request_set_unlock(&wish);
     moor__assert_unlocked("nothing");
 }
 
@@ -289,7 +289,7 @@ static void look_at_queue_in_pool(void)
 {
     struct fixture f = fixture_open(NULL);
     moor__lock_acquire(&f.authority->lock);
-    moor__queue_look(f.runtime);
+    moor__queue_scan(f.runtime);
 }
 
 /* The lists of threads come after the pool, so that credit can be taken back. */
@@ -298,8 +298,8 @@ static void look_at_pool_in_queue(void)
     struct fixture f = fixture_open(NULL);
     moor__lock_acquire(&f.runtime->queue->lock);
     moor__lock_acquire(&f.authority->lock);
-    moor__credit_take_back(f.authority, MOOR__STRICT_LOOK);
-    moor__credit_allow(f.authority, MOOR__STRICT_LOOK);
+    moor__credit_take_back(f.authority, MOOR__STRICT_READ);
+    moor__credit_allow(f.authority, MOOR__STRICT_READ);
     moor__lock_release(&f.authority->lock);
     moor__lock_release(&f.runtime->queue->lock);
 }
@@ -404,7 +404,7 @@ static void wait_for_threads(void)
 {
     struct fixture f = fixture_open(NULL);
     moor__lock_acquire(&middle);
-    (void)moor__askers_start(f.runtime);
+    (void)moor__workers_start(f.runtime);
 }
 
 static void wait_for_a_log_function(void)

@@ -304,7 +304,7 @@ Test(pressure, only_what_was_asked_for_counts)
     cr_assert(stats.asked == 1 && stats.evicted_bytes == 0 && stats.returned_bytes == 0);
     cr_assert_eq(party_stats(&party).evicted_bytes, 0);
     atomic_store(&party.answer, give_what_is_asked);
-    clock_advance(&f, MOOR_REST_NS);
+    clock_advance(&f, MOOR_COOL_DOWN_NS);
     moor__pressure_settle(f.runtime);
     fixture_reap(&f);
     stats = ticket_stats(&f, ticket);
@@ -348,14 +348,14 @@ Test(pressure, what_comes_into_quarantine_is_asked_of_the_next)
 /* ---- rest ---- */
 
 /* Asks by turns for two holders, so that it is seen that the rest is the victim's. */
-static void expect_rest(struct fixture *f, struct moor_holder *other, uint64_t rest_ns)
+static void expect_rest(struct fixture *f, struct moor_holder *other, uint64_t cool_down_ns)
 {
     size_t before = asked_count();
     EXPECT(MOOR_NO_VICTIM, ask_for(f->holder, f, UNIT));
     cr_assert_eq(asked_count(), before + 1, "it is awake");
-    clock_advance(f, rest_ns - 1);
+    clock_advance(f, cool_down_ns - 1);
     EXPECT(MOOR_NO_VICTIM, ask_for(other, f, UNIT));
-    cr_assert_eq(asked_count(), before + 1, "it rests for %llu ns", (unsigned long long)rest_ns);
+    cr_assert_eq(asked_count(), before + 1, "it rests for %llu ns", (unsigned long long)cool_down_ns);
     clock_advance(f, 1);
 }
 
@@ -378,8 +378,8 @@ Test(pressure, one_that_gives_too_little_rests_twice_as_long_each_time)
     EXPECT(MOOR_OK, ask_for(f.holder, &f, UNIT));
     party_take(&party, 1);
     atomic_store(&party.answer, NULL);
-    expect_rest(&f, other, MOOR_REST_NS);
-    expect_rest(&f, other, 2 * MOOR_REST_NS);
+    expect_rest(&f, other, MOOR_COOL_DOWN_NS);
+    expect_rest(&f, other, 2 * MOOR_COOL_DOWN_NS);
     party_close(&party);
     EXPECT(MOOR_OK, moor_holder_destroy(other));
     fixture_close(&f);

@@ -325,7 +325,7 @@ Test(quarantine, a_late_completion_finds_nobody)
     moor__handles_init(&handles, MOOR__KIND_BUFFER, 1, sizeof(struct moor__slot));
     for (size_t i = 0; i < 2; i++) {
         EXPECT(MOOR_OK, moor__handles_take(&handles, &slots[i]));
-        names[i] = moor__handles_name(&handles, slots[i]);
+        names[i] = moor__handle_of(&handles, slots[i]);
         moor__handles_publish(slots[i]);
         cr_assert_null(moor__handles_find_retired(&handles, names[i]), "it is not on its way out");
         EXPECT(MOOR_OK, moor__handles_retire(slots[i]));

@@ -61,7 +61,7 @@ struct model_holder {
     uint64_t peak;
     uint64_t asked;
     uint64_t evicted;
-    uint64_t rest_ns; /* how long it rested last; 0: it gave all it was asked for */
+    uint64_t cool_down_ns; /* how long it rested last; 0: it gave all it was asked for */
     uint64_t rest_until;
     uint64_t answered; /* which of all answers its last one was */
 };

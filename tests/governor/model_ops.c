@@ -153,7 +153,7 @@ moor_status model_set_limits(struct model *model, uint32_t holder, const struct 
 void model_set_function(struct model *model, uint32_t holder, bool has_function)
 {
     model->holders[holder].has_function = has_function;
-    model->holders[holder].rest_ns = 0;
+    model->holders[holder].cool_down_ns = 0;
     model->holders[holder].rest_until = 0;
     model_review(model, model->holders[holder].pool);
 }
@@ -163,7 +163,7 @@ void model_set_evictable(struct model *model, uint32_t holder, uint64_t bytes)
     struct model_holder *h = &model->holders[holder];
     h->evictable = bytes;
     if (bytes) {
-        h->rest_ns = 0;
+        h->cool_down_ns = 0;
         h->rest_until = 0;
     }
     model_look(model);

@@ -277,14 +277,14 @@ void model_plan(struct model *model)
 static void answer(struct model *model, const struct model_ask *ask)
 {
     struct model_holder *holder = &model->holders[ask->holder];
-    uint64_t longer = holder->rest_ns ? 2 * holder->rest_ns : MODEL_REST_NS;
+    uint64_t longer = holder->cool_down_ns ? 2 * holder->cool_down_ns : MODEL_REST_NS;
     struct model_sums sums;
     model_add_up(model, &sums);
     uint64_t has = sums.reserved[ask->holder] + sums.charged[ask->holder] - sums.pending[ask->holder];
     uint64_t less = ask->had > has ? ask->had - has : 0; /* who takes again what it let go, gave nothing */
     bool enough = smaller(ask->let_go, less) >= ask->pressure.bytes;
-    holder->rest_ns = enough ? 0 : smaller(longer, MODEL_REST_MAX_NS);
-    holder->rest_until = enough ? 0 : model->now + holder->rest_ns;
+    holder->cool_down_ns = enough ? 0 : smaller(longer, MODEL_REST_MAX_NS);
+    holder->rest_until = enough ? 0 : model->now + holder->cool_down_ns;
     holder->answered = ++model->answers;
 }
 

@@ -113,8 +113,8 @@ static void await_waiting(struct world *world)
         (void)pthread_mutex_unlock(&world->lock);
         bool found = false;
         moor__lock_acquire(&queue->lock);
-        TAILQ_FOREACH(ticket, &queue->tickets, entry)
-        found |= ticket->is_brief;
+        TAILQ_FOREACH (ticket, &queue->tickets, entry)
+            found |= ticket->is_brief;
         moor__lock_release(&queue->lock);
         if (!found)
             (void)sched_yield();
@@ -223,7 +223,7 @@ void world_step(struct world *world, struct step *step, uint64_t number)
     let_visits_begin(world, step, false);
     world_do(world, &step->op, false);
     if (step->op.kind == OP_TIME)
-        moor__queue_look(world->runtime); /* the attendant would; all else is seen by who does it */
+        moor__queue_scan(world->runtime); /* the attendant would; all else is seen by who does it */
     let_visits_begin(world, step, true);
     world_await_visits(world, step->visit_count);
     await_quiet(world);

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What threads keep of an account in cells of their own, and how it is taken back (core/governor/books.h, books.c).
+"""What threads keep of an account in cells of their own, and how it is taken back (core/governor/account.h, books.c).
 
 A thread enters its cell with a plain store and a look; who takes back sets a flag, has a barrier put into all
 threads, and waits. So the model has store buffers, as x86 has them: a store is seen by others some time after it was
@@ -10,7 +10,7 @@ room, more reserved than there is, a cell that two change at once, one of a hold
 over, bytes that were lost or doubled."""
 from types import SimpleNamespace
 
-SOURCES = ["core/governor/books.h", "core/governor/books.c", "core/governor/charge.c"]
+SOURCES = ["core/governor/account.h", "core/governor/account.c", "core/governor/charge.c"]
 
 VARIANTS = {
     "no barrier": "the flag is raised, and nobody is made to pass a barrier",
@@ -32,7 +32,7 @@ CREDIT, RESERVED = "credit", "reserved"
 FIGURES = {1: CREDIT, -1: RESERVED}  # where the byte comes from
 TIGHT, TICKETS = 1, 2
 LOCK = "moor__lock_acquire(&authority->lock);"
-HOLDER = "atomic_load_explicit(&cell->holder, memory_order_relaxed)"
+HOLDER = "atomic_load_explicit(&thread_account->holder, memory_order_relaxed)"
 FLAG = "strict"
 LOOKS = FLAG, "holder"
 LOOKS_AT = {FLAG: "if (atomic_load_explicit(&holder->authority->strict, memory_order_seq_cst) == 0 &&",
@@ -94,10 +94,10 @@ def enter(s, me, pool):
         if load(s, me, FLAG, pool):
             return False
     if s._has_membarrier or s._variant == "a plain store instead of an exchange":
-        yield "atomic_store_explicit(&local->inside, 1, memory_order_relaxed);"
+        yield "atomic_store_explicit(&cache->inside, 1, memory_order_relaxed);"
         store(s, me, 1, "inside", me)
     else:
-        yield "atomic_exchange_explicit(&local->inside, 1, memory_order_seq_cst);"
+        yield "atomic_exchange_explicit(&cache->inside, 1, memory_order_seq_cst);"
         store(s, me, 1, "inside", me)
         drain(s, me)
     for look in LOOKS[::-1] if s._variant == "cell before the flag" else LOOKS:
@@ -111,12 +111,12 @@ def enter(s, me, pool):
 
 
 def leave(s, me):
-    yield "atomic_store_explicit(&local->inside, 0, memory_order_release);"
+    yield "atomic_store_explicit(&cache->inside, 0, memory_order_release);"
     store(s, me, 0, "inside", me)
 
 
 def move_in_cell(s, me, pool, change):
-    """One byte more reserved, of the cell's credit; or one less."""
+    """One byte more reserved, of the thread_account's credit; or one less."""
     if not (yield from enter(s, me, pool)):
         return False
     yield "bool can = step->from == MOOR__CREDIT ?"
@@ -124,9 +124,9 @@ def move_in_cell(s, me, pool, change):
     if s._variant == "leaves too early":
         yield from leave(s, me)
     if can:
-        yield "moor__figure_add(books, step->from, -step->bytes);"
+        yield "moor__account_change(account, step->from, -step->bytes);"
         store(s, me, load(s, me, FIGURES[change], me) - 1, FIGURES[change], me)
-        yield "moor__figure_add(books, step->to, step->bytes);"
+        yield "moor__account_change(account, step->to, step->bytes);"
         store(s, me, load(s, me, FIGURES[-change], me) + 1, FIGURES[-change], me)
         s.taken[pool] += change
     if s._variant != "leaves too early":
@@ -156,10 +156,10 @@ def empty(s, me, whose, pool):
     assert load(s, me, "holder", whose) is not None, "a cell is emptied that is nobody's"
     assert s.alive[pool], "a cell is emptied whose holder is gone"
     for figure in (CREDIT, RESERVED):
-        yield "uint64_t change = moor__figure(&cell->books, (enum moor__figure)i);"
+        yield "uint64_t change = moor__account_get(&thread_account->account, (enum moor__account_line)i);"
         s.account[pool, figure] += load(s, me, figure, whose)
         store(s, me, 0, figure, whose)
-    yield "atomic_store_explicit(&cell->holder, NULL, memory_order_relaxed);"
+    yield "atomic_store_explicit(&thread_account->holder, NULL, memory_order_relaxed);"
     if s._variant != "stays the holder's":
         store(s, me, None, "holder", whose)
     s.has[pool] -= s.account[pool, CREDIT]
@@ -192,9 +192,9 @@ def take_back(s, me, pool, reason):
         yield from allow(s, me, pool, reason)
     for whose in s._users:
         if s._variant != "does not wait":
-            yield ("atomic_load_explicit(&local->inside, memory_order_seq_cst);",
+            yield ("atomic_load_explicit(&cache->inside, memory_order_seq_cst);",
                    lambda: load(s, me, "inside", whose) == 0)
-        yield "atomic_load_explicit(&cell->authority, memory_order_relaxed) == authority)"
+        yield "atomic_load_explicit(&thread_account->authority, memory_order_relaxed) == authority)"
         if load(s, me, "holder", whose) == pool:
             yield from empty(s, me, whose, pool)
 
@@ -207,7 +207,7 @@ def allow(s, me, pool, reason):
 
 def lend(s, me, pool):
     """One byte, if it is there. The cell is this holder's, or nobody's."""
-    yield "if (!local || atomic_load_explicit(&authority->strict, memory_order_relaxed))"
+    yield "if (!cache || atomic_load_explicit(&authority->strict, memory_order_relaxed))"
     if load(s, me, FLAG, pool) and s._variant != "lends while the flag is up":
         return
     yield "if (" + HOLDER + ")"
@@ -215,9 +215,9 @@ def lend(s, me, pool):
         yield from empty(s, me, me, pool)
     bytes_ = int(s.has[pool] < s._capacity)
     s.has[pool] += bytes_
-    yield "atomic_store_explicit(&cell->books.figure[MOOR__CREDIT], bytes, memory_order_relaxed);"
+    yield "atomic_store_explicit(&thread_account->account.line[MOOR__CREDIT], bytes, memory_order_relaxed);"
     store(s, me, bytes_, CREDIT, me)
-    yield "atomic_store_explicit(&cell->holder, holder, memory_order_release);"
+    yield "atomic_store_explicit(&thread_account->holder, holder, memory_order_release);"
     store(s, me, pool, "holder", me)
 
 
@@ -243,7 +243,7 @@ def reserve(s, me, pool):
 
 
 def give_back(s, me, pool):
-    """One byte: moor__move_in_account."""
+    """One byte: moor__transfer_in_account."""
     if (yield from move_in_cell(s, me, pool, -1)):
         return
     yield from cell_clear(s, me, pool)

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: MIT
 """Slots and their handles (core/util/handles.c, handles.h): taken, published, pinned, retired or removed, freed and used
-again; and slots that a thread keeps for itself meanwhile (core/governor/local.h).
+again; and slots that a thread keeps for itself meanwhile (core/governor/thread_cache.h).
 
 Wrong is: a handle that is given out twice, a pin on something else than the handle was given for, an object
 that is finished twice or while somebody has it pinned, and a slot that two threads have taken at once."""
 from types import SimpleNamespace
 
-SOURCES = ["core/util/handles.c", "core/util/handles.h", "core/governor/local.h"]
+SOURCES = ["core/util/handles.c", "core/util/handles.h", "core/governor/thread_cache.h"]
 
 VARIANTS = {
     "late generation": "a freed slot is on the free list before it has its next generation",

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: MIT
-"""What threads keep of runtimes (core/governor/local.c): made at a thread's first call, left to the next thread when
+"""What threads keep of runtimes (core/governor/thread_cache.c): made at a thread's first call, left to the next thread when
 it ends, freed with the runtime, whichever comes first.
 
 Wrong is: two threads that use the same, one that uses what has been freed, one that is made although another is
 nobody's, and, when all is over, one that is left, or a list with something in it that has been freed."""
 from types import SimpleNamespace
 
-SOURCES = ["core/governor/local.c", "core/governor/local.h"]
+SOURCES = ["core/governor/thread_cache.c", "core/governor/thread_cache.h"]
 
 VARIANTS = {
     "takes what has an owner": "a thread takes the first of the runtime's, whoever uses it",
@@ -30,7 +30,7 @@ def orphan_of(s, runtime):
 
 
 def find(s, me, runtime):
-    yield "struct moor__local *local = find(runtime);"
+    yield "struct moor__thread_cache *cache = find(runtime);"
     for local in s.of_thread[me]:
         if s.tag[local] == s.tags[runtime]:
             return local
@@ -47,12 +47,12 @@ def local_find(s, me, runtime):
     s.enrolled[me] = True
     local = yield from find(s, me, runtime)
     if local is None:
-        yield "local = calloc(1, sizeof *local);"
+        yield "cache = calloc(1, sizeof *cache);"
         local = len(s.owner)
         s.owner.append(me)
         s.tag.append(s.tags[runtime])
         s.freed.append(False)
-        yield "LIST_INSERT_HEAD(&runtime->locals, local, of_runtime);"
+        yield "LIST_INSERT_HEAD(&runtime->thread_caches, cache, of_runtime);"
         s.of_thread[me] += (local,)
         s.of_runtime[runtime] += (local,)
     s.cached[me] = (s.tags[runtime], local)
@@ -62,7 +62,7 @@ def local_find(s, me, runtime):
 def call(s, me, runtime):
     """A call of the host's; the runtime does not end meanwhile."""
     yield "(calls the runtime)", lambda: s.is_there[runtime]
-    yield "return moor__local_is_cached(runtime) ? moor__local_cached.local : moor__local_find(runtime);"
+    yield "return moor__thread_cache_is_last(runtime) ? moor__thread_cache_last.cache : moor__thread_cache_find(runtime);"
     if s.cached[me] and s.cached[me][0] == s.tags[runtime]:
         local = s.cached[me][1]
     else:
@@ -80,7 +80,7 @@ def thread_ended(s, me):
     if not s.enrolled[me]:
         return
     s.enrolled[me] = False
-    yield "while (!LIST_EMPTY(&record->locals)) {"
+    yield "while (!LIST_EMPTY(&record->caches)) {"
     for local in s.of_thread[me]:
         assert not s.freed[local], "the list of a thread has something in it that has been freed"
         if s._variant != "stays owned":
@@ -91,7 +91,7 @@ def thread_ended(s, me):
 
 
 def locals_free(s, runtime):
-    yield "while (!LIST_EMPTY(&runtime->locals)) {"
+    yield "while (!LIST_EMPTY(&runtime->thread_caches)) {"
     for local in s.of_runtime[runtime]:
         owner = s.owner[local]
         if owner is not None and s._variant == "frees what is nobody's":

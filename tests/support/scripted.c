@@ -351,8 +351,7 @@ static int32_t base_context_close(struct moor_abi_context *context, struct moor_
 static int32_t base_context_native(struct moor_abi_context *context, uint64_t *ret_native,
                                    struct moor_abi_error *error)
 {
-    int32_t status =
-        scripted_enter(scripted_of(context), SCRIPTED_CONTEXT_NATIVE, (uint64_t[4]){0}, error);
+    int32_t status = scripted_enter(scripted_of(context), SCRIPTED_CONTEXT_NATIVE, (uint64_t[4]){0}, error);
     if (status)
         return status;
     *ret_native = (uintptr_t)context + SCRIPTED_NATIVE;

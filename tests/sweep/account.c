@@ -6,7 +6,7 @@
  */
 #include "account.h"
 
-#include "governor/books.h"
+#include "governor/account.h"
 #include "governor/pressure.h"
 #include "world.h"
 
@@ -86,9 +86,9 @@ static uint64_t unclaimed_of(struct moor_runtime *runtime, moor_ticket name,
     uint64_t bytes = 0;
     moor__lock_acquire(&runtime->queue->lock);
     struct moor__ticket *ticket = name ? moor__ticket_pin(runtime, name) : NULL;
-    for (size_t i = 0; ticket && ticket->state == MOOR__TICKET_SERVED && i < ticket->wish.count; i++)
-        if (ticket->wish.parts[i].holder->authority == authority)
-            bytes += ticket->wish.parts[i].bytes;
+    for (size_t i = 0; ticket && ticket->state == MOOR__TICKET_SERVED && i < ticket->set.count; i++)
+        if (ticket->set.parts[i].holder->authority == authority)
+            bytes += ticket->set.parts[i].bytes;
     if (ticket)
         moor__ticket_unpin(runtime, ticket);
     moor__lock_release(&runtime->queue->lock);
@@ -107,16 +107,15 @@ static void check_sums(struct moor_authority *authority)
     uint64_t has = 0, claims = 0, later = 0, guarantees = 0, holders = 0;
     struct moor_holder *holder;
     moor__lock_acquire(&authority->lock);
-    moor__credit_take_back(authority, MOOR__STRICT_LOOK);
-    TAILQ_FOREACH(holder, &authority->holders, entry)
-    {
-        uint64_t pending = moor__figure(&holder->books, MOOR__PENDING);
+    moor__credit_take_back(authority, MOOR__STRICT_READ);
+    TAILQ_FOREACH (holder, &authority->holders, entry) {
+        uint64_t pending = moor__account_get(&holder->account, MOOR__PENDING);
         uint64_t guarantee = holder->limits.guarantee_bytes, sum = 0;
         for (int i = 0; i < MOOR__BYTES; i++)
-            sum += moor__figure(&holder->books, (enum moor__figure)i);
+            sum += moor__account_get(&holder->account, (enum moor__account_line)i);
         CHECK(holder->has == sum, "%s has %llu bytes; its figures, %llu", holder->name,
               (unsigned long long)holder->has, (unsigned long long)sum);
-        CHECK(moor__figure(&holder->books, MOOR__CREDIT) == 0 && holder->wish == 0,
+        CHECK(moor__account_get(&holder->account, MOOR__CREDIT) == 0 && holder->planned_bytes == 0,
               "%s has credit in its account, or wishes", holder->name);
         has += sum;
         claims += larger(sum, guarantee);
@@ -124,11 +123,12 @@ static void check_sums(struct moor_authority *authority)
         guarantees += guarantee;
         holders++;
     }
-    CHECK(authority->has == has && authority->claims == claims && authority->claims_later == later &&
-              authority->guarantees == guarantees && authority->holder_count == holders && !authority->wished,
+    CHECK(authority->has == has && authority->commitments == claims &&
+              authority->commitments_later == later && authority->guarantees == guarantees &&
+              authority->holder_count == holders && !authority->planned_bytes,
           "the sums of %s are not those of its holders", authority->pool_key);
     CHECK(authority->tickets || !authority->turn, "it is the turn of nobody");
-    moor__credit_allow(authority, MOOR__STRICT_LOOK);
+    moor__credit_allow(authority, MOOR__STRICT_READ);
     moor__lock_release(&authority->lock);
 }
 
@@ -139,7 +139,7 @@ static int64_t unended(const struct moor_runtime *runtime, struct account *accou
     moor__lock_acquire(&runtime->queue->lock);
     for (struct moor_authority *authority = runtime->authorities; authority; authority = authority->next) {
         sum += atomic_load(&account_of(accounts, authority)->pressure);
-        sum -= authority->relief && authority->relief->state == MOOR__TICKET_OPEN;
+        sum -= authority->reclaim && authority->reclaim->state == MOOR__TICKET_OPEN;
     }
     moor__lock_release(&runtime->queue->lock);
     return sum;
@@ -169,7 +169,7 @@ struct kept {
     uint32_t tickets;
 };
 
-static void count_kept(struct moor__local *local, void *user)
+static void count_kept(struct moor__thread_cache *local, void *user)
 {
     struct kept *kept = user;
     kept->grants += local->grants.count;
@@ -190,14 +190,14 @@ static void check_table(struct moor__handles *table, uint32_t kept)
 void account_check_slots(struct moor_runtime *runtime)
 {
     struct kept kept = {0};
-    moor__locals_visit(runtime, count_kept, &kept);
+    moor__thread_caches_visit(runtime, count_kept, &kept);
     for (const struct moor_authority *authority = runtime->authorities; authority;
          authority = authority->next)
-        kept.tickets += authority->relief != NULL; /* made once, and used again */
+        kept.tickets += authority->reclaim != NULL; /* made once, and used again */
     check_table(&runtime->buffers, 0);
     check_table(&runtime->ranges, 0);
     check_table(&runtime->segments, 0);
-    check_table(&runtime->pieces, 0);
+    check_table(&runtime->range_parts, 0);
     check_table(&runtime->grants, kept.grants);
     check_table(&runtime->leases, kept.leases);
     check_table(&runtime->tickets, kept.tickets);

@@ -528,7 +528,8 @@ static void sizes(enum which which)
     for (size_t i = 0; i < LENGTH(makers); i++)
         now += calls(&world, makers[i]);
     CHECK(now == made, "the provider was asked to make something of such a size");
-    MUST(moor_authority_set_capacity(world.authority, UINT64_MAX, 0, NULL)); /* legal, and no sum wraps with it */
+    MUST(moor_authority_set_capacity(world.authority, UINT64_MAX, 0,
+                                     NULL)); /* legal, and no sum wraps with it */
     EXPECT(MOOR_OK, moor_authority_set_capacity(world.authority, stats.capacity_bytes, 0, NULL));
     world_close(&world);
 }

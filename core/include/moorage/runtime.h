@@ -40,7 +40,8 @@ typedef void (*moor_log_function)(void *user, uint32_t level, const char *messag
 struct moor_runtime_options {
     moor_log_function log; /* NULL: nothing is logged */
     void *log_user;        /* [borrowed] until the runtime is destroyed */
-    uint64_t patience_ns;  /* how long a holder that is asked for memory keeps others from being asked; 0: 100 ms */
+    uint64_t
+        patience_ns; /* how long a holder that is asked for memory keeps others from being asked; 0: 100 ms */
 };
 
 /* Makes a runtime. options: [in] may be NULL. ret_runtime: [out, owned]. HOST_NOMEM; LIMIT: a

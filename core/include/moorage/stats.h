@@ -19,11 +19,11 @@ extern "C" {
  */
 struct moor_authority_stats {
     uint64_t capacity_bytes;
-    uint64_t revision; /* of the capacity */
+    uint64_t revision;   /* of the capacity */
     uint64_t over_bytes; /* had beyond the capacity, or lent out of guarantees; still to come back */
     uint64_t set_aside_bytes;
     uint64_t free_bytes;
-    uint64_t headroom_bytes; /* of free: what is really there, as far as the devices have said */
+    uint64_t headroom_bytes;   /* of free: what is really there, as far as the devices have said */
     uint64_t guaranteed_bytes; /* of free: kept for holders that do not use it */
     uint64_t reserved_bytes;
     uint64_t charged_bytes;
@@ -31,16 +31,16 @@ struct moor_authority_stats {
     uint64_t pending_bytes;
     uint64_t quarantined_bytes;
     uint64_t committed_bytes;
-    uint64_t leased_bytes; /* of live: what no provider holds: wrapped memory and leases */
-    uint64_t shared_bytes; /* of live: in segments, counted once however often they are mapped */
-    uint64_t requested_bytes; /* what was asked for where charged was given; the rest is rounding */
-    uint64_t evictable_bytes; /* of live: what holders say they could let go */
-    uint64_t external_bytes; /* held by others on the pool's devices, at the last refresh; never ours */
+    uint64_t leased_bytes;       /* of live: what no provider holds: wrapped memory and leases */
+    uint64_t shared_bytes;       /* of live: in segments, counted once however often they are mapped */
+    uint64_t requested_bytes;    /* what was asked for where charged was given; the rest is rounding */
+    uint64_t evictable_bytes;    /* of live: what holders say they could let go */
+    uint64_t external_bytes;     /* held by others on the pool's devices, at the last refresh; never ours */
     uint64_t peak_charged_bytes; /* the highest; within 1 MiB for each thread that uses a holder at once */
-    uint32_t tickets; /* open that wait for this pool, those for what is over included */
+    uint32_t tickets;            /* open that wait for this pool, those for what is over included */
     uint32_t holder_count;
     uint32_t external_known; /* 1: a refresh has succeeded */
-    uint32_t inconsistent; /* 1: then the devices contradicted themselves, and figures were clamped */
+    uint32_t inconsistent;   /* 1: then the devices contradicted themselves, and figures were clamped */
 };
 
 struct moor_holder_stats {
@@ -97,7 +97,7 @@ struct moor_object_counts {
     uint64_t bindings;
     uint64_t grants;
     uint64_t leases;
-    uint64_t tickets; /* that the host has not waited for or cancelled */
+    uint64_t tickets;  /* that the host has not waited for or cancelled */
     uint64_t releases; /* queued, not yet reaped */
     uint64_t quarantined;
 };

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The runtime's own threads. Askers call pressure functions, one thread for one holder at a time; there are
- * as many as are in such functions, at most MOOR_LIMIT_ASKERS, and idle ones end after a while. One more, the
- * attendant, exists while tickets are open: it makes askers, takes back what has come from behind fences, and
+ * as many as are in such functions, at most MOOR_LIMIT_PRESSURE_WORKERS, and idle ones end after a while. One more, the
+ * attendant, exists while tickets are open: it makes workers, takes back what has come from behind fences, and
  * looks at the queue when time has changed something. It calls no pressure function, so none can keep it.
  */
-#include "governor/books.h"
+#include "governor/account.h"
 #include "governor/pressure.h"
 #include "memory/release.h"
 #include "observe/external.h"
@@ -22,8 +22,8 @@
 #define EXTERNAL_NS 50000000u /* between looks at what others hold, where somebody waits for it */
 #define RETRY_NS 50000000u    /* where no thread could be made */
 
-struct moor__asker {
-    struct moor__asker *next;
+struct moor__worker {
+    struct moor__worker *next;
     struct moor_runtime *runtime;
     pthread_t thread;
     bool has_ended; /* it can be joined */
@@ -32,31 +32,31 @@ struct moor__asker {
 /* ---- making and ending threads ---- */
 
 /* lock held. Those that have ended are joined, so that they are not many. */
-static struct moor__asker *take_ended(struct moor__queue *queue)
+static struct moor__worker *take_ended(struct moor__queue *queue)
 {
-    struct moor__asker *ended = NULL, **link = &queue->askers;
+    struct moor__worker *ended = NULL, **link = &queue->workers;
     while (*link) {
-        struct moor__asker *asker = *link;
-        if (!asker->has_ended) {
-            link = &asker->next;
+        struct moor__worker *worker = *link;
+        if (!worker->has_ended) {
+            link = &worker->next;
             continue;
         }
-        *link = asker->next;
-        asker->next = ended;
-        ended = asker;
+        *link = worker->next;
+        worker->next = ended;
+        ended = worker;
     }
     return ended;
 }
 
 /* No lock held: a thread that ends may run code of the host's, for keys of its own. */
-static void join_all(struct moor__asker *ended)
+static void join_all(struct moor__worker *ended)
 {
     moor__assert_unlocked("the end of a thread");
     while (ended) {
-        struct moor__asker *asker = ended;
-        ended = asker->next;
-        (void)pthread_join(asker->thread, NULL); /* cannot fail: nobody else has it */
-        free(asker);
+        struct moor__worker *worker = ended;
+        ended = worker->next;
+        (void)pthread_join(worker->thread, NULL); /* cannot fail: nobody else has it */
+        free(worker);
     }
 }
 
@@ -65,30 +65,30 @@ static moor_status start_thread(struct moor_runtime *runtime, void *(*run)(void 
 {
     struct moor__queue *queue = runtime->queue;
     sigset_t all, before;
-    struct moor__asker *asker = calloc(1, sizeof *asker);
-    if (!asker)
+    struct moor__worker *worker = calloc(1, sizeof *worker);
+    if (!worker)
         return moor__fail(MOOR_HOST_NOMEM, "no memory for a thread that asks for memory");
-    asker->runtime = runtime;
-    struct moor__asker *ended = take_ended(queue);
+    worker->runtime = runtime;
+    struct moor__worker *ended = take_ended(queue);
     moor__lock_release(&queue->lock);
     join_all(ended);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = pthread_create(&asker->thread, NULL, run, asker);
+    int error = pthread_create(&worker->thread, NULL, run, worker);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     moor__lock_acquire(&queue->lock);
     if (error) {
-        free(asker);
+        free(worker);
         return moor__fail_errno(MOOR_LIMIT, error, "no thread to ask for memory with");
     }
-    asker->next = queue->askers;
-    queue->askers = asker;
+    worker->next = queue->workers;
+    queue->workers = worker;
     return MOOR_OK;
 }
 
-/* ---- askers ---- */
+/* ---- workers ---- */
 
-static struct moor_holder *holder_of(struct moor__ask *ask)
+static struct moor_holder *holder_of(struct moor__pressure_request *ask)
 {
     return (struct moor_holder *)((char *)ask - offsetof(struct moor_holder, ask));
 }
@@ -111,17 +111,17 @@ static void call(struct moor_runtime *runtime, struct moor_holder *holder)
     queue->running_count++;
     moor__lock_release(&queue->lock);
     moor__trace(runtime, MOOR_TRACE_ASK, holder->authority, holder, pressure.bytes, pressure.ticket);
-    moor__asked_here = holder;
+    moor__pressured_holder = holder;
     moor__assert_unlocked("a holder's pressure function");
     uint64_t said = function(user, &pressure);
-    moor__asked_here = NULL;
+    moor__pressured_holder = NULL;
     moor__lock_acquire(&queue->lock);
-    uint64_t let_go = holder->ask.let_go;
+    uint64_t evicted = holder->ask.evicted;
     moor__lock_release(&queue->lock);
-    if (said > let_go)
-        moor__log(runtime, MOOR_ABI_LOG_WARNING, "%s says that it let go %llu bytes; the books say %llu",
-                  holder->name, (unsigned long long)said, (unsigned long long)let_go);
-    moor__trace(runtime, MOOR_TRACE_ANSWER, holder->authority, holder, let_go, pressure.ticket);
+    if (said > evicted)
+        moor__log(runtime, MOOR_ABI_LOG_WARNING, "%s says that it let go %llu bytes; the account say %llu",
+                  holder->name, (unsigned long long)said, (unsigned long long)evicted);
+    moor__trace(runtime, MOOR_TRACE_ANSWER, holder->authority, holder, evicted, pressure.ticket);
     moor__lock_acquire(&queue->lock);
     holder->running = false;
     queue->running_count--;
@@ -138,28 +138,28 @@ static void take_ask(struct moor_runtime *runtime)
         call(runtime, holder);
     if (!holder->pressure)
         moor__victim_remove(queue, holder); /* it has removed its function */
-    moor__ask_answered(queue, holder);
+    moor__pressure_answered(queue, holder);
     pthread_cond_broadcast(&queue->quiet);
     if (holder->destroyed)
         free(holder);
 }
 
-static void end_thread(struct moor__asker *asker)
+static void end_thread(struct moor__worker *worker)
 {
-    struct moor__queue *queue = asker->runtime->queue;
-    asker->has_ended = true;
+    struct moor__queue *queue = worker->runtime->queue;
+    worker->has_ended = true;
     pthread_cond_broadcast(&queue->quiet);
     moor__lock_release(&queue->lock);
 }
 
 static void *run_asker(void *user)
 {
-    struct moor__asker *asker = user;
-    struct moor__queue *queue = asker->runtime->queue;
+    struct moor__worker *worker = user;
+    struct moor__queue *queue = worker->runtime->queue;
     moor__lock_acquire(&queue->lock);
     for (;;) {
         if (!STAILQ_EMPTY(&queue->asks)) {
-            take_ask(asker->runtime);
+            take_ask(worker->runtime);
             continue;
         }
         if (queue->is_ending)
@@ -170,8 +170,8 @@ static void *run_asker(void *user)
         if (!in_time && STAILQ_EMPTY(&queue->asks))
             break;
     }
-    queue->asker_count--;
-    end_thread(asker);
+    queue->worker_count--;
+    end_thread(worker);
     return NULL;
 }
 
@@ -182,13 +182,13 @@ static bool add_askers(struct moor_runtime *runtime)
 {
     struct moor__queue *queue = runtime->queue;
     uint32_t waiting = 0;
-    struct moor__ask *ask;
-    STAILQ_FOREACH(ask, &queue->asks, entry)
-    waiting++;
-    while (waiting > queue->idle_count && queue->asker_count < MOOR_LIMIT_ASKERS) {
-        queue->asker_count++;
+    struct moor__pressure_request *ask;
+    STAILQ_FOREACH (ask, &queue->asks, entry)
+        waiting++;
+    while (waiting > queue->idle_count && queue->worker_count < MOOR_LIMIT_PRESSURE_WORKERS) {
+        queue->worker_count++;
         if (start_thread(runtime, run_asker)) {
-            queue->asker_count--;
+            queue->worker_count--;
             moor__lock_release(&queue->lock);
             moor__log(runtime, MOOR_ABI_LOG_ERROR, "%s", moor_last_error()->text);
             moor__lock_acquire(&queue->lock);
@@ -204,9 +204,9 @@ static bool add_askers(struct moor_runtime *runtime)
 static bool is_to_poll(const struct moor__queue *queue)
 {
     const struct moor__ticket *ticket;
-    TAILQ_FOREACH(ticket, &queue->tickets, entry)
-    if (!ticket->is_brief)
-        return true;
+    TAILQ_FOREACH (ticket, &queue->tickets, entry)
+        if (!ticket->is_brief)
+            return true;
     return false;
 }
 
@@ -215,9 +215,9 @@ static bool is_to_poll(const struct moor__queue *queue)
 static struct moor_authority *find_external(const struct moor__queue *queue)
 {
     const struct moor__ticket *ticket;
-    TAILQ_FOREACH(ticket, &queue->tickets, entry)
-    if (ticket->refusal.external)
-        return ticket->wish.parts[ticket->refusal.part].holder->authority;
+    TAILQ_FOREACH (ticket, &queue->tickets, entry)
+        if (ticket->refusal.external)
+            return ticket->set.parts[ticket->refusal.part].holder->authority;
     return NULL;
 }
 
@@ -243,7 +243,7 @@ static void attend(struct moor_runtime *runtime, uint64_t called, uint64_t until
     if (is_to_poll(queue)) {
         moor__lock_release(&queue->lock);
         if (external)
-            (void)moor__external_look(external); /* no figures now, perhaps later */
+            (void)moor__external_refresh(external); /* no lines now, perhaps later */
         uint64_t pending = moor__poll_until(runtime, moor__deadline_after(*slice_ns), &gone);
         moor__lock_acquire(&queue->lock);
         *slice_ns = gone ? FENCE_SLICE_NS : earlier(2 * *slice_ns, FENCE_SLICE_MAX_NS);
@@ -253,31 +253,31 @@ static void attend(struct moor_runtime *runtime, uint64_t called, uint64_t until
     if (!gone && queue->called == called && queue->count && !queue->is_ending)
         (void)moor__lock_wait_until(&queue->lock, &queue->attention, earlier(until_ns, queue->due_ns));
     if (moor__governor_clock() >= queue->due_ns) /* what else changes is looked at by who changes it */
-        moor__queue_look_locked(queue);
+        moor__queue_scan_locked(queue);
 }
 
 static void *run_attendant(void *user)
 {
-    struct moor__asker *asker = user;
-    struct moor__queue *queue = asker->runtime->queue;
+    struct moor__worker *worker = user;
+    struct moor__queue *queue = worker->runtime->queue;
     uint64_t slice_ns = FENCE_SLICE_NS;
     moor__lock_acquire(&queue->lock);
     while (!queue->is_ending) {
         uint64_t called = queue->called; /* what comes while the lock is given up is not slept through */
-        uint64_t until_ns = add_askers(asker->runtime) ? UINT64_MAX : moor__deadline_after(RETRY_NS);
+        uint64_t until_ns = add_askers(worker->runtime) ? UINT64_MAX : moor__deadline_after(RETRY_NS);
         if (queue->count)
-            attend(asker->runtime, called, until_ns, &slice_ns);
+            attend(worker->runtime, called, until_ns, &slice_ns);
         else if (queue->called == called &&
                  !moor__lock_wait_until(&queue->lock, &queue->attention, moor__deadline_after(IDLE_NS)) &&
                  queue->count == 0 && queue->openers == 0 && STAILQ_EMPTY(&queue->asks))
             break;
     }
     queue->has_attendant = false;
-    end_thread(asker);
+    end_thread(worker);
     return NULL;
 }
 
-void moor__askers_wake(struct moor__queue *queue)
+void moor__workers_wake(struct moor__queue *queue)
 {
     if (!STAILQ_EMPTY(&queue->asks))
         pthread_cond_broadcast(&queue->work);
@@ -285,7 +285,7 @@ void moor__askers_wake(struct moor__queue *queue)
     pthread_cond_signal(&queue->attention);
 }
 
-moor_status moor__askers_start(struct moor_runtime *runtime)
+moor_status moor__workers_start(struct moor_runtime *runtime)
 {
     struct moor__queue *queue = runtime->queue;
     moor_status status = MOOR_OK;
@@ -305,19 +305,19 @@ moor_status moor__askers_start(struct moor_runtime *runtime)
     return status;
 }
 
-void moor__askers_started(struct moor__queue *queue)
+void moor__workers_started(struct moor__queue *queue)
 {
     queue->openers--;
 }
 
-void moor__askers_stop(struct moor__queue *queue)
+void moor__workers_stop(struct moor__queue *queue)
 {
     moor__lock_acquire(&queue->lock);
     queue->is_ending = true;
     pthread_cond_broadcast(&queue->work);
     pthread_cond_broadcast(&queue->attention);
-    while (queue->askers) {
-        struct moor__asker *ended = take_ended(queue);
+    while (queue->workers) {
+        struct moor__worker *ended = take_ended(queue);
         if (!ended) {
             moor__lock_wait(&queue->lock, &queue->quiet);
             continue;
@@ -331,16 +331,16 @@ void moor__askers_stop(struct moor__queue *queue)
 
 /* ---- for others ---- */
 
-moor_status moor__asker_await(struct moor__queue *queue, struct moor_holder *holder)
+moor_status moor__pressure_await(struct moor__queue *queue, struct moor_holder *holder)
 {
-    while (holder->ask.is_waiting || (holder->running && moor__asked_here != holder)) {
+    while (holder->ask.is_waiting || (holder->running && moor__pressured_holder != holder)) {
         if (holder->ask.is_waiting) {
-            STAILQ_REMOVE(&queue->asks, &holder->ask, moor__ask, entry);
+            STAILQ_REMOVE(&queue->asks, &holder->ask, moor__pressure_request, entry);
             holder->ask.is_waiting = false;
             moor__victim_remove(queue, holder); /* so that it is not asked once more meanwhile */
-            moor__ask_answered(queue, holder);
+            moor__pressure_answered(queue, holder);
             pthread_cond_broadcast(&queue->quiet);
-        } else if (moor__asked_here) {
+        } else if (moor__pressured_holder) {
             return moor__fail(MOOR_BUSY, "the pressure function of %s is running", holder->name);
         } else {
             moor__lock_wait(&queue->lock, &queue->quiet);
@@ -353,7 +353,7 @@ void moor__pressure_settle(struct moor_runtime *runtime)
 {
     struct moor__queue *queue = runtime->queue;
     moor__lock_acquire(&queue->lock);
-    moor__queue_look_locked(queue);
+    moor__queue_scan_locked(queue);
     while (!STAILQ_EMPTY(&queue->asks) || queue->running_count)
         moor__lock_wait(&queue->lock, &queue->quiet);
     moor__lock_release(&queue->lock);

@@ -6,22 +6,22 @@
  * them, whoever owns them. The library is never unmapped (-z nodelete), for threads end after it might have
  * been.
  */
-#include "governor/local.h"
+#include "governor/thread_cache.h"
 
 #include <stdlib.h>
 #include <unistd.h>
 
-LIST_HEAD(thread_list, moor__local);
+LIST_HEAD(thread_list, moor__thread_cache);
 
 /* What the end of the thread needs to know. */
 struct thread_record {
-    struct thread_list locals; /* lists_lock */
+    struct thread_list caches; /* lists_lock */
     pid_t process;             /* a forked child leaves alone what its parent's thread had */
 };
 
-_Thread_local struct moor__local_cache moor__local_cached;
+_Thread_local struct moor__thread_cache_hint moor__thread_cache_last;
 
-static struct moor__lock lists_lock = MOOR__LOCK(MOOR__RANK_LOCALS, "local.c's lock");
+static struct moor__lock lists_lock = MOOR__LOCK(MOOR__RANK_THREAD_CACHES, "cache.c's lock");
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t at_end;
 static bool has_key;
@@ -33,13 +33,13 @@ static void thread_ended(void *user)
     if (record->process != getpid())
         return;
     moor__lock_acquire(&lists_lock);
-    while (!LIST_EMPTY(&record->locals)) {
-        struct moor__local *local = LIST_FIRST(&record->locals);
-        LIST_REMOVE(local, of_thread);
-        local->is_owned = false;
+    while (!LIST_EMPTY(&record->caches)) {
+        struct moor__thread_cache *cache = LIST_FIRST(&record->caches);
+        LIST_REMOVE(cache, of_thread);
+        cache->is_owned = false;
     }
     moor__lock_release(&lists_lock);
-    moor__local_cached = (struct moor__local_cache){0};
+    moor__thread_cache_last = (struct moor__thread_cache_hint){0};
 }
 
 /* A forked child gets the lists whole, and the lock free. */
@@ -67,69 +67,69 @@ static bool enroll(void)
         return false;
     if (pthread_getspecific(at_end) && thread.process == getpid())
         return true;
-    LIST_INIT(&thread.locals); /* in a forked child: what it had was the parent's */
+    LIST_INIT(&thread.caches); /* in a forked child: what it had was the parent's */
     thread.process = getpid();
     return pthread_setspecific(at_end, &thread) == 0;
 }
 
 /* lists_lock held. One of the runtime's that is this thread's, or nobody's. */
-static struct moor__local *find(struct moor_runtime *runtime)
+static struct moor__thread_cache *find(struct moor_runtime *runtime)
 {
-    struct moor__local *local, *orphan = NULL;
-    LIST_FOREACH(local, &thread.locals, of_thread)
-    if (local->tag == runtime->grants.tag)
-        return local;
-    LIST_FOREACH(local, &runtime->locals, of_runtime)
-    if (!local->is_owned)
-        orphan = local;
+    struct moor__thread_cache *cache, *orphan = NULL;
+    LIST_FOREACH (cache, &thread.caches, of_thread)
+        if (cache->tag == runtime->grants.tag)
+            return cache;
+    LIST_FOREACH (cache, &runtime->thread_caches, of_runtime)
+        if (!cache->is_owned)
+            orphan = cache;
     if (orphan) {
         orphan->is_owned = true;
-        LIST_INSERT_HEAD(&thread.locals, orphan, of_thread);
+        LIST_INSERT_HEAD(&thread.caches, orphan, of_thread);
     }
     return orphan;
 }
 
-struct moor__local *moor__local_find(struct moor_runtime *runtime)
+struct moor__thread_cache *moor__thread_cache_find(struct moor_runtime *runtime)
 {
     if (!enroll())
         return NULL;
     moor__lock_acquire(&lists_lock);
-    struct moor__local *local = find(runtime);
+    struct moor__thread_cache *cache = find(runtime);
     moor__lock_release(&lists_lock);
-    if (!local) {
-        local = calloc(1, sizeof *local);
-        if (!local)
+    if (!cache) {
+        cache = calloc(1, sizeof *cache);
+        if (!cache)
             return NULL;
-        local->tag = runtime->grants.tag;
-        local->is_owned = true;
+        cache->tag = runtime->grants.tag;
+        cache->is_owned = true;
         moor__lock_acquire(&lists_lock);
-        LIST_INSERT_HEAD(&thread.locals, local, of_thread);
-        LIST_INSERT_HEAD(&runtime->locals, local, of_runtime);
+        LIST_INSERT_HEAD(&thread.caches, cache, of_thread);
+        LIST_INSERT_HEAD(&runtime->thread_caches, cache, of_runtime);
         moor__lock_release(&lists_lock);
     }
-    moor__local_cached = (struct moor__local_cache){local->tag, local};
-    return local;
+    moor__thread_cache_last = (struct moor__thread_cache_hint){cache->tag, cache};
+    return cache;
 }
 
-void moor__locals_visit(struct moor_runtime *runtime, void (*visit)(struct moor__local *local, void *user),
-                        void *user)
+void moor__thread_caches_visit(struct moor_runtime *runtime,
+                               void (*visit)(struct moor__thread_cache *cache, void *user), void *user)
 {
-    struct moor__local *local;
+    struct moor__thread_cache *cache;
     moor__lock_acquire(&lists_lock);
-    LIST_FOREACH(local, &runtime->locals, of_runtime)
-    visit(local, user);
+    LIST_FOREACH (cache, &runtime->thread_caches, of_runtime)
+        visit(cache, user);
     moor__lock_release(&lists_lock);
 }
 
-void moor__locals_free(struct moor_runtime *runtime)
+void moor__thread_caches_free(struct moor_runtime *runtime)
 {
     moor__lock_acquire(&lists_lock);
-    while (!LIST_EMPTY(&runtime->locals)) {
-        struct moor__local *local = LIST_FIRST(&runtime->locals);
-        LIST_REMOVE(local, of_runtime);
-        if (local->is_owned)
-            LIST_REMOVE(local, of_thread);
-        free(local);
+    while (!LIST_EMPTY(&runtime->thread_caches)) {
+        struct moor__thread_cache *cache = LIST_FIRST(&runtime->thread_caches);
+        LIST_REMOVE(cache, of_runtime);
+        if (cache->is_owned)
+            LIST_REMOVE(cache, of_thread);
+        free(cache);
     }
     moor__lock_release(&lists_lock);
 }

@@ -142,17 +142,17 @@ moor_status moor_authority_set_capacity(struct moor_authority *authority, uint64
                                         uint64_t revision, uint64_t *ret_over_bytes)
 {
     if (!authority)
-        return moor__fail(MOOR_INVALID, "the authority is NULL");
+        return moor__leave(moor__fail(MOOR_INVALID, "the authority is NULL"));
     moor_status status = moor__enter(authority->runtime);
     if (status)
-        return status;
+        return moor__leave(status);
     bool known;
     moor__lock_acquire(&authority->lock);
     status =
         moor__revision_check(authority->revision, revision, capacity_bytes == authority->capacity, &known);
     if (status) {
         moor__lock_release(&authority->lock);
-        return status;
+        return moor__leave(status);
     }
     moor__credit_take_back(authority, MOOR__STRICT_READ);
     if (!known) {
@@ -173,10 +173,10 @@ moor_status moor_authority_set_capacity(struct moor_authority *authority, uint64
 moor_status moor_authority_set_aside(struct moor_authority *authority, uint64_t bytes)
 {
     if (!authority)
-        return moor__fail(MOOR_INVALID, "the authority is NULL");
+        return moor__leave(moor__fail(MOOR_INVALID, "the authority is NULL"));
     moor_status status = moor__enter(authority->runtime);
     if (status)
-        return status;
+        return moor__leave(status);
     moor__lock_acquire(&authority->lock);
     uint64_t room =
         authority->capacity > authority->guarantees ? authority->capacity - authority->guarantees : 0;
@@ -191,7 +191,7 @@ moor_status moor_authority_set_aside(struct moor_authority *authority, uint64_t 
     }
     moor__lock_release(&authority->lock);
     if (status)
-        return status;
+        return moor__leave(status);
     moor__reclaim_review(authority);
     return MOOR_OK;
 }

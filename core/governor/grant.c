@@ -70,13 +70,13 @@ moor_status moor_grant_reserve(struct moor_holder *holder, uint64_t bytes, uint6
                                moor_grant *ret_grant)
 {
     if (!holder || !ret_grant || bytes == 0)
-        return moor__fail(MOOR_INVALID, "holder and ret_grant must not be NULL, bytes not 0");
+        return moor__leave(moor__fail(MOOR_INVALID, "holder and ret_grant must not be NULL, bytes not 0"));
     struct moor_runtime *runtime = holder->authority->runtime;
     if (!moor__may_enter(runtime))
-        return moor__enter_refused(runtime);
+        return moor__leave(moor__enter_refused(runtime));
     if (reserve_at_hand(runtime, holder, bytes, ret_grant))
         return MOOR_OK;
-    return reserve(runtime, holder, bytes, deadline_ns, ret_grant);
+    return moor__leave(reserve(runtime, holder, bytes, deadline_ns, ret_grant));
 }
 
 moor_status moor__grants_take(struct moor_runtime *runtime, size_t count, struct moor__slot ***ret_slots)
@@ -108,7 +108,7 @@ moor_status moor_grants_reserve(const struct moor_request *requests, size_t coun
                                 moor_grant *ret_grants)
 {
     if (!requests || count == 0 || !requests[0].holder || !ret_grants)
-        return moor__fail(MOOR_INVALID, "requests and ret_grants must not be NULL, count not 0");
+        return moor__leave(moor__fail(MOOR_INVALID, "requests and ret_grants must not be NULL, count not 0"));
     struct moor_runtime *runtime = requests[0].holder->authority->runtime;
     struct moor__slot **slots;
     struct moor__request_set set;
@@ -118,7 +118,7 @@ moor_status moor_grants_reserve(const struct moor_request *requests, size_t coun
     if (!status)
         status = moor__request_set_copy(requests, count, &set);
     if (status)
-        return status;
+        return moor__leave(status);
     status = moor__grants_take(runtime, count, &slots);
     if (!status) {
         status = moor__request(runtime, &set, deadline_ns, NULL);
@@ -131,7 +131,7 @@ moor_status moor_grants_reserve(const struct moor_request *requests, size_t coun
         moor__grants_give(runtime, slots, status ? count : 0);
     }
     free(set.pools);
-    return status;
+    return moor__leave(status);
 }
 
 /* ---- using ---- */
@@ -181,11 +181,11 @@ moor_status moor__grant_draw(struct moor__grant *grant, uint64_t bytes)
 moor_status moor_grant_get_remaining(struct moor_runtime *runtime, moor_grant handle, uint64_t *ret_bytes)
 {
     if (!ret_bytes)
-        return moor__fail(MOOR_INVALID, "ret_bytes is NULL");
+        return moor__leave(moor__fail(MOOR_INVALID, "ret_bytes is NULL"));
     struct moor__grant *grant = NULL;
     moor_status status = moor__grant_pin(runtime, handle, &grant);
     if (status)
-        return status;
+        return moor__leave(status);
     *ret_bytes = atomic_load_explicit(&grant->remaining, memory_order_relaxed);
     moor__grant_unpin(grant);
     return MOOR_OK;
@@ -195,7 +195,7 @@ moor_status moor_grant_release(struct moor_runtime *runtime, moor_grant handle)
 {
     moor_status status = moor__enter(runtime);
     if (status || handle == 0)
-        return status;
+        return moor__leave(status);
     struct moor__slot *slot;
     if (moor__handles_remove(&runtime->grants, handle, &slot)) {
         finish((struct moor__grant *)slot);
@@ -204,7 +204,7 @@ moor_status moor_grant_release(struct moor_runtime *runtime, moor_grant handle)
     struct moor__grant *grant = NULL;
     status = moor__grant_pin(runtime, handle, &grant);
     if (status)
-        return status;
+        return moor__leave(status);
     status = moor__handles_retire(&grant->slot);
     /* What is left goes back now; what calls under way still hold follows with the last of them. */
     if (!status) {
@@ -212,7 +212,7 @@ moor_status moor_grant_release(struct moor_runtime *runtime, moor_grant handle)
         moor__unreserve(moor__thread_cache_for(grant->holder), grant->holder, rest, 0, true);
     }
     moor__grant_unpin(grant);
-    return status;
+    return moor__leave(status);
 }
 
 /* ---- commitments ---- */
@@ -279,10 +279,13 @@ void moor__reservation_charge_for_rollback(struct moor__reservation *reservation
 
 struct moor__grant *moor__grant_expect(struct moor_runtime *runtime, moor_grant handle)
 {
-    struct moor_error before = *moor_last_error();
     struct moor__grant *grant = NULL;
-    if (handle != 0 && moor__grant_pin(runtime, handle, &grant))
-        moor__error_restore(&before); /* released meanwhile: then the budget gets the bytes */
+    struct moor__error_scope aside;
+    moor__error_scope_begin(&aside);
+    if (handle != 0)
+        (void)moor__grant_pin(runtime, handle,
+                              &grant); /* released meanwhile: then the budget gets the bytes */
+    moor__error_scope_end(&aside);
     return grant;
 }
 

@@ -68,7 +68,7 @@ moor_status moor_holder_set_limits(struct moor_holder *holder, const struct moor
                                    uint64_t revision, uint64_t *ret_over_bytes)
 {
     if (!holder || !limits)
-        return moor__fail(MOOR_INVALID, "holder and limits must not be NULL");
+        return moor__leave(moor__fail(MOOR_INVALID, "holder and limits must not be NULL"));
     struct moor_authority *authority = holder->authority;
     struct moor__queue *queue = authority->runtime->queue;
     bool known = false;
@@ -77,7 +77,7 @@ moor_status moor_holder_set_limits(struct moor_holder *holder, const struct moor
     if (!status)
         status = check_limits(limits);
     if (status)
-        return status;
+        return moor__leave(status);
     moor__lock_acquire(&queue->lock);
     moor__lock_acquire(&authority->lock);
     status = moor__revision_check(holder->revision, revision, is_same(limits, &holder->limits), &known);
@@ -93,7 +93,7 @@ moor_status moor_holder_set_limits(struct moor_holder *holder, const struct moor
     moor__lock_release(&authority->lock);
     moor__lock_release(&queue->lock);
     if (status)
-        return status;
+        return moor__leave(status);
     if (!known)
         moor__trace(authority->runtime, MOOR_TRACE_LIMIT, authority, holder, limit_of(limits), 0);
     moor__reclaim_review(authority);
@@ -107,11 +107,11 @@ moor_status moor_holder_set_limits(struct moor_holder *holder, const struct moor
 moor_status moor_holder_set_pressure(struct moor_holder *holder, moor_pressure_function pressure, void *user)
 {
     if (!holder)
-        return moor__fail(MOOR_INVALID, "the holder is NULL");
+        return moor__leave(moor__fail(MOOR_INVALID, "the holder is NULL"));
     struct moor_runtime *runtime = holder->authority->runtime;
     moor_status status = moor__enter(runtime);
     if (status)
-        return status;
+        return moor__leave(status);
     moor__lock_acquire(&runtime->queue->lock);
     status = moor__pressure_await(runtime->queue, holder);
     if (!status) {
@@ -126,17 +126,17 @@ moor_status moor_holder_set_pressure(struct moor_holder *holder, moor_pressure_f
     moor__lock_release(&runtime->queue->lock);
     if (!status)
         moor__reclaim_review(holder->authority);
-    return status;
+    return moor__leave(status);
 }
 
 moor_status moor_holder_set_evictable(struct moor_holder *holder, uint64_t bytes)
 {
     if (!holder)
-        return moor__fail(MOOR_INVALID, "the holder is NULL");
+        return moor__leave(moor__fail(MOOR_INVALID, "the holder is NULL"));
     struct moor_runtime *runtime = holder->authority->runtime;
     moor_status status = moor__enter(runtime);
     if (status)
-        return status;
+        return moor__leave(status);
     moor__lock_acquire(&holder->authority->lock);
     holder->evictable = bytes;
     bool heed = holder->authority->tickets > 0;
@@ -171,7 +171,7 @@ moor_status moor_holder_create(struct moor_authority *authority, const struct mo
 {
     static const struct moor_holder_options defaults = {0};
     if (!authority || !ret_holder)
-        return moor__fail(MOOR_INVALID, "authority and ret_holder must not be NULL");
+        return moor__leave(moor__fail(MOOR_INVALID, "authority and ret_holder must not be NULL"));
     moor_status status = moor__enter(authority->runtime);
     if (!options)
         options = &defaults;
@@ -180,10 +180,10 @@ moor_status moor_holder_create(struct moor_authority *authority, const struct mo
     if (!status)
         status = check_limits(&options->limits);
     if (status)
-        return status;
+        return moor__leave(status);
     struct moor_holder *holder = calloc(1, sizeof *holder);
     if (!holder)
-        return moor__fail(MOOR_HOST_NOMEM, "no memory for a holder");
+        return moor__leave(moor__fail(MOOR_HOST_NOMEM, "no memory for a holder"));
     holder->authority = authority;
     holder->role = options->role;
     holder->pressure = options->pressure;
@@ -205,7 +205,7 @@ moor_status moor_holder_create(struct moor_authority *authority, const struct mo
     moor__lock_release(&queue->lock);
     if (status) {
         free(holder);
-        return status;
+        return moor__leave(status);
     }
     *ret_holder = holder;
     moor__reclaim_review(authority);
@@ -260,7 +260,7 @@ moor_status moor_holder_destroy(struct moor_holder *holder)
     struct moor_runtime *runtime = authority->runtime;
     moor_status status = moor__enter(runtime);
     if (status)
-        return status;
+        return moor__leave(status);
     moor__lock_acquire(&runtime->queue->lock);
     status = leave_if_unused(holder, false);
     if (!status)
@@ -274,5 +274,5 @@ moor_status moor_holder_destroy(struct moor_holder *holder)
     moor__lock_release(&runtime->queue->lock);
     if (!status && !running)
         free(holder);
-    return status;
+    return moor__leave(status);
 }

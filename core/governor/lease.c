@@ -54,7 +54,7 @@ moor_status moor_lease_commit(struct moor_runtime *runtime, moor_grant handle, u
     if (!status)
         status = moor__grant_pin(runtime, handle, &grant);
     if (status)
-        return status;
+        return moor__leave(status);
     struct moor__thread_cache *cache = moor__thread_cache_of(runtime);
     status = moor__thread_cache_take(MOOR__LEASES_OF(runtime, cache), &slot);
     if (status)
@@ -70,7 +70,7 @@ moor_status moor_lease_commit(struct moor_runtime *runtime, moor_grant handle, u
     publish(runtime, slot, grant->holder, bytes, ret_lease);
 out:
     moor__grant_unpin(grant);
-    return status;
+    return moor__leave(status);
 }
 
 /* The grant is gone for all others, and its bytes are moved at once. The ordinary case: all of them, in the
@@ -137,14 +137,14 @@ moor_status moor_grant_commit(struct moor_runtime *runtime, moor_grant handle, u
 {
     struct moor__slot *slot;
     if (!moor__may_enter(runtime))
-        return moor__enter_refused(runtime);
+        return moor__leave(moor__enter_refused(runtime));
     if (!ret_lease || bytes == 0)
-        return refuse_arguments();
+        return moor__leave(refuse_arguments());
     if (!moor__handles_remove(&runtime->grants, handle, &slot))
-        return commit_shared(runtime, handle, bytes, ret_lease);
+        return moor__leave(commit_shared(runtime, handle, bytes, ret_lease));
     if (commit_at_hand(runtime, (struct moor__grant *)slot, bytes, ret_lease))
         return MOOR_OK;
-    return commit_removed(runtime, (struct moor__grant *)slot, bytes, ret_lease);
+    return moor__leave(commit_removed(runtime, (struct moor__grant *)slot, bytes, ret_lease));
 }
 
 /* ---- later ---- */
@@ -211,20 +211,20 @@ moor_status moor_lease_adjust(struct moor_runtime *runtime, moor_lease handle, u
     struct moor__lease *lease = NULL;
     moor_status status = pin(runtime, handle, &lease);
     if (status)
-        return status;
+        return moor__leave(status);
     status = bytes ? adjust(lease, bytes, deadline_ns) : moor__fail(MOOR_INVALID, "bytes must not be 0");
     unpin(runtime, lease);
-    return status;
+    return moor__leave(status);
 }
 
 moor_status moor_lease_get_bytes(struct moor_runtime *runtime, moor_lease handle, uint64_t *ret_bytes)
 {
     if (!ret_bytes)
-        return moor__fail(MOOR_INVALID, "ret_bytes is NULL");
+        return moor__leave(moor__fail(MOOR_INVALID, "ret_bytes is NULL"));
     struct moor__lease *lease = NULL;
     moor_status status = pin(runtime, handle, &lease);
     if (status)
-        return status;
+        return moor__leave(status);
     *ret_bytes = atomic_load_explicit(&lease->bytes, memory_order_relaxed);
     unpin(runtime, lease);
     return MOOR_OK;
@@ -265,11 +265,11 @@ moor_status moor_lease_refund(struct moor_runtime *runtime, moor_lease handle)
 {
     struct moor__slot *slot;
     if (!moor__may_enter(runtime))
-        return moor__enter_refused(runtime);
+        return moor__leave(moor__enter_refused(runtime));
     if (handle == 0)
         return MOOR_OK;
     if (!moor__handles_remove(&runtime->leases, handle, &slot))
-        return refund_shared(runtime, handle);
+        return moor__leave(refund_shared(runtime, handle));
     if (!finish_at_hand(runtime, (struct moor__lease *)slot))
         finish(runtime, (struct moor__lease *)slot);
     return MOOR_OK;

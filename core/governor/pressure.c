@@ -488,7 +488,8 @@ static moor_status make_relief(struct moor_authority *authority)
 void moor__reclaim_review(struct moor_authority *authority)
 {
     struct moor__queue *queue = authority->runtime->queue;
-    struct moor_error before = *moor_last_error();
+    struct moor__error_scope aside;
+    moor__error_scope_begin(&aside);
     moor__lock_acquire(&queue->lock);
     bool needed = queue->victims && moor__reclaim_is_needed(queue, authority);
     moor_status status =
@@ -504,6 +505,6 @@ void moor__reclaim_review(struct moor_authority *authority)
     moor__lock_release(&queue->lock);
     if (status) /* the limits are in force all the same */
         moor__log(authority->runtime, MOOR_ABI_LOG_ERROR, "nobody is asked for what is over: %s",
-                  moor_last_error()->text);
-    moor__error_restore(&before);
+                  moor__pending_error()->text);
+    moor__error_scope_end(&aside);
 }

@@ -131,7 +131,7 @@ moor_status moor__ticket_outcome(const struct moor__ticket *ticket)
     moor_status status = moor__refuse(&ticket->refusal);
     if (ticket->ended != MOOR_TIMEOUT)
         return status;
-    struct moor_error why = *moor_last_error();
+    const struct moor_error why = *moor__pending_error();
     return moor__fail_short(MOOR_TIMEOUT, why.bytes, "not by the deadline: %.450s", why.text);
 }
 
@@ -160,9 +160,7 @@ moor_status moor__request(struct moor_runtime *runtime, const struct moor__reque
     size_t unused;
     ret_part = ret_part ? ret_part : &unused;
     struct moor__refusal refusal;
-    struct moor_error before = *moor_last_error();
     if (try_now(runtime, set, &refusal)) {
-        moor__error_restore(&before);
         return MOOR_OK;
     }
     bool hopeless = refusal.status == MOOR_NEVER_FITS || moor__is_inside_pressure(runtime);
@@ -173,8 +171,6 @@ moor_status moor__request(struct moor_runtime *runtime, const struct moor__reque
     moor_status status = wait_in_queue(runtime, set, deadline_ns, ret_part);
     if (deadline_ns == MOOR_NO_WAIT && status == MOOR_LIMIT)
         return moor__refuse(&refusal); /* nobody can be asked now */
-    if (!status)
-        moor__error_restore(&before);
     return status;
 }
 

@@ -44,12 +44,12 @@ moor_ticket moor__ticket_handle(struct moor_runtime *runtime, const struct moor_
 
 struct moor__ticket *moor__ticket_pin(struct moor_runtime *runtime, moor_ticket name)
 {
-    struct moor_error before = *moor_last_error();
-    struct moor__slot *slot;
-    if (!moor__handles_pin(&runtime->tickets, name, &slot))
-        return (struct moor__ticket *)slot;
-    moor__error_restore(&before);
-    return NULL;
+    struct moor__error_scope aside;
+    moor__error_scope_begin(&aside);
+    struct moor__slot *slot = NULL;
+    (void)moor__handles_pin(&runtime->tickets, name, &slot);
+    moor__error_scope_end(&aside);
+    return (struct moor__ticket *)slot;
 }
 
 void moor__ticket_unpin(struct moor_runtime *runtime, struct moor__ticket *ticket)
@@ -89,7 +89,8 @@ moor_status moor_ticket_open(const struct moor_request *requests, size_t count, 
                              moor_ticket *ret_ticket)
 {
     if (!requests || count == 0 || !requests[0].holder || !ret_ticket || deadline_ns == MOOR_NO_WAIT)
-        return moor__fail(MOOR_INVALID, "requests and ret_ticket must not be NULL, count and deadline not 0");
+        return moor__leave(
+            moor__fail(MOOR_INVALID, "requests and ret_ticket must not be NULL, count and deadline not 0"));
     struct moor_runtime *runtime = requests[0].holder->authority->runtime;
     struct moor__request_set set;
     struct moor__ticket *ticket;
@@ -99,13 +100,13 @@ moor_status moor_ticket_open(const struct moor_request *requests, size_t count, 
     if (!status)
         status = moor__request_set_copy(requests, count, &set);
     if (status)
-        return status;
+        return moor__leave(status);
     status = moor__ticket_open(runtime, &set, deadline_ns, set.pools, &ticket);
     if (!status)
         *ret_ticket = moor__ticket_handle(runtime, ticket); /* nobody can end it before its name is known */
     else
         free(set.pools);
-    return status;
+    return moor__leave(status);
 }
 
 static moor_status pin(struct moor_runtime *runtime, moor_ticket handle, struct moor__ticket **ret_ticket)
@@ -139,7 +140,7 @@ moor_status moor_ticket_cancel(struct moor_runtime *runtime, moor_ticket handle)
     bool was_served = false;
     moor_status status = handle ? pin(runtime, handle, &ticket) : moor__enter(runtime);
     if (status || !handle)
-        return status;
+        return moor__leave(status);
     moor__lock_acquire(&runtime->queue->lock);
     status = moor__handles_retire(&ticket->slot);
     runtime->queue->owned -= !status;
@@ -154,7 +155,7 @@ moor_status moor_ticket_cancel(struct moor_runtime *runtime, moor_ticket handle)
     if (!status)
         moor__trace(runtime, MOOR_TRACE_END, ticket->set.pools[0], NULL, 0, handle);
     moor__ticket_unpin(runtime, ticket);
-    return status;
+    return moor__leave(status);
 }
 
 /* Served, and retired by this thread: its parts become grants. */
@@ -176,7 +177,7 @@ moor_status moor_ticket_wait(struct moor_runtime *runtime, moor_ticket handle, m
     struct moor__slot **slots = NULL;
     moor_status status = pin(runtime, handle, &ticket);
     if (status)
-        return status;
+        return moor__leave(status);
     if (!ret_grants || capacity < ticket->set.count)
         status = moor__fail(MOOR_INVALID, "room for %zu grants; the request has %zu parts", capacity,
                             ticket->set.count);
@@ -201,20 +202,20 @@ moor_status moor_ticket_wait(struct moor_runtime *runtime, moor_ticket handle, m
         moor__trace(runtime, MOOR_TRACE_END, ticket->set.pools[0], NULL, status ? 0 : ticket->bytes, handle);
 out:
     moor__ticket_unpin(runtime, ticket);
-    return status;
+    return moor__leave(status);
 }
 
 moor_status moor_ticket_get_stats(struct moor_runtime *runtime, moor_ticket handle,
                                   struct moor_ticket_stats *ret_stats)
 {
     if (!ret_stats)
-        return moor__fail(MOOR_INVALID, "ret_stats is NULL");
+        return moor__leave(moor__fail(MOOR_INVALID, "ret_stats is NULL"));
     struct moor__slot *slot;
     moor_status status = moor__enter(runtime);
     if (!status)
         status = moor__handles_pin(&runtime->tickets, handle, &slot);
     if (status)
-        return status;
+        return moor__leave(status);
     struct moor__ticket *ticket = (struct moor__ticket *)slot;
     moor__lock_acquire(&runtime->queue->lock);
     *ret_stats = (struct moor_ticket_stats){

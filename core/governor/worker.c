@@ -190,7 +190,7 @@ static bool add_askers(struct moor_runtime *runtime)
         if (start_thread(runtime, run_asker)) {
             queue->worker_count--;
             moor__lock_release(&queue->lock);
-            moor__log(runtime, MOOR_ABI_LOG_ERROR, "%s", moor_last_error()->text);
+            moor__log(runtime, MOOR_ABI_LOG_ERROR, "%s", moor__pending_error()->text);
             moor__lock_acquire(&queue->lock);
             return false;
         }

@@ -151,7 +151,7 @@ static moor_status read_device(struct moor_provider *provider, uint32_t index)
         /* One broken device does not take the others away. */
         (void)moor__fail_provider(called, &error, provider->table.name, "device_info");
         moor__provider_log(provider, MOOR_ABI_LOG_WARNING, "device %u is left out: %s", index,
-                           moor_last_error()->text);
+                           moor__pending_error()->text);
         return MOOR_OK;
     }
     const char *fault = is_whole(&out.guard) ? device_fault(provider, &out.info)
@@ -259,7 +259,7 @@ bool moor__devices_close(struct moor_provider *provider)
         int32_t called = moor__to_call(&provider->table)->base.context_close(device->context, &error);
         if (called) {
             (void)moor__fail_provider(called, &error, provider->table.name, "context_close");
-            moor__log(provider->runtime, MOOR_ABI_LOG_ERROR, "%s", moor_last_error()->text);
+            moor__log(provider->runtime, MOOR_ABI_LOG_ERROR, "%s", moor__pending_error()->text);
             all = false;
         }
         device->state = MOOR__DEVICE_CLOSED;
@@ -308,7 +308,7 @@ moor_status moor_device_get_info(struct moor_device *device, struct moor_abi_dev
     moor_status status = enter_device(device, ret_info);
     if (!status)
         *ret_info = device->info;
-    return status;
+    return moor__leave(status);
 }
 
 moor_status moor_device_get_domain_info(struct moor_device *device, uint32_t domain,
@@ -317,20 +317,20 @@ moor_status moor_device_get_domain_info(struct moor_device *device, uint32_t dom
     moor_status status = enter_domain(device, domain, ret_info);
     if (!status)
         *ret_info = device->domains[domain].info;
-    return status;
+    return moor__leave(status);
 }
 
 moor_status moor_device_find_domain(struct moor_device *device, uint32_t kind, uint32_t *ret_domain)
 {
     moor_status status = enter_device(device, ret_domain);
     if (status)
-        return status;
+        return moor__leave(status);
     for (uint32_t i = 0; i < device->info.domain_count; i++)
         if (device->domains[i].info.kind == kind) {
             *ret_domain = i;
             return MOOR_OK;
         }
-    return moor__fail(MOOR_UNSUPPORTED, "%s has no domain of kind %u", device->info.name, kind);
+    return moor__leave(moor__fail(MOOR_UNSUPPORTED, "%s has no domain of kind %u", device->info.name, kind));
 }
 
 moor_status moor_device_get_native(struct moor_device *device, uint64_t *ret_native)
@@ -339,13 +339,13 @@ moor_status moor_device_get_native(struct moor_device *device, uint64_t *ret_nat
     if (!status)
         status = moor__device_open(device);
     if (status)
-        return status;
+        return moor__leave(status);
     const struct moor__table *table = &device->provider->table;
     struct moor_abi_error error = MOOR__ERROR_INIT;
     uint64_t native = 0;
     int32_t called = moor__to_call(table)->base.context_native(device->context, &native, &error);
     if (called)
-        return moor__fail_provider(called, &error, table->name, "context_native");
+        return moor__leave(moor__fail_provider(called, &error, table->name, "context_native"));
     *ret_native = native;
     return MOOR_OK;
 }
@@ -356,5 +356,5 @@ moor_status moor_device_get_authority(struct moor_device *device, uint32_t domai
     moor_status status = enter_domain(device, domain, ret_authority);
     if (!status)
         *ret_authority = device->domains[domain].authority;
-    return status;
+    return moor__leave(status);
 }

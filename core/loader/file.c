@@ -27,14 +27,6 @@
 /* Cuts long paths, so that the cause always fits in the error record. */
 #define LABEL "%.256s: "
 
-moor_status moor__fail_for(const char *path)
-{
-    struct moor_error first = *moor_last_error();
-    char before[300];
-    (void)snprintf(before, sizeof before, LABEL, path);
-    return moor__fail_again(&first, before);
-}
-
 static moor_status fail_system(int errno_value, const char *path, const char *what)
 {
     return moor__fail_errno(moor__status_of_errno(errno_value, MOOR_REFUSED), errno_value, LABEL "%s", path,

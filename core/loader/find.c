@@ -64,11 +64,11 @@ moor_status moor_provider_find(struct moor_runtime *runtime, const char *name, c
 {
     moor_status status = moor__enter(runtime);
     if (status)
-        return status;
+        return moor__leave(status);
     if (!name || !ret_path)
-        return moor__fail(MOOR_INVALID, "name and ret_path must not be NULL");
+        return moor__leave(moor__fail(MOOR_INVALID, "name and ret_path must not be NULL"));
     if (name[0] == '\0' || strchr(name, '/'))
-        return moor__fail(MOOR_INVALID, "'%.128s' is not the name of a provider", name);
+        return moor__leave(moor__fail(MOOR_INVALID, "'%.128s' is not the name of a provider", name));
     const char *directories = searched_directories(runtime);
     char *installed = NULL;
     char *path = NULL;
@@ -88,5 +88,5 @@ moor_status moor_provider_find(struct moor_runtime *runtime, const char *name, c
     free(installed);
     if (!status)
         *ret_path = path;
-    return status;
+    return moor__leave(status);
 }

@@ -138,12 +138,12 @@ moor_status moor_provider_load(struct moor_runtime *runtime, const char *path,
 {
     moor_status status = check_call(runtime, path, options);
     if (status)
-        return status;
+        return moor__leave(status);
     if (!ret_provider)
-        return moor__fail(MOOR_INVALID, "ret_provider is NULL");
+        return moor__leave(moor__fail(MOOR_INVALID, "ret_provider is NULL"));
     struct moor_provider *provider = make(runtime);
     if (!provider)
-        return moor__fail(MOOR_HOST_NOMEM, "no memory for a provider");
+        return moor__leave(moor__fail(MOOR_HOST_NOMEM, "no memory for a provider"));
     struct moor_provider *loaded = NULL;
     status = load_file(provider, path, options, &loaded);
     if (loaded != provider) {
@@ -152,14 +152,14 @@ moor_status moor_provider_load(struct moor_runtime *runtime, const char *path,
     }
     if (!status)
         *ret_provider = loaded;
-    return status;
+    return moor__leave(status);
 }
 
 moor_status moor_provider_probe(struct moor_runtime *runtime, const char *path,
                                 const struct moor_load_options *options)
 {
     moor_status status = check_call(runtime, path, options);
-    return status ? status : moor__probe(runtime, path, options, timeout_of(options));
+    return moor__leave(status ? status : moor__probe(runtime, path, options, timeout_of(options)));
 }
 
 moor_status moor__provider_attach(struct moor_runtime *runtime, const struct moor_abi_provider *table,
@@ -168,7 +168,7 @@ moor_status moor__provider_attach(struct moor_runtime *runtime, const struct moo
 {
     moor_status status = moor__options_check(options);
     if (status)
-        return status;
+        return moor__leave(status);
     struct moor_provider *provider = make(runtime);
     if (!provider || !(provider->path = strdup(path)))
         status = moor__fail(MOOR_HOST_NOMEM, "no memory for a provider");
@@ -180,5 +180,5 @@ moor_status moor__provider_attach(struct moor_runtime *runtime, const struct moo
         moor__provider_free(provider);
     else
         *ret_provider = provider;
-    return status;
+    return moor__leave(status);
 }

@@ -44,8 +44,6 @@ struct moor__file_id {
 moor_status moor__file_check(const char *path, char **ret_real_path, struct moor__file_id *ret_id);
 /* file.c: REFUSED if the path no longer names that very file. */
 moor_status moor__file_check_same(const char *real_path, const struct moor__file_id *id);
-/* file.c: puts the path before the text of the last failure of this thread, and returns its status. */
-moor_status moor__fail_for(const char *path);
 
 /* elf.c: checks an open regular file. label: for messages. */
 moor_status moor__elf_check(int fd, int64_t size_bytes, const char *label);

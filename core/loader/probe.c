@@ -315,8 +315,7 @@ static moor_status take_answer(struct moor_runtime *runtime, const char *path, s
         return MOOR_OK;
     struct moor_error refusal = {.status = answer->status, .native_code = answer->native_code};
     memcpy(refusal.text, answer->text, sizeof refusal.text - 1);
-    moor__error_restore(&refusal);
-    return refusal.status;
+    return moor__fail_copy(&refusal);
 }
 
 static moor_status judge(struct moor_runtime *runtime, const char *path, struct probe *probe,

@@ -7,10 +7,10 @@
 moor_status moor_provider_get_info(struct moor_provider *provider, struct moor_provider_info *ret_info)
 {
     if (!provider || !ret_info)
-        return moor__fail(MOOR_INVALID, "provider and ret_info must not be NULL");
+        return moor__leave(moor__fail(MOOR_INVALID, "provider and ret_info must not be NULL"));
     moor_status status = moor__enter(provider->runtime);
     if (status)
-        return status;
+        return moor__leave(status);
     const struct moor__table *table = &provider->table;
     *ret_info = (struct moor_provider_info){
         .path = provider->path,
@@ -30,12 +30,12 @@ moor_status moor_provider_get_device(struct moor_provider *provider, uint32_t in
                                      struct moor_device **ret_device)
 {
     if (!provider || !ret_device)
-        return moor__fail(MOOR_INVALID, "provider and ret_device must not be NULL");
+        return moor__leave(moor__fail(MOOR_INVALID, "provider and ret_device must not be NULL"));
     moor_status status = moor__enter(provider->runtime);
     if (status)
-        return status;
+        return moor__leave(status);
     if (index >= provider->device_count)
-        return moor__fail(MOOR_INVALID, "device %u of %u", index, provider->device_count);
+        return moor__leave(moor__fail(MOOR_INVALID, "device %u of %u", index, provider->device_count));
     *ret_device = &provider->devices[index];
     return MOOR_OK;
 }
@@ -44,18 +44,19 @@ moor_status moor_provider_get_extension(struct moor_provider *provider, const ch
                                         const void **ret_table)
 {
     if (!provider || !name || !ret_table)
-        return moor__fail(MOOR_INVALID, "provider, name and ret_table must not be NULL");
+        return moor__leave(moor__fail(MOOR_INVALID, "provider, name and ret_table must not be NULL"));
     moor_status status = moor__enter(provider->runtime);
     if (status)
-        return status;
+        return moor__leave(status);
     struct moor_abi_error error = MOOR__ERROR_INIT;
     const void *table = NULL;
     int32_t called = moor__to_call(&provider->table)
                          ->base.get_extension(provider->instance, name, version, &table, &error);
     if (called)
-        return moor__fail_provider(called, &error, provider->table.name, "get_extension");
+        return moor__leave(moor__fail_provider(called, &error, provider->table.name, "get_extension"));
     if (!table)
-        return moor__fail(MOOR_PROVIDER, "%s: get_extension succeeded with NULL", provider->table.name);
+        return moor__leave(
+            moor__fail(MOOR_PROVIDER, "%s: get_extension succeeded with NULL", provider->table.name));
     *ret_table = table;
     return MOOR_OK;
 }

@@ -55,7 +55,7 @@ static void *run(void *user)
             moor__fail(MOOR_PROVIDER, "%s: %s answered %s, which is no failure", provider->table.name,
                        atomic_load(&start->call), moor_status_name(start->status));
     if (start->status)
-        start->error = *moor_last_error();
+        start->error = *moor__pending_error();
     (void)sem_post(&start->ended); /* cannot overflow: posted once */
     return NULL;
 }
@@ -105,9 +105,7 @@ moor_status moor__provider_start(struct moor_provider *provider, uint64_t timeou
     if (took_ns > MOOR_START_SLOW_NS)
         moor__provider_log(provider, MOOR_ABI_LOG_WARNING, "%s: its start took %llu ms", provider->table.name,
                            (unsigned long long)(took_ns / 1000000));
-    if (start->status)
-        moor__error_restore(&start->error);
-    moor_status status = start->status ? start->status : moor__devices_join_pools(provider);
+    moor_status status = start->status ? moor__fail_copy(&start->error) : moor__devices_join_pools(provider);
     if (status && provider->instance)
         moor__provider_shut_down(provider);
     return status;
@@ -122,18 +120,19 @@ static bool close_all(struct moor_provider *provider)
     int32_t called = moor__to_call(&provider->table)->base.shutdown(provider->instance, &error);
     if (called) {
         (void)moor__fail_provider(called, &error, provider->table.name, "shutdown");
-        moor__provider_log(provider, MOOR_ABI_LOG_ERROR, "%s", moor_last_error()->text);
+        moor__provider_log(provider, MOOR_ABI_LOG_ERROR, "%s", moor__pending_error()->text);
     }
     return called == 0;
 }
 
 void moor__provider_shut_down(struct moor_provider *provider)
 {
-    struct moor_error before = *moor_last_error();
+    struct moor__error_scope aside;
+    moor__error_scope_begin(&aside);
     bool was_inside = moor__is_inside;
     moor__is_inside = true;
     if (!close_all(provider))
         moor__provider_poison(provider);
     moor__is_inside = was_inside;
-    moor__error_restore(&before);
+    moor__error_scope_end(&aside);
 }

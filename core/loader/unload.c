@@ -61,19 +61,19 @@ static void end(struct moor_provider *provider)
 moor_status moor_provider_unload(struct moor_provider *provider)
 {
     if (!provider)
-        return moor__fail(MOOR_INVALID, "the provider is NULL");
+        return moor__leave(moor__fail(MOOR_INVALID, "the provider is NULL"));
     bool is_last = false;
     moor_status status = moor__enter(provider->runtime);
     if (!status)
         status = moor__registry_close(provider, &is_last);
     if (status || !is_last)
-        return status;
+        return moor__leave(status);
     status = settle(provider);
     if (status)
         moor__registry_open(provider);
     else
         end(provider);
-    return status;
+    return moor__leave(status);
 }
 
 moor_status moor__providers_unload(struct moor_runtime *runtime)

@@ -94,12 +94,13 @@ static moor_status check_backing(const struct moor__range *range, const struct m
 static void look_at_uses(struct moor__access *access)
 {
     struct moor__point points[MOOR_LIMIT_USES];
-    struct moor_error before = *moor_last_error();
+    struct moor__error_scope aside;
+    moor__error_scope_begin(&aside);
     moor__lock_acquire(lock_of(&access->owner));
     uint32_t count = moor__uses_collect(uses_of(&access->owner), 0, UINT64_MAX, points);
     moor__lock_release(lock_of(&access->owner));
     moor__points_scan(points, count);
-    moor__error_restore(&before);
+    moor__error_scope_end(&aside);
 }
 
 static moor_status try_to_announce(struct moor__access *access, enum moor__access_mode mode)
@@ -119,7 +120,6 @@ static moor_status try_to_announce(struct moor__access *access, enum moor__acces
 static moor_status announce(struct moor__access *access, const struct moor_binding *binding,
                             const struct moor_view *view, enum moor__access_mode mode)
 {
-    struct moor_error before = *moor_last_error();
     moor_status status = locate(view, access);
     if (!status && binding->device->provider != access->stream->device->provider)
         status = moor__fail(MOOR_FOREIGN, "the memory is of another provider than the stream");
@@ -129,8 +129,6 @@ static moor_status announce(struct moor__access *access, const struct moor_bindi
         return status;
     look_at_uses(access);
     status = try_to_announce(access, mode);
-    if (!status)
-        moor__error_restore(&before);
     return status;
 }
 
@@ -188,14 +186,14 @@ moor_status moor_view_slice(const struct moor_view *view, uint64_t offset_bytes,
                             struct moor_view *ret_view)
 {
     if (!view || !ret_view)
-        return moor__fail(MOOR_INVALID, "view and ret_view must not be NULL");
+        return moor__leave(moor__fail(MOOR_INVALID, "view and ret_view must not be NULL"));
     if (offset_bytes > UINT64_MAX - size_bytes)
-        return moor__fail(MOOR_OVERFLOW, "offset %llu and size %llu wrap", (unsigned long long)offset_bytes,
-                          (unsigned long long)size_bytes);
+        return moor__leave(moor__fail(MOOR_OVERFLOW, "offset %llu and size %llu wrap",
+                                      (unsigned long long)offset_bytes, (unsigned long long)size_bytes));
     if (size_bytes == 0 || offset_bytes + size_bytes > view->size_bytes)
-        return moor__fail(MOOR_INVALID, "%llu bytes at %llu are not a part of %llu",
-                          (unsigned long long)size_bytes, (unsigned long long)offset_bytes,
-                          (unsigned long long)view->size_bytes);
+        return moor__leave(moor__fail(MOOR_INVALID, "%llu bytes at %llu are not a part of %llu",
+                                      (unsigned long long)size_bytes, (unsigned long long)offset_bytes,
+                                      (unsigned long long)view->size_bytes));
     *ret_view = (struct moor_view){view->address + offset_bytes, size_bytes, view->owner, view->runtime};
     return MOOR_OK;
 }
@@ -205,7 +203,7 @@ moor_status moor_memory_wait(const struct moor_view *view, uint64_t deadline_ns)
     struct moor__access access = {0};
     moor_status status = moor__owner_pin(view, &access.owner);
     if (status || !moor__owner_binding(&access.owner))
-        return status;
+        return moor__leave(status);
     status = locate(view, &access);
     if (!status) {
         struct moor__point points[MOOR_LIMIT_USES];
@@ -215,5 +213,5 @@ moor_status moor_memory_wait(const struct moor_view *view, uint64_t deadline_ns)
         status = moor__points_await(points, count, deadline_ns);
     }
     moor__owner_unpin(&access.owner);
-    return status;
+    return moor__leave(status);
 }

@@ -48,21 +48,22 @@ moor_status moor_binding_open(struct moor_device *device, uint32_t domain, struc
                               struct moor_binding **ret_binding)
 {
     if (!device || !holder || !ret_binding)
-        return moor__fail(MOOR_INVALID, "device, holder and ret_binding must not be NULL");
+        return moor__leave(moor__fail(MOOR_INVALID, "device, holder and ret_binding must not be NULL"));
     moor_status status = moor__enter(device->provider->runtime);
     if (status)
-        return status;
+        return moor__leave(status);
     if (domain >= device->info.domain_count)
-        return moor__fail(MOOR_INVALID, "domain %u of %u", domain, device->info.domain_count);
+        return moor__leave(moor__fail(MOOR_INVALID, "domain %u of %u", domain, device->info.domain_count));
     if (holder->authority != device->domains[domain].authority)
-        return moor__fail(MOOR_FOREIGN, "%s is a holder of pool %s; the domain's is %s", holder->name,
-                          holder->authority->pool_key, device->domains[domain].info.pool_key);
+        return moor__leave(moor__fail(MOOR_FOREIGN, "%s is a holder of pool %s; the domain's is %s",
+                                      holder->name, holder->authority->pool_key,
+                                      device->domains[domain].info.pool_key));
     status = moor__device_open(device);
     if (status)
-        return status;
+        return moor__leave(status);
     struct moor_binding *binding = calloc(1, sizeof *binding);
     if (!binding)
-        return moor__fail(MOOR_HOST_NOMEM, "no memory for a binding");
+        return moor__leave(moor__fail(MOOR_HOST_NOMEM, "no memory for a binding"));
     binding->device = device;
     binding->holder = holder;
     binding->domain = &device->domains[domain];
@@ -88,7 +89,7 @@ moor_status moor_binding_close(struct moor_binding *binding)
         return MOOR_OK;
     moor_status status = moor__binding_enter(binding);
     if (status)
-        return status;
+        return moor__leave(status);
     if (atomic_load_explicit(&binding->object_count, memory_order_acquire)) {
         moor__quarantine_retry(binding->device);
         moor__device_reap(binding->device, MOOR_NO_WAIT);
@@ -98,12 +99,12 @@ moor_status moor_binding_close(struct moor_binding *binding)
     uint64_t stuck = atomic_load_explicit(&binding->quarantined_count, memory_order_acquire);
     uint64_t count = atomic_load_explicit(&binding->object_count, memory_order_acquire);
     if (count)
-        return moor__fail(
+        return moor__leave(moor__fail(
             stuck && !live && !leaving ? MOOR_PROVIDER : MOOR_BUSY,
             "%llu objects of this binding have not gone: %llu handles, %llu releases pending, %llu in "
             "quarantine",
             (unsigned long long)count, (unsigned long long)live, (unsigned long long)leaving,
-            (unsigned long long)stuck);
+            (unsigned long long)stuck));
     write_off_lost(binding);
     moor__count(binding->device, MOOR__COUNT_BINDING, -1);
     atomic_fetch_sub_explicit(&binding->holder->bindings, 1, memory_order_release);

@@ -107,17 +107,17 @@ void moor__buffer_unpin(struct moor__buffer *buffer)
 moor_status moor_buffer_release(struct moor_runtime *runtime, moor_buffer handle)
 {
     if (handle == 0)
-        return moor__enter(runtime);
+        return moor__leave(moor__enter(runtime));
     struct moor__buffer *buffer = NULL;
     moor_status status = moor__buffer_pin(runtime, handle, &buffer);
     if (status)
-        return status;
+        return moor__leave(status);
     struct moor_device *device = moor__device_hold(buffer->object.binding->device);
     status = moor__object_retire(&buffer->object);
     moor__buffer_unpin(buffer);
     moor__device_reap_sometimes(device);
     moor__device_unhold(device);
-    return status;
+    return moor__leave(status);
 }
 
 /* ---- allocation ---- */
@@ -174,7 +174,7 @@ moor_status moor_binding_get_footprint(struct moor_binding *binding, uint64_t si
         status = moor__fail(MOOR_INVALID, "ret_bytes is NULL");
     if (!status)
         status = make_args(binding, size_bytes, options, &args);
-    return status ? status : ask_footprint(binding, &args, ret_bytes);
+    return moor__leave(status ? status : ask_footprint(binding, &args, ret_bytes));
 }
 
 static const char *allocation_fault(const struct moor_abi_alloc_args *args,
@@ -212,12 +212,9 @@ static moor_status try_to_allocate(struct moor__buffer *buffer, const struct moo
 
 static moor_status call_allocate(struct moor__buffer *buffer, const struct moor_abi_alloc_args *args)
 {
-    struct moor_error before = *moor_last_error();
     moor_status status = try_to_allocate(buffer, args);
     for (unsigned tries = 0; moor__made_room(buffer->object.binding, args->size_bytes, status, &tries);)
         status = try_to_allocate(buffer, args);
-    if (!status)
-        moor__error_restore(&before);
     return status;
 }
 
@@ -225,12 +222,13 @@ static moor_status call_allocate(struct moor__buffer *buffer, const struct moor_
 static void undo_allocation(struct moor__buffer *buffer, struct moor__reservation *reservation,
                             moor_grant grant)
 {
-    struct moor_error first = *moor_last_error();
+    struct moor__error_scope aside;
+    moor__error_scope_begin(&aside);
     struct moor_device *device = buffer->object.binding->device;
     moor__object_charge_for_rollback(&buffer->object, reservation, grant);
     send_off(buffer);
     moor__device_reap(device, MOOR_NO_WAIT);
-    (void)moor__fail_again(&first, "");
+    moor__error_scope_end(&aside);
 }
 
 moor_status moor_buffer_allocate(struct moor_binding *binding, uint64_t size_bytes,
@@ -250,7 +248,7 @@ moor_status moor_buffer_allocate(struct moor_binding *binding, uint64_t size_byt
     if (!status)
         status = take_slot(binding, &buffer);
     if (status)
-        return status;
+        return moor__leave(status);
     status = moor__reservation_take(binding->holder, options ? options->grant : 0, footprint,
                                     options ? options->deadline_ns : MOOR_NO_WAIT, &reservation);
     if (status)
@@ -262,7 +260,7 @@ moor_status moor_buffer_allocate(struct moor_binding *binding, uint64_t size_byt
         status = moor__reservation_charge(&reservation, MOOR__LIVE, size_bytes, buffer->object.bytes);
     if (status) {
         undo_allocation(buffer, &reservation, options ? options->grant : 0);
-        return status;
+        return moor__leave(status);
     }
     *ret_buffer = publish(buffer);
     return MOOR_OK;
@@ -270,7 +268,7 @@ no_memory:
     moor__reservation_return(&reservation);
 no_claim:
     free_slot(buffer);
-    return status;
+    return moor__leave(status);
 }
 
 /* ---- wrapped memory ---- */
@@ -321,7 +319,7 @@ moor_status moor_buffer_wrap(struct moor_binding *binding, void *address, uint64
     if (!status)
         status = take_slot(binding, &buffer);
     if (status)
-        return status;
+        return moor__leave(status);
     buffer->origin = flags & MOOR_BUFFER_PIN ? MOOR__WRAPPED_PINNED : MOOR__WRAPPED;
     buffer->address = (uintptr_t)address;
     buffer->size_bytes = size_bytes;
@@ -344,17 +342,17 @@ moor_status moor_buffer_wrap(struct moor_binding *binding, void *address, uint64
     return MOOR_OK;
 fail:
     free_slot(buffer);
-    return status;
+    return moor__leave(status);
 }
 
 moor_status moor_buffer_get_view(struct moor_runtime *runtime, moor_buffer handle, struct moor_view *ret_view)
 {
     if (!ret_view)
-        return moor__fail(MOOR_INVALID, "ret_view is NULL");
+        return moor__leave(moor__fail(MOOR_INVALID, "ret_view is NULL"));
     struct moor__buffer *buffer = NULL;
     moor_status status = moor__buffer_pin(runtime, handle, &buffer);
     if (status)
-        return status;
+        return moor__leave(status);
     *ret_view = (struct moor_view){buffer->address, buffer->size_bytes, handle, runtime};
     moor__buffer_unpin(buffer);
     return MOOR_OK;
@@ -363,15 +361,15 @@ moor_status moor_buffer_get_view(struct moor_runtime *runtime, moor_buffer handl
 moor_status moor_buffer_get_native(struct moor_runtime *runtime, moor_buffer handle, uint64_t *ret_native)
 {
     if (!ret_native)
-        return moor__fail(MOOR_INVALID, "ret_native is NULL");
+        return moor__leave(moor__fail(MOOR_INVALID, "ret_native is NULL"));
     struct moor__buffer *buffer = NULL;
     moor_status status = moor__buffer_pin(runtime, handle, &buffer);
     if (status)
-        return status;
+        return moor__leave(status);
     uint64_t native = buffer->native;
     moor__buffer_unpin(buffer);
     if (native == 0)
-        return moor__fail(MOOR_UNSUPPORTED, "the buffer has no name but its address");
+        return moor__leave(moor__fail(MOOR_UNSUPPORTED, "the buffer has no name but its address"));
     *ret_native = native;
     return MOOR_OK;
 }

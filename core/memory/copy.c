@@ -190,18 +190,18 @@ static moor_status relay_all(struct moor_stream *write, const struct moor_view *
         .halves = staging->halves,
     };
     status = relay_chunks(&relay, destination->address, source->address, source->size_bytes);
-    struct moor_error last = *moor_last_error();
+    struct moor__error_scope aside;
+    moor__error_scope_begin(&aside);
     moor_status settled = come_to_rest(write);
     if (!settled)
         settled = come_to_rest(read);
+    moor__error_scope_end(&aside);
     settle(sides, 2, settled != MOOR_OK); /* what is known to be done needs no mark */
-    if (settled) {
+    if (settled)
         keep(staging);
-        return status ? moor__fail_again(&last, "") : settled;
-    }
-    free(staging);
-    moor__error_restore(&last);
-    return status;
+    else
+        free(staging);
+    return status || !settled ? status : moor__fail_copy(&aside.record);
 }
 
 /* One side is of another provider than the stream: it works on a stream of its own, after all work that is
@@ -217,10 +217,11 @@ static moor_status copy_between(struct moor_stream *stream, const struct moor_vi
         return status;
     status = far_is_source ? relay_all(stream, destination, own, source)
                            : relay_all(own, destination, stream, source);
-    struct moor_error last = *moor_last_error();
+    struct moor__error_scope aside;
+    moor__error_scope_begin(&aside);
     if (moor_stream_destroy(own)) /* ends by itself; where not even that can be said, nothing runs on it */
         moor__stream_abandon(own);
-    moor__error_restore(&last);
+    moor__error_scope_end(&aside);
     return status;
 }
 
@@ -285,7 +286,7 @@ moor_status moor_copy(struct moor_stream *stream, const struct moor_view *destin
     /* Kept to here, so that a copy in several parts finds both sides to its end. */
     moor__owner_unpin(&from);
     moor__owner_unpin(&to);
-    return status;
+    return moor__leave(status);
 }
 
 moor_status moor_fill(struct moor_stream *stream, const struct moor_view *destination, uint64_t pattern,
@@ -301,11 +302,11 @@ moor_status moor_fill(struct moor_stream *stream, const struct moor_view *destin
     if (!status)
         status = moor__access_begin(stream, destination, MOOR__ACCESS_WRITE, &access);
     if (status)
-        return status;
+        return moor__leave(status);
     status = needs_copy(stream, &access, 1);
     if (status) {
         settle(&access, 1, false);
-        return status;
+        return moor__leave(status);
     }
     struct moor_abi_error error = MOOR__ERROR_INIT;
     struct moor_abi_fill_args args = {
@@ -317,7 +318,8 @@ moor_status moor_fill(struct moor_stream *stream, const struct moor_view *destin
     };
     int32_t called = moor__to_call(table_of(stream))->copy.fill(stream->stream, &args, &error);
     settle(&access, 1, called == MOOR_OK);
-    return called ? moor__fail_provider(called, &error, table_of(stream)->name, "fill") : MOOR_OK;
+    return moor__leave(called ? moor__fail_provider(called, &error, table_of(stream)->name, "fill")
+                              : MOOR_OK);
 }
 
 moor_status moor_stream_host_function(struct moor_stream *stream, void (*function)(void *user), void *user,
@@ -326,11 +328,11 @@ moor_status moor_stream_host_function(struct moor_stream *stream, void (*functio
     struct moor__access accesses[MOOR_LIMIT_VIEWS];
     moor_status status = moor__stream_enter(stream);
     if (status)
-        return status;
+        return moor__leave(status);
     if (!function || (view_count && !views))
-        return moor__fail(MOOR_INVALID, "function is NULL, or views is NULL with a count");
+        return moor__leave(moor__fail(MOOR_INVALID, "function is NULL, or views is NULL with a count"));
     if (view_count > MOOR_LIMIT_VIEWS)
-        return moor__fail(MOOR_LIMIT, "%zu views; at most %d", view_count, MOOR_LIMIT_VIEWS);
+        return moor__leave(moor__fail(MOOR_LIMIT, "%zu views; at most %d", view_count, MOOR_LIMIT_VIEWS));
     size_t begun = 0;
     while (begun < view_count && !status) {
         status = moor__access_begin(stream, &views[begun], MOOR__ACCESS_READ, &accesses[begun]);
@@ -338,13 +340,14 @@ moor_status moor_stream_host_function(struct moor_stream *stream, void (*functio
     }
     if (status) {
         settle(accesses, begun, false);
-        return status;
+        return moor__leave(status);
     }
     struct moor_abi_error error = MOOR__ERROR_INIT;
     int32_t called =
         moor__to_call(table_of(stream))->stream.host_function(stream->stream, function, user, &error);
     settle(accesses, begun, called == MOOR_OK);
-    return called ? moor__fail_provider(called, &error, table_of(stream)->name, "host_function") : MOOR_OK;
+    return moor__leave(called ? moor__fail_provider(called, &error, table_of(stream)->name, "host_function")
+                              : MOOR_OK);
 }
 
 moor_status moor_stream_used(struct moor_stream *stream, const struct moor_view *view)
@@ -355,5 +358,5 @@ moor_status moor_stream_used(struct moor_stream *stream, const struct moor_view 
         status = moor__access_begin(stream, view, MOOR__ACCESS_MARK, &access);
     if (!status)
         moor__access_end(&access);
-    return status;
+    return moor__leave(status);
 }

@@ -75,13 +75,14 @@ moor_status moor__range_part_submit(struct moor__range_part *part, bool quiet)
 
 void moor__range_part_release(struct moor__range_part *part, bool quiet)
 {
-    struct moor_error before = *moor_last_error();
-    if (moor__range_part_submit(part, quiet) == MOOR_OK)
-        return;
-    if (part->segment)
-        moor__segment_count_leaving(part->segment, 1); /* until the quarantine says otherwise */
-    moor__object_refused(&part->object);
-    moor__error_restore(&before); /* to the caller it is released */
+    struct moor__error_scope aside;
+    moor__error_scope_begin(&aside);
+    if (moor__range_part_submit(part, quiet)) {
+        if (part->segment)
+            moor__segment_count_leaving(part->segment, 1); /* until the quarantine says otherwise */
+        moor__object_refused(&part->object);
+    }
+    moor__error_scope_end(&aside); /* to the caller it is released */
 }
 
 void moor__range_part_stuck(struct moor__object *object)
@@ -205,11 +206,11 @@ static moor_status take_away_bytes(struct moor_runtime *runtime, moor_range hand
 moor_status moor_range_decommit(struct moor_runtime *runtime, moor_range range, uint64_t offset_bytes,
                                 uint64_t length_bytes)
 {
-    return take_away_bytes(runtime, range, offset_bytes, length_bytes, false);
+    return moor__leave(take_away_bytes(runtime, range, offset_bytes, length_bytes, false));
 }
 
 moor_status moor_range_unmap(struct moor_runtime *runtime, moor_range range, uint64_t offset_bytes,
                              uint64_t length_bytes)
 {
-    return take_away_bytes(runtime, range, offset_bytes, length_bytes, true);
+    return moor__leave(take_away_bytes(runtime, range, offset_bytes, length_bytes, true));
 }

@@ -40,13 +40,15 @@ static moor_status prepare_range(struct moor_runtime *runtime, struct moor__work
         status = claim_granules(work);
     if (!status)
         return MOOR_OK;
-    struct moor_error first = *moor_last_error();
+    struct moor__error_scope aside;
+    moor__error_scope_begin(&aside);
     if (work->part)
         moor__range_part_free(work->part);
     moor__range_unpin(work->range);
     work->part = NULL;
     work->range = NULL;
-    return moor__fail_again(&first, "");
+    moor__error_scope_end(&aside);
+    return status;
 }
 
 void moor__work_drop_range(struct moor__work *work)
@@ -89,10 +91,12 @@ static moor_status prepare_create(struct moor_runtime *runtime, struct moor__wor
     if (!status)
         status = moor__segment_take(step->binding, step->length_bytes, granule, &work->segment);
     if (status && work->range) {
-        struct moor_error first = *moor_last_error();
+        struct moor__error_scope aside;
+        moor__error_scope_begin(&aside);
         moor__work_free_granules(work);
         moor__work_drop_range(work);
-        return moor__fail_again(&first, "");
+        moor__error_scope_end(&aside);
+        return status;
     }
     return status;
 }
@@ -124,9 +128,11 @@ static moor_status prepare_map(struct moor_runtime *runtime, struct moor__work *
         return status;
     status = prepare_range(runtime, work, work->segment->size_bytes);
     if (status) {
-        struct moor_error first = *moor_last_error();
+        struct moor__error_scope aside;
+        moor__error_scope_begin(&aside);
         moor__segment_unpin(work->segment);
-        return moor__fail_again(&first, "");
+        moor__error_scope_end(&aside);
+        return status;
     }
     status = check_same_domain(work, work->segment->object.binding);
     if (!status && work->segment->granule_bytes != work->range->granule_bytes)
@@ -136,11 +142,13 @@ static moor_status prepare_map(struct moor_runtime *runtime, struct moor__work *
     if (!status)
         status = own_mapping(work);
     if (status) {
-        struct moor_error first = *moor_last_error();
+        struct moor__error_scope aside;
+        moor__error_scope_begin(&aside);
         moor__work_free_granules(work);
         moor__work_drop_range(work);
         moor__segment_unpin(work->segment);
-        return moor__fail_again(&first, "");
+        moor__error_scope_end(&aside);
+        return status;
     }
     return MOOR_OK;
 }

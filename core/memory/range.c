@@ -186,12 +186,14 @@ moor_status moor__range_make(struct moor_binding *binding, uint64_t size_bytes, 
         *ret_range = range;
         return MOOR_OK;
     }
-    struct moor_error first = *moor_last_error();
+    struct moor__error_scope aside;
+    moor__error_scope_begin(&aside);
     if (range->handle)
         moor__range_release_all(range); /* made, but wrongly */
     else
         free_slot(range);
-    return moor__fail_again(&first, "");
+    moor__error_scope_end(&aside);
+    return status;
 }
 
 static moor_status choose_granule(const struct moor_binding *binding,
@@ -246,21 +248,19 @@ moor_status moor_range_reserve(struct moor_binding *binding, uint64_t size_bytes
     if (!status)
         status = choose_granule(binding, options, &granule, &alignment);
     if (status)
-        return status;
+        return moor__leave(status);
     if (size_bytes > UINT64_MAX - alignment)
-        return moor__fail(MOOR_OVERFLOW, "%llu bytes and their alignment do not fit",
-                          (unsigned long long)size_bytes);
+        return moor__leave(moor__fail(MOOR_OVERFLOW, "%llu bytes and their alignment do not fit",
+                                      (unsigned long long)size_bytes));
     uint64_t least_bytes = options && options->least_bytes ? options->least_bytes : size_bytes;
     if (least_bytes > size_bytes)
-        return moor__fail(MOOR_INVALID, "at least %llu of %llu bytes", (unsigned long long)least_bytes,
-                          (unsigned long long)size_bytes);
+        return moor__leave(moor__fail(MOOR_INVALID, "at least %llu of %llu bytes",
+                                      (unsigned long long)least_bytes, (unsigned long long)size_bytes));
     size_bytes = (size_bytes + granule - 1) & ~(granule - 1);
     least_bytes = (least_bytes + granule - 1) & ~(granule - 1);
-    struct moor_error before = *moor_last_error();
     status = make_some(binding, size_bytes, least_bytes, granule, alignment, &range);
     if (status)
-        return status;
-    moor__error_restore(&before);
+        return moor__leave(status);
     *ret_range = moor__range_handle(range);
     moor__object_publish(&range->object);
     return MOOR_OK;
@@ -332,7 +332,8 @@ void moor__range_release_all(struct moor__range *range)
 {
     uint64_t from = 0;
     moor_status status = MOOR_OK;
-    struct moor_error before = *moor_last_error();
+    struct moor__error_scope aside;
+    moor__error_scope_begin(&aside);
     moor__lock_acquire(&range->lock);
     range->leaving = true;
     range->parts_out++; /* ours, so that the range does not go while we are at it */
@@ -346,9 +347,9 @@ void moor__range_release_all(struct moor__range *range)
         range->leaving = false;
         moor__lock_release(&range->lock);
         moor__object_refused(&range->object);
-        moor__error_restore(&before);
     }
     moor__range_part_done(range);
+    moor__error_scope_end(&aside);
 }
 
 void moor__range_part_done(struct moor__range *range)
@@ -390,17 +391,17 @@ void moor__range_unpin(struct moor__range *range)
 moor_status moor_range_release(struct moor_runtime *runtime, moor_range handle)
 {
     if (handle == 0)
-        return moor__enter(runtime);
+        return moor__leave(moor__enter(runtime));
     struct moor__range *range = NULL;
     moor_status status = moor__range_pin(runtime, handle, &range);
     if (status)
-        return status;
+        return moor__leave(status);
     struct moor_device *device = moor__device_hold(range->object.binding->device);
     status = moor__object_retire(&range->object);
     moor__range_unpin(range);
     moor__device_reap_sometimes(device);
     moor__device_unhold(device);
-    return status;
+    return moor__leave(status);
 }
 
 /* ---- looking ---- */
@@ -408,11 +409,11 @@ moor_status moor_range_release(struct moor_runtime *runtime, moor_range handle)
 moor_status moor_range_get_view(struct moor_runtime *runtime, moor_range handle, struct moor_view *ret_view)
 {
     if (!ret_view)
-        return moor__fail(MOOR_INVALID, "ret_view is NULL");
+        return moor__leave(moor__fail(MOOR_INVALID, "ret_view is NULL"));
     struct moor__range *range = NULL;
     moor_status status = moor__range_pin(runtime, handle, &range);
     if (status)
-        return status;
+        return moor__leave(status);
     *ret_view = (struct moor_view){range->address, range->size_bytes, handle, runtime};
     moor__range_unpin(range);
     return MOOR_OK;
@@ -421,11 +422,11 @@ moor_status moor_range_get_view(struct moor_runtime *runtime, moor_range handle,
 moor_status moor_range_get_granule(struct moor_runtime *runtime, moor_range handle, uint64_t *ret_bytes)
 {
     if (!ret_bytes)
-        return moor__fail(MOOR_INVALID, "ret_bytes is NULL");
+        return moor__leave(moor__fail(MOOR_INVALID, "ret_bytes is NULL"));
     struct moor__range *range = NULL;
     moor_status status = moor__range_pin(runtime, handle, &range);
     if (status)
-        return status;
+        return moor__leave(status);
     *ret_bytes = range->granule_bytes;
     moor__range_unpin(range);
     return MOOR_OK;
@@ -435,11 +436,11 @@ moor_status moor_range_get_committed(struct moor_runtime *runtime, moor_range ha
                                      uint64_t length_bytes, uint64_t *ret_bytes)
 {
     if (!ret_bytes)
-        return moor__fail(MOOR_INVALID, "ret_bytes is NULL");
+        return moor__leave(moor__fail(MOOR_INVALID, "ret_bytes is NULL"));
     struct moor__range *range = NULL;
     moor_status status = moor__range_pin(runtime, handle, &range);
     if (status)
-        return status;
+        return moor__leave(status);
     uint64_t first, count, backed = 0;
     status = moor__range_granules(range, offset_bytes, length_bytes, &first, &count);
     if (!status) {
@@ -453,5 +454,5 @@ moor_status moor_range_get_committed(struct moor_runtime *runtime, moor_range ha
         *ret_bytes = backed * range->granule_bytes;
     }
     moor__range_unpin(range);
-    return status;
+    return moor__leave(status);
 }

@@ -145,16 +145,17 @@ void moor__release_or_quarantine(struct moor__object *object, uint64_t cookie,
                                  const struct moor__release *release, const struct moor__point *points,
                                  uint32_t point_count)
 {
-    struct moor_error before = *moor_last_error();
+    struct moor__error_scope aside;
+    moor__error_scope_begin(&aside);
     if (moor__release_submit(object, cookie, release, points, point_count))
         moor__object_refused(object);
-    moor__error_restore(&before); /* to the caller it is released */
+    moor__error_scope_end(&aside); /* to the caller it is released */
 }
 
 void moor__object_refused(struct moor__object *object)
 {
     to_pending(object, false);
-    enter_quarantine(object, moor_last_error()->text);
+    enter_quarantine(object, moor__pending_error()->text);
 }
 
 void moor__quarantine_retry(struct moor_device *device)
@@ -165,7 +166,8 @@ void moor__quarantine_retry(struct moor_device *device)
         [MOOR__KIND_SEGMENT] = moor__segment_retry,
         [MOOR__KIND_RANGE_PART] = moor__range_part_retry,
     };
-    struct moor_error before = *moor_last_error();
+    struct moor__error_scope aside;
+    moor__error_scope_begin(&aside);
     moor__lock_acquire(&device->lock);
     struct moor__object *list = device->quarantine;
     device->quarantine = NULL;
@@ -178,7 +180,7 @@ void moor__quarantine_retry(struct moor_device *device)
         object->retried = true;
         retry[object->kind](object);
     }
-    moor__error_restore(&before);
+    moor__error_scope_end(&aside);
 }
 
 void moor__object_charge_for_rollback(struct moor__object *object, struct moor__reservation *reservation,
@@ -299,7 +301,8 @@ void moor__device_reap(struct moor_device *device, uint64_t deadline_ns)
         return;
     is_reaping = true;
     const struct moor__table *table = &device->provider->table;
-    struct moor_error before = *moor_last_error(); /* what goes wrong here is not the caller's failure */
+    struct moor__error_scope aside;
+    moor__error_scope_begin(&aside); /* what goes wrong here is not the caller's failure */
     struct moor_abi_completion completions[MOOR_REAP_BATCH];
     uint32_t count;
     /* What has gone may let more go at once: after a mapping its segment, after a part its range. So look
@@ -314,7 +317,7 @@ void moor__device_reap(struct moor_device *device, uint64_t deadline_ns)
                                                MOOR_REAP_BATCH, deadline_ns, &count, &error);
         if (called || count > MOOR_REAP_BATCH) {
             (void)moor__fail_provider(called ? called : MOOR_PROVIDER, &error, table->name, "reap");
-            moor__log(device->provider->runtime, MOOR_ABI_LOG_ERROR, "%s", moor_last_error()->text);
+            moor__log(device->provider->runtime, MOOR_ABI_LOG_ERROR, "%s", moor__pending_error()->text);
             break;
         }
         for (uint32_t i = 0; i < count; i++)
@@ -323,7 +326,7 @@ void moor__device_reap(struct moor_device *device, uint64_t deadline_ns)
         most -= count < most ? count : most;
     } while (count && most);
     moor__streams_retire(device->provider, false);
-    moor__error_restore(&before);
+    moor__error_scope_end(&aside);
     is_reaping = false;
 }
 
@@ -381,13 +384,14 @@ bool moor__made_room(const struct moor_binding *binding, uint64_t bytes, moor_st
     struct moor_holder *holder = binding->holder;
     if (status != MOOR_DEVICE_NOMEM)
         return false;
-    struct moor_error before = *moor_last_error(); /* what the provider said, whatever comes of this */
+    struct moor__error_scope aside;
+    moor__error_scope_begin(&aside); /* what the provider said, whatever comes of this */
     bool made = (*tries)++ == 0 && moor__poll(moor__runtime_of(binding));
     if (!made && *tries <= 2) {
         *tries = 3; /* once */
         made = moor__pressure_for_device(holder, bytes);
     }
-    moor__error_restore(&before);
+    moor__error_scope_end(&aside);
     return made;
 }
 
@@ -396,7 +400,7 @@ moor_status moor_runtime_reap(struct moor_runtime *runtime, uint64_t deadline_ns
     static const uint64_t slice_ns = 1000000;
     moor_status status = moor__enter(runtime);
     if (status)
-        return status;
+        return moor__leave(status);
     bool gone;
     uint64_t pending = visit_all(runtime, MOOR_NO_WAIT, &gone);
     for (uint64_t now = moor_clock_ns(); pending && now < deadline_ns; now = moor_clock_ns()) {
@@ -408,7 +412,7 @@ moor_status moor_runtime_reap(struct moor_runtime *runtime, uint64_t deadline_ns
             (void)nanosleep(&(struct timespec){.tv_nsec = (long)(slice_end - now)},
                             NULL); /* woken early is fine */
     }
-    return pending ? moor__fail(MOOR_PENDING, "%llu releases or streams are still behind fences",
-                                (unsigned long long)pending)
-                   : MOOR_OK;
+    return moor__leave(pending ? moor__fail(MOOR_PENDING, "%llu releases or streams are still behind fences",
+                                            (unsigned long long)pending)
+                               : MOOR_OK);
 }

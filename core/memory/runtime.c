@@ -75,10 +75,10 @@ static moor_status map_alive_page(uint64_t **ret_page)
 moor_status moor_runtime_create(const struct moor_runtime_options *options, struct moor_runtime **ret_runtime)
 {
     if (!ret_runtime)
-        return moor__fail(MOOR_INVALID, "ret_runtime is NULL");
+        return moor__leave(moor__fail(MOOR_INVALID, "ret_runtime is NULL"));
     struct moor_runtime *runtime = calloc(1, sizeof *runtime);
     if (!runtime)
-        return moor__fail(MOOR_HOST_NOMEM, "no memory for a runtime");
+        return moor__leave(moor__fail(MOOR_HOST_NOMEM, "no memory for a runtime"));
     uint32_t tag = 0;
     moor_status status = take_tag(&tag);
     if (!status)
@@ -88,7 +88,7 @@ moor_status moor_runtime_create(const struct moor_runtime_options *options, stru
     if (status) {
         moor__queue_destroy(runtime->queue);
         free(runtime);
-        return status;
+        return moor__leave(status);
     }
     moor__credit_init();
     LIST_INIT(&runtime->thread_caches);
@@ -145,7 +145,7 @@ moor_status moor_runtime_destroy(struct moor_runtime *runtime)
     if (!status)
         status = moor__providers_unload(runtime);
     if (status)
-        return status;
+        return moor__leave(status);
     moor__queue_destroy(runtime->queue); /* first its threads, which look at authorities */
     moor__authorities_destroy(runtime);
     moor__thread_caches_free(runtime);

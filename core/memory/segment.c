@@ -77,12 +77,9 @@ static moor_status try_to_back(struct moor__segment *segment)
 
 moor_status moor__segment_back(struct moor__segment *segment)
 {
-    struct moor_error before = *moor_last_error();
     moor_status status = try_to_back(segment);
     for (unsigned tries = 0; moor__made_room(segment->object.binding, segment->size_bytes, status, &tries);)
         status = try_to_back(segment);
-    if (!status)
-        moor__error_restore(&before);
     return status;
 }
 
@@ -279,17 +276,17 @@ void moor__segment_unpin(struct moor__segment *segment)
 moor_status moor_segment_release(struct moor_runtime *runtime, moor_segment handle)
 {
     if (handle == 0)
-        return moor__enter(runtime);
+        return moor__leave(moor__enter(runtime));
     struct moor__segment *segment = NULL;
     moor_status status = moor__segment_pin(runtime, handle, &segment);
     if (status)
-        return status;
+        return moor__leave(status);
     struct moor_device *device = moor__device_hold(segment->object.binding->device);
     status = moor__object_retire(&segment->object);
     moor__segment_unpin(segment);
     moor__device_reap_sometimes(device);
     moor__device_unhold(device);
-    return status;
+    return moor__leave(status);
 }
 
 /* ---- provider calls ---- */
@@ -410,10 +407,9 @@ moor_status moor_segment_seal(struct moor_runtime *runtime, moor_segment handle,
 {
     static const uint64_t slice_ns = 1000000;
     struct moor__segment *segment;
-    struct moor_error before = *moor_last_error();
     moor_status status = moor__segment_pin(runtime, handle, &segment);
     if (status)
-        return status;
+        return moor__leave(status);
     struct moor_device *device = segment->object.binding->device;
     bool leaving;
     status = try_to_seal(runtime, segment, deadline_ns, &leaving);
@@ -428,8 +424,6 @@ moor_status moor_segment_seal(struct moor_runtime *runtime, moor_segment handle,
     if (leaving)
         status = moor__fail(deadline_ns ? MOOR_TIMEOUT : MOOR_PENDING,
                             "the writable mapping is still behind fences");
-    else if (!status)
-        moor__error_restore(&before);
     moor__segment_unpin(segment);
-    return status;
+    return moor__leave(status);
 }

@@ -286,7 +286,7 @@ static void destroy(struct moor_stream *stream)
     int32_t called = moor__to_call(table_of(stream))->stream.destroy(stream->stream, &error);
     if (called) {
         (void)moor__fail_provider(called, &error, table_of(stream)->name, "destroy of a stream");
-        moor__log(stream->device->provider->runtime, MOOR_ABI_LOG_ERROR, "%s", moor_last_error()->text);
+        moor__log(stream->device->provider->runtime, MOOR_ABI_LOG_ERROR, "%s", moor__pending_error()->text);
     }
     moor__count(stream->device, MOOR__COUNT_STREAM, -1);
     moor__stream_unref(stream);
@@ -294,7 +294,8 @@ static void destroy(struct moor_stream *stream)
 
 void moor__streams_retire(struct moor_provider *provider, bool ask_all)
 {
-    struct moor_error before = *moor_last_error();
+    struct moor__error_scope aside;
+    moor__error_scope_begin(&aside);
     struct moor__streams gone = TAILQ_HEAD_INITIALIZER(gone);
     uint64_t rounds = ask_all ? moor__streams_ending(provider) / ASK_MAX + 1 : 1;
     while (rounds-- > 0)
@@ -308,7 +309,7 @@ void moor__streams_retire(struct moor_provider *provider, bool ask_all)
         TAILQ_REMOVE(&gone, stream, entry);
         destroy(stream);
     }
-    moor__error_restore(&before);
+    moor__error_scope_end(&aside);
 }
 
 uint64_t moor__streams_ending(struct moor_provider *provider)
@@ -371,14 +372,14 @@ moor_status moor_stream_create(struct moor_device *device, const struct moor_str
                                struct moor_stream **ret_stream)
 {
     if (!device || !ret_stream)
-        return moor__fail(MOOR_INVALID, "device and ret_stream must not be NULL");
+        return moor__leave(moor__fail(MOOR_INVALID, "device and ret_stream must not be NULL"));
     moor_status status = moor__enter(device->provider->runtime);
     if (!status)
         status = moor__device_open(device);
     if (!status)
         status = count_stream(device->provider);
     if (status)
-        return status;
+        return moor__leave(status);
     struct moor_stream *stream = calloc(1, sizeof *stream);
     status = stream ? make_stream(device, options, &stream->stream)
                     : moor__fail(MOOR_HOST_NOMEM, "no memory for a stream");
@@ -388,7 +389,7 @@ moor_status moor_stream_create(struct moor_device *device, const struct moor_str
         provider->stream_count--;
         moor__lock_release(&provider->stream_lock);
         free(stream);
-        return status;
+        return moor__leave(status);
     }
     stream->device = device;
     atomic_init(&stream->references, 1);
@@ -423,20 +424,18 @@ moor_status moor_stream_destroy(struct moor_stream *stream)
         return MOOR_OK;
     moor_status status = moor__stream_enter(stream);
     if (status)
-        return status;
-    struct moor_error before = *moor_last_error();
+        return moor__leave(status);
     uint64_t value;
     /* The last records, beyond every mark: after them nothing touches a native stream. */
     status = record(stream, &value);
     if (!status)
         status = moor__stream_cover(stream, atomic_load_explicit(&stream->marked, memory_order_acquire));
     if (status && status != MOOR_DEVICE_LOST)
-        return status;
+        return moor__leave(status);
     /* Others may have begun to record before that; what they still do, they do now. */
     while (atomic_load_explicit(&stream->covering, memory_order_seq_cst))
         (void)sched_yield();
     give_up(stream);
-    moor__error_restore(&before);
     return MOOR_OK;
 }
 
@@ -446,12 +445,12 @@ moor_status moor_stream_get_native(struct moor_stream *stream, uint64_t *ret_nat
     if (!status && !ret_native)
         status = moor__fail(MOOR_INVALID, "ret_native is NULL");
     if (status)
-        return status;
+        return moor__leave(status);
     struct moor_abi_error error = MOOR__ERROR_INIT;
     uint64_t native = 0;
     int32_t called = moor__to_call(table_of(stream))->stream.native(stream->stream, &native, &error);
     if (called)
-        return fail(stream, called, &error, "stream native");
+        return moor__leave(fail(stream, called, &error, "stream native"));
     *ret_native = native;
     return MOOR_OK;
 }
@@ -466,7 +465,7 @@ moor_status moor_stream_record(struct moor_stream *stream, struct moor_fence *re
         status = record(stream, &value);
     if (!status)
         *ret_fence = (struct moor_fence){.stream = stream, .value = value};
-    return status;
+    return moor__leave(status);
 }
 
 static moor_status check_fence(const struct moor_fence *fence)
@@ -482,7 +481,7 @@ static moor_status check_fence(const struct moor_fence *fence)
 moor_status moor_fence_wait(const struct moor_fence *fence, uint64_t deadline_ns)
 {
     moor_status status = check_fence(fence);
-    return status ? status : moor__stream_await(fence->stream, fence->value, deadline_ns);
+    return moor__leave(status ? status : moor__stream_await(fence->stream, fence->value, deadline_ns));
 }
 
 moor_status moor_stream_wait(struct moor_stream *stream, const struct moor_fence *fence)
@@ -491,14 +490,15 @@ moor_status moor_stream_wait(struct moor_stream *stream, const struct moor_fence
     if (!status)
         status = check_fence(fence);
     if (status)
-        return status;
+        return moor__leave(status);
     if (fence->stream->device->provider != stream->device->provider)
-        return moor__fail(MOOR_FOREIGN, "the fence is of another provider");
+        return moor__leave(moor__fail(MOOR_FOREIGN, "the fence is of another provider"));
     if (fence->stream == stream)
         return MOOR_OK; /* a stream is always behind itself */
     struct moor_abi_error error = MOOR__ERROR_INIT;
     struct moor_abi_stream *awaited = fence->stream->stream;
     int32_t called =
         moor__to_call(table_of(stream))->stream.wait_stream(stream->stream, awaited, fence->value, &error);
-    return called ? moor__fail_provider(called, &error, table_of(stream)->name, "wait_stream") : MOOR_OK;
+    return moor__leave(called ? moor__fail_provider(called, &error, table_of(stream)->name, "wait_stream")
+                              : MOOR_OK);
 }

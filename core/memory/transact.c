@@ -119,13 +119,10 @@ static moor_status try_to_commit(struct moor__work *work)
 
 static moor_status call_commit(struct moor__work *work)
 {
-    struct moor_error before = *moor_last_error();
     moor_status status = try_to_commit(work);
     for (unsigned tries = 0;
          moor__made_room(work->range->object.binding, work->step->length_bytes, status, &tries);)
         status = try_to_commit(work);
-    if (!status)
-        moor__error_restore(&before);
     return status;
 }
 
@@ -341,20 +338,21 @@ static moor_status run_once(struct moor__work *works, size_t count, moor_segment
             publish(&works[i], &ret_segments[i]);
         return MOOR_OK;
     }
-    struct moor_error first = *moor_last_error();
+    struct moor__error_scope aside;
+    moor__error_scope_begin(&aside);
     undo_all(works, count);
+    moor__error_scope_end(&aside);
     *ret_failed = failed;
     char where[32] = "";
     if (count > 1)
         (void)snprintf(where, sizeof where, "step %zu: ", failed);
-    return moor__fail_again(&first, where);
+    return moor__fail_prefix(where);
 }
 
 /* Granules that are leaving may have left: before it says PENDING, it takes back what has completed and tries
  * again. */
 static moor_status run(struct moor__work *works, size_t count, moor_segment *ret_segments, size_t *ret_failed)
 {
-    struct moor_error before = *moor_last_error();
     size_t failed = 0;
     moor_status status = run_once(works, count, ret_segments, &failed);
     if (status == MOOR_PENDING) {
@@ -362,8 +360,6 @@ static moor_status run(struct moor__work *works, size_t count, moor_segment *ret
         for (size_t i = 0; i < count; i++)
             works[i] = (struct moor__work){.runtime = works[i].runtime, .step = works[i].step};
         status = run_once(works, count, ret_segments, &failed);
-        if (!status)
-            moor__error_restore(&before);
     }
     if (status && ret_failed)
         *ret_failed = failed;
@@ -413,11 +409,11 @@ moor_status moor_transact(struct moor_runtime *runtime, struct moor_step *steps,
 {
     moor_status status = moor__enter(runtime);
     if (status)
-        return status;
+        return moor__leave(status);
     if (!steps || step_count == 0)
-        return moor__fail(MOOR_INVALID, "a transaction without steps");
+        return moor__leave(moor__fail(MOOR_INVALID, "a transaction without steps"));
     if (step_count > MOOR_LIMIT_STEPS)
-        return moor__fail(MOOR_LIMIT, "%zu steps; at most %d", step_count, MOOR_LIMIT_STEPS);
+        return moor__leave(moor__fail(MOOR_LIMIT, "%zu steps; at most %d", step_count, MOOR_LIMIT_STEPS));
     struct moor__work *works = calloc(step_count, sizeof *works);
     struct moor__step *internal = calloc(step_count, sizeof *internal);
     moor_segment *segments = calloc(step_count, sizeof *segments);
@@ -441,7 +437,7 @@ out:
     free(segments);
     free(internal);
     free(works);
-    return status;
+    return moor__leave(status);
 }
 
 /* ---- single steps ---- */
@@ -451,14 +447,14 @@ moor_status moor_range_commit(struct moor_runtime *runtime, moor_range range, ui
 {
     moor_status status = moor__enter(runtime);
     if (status)
-        return status;
+        return moor__leave(status);
     struct moor__step step = {.kind = MOOR_STEP_COMMIT,
                               .range = range,
                               .offset_bytes = offset_bytes,
                               .length_bytes = length_bytes,
                               .grant = grant};
     moor_segment unused;
-    return moor__transact_one(runtime, &step, &unused);
+    return moor__leave(moor__transact_one(runtime, &step, &unused));
 }
 
 moor_status moor_segment_create(struct moor_binding *binding, uint64_t size_bytes, uint64_t granule_bytes,
@@ -466,15 +462,15 @@ moor_status moor_segment_create(struct moor_binding *binding, uint64_t size_byte
 {
     moor_status status = moor__binding_enter(binding);
     if (status)
-        return status;
+        return moor__leave(status);
     if (!ret_segment)
-        return moor__fail(MOOR_INVALID, "ret_segment is NULL");
+        return moor__leave(moor__fail(MOOR_INVALID, "ret_segment is NULL"));
     struct moor__step step = {.kind = MOOR_STEP_CREATE,
                               .binding = binding,
                               .length_bytes = size_bytes,
                               .granule_bytes = granule_bytes,
                               .grant = grant};
-    return moor__transact_one(moor__runtime_of(binding), &step, ret_segment);
+    return moor__leave(moor__transact_one(moor__runtime_of(binding), &step, ret_segment));
 }
 
 moor_status moor_segment_map(struct moor_runtime *runtime, moor_segment segment, moor_range range,
@@ -482,14 +478,14 @@ moor_status moor_segment_map(struct moor_runtime *runtime, moor_segment segment,
 {
     moor_status status = moor__enter(runtime);
     if (status)
-        return status;
+        return moor__leave(status);
     if (access != MOOR_ACCESS_READ && access != MOOR_ACCESS_READ_WRITE)
-        return moor__fail(MOOR_INVALID, "access %u is neither READ nor READ_WRITE", access);
+        return moor__leave(moor__fail(MOOR_INVALID, "access %u is neither READ nor READ_WRITE", access));
     struct moor__step step = {.kind = MOOR_STEP_MAP,
                               .access = access,
                               .range = range,
                               .segment = segment,
                               .offset_bytes = offset_bytes};
     moor_segment unused;
-    return moor__transact_one(runtime, &step, &unused);
+    return moor__leave(moor__transact_one(runtime, &step, &unused));
 }

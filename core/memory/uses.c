@@ -86,13 +86,11 @@ static moor_status make_room(struct moor__uses *uses)
     prune(uses);
     if (!is_full(uses))
         return MOOR_OK;
-    struct moor_error before = *moor_last_error();
     moor_status status = grow(uses);
     if (status)
         compact(uses);
     if (is_full(uses))
         return status;
-    moor__error_restore(&before);
     return MOOR_OK;
 }
 

@@ -112,11 +112,13 @@ static moor_status make_segment(struct exchange *exchange, moor_grant grant)
         status = moor__reservation_charge(&reservation, MOOR__SHARED, exchange->new->size_bytes,
                                           exchange->new->object.bytes);
     if (status) {
-        struct moor_error first = *moor_last_error();
+        struct moor__error_scope aside;
+        moor__error_scope_begin(&aside);
         moor__object_charge_for_rollback(&exchange->new->object, &reservation, grant);
         moor__segment_disown(exchange->new);
         exchange->new = NULL;
-        return moor__fail_again(&first, "");
+        moor__error_scope_end(&aside);
+        return status;
     }
     return MOOR_OK;
 no_memory:
@@ -285,18 +287,21 @@ static moor_status put_new_in_place(struct exchange *exchange, moor_segment *ret
         moor__segment_unmapped(exchange->old, range);
         return MOOR_OK;
     }
-    struct moor_error first = *moor_last_error();
-    if (moor__segment_call_map(exchange->old, range, exchange->first, MOOR_ABI_ACCESS_READ) == MOOR_OK) {
+    struct moor__error_scope aside;
+    moor__error_scope_begin(&aside);
+    bool restored =
+        moor__segment_call_map(exchange->old, range, exchange->first, MOOR_ABI_ACCESS_READ) == MOOR_OK;
+    moor__error_scope_end(&aside);
+    if (restored) {
         moor__segment_count_leaving(exchange->old, -1);
         show(exchange, exchange->old, false);
-        return moor__fail_again(&first, "");
+        return status;
     }
     moor__lock_acquire(&range->lock);
     moor__range_set(range, exchange->first, exchange->count, MOOR__GRANULE_FREE);
     moor__lock_release(&range->lock);
     moor__segment_unmapped(exchange->old, range);
-    return moor__fail_again(&first,
-                            "the old mapping could not be put back; its granules are not backed now: ");
+    return moor__fail_prefix("the old mapping could not be put back; its granules are not backed now: ");
 }
 
 /* Up to the exchange; the granules are BUSY and the old mapping is in place. */
@@ -325,7 +330,8 @@ static moor_status write_a_copy(struct exchange *exchange, moor_grant grant, moo
         status = put_new_in_place(exchange, ret_segment);
     else if (exchange->old)
         show(exchange, exchange->old, false);
-    struct moor_error last = *moor_last_error();
+    struct moor__error_scope aside;
+    moor__error_scope_begin(&aside);
     struct moor_device *device = exchange->binding->device;
     if (exchange->new) {
         exchange->new->object.grant = moor__grant_expect(moor__runtime_of(exchange->binding), grant);
@@ -338,7 +344,7 @@ static moor_status write_a_copy(struct exchange *exchange, moor_grant grant, moo
     if (exchange->part)
         moor__range_part_free(exchange->part);
     moor__device_reap(device, MOOR_NO_WAIT);
-    moor__error_restore(&last);
+    moor__error_scope_end(&aside);
     return status;
 }
 
@@ -379,7 +385,7 @@ moor_status moor_range_make_writable(struct moor_runtime *runtime, moor_range ha
     if (!status)
         status = moor__range_pin(runtime, handle, &exchange.range);
     if (status)
-        return status;
+        return moor__leave(status);
     struct moor__range *range = exchange.range;
     exchange.binding = range->object.binding;
     bool done = false;
@@ -401,5 +407,5 @@ moor_status moor_range_make_writable(struct moor_runtime *runtime, moor_range ha
         status = take_alone(&exchange) ? write_in_place(&exchange, ret_segment)
                                        : write_a_copy(&exchange, grant, ret_segment);
     moor__range_unpin(range);
-    return status;
+    return moor__leave(status);
 }

@@ -66,12 +66,12 @@ moor_status moor_device_get_stats(struct moor_device *device, uint32_t domain,
                                   struct moor_device_stats *ret_stats)
 {
     if (!device || !ret_stats)
-        return moor__fail(MOOR_INVALID, "device and ret_stats must not be NULL");
+        return moor__leave(moor__fail(MOOR_INVALID, "device and ret_stats must not be NULL"));
     moor_status status = moor__enter(device->provider->runtime);
     if (status)
-        return status;
+        return moor__leave(status);
     if (domain >= device->info.domain_count)
-        return moor__fail(MOOR_INVALID, "domain %u of %u", domain, device->info.domain_count);
+        return moor__leave(moor__fail(MOOR_INVALID, "domain %u of %u", domain, device->info.domain_count));
     status = moor__device_open(device);
-    return status ? status : moor__device_stats(device, domain, ret_stats);
+    return moor__leave(status ? status : moor__device_stats(device, domain, ret_stats));
 }

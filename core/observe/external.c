@@ -48,7 +48,6 @@ static void add_domain(struct moor_device *device, uint32_t domain, struct sum *
 moor_status moor__external_refresh(struct moor_authority *authority)
 {
     struct moor_runtime *runtime = authority->runtime;
-    struct moor_error before = *moor_last_error();
     struct sum sum = {0};
     for (struct moor_provider *provider = moor__registry_visit(runtime, NULL); provider;
          provider = moor__registry_visit(runtime, provider))
@@ -58,7 +57,6 @@ moor_status moor__external_refresh(struct moor_authority *authority)
                 if (device->domains[d].authority == authority)
                     add_domain(device, d, &sum);
         }
-    moor__error_restore(&before); /* a device that says nothing is one that says nothing */
     if (!sum.known)
         return moor__fail(MOOR_UNSUPPORTED, "no open device of pool %s says how much of it is free",
                           authority->pool_key);
@@ -69,7 +67,7 @@ moor_status moor__external_refresh(struct moor_authority *authority)
 moor_status moor_authority_refresh(struct moor_authority *authority)
 {
     if (!authority)
-        return moor__fail(MOOR_INVALID, "the authority is NULL");
+        return moor__leave(moor__fail(MOOR_INVALID, "the authority is NULL"));
     moor_status status = moor__enter(authority->runtime);
-    return status ? status : moor__external_refresh(authority);
+    return moor__leave(status ? status : moor__external_refresh(authority));
 }

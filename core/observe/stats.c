@@ -105,11 +105,11 @@ moor_status moor_authority_get_stats(struct moor_authority *authority, struct mo
                                      size_t *ret_count)
 {
     if (!authority || !ret_stats || (capacity && !ret_holders))
-        return moor__fail(MOOR_INVALID,
-                          "authority and ret_stats must not be NULL, nor ret_holders with a capacity");
+        return moor__leave(moor__fail(
+            MOOR_INVALID, "authority and ret_stats must not be NULL, nor ret_holders with a capacity"));
     moor_status status = moor__enter(authority->runtime);
     if (status)
-        return status;
+        return moor__leave(status);
     size_t count = 0;
     look_at(authority);
     describe_authority(authority, ret_stats);
@@ -128,10 +128,10 @@ moor_status moor_authority_get_stats(struct moor_authority *authority, struct mo
 moor_status moor_holder_get_stats(struct moor_holder *holder, struct moor_holder_stats *ret_stats)
 {
     if (!holder || !ret_stats)
-        return moor__fail(MOOR_INVALID, "holder and ret_stats must not be NULL");
+        return moor__leave(moor__fail(MOOR_INVALID, "holder and ret_stats must not be NULL"));
     moor_status status = moor__enter(holder->authority->runtime);
     if (status)
-        return status;
+        return moor__leave(status);
     look_at(holder->authority);
     describe_holder(holder, ret_stats);
     look_away(holder->authority);
@@ -154,9 +154,9 @@ moor_status moor_runtime_get_counts(struct moor_runtime *runtime, struct moor_ob
 {
     moor_status status = moor__enter(runtime);
     if (status)
-        return status;
+        return moor__leave(status);
     if (!ret_counts)
-        return moor__fail(MOOR_INVALID, "ret_counts is NULL");
+        return moor__leave(moor__fail(MOOR_INVALID, "ret_counts is NULL"));
     struct moor_object_counts counts = {.tickets = moor__queue_count(runtime->queue)};
     moor__authorities_count(runtime, &counts.grants, &counts.leases);
     moor__lock_acquire(&runtime->lock);

@@ -1,25 +1,64 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One record per thread, in thread-local storage: a failing call never allocates to say so. A call that
- * succeeds does not touch it, so that clean-up after a failure keeps the first reason only if the clean-up
- * itself succeeds.
+ * A thread has two records: the pending one, which each failure inside the core overwrites, and the last one, which
+ * hosts read. The last one is thread-local. The pending one is allocated at the thread's first failure, because the
+ * library's thread-local storage must stay small: it comes out of the space that the dynamic linker keeps for libraries
+ * which are loaded late, and a process may load two copies of this one. A thread that gets no memory for it writes the
+ * last record at once.
  */
 #include "util/error.h"
 
+#include <assert.h>
+
 #include <errno.h>
+#include <pthread.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static _Thread_local struct moor_error last_error = {.status = MOOR_OK, .text = "no error"};
+static _Thread_local struct moor_error *pending_error; /* NULL: not allocated */
+static _Thread_local struct moor__error_scope *scope;  /* NULL: failures go to pending_error */
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static pthread_key_t at_thread_end; /* frees pending_error */
+static bool has_key;
+
+static void make_key(void)
+{
+    has_key = pthread_key_create(&at_thread_end, free) == 0;
+}
+
+static struct moor_error *allocate_pending(void)
+{
+    (void)pthread_once(&once, make_key);
+    struct moor_error *record = has_key ? calloc(1, sizeof *record) : NULL;
+    if (record && pthread_setspecific(at_thread_end, record)) {
+        free(record);
+        return NULL;
+    }
+    return record;
+}
+
+static struct moor_error *pending(void)
+{
+    if (scope)
+        return &scope->record;
+    if (!pending_error)
+        pending_error = allocate_pending();
+    return pending_error ? pending_error : &last_error;
+}
 
 __attribute__((format(printf, 3, 0))) static void write_text(moor_status status, int64_t native_code,
                                                              const char *format, va_list args)
 {
-    last_error.status = status;
-    last_error.native_code = native_code;
-    last_error.bytes = 0;
-    (void)vsnprintf(last_error.text, sizeof last_error.text, format, args); /* cut short is good enough */
+    struct moor_error *record = pending();
+    record->status = status;
+    record->native_code = native_code;
+    record->bytes = 0;
+    (void)vsnprintf(record->text, sizeof record->text, format, args); /* a long text is cut */
 }
 
 moor_status moor__fail(moor_status status, const char *format, ...)
@@ -37,7 +76,7 @@ moor_status moor__fail_short(moor_status status, uint64_t bytes, const char *for
     va_start(args, format);
     write_text(status, 0, format, args);
     va_end(args);
-    last_error.bytes = bytes;
+    pending()->bytes = bytes;
     return status;
 }
 
@@ -49,8 +88,9 @@ moor_status moor__fail_errno(moor_status status, int errno_value, const char *fo
     va_end(args);
     char reason[128];
     const char *text = strerror_r(errno_value, reason, sizeof reason);
-    size_t used = strlen(last_error.text);
-    (void)snprintf(last_error.text + used, sizeof last_error.text - used, ": %s", text);
+    struct moor_error *record = pending();
+    size_t used = strlen(record->text);
+    (void)snprintf(record->text + used, sizeof record->text - used, ": %s", text);
     return status;
 }
 
@@ -68,18 +108,53 @@ moor_status moor__status_of_errno(int errno_value, moor_status otherwise)
     }
 }
 
-moor_status moor__fail_again(const struct moor_error *first, const char *before)
+moor_status moor__fail_copy(const struct moor_error *record)
 {
-    last_error.status = first->status;
-    last_error.native_code = first->native_code;
-    last_error.bytes = first->bytes;
-    (void)snprintf(last_error.text, sizeof last_error.text, "%s%.480s", before, first->text);
-    return first->status;
+    *pending() = *record;
+    return record->status;
 }
 
-void moor__error_restore(const struct moor_error *before)
+moor_status moor__fail_prefix(const char *prefix)
 {
-    last_error = *before;
+    struct moor_error *record = pending();
+    size_t shift = strlen(prefix), size = sizeof record->text;
+    assert(shift < size);
+    memmove(record->text + shift, record->text, size - shift);
+    memcpy(record->text, prefix, shift);
+    record->text[size - 1] = '\0';
+    return record->status;
+}
+
+moor_status moor__fail_for(const char *path)
+{
+    char prefix[300];
+    (void)snprintf(prefix, sizeof prefix, "%.256s: ", path);
+    return moor__fail_prefix(prefix);
+}
+
+const struct moor_error *moor__pending_error(void)
+{
+    return pending();
+}
+
+void moor__error_scope_begin(struct moor__error_scope *inner)
+{
+    inner->record.status = MOOR_OK;
+    inner->outer = scope;
+    scope = inner;
+}
+
+void moor__error_scope_end(const struct moor__error_scope *inner)
+{
+    assert(scope == inner);
+    scope = inner->outer;
+}
+
+void moor__publish_error(moor_status status)
+{
+    assert(pending()->status == status); /* each failure has written its record */
+    if (!scope)                          /* else the core has called a public function for its own ends */
+        last_error = *pending();
 }
 
 static int is_known(int32_t status)
@@ -93,12 +168,13 @@ moor_status moor__fail_provider(int32_t status, const struct moor_abi_error *err
     if (!is_known(status))
         return moor__fail(MOOR_PROVIDER, "%s: %s answered %d, which is no status", provider_name, what,
                           (int)status);
-    last_error.status = status;
-    last_error.native_code = error->native_code;
-    last_error.bytes = 0;
+    struct moor_error *record = pending();
+    record->status = status;
+    record->native_code = error->native_code;
+    record->bytes = 0;
     /* The provider's text is data: it may lack its NUL, or be missing. */
     int length = (int)strnlen(error->text, sizeof error->text);
-    (void)snprintf(last_error.text, sizeof last_error.text, "%s: %s: %.*s%s", provider_name, what, length,
+    (void)snprintf(record->text, sizeof record->text, "%s: %s: %.*s%s", provider_name, what, length,
                    error->text, length > 0 ? "" : "failed, and does not say why");
     return status;
 }

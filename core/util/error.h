@@ -1,27 +1,56 @@
 /* SPDX-License-Identifier: MIT */
-/* The per-thread error record, from the inside. */
+/*
+ * Errors of a thread, from the inside. A failure inside the core writes the thread's pending record. A public function
+ * ends with `return moor__leave(status)`, which makes that record the last error if the call fails. So a call that
+ * succeeds leaves the last error as it was, whatever failed on its way, and copies nothing.
+ */
 #ifndef MOOR_UTIL_ERROR_H
 #define MOOR_UTIL_ERROR_H
 
 #include <moorage/error.h>
 
-/* Records a failure of this thread and returns its status: `return moor__fail(MOOR_INVALID, "...", ...)`. */
+/* Writes the pending record and returns the status: `return moor__fail(MOOR_INVALID, "...", ...)`. */
 moor_status moor__fail(moor_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Likewise with a number of bytes (moor_last_error()->bytes). */
+/* Does the same with a number of bytes (moor_last_error()->bytes). */
 moor_status moor__fail_short(moor_status status, uint64_t bytes, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* Likewise with the system's errno value. */
+/* Does the same with the system's errno value. */
 moor_status moor__fail_errno(moor_status status, int errno_value, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* What a failed system call is to a caller: HOST_NOMEM or LIMIT if that is the reason, or `otherwise`. */
-moor_status moor__status_of_errno(int errno_value, moor_status otherwise);
-/* Restores a failure that clean-up may have overwritten, with something put before its text. */
-moor_status moor__fail_again(const struct moor_error *first, const char *before);
-/* Puts back what a call that succeeds in the end has overwritten. */
-void moor__error_restore(const struct moor_error *before);
-/* Records what a provider answered. A status outside the frozen list becomes PROVIDER. what: the call's name.
- */
+/* Does the same for a failed provider call. A status outside the frozen list becomes PROVIDER. what: the call's name. */
 moor_status moor__fail_provider(int32_t status, const struct moor_abi_error *error, const char *provider_name,
                                 const char *what);
+/* Writes a copy of a record that another thread or process made. */
+moor_status moor__fail_copy(const struct moor_error *record);
+/* Puts a text before the pending record's. Returns the record's status. */
+moor_status moor__fail_prefix(const char *prefix);
+/* Puts the path of a file before the pending record's text, cut so that the cause always fits. */
+moor_status moor__fail_for(const char *path);
+
+/* Returns HOST_NOMEM or LIMIT if a system call failed for that reason, or `otherwise`. */
+moor_status moor__status_of_errno(int errno_value, moor_status otherwise);
+
+/* Returns the thread's pending record, for a log line or a copy. */
+const struct moor_error *moor__pending_error(void);
+
+/* Failures between begin and end go to a record of their own: clean-up that fails must not replace the reason for it.
+ * Scopes nest. */
+struct moor__error_scope {
+    struct moor_error record;
+    struct moor__error_scope *outer;
+};
+void moor__error_scope_begin(struct moor__error_scope *scope);
+void moor__error_scope_end(const struct moor__error_scope *scope);
+
+/* Makes the pending record the last error. */
+void moor__publish_error(moor_status status);
+
+/* Ends a public call: `return moor__leave(status)`. */
+static inline moor_status moor__leave(moor_status status)
+{
+    if (__builtin_expect(status != MOOR_OK, 0))
+        moor__publish_error(status);
+    return status;
+}
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Bytes of a sound shared library, changed one place at a time: each is refused for its own reason. */
-#include "expect.h"
+#include "expect_internal.h"
 #include "image.h"
 #include "loader/loader.h"
 
@@ -24,19 +24,19 @@ static void expect_refused(const struct image *image, const char *message)
 {
     char whole[256];
     (void)snprintf(whole, sizeof whole, "LABEL: %s", message);
-    expect(check(image), MOOR_REFUSED, whole, message);
+    expect_step(check(image), MOOR_REFUSED, whole, message);
 }
 
 /* The cause need not follow the label at once: it may begin with which segment it is. */
 static void expect_refused_somewhere(const struct image *image, const char *message)
 {
-    expect(check(image), MOOR_REFUSED, message, message);
+    expect_step(check(image), MOOR_REFUSED, message, message);
 }
 
 Test(elf, sound_library_is_accepted)
 {
     struct image image = image_read("good");
-    expect(check(&image), MOOR_OK, "", "good.so");
+    expect_step(check(&image), MOOR_OK, "", "good.so");
     free(image.bytes);
 }
 
@@ -145,7 +145,7 @@ Test(elf, segment_rules)
         Elf64_Phdr sound = *segment;
         memcpy((char *)segment + pokes[i].offset, &pokes[i].value, pokes[i].size);
         if (pokes[i].message == NULL)
-            expect(check(&image), MOOR_OK, "", "harmless change");
+            expect_step(check(&image), MOOR_OK, "", "harmless change");
         else
             expect_refused_somewhere(&image, pokes[i].message);
         *segment = sound;
@@ -164,10 +164,10 @@ Test(elf, thread_local_rules)
     segment->p_memsz = segment->p_filesz - 1;
     expect_refused_somewhere(&image, "(thread-local data) contradicts itself");
     segment->p_memsz = segment->p_filesz + 4096; /* zeroes follow: the common case */
-    expect(check(&image), MOOR_OK, "", "thread-local zeroes");
+    expect_step(check(&image), MOOR_OK, "", "thread-local zeroes");
     segment->p_filesz = 0; /* nothing but zeroes: they need no place */
     segment->p_vaddr = 1 << 30;
-    expect(check(&image), MOOR_OK, "", "thread-local zeroes alone");
+    expect_step(check(&image), MOOR_OK, "", "thread-local zeroes alone");
     free(image.bytes);
 }
 
@@ -212,7 +212,7 @@ Test(elf, dynamic_values)
         Elf64_Dyn sound = *entry;
         entry->d_un.d_val = pokes[i].value;
         if (pokes[i].message == NULL)
-            expect(check(&image), MOOR_OK, "", "harmless value");
+            expect_step(check(&image), MOOR_OK, "", "harmless value");
         else
             expect_refused(&image, pokes[i].message);
         *entry = sound;
@@ -249,7 +249,7 @@ Test(elf, dynamic_entries)
         Elf64_Dyn sound = *entry;
         *entry = (Elf64_Dyn){.d_tag = pokes[i].tag, .d_un.d_val = pokes[i].value};
         if (pokes[i].message == NULL)
-            expect(check(&image), MOOR_OK, "", "harmless entry");
+            expect_step(check(&image), MOOR_OK, "", "harmless entry");
         else
             expect_refused(&image, pokes[i].message);
         *entry = sound;
@@ -330,7 +330,7 @@ Test(elf, truncated_anywhere)
         cr_assert(check(&cut) == MOOR_REFUSED, "cut at %zu of %zu", size, (size_t)loaded_end);
     }
     image.size = loaded_end; /* section headers are nobody's business */
-    expect(check(&image), MOOR_OK, "", "cut behind what is loaded");
+    expect_step(check(&image), MOOR_OK, "", "cut behind what is loaded");
     free(image.bytes);
 }
 
@@ -340,7 +340,7 @@ Test(elf, shrinks_meanwhile)
     struct image image = image_read("good");
     int fd = memfd_create("elf", MFD_CLOEXEC);
     cr_assert(fd >= 0 && write(fd, image.bytes, 100) == 100);
-    expect(moor__elf_check(fd, (int64_t)image.size, "LABEL"), MOOR_REFUSED, "LABEL: truncated", "shrunk");
+    expect_step(moor__elf_check(fd, (int64_t)image.size, "LABEL"), MOOR_REFUSED, "LABEL: truncated", "shrunk");
     (void)close(fd);
     free(image.bytes);
 }
@@ -373,7 +373,7 @@ Test(elf, random_mutations)
         moor_status status = check(&image);
         cr_assert(status == MOOR_OK || status == MOOR_REFUSED);
         if (status == MOOR_REFUSED) {
-            cr_assert(strncmp(moor_last_error()->text, "LABEL: ", 7) == 0);
+            cr_assert(strncmp(moor__pending_error()->text, "LABEL: ", 7) == 0);
             refused++;
         }
     }

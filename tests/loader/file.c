@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What is refused before a file is read: by its path, by who could have changed it, by what kind of thing it
  * is. */
-#include "expect.h"
+#include "expect_internal.h"
 #include "loader/loader.h"
 
 #include <fcntl.h>
@@ -61,7 +61,7 @@ static void expect_path(const char *path, moor_status expected, const char *mess
     char untouched;
     char *real_path = &untouched;
     struct moor__file_id id = {.size_bytes = -7};
-    expect(moor__file_check(path, &real_path, &id), expected, message, path == NULL ? "NULL" : path);
+    expect_step(moor__file_check(path, &real_path, &id), expected, message, path == NULL ? "NULL" : path);
     if (expected == MOOR_OK) {
         free(real_path);
         return;
@@ -80,7 +80,7 @@ Test(file, sound_file_is_accepted)
     cr_assert(symlink("good.so", "link.so") == 0);
     char *real_path;
     struct moor__file_id id;
-    expect(moor__file_check(path_of("./link.so"), &real_path, &id), MOOR_OK, "", "by a link");
+    expect_step(moor__file_check(path_of("./link.so"), &real_path, &id), MOOR_OK, "", "by a link");
     cr_assert_str_eq(real_path, path_of("good.so"));
     struct stat status;
     cr_assert(stat("good.so", &status) == 0);
@@ -235,19 +235,19 @@ Test(file, same_file)
     copy_sound("good.so");
     char *real_path;
     struct moor__file_id id;
-    expect(moor__file_check(path_of("good.so"), &real_path, &id), MOOR_OK, "", "good.so");
-    expect(moor__file_check_same(real_path, &id), MOOR_OK, "", "unchanged");
+    expect_step(moor__file_check(path_of("good.so"), &real_path, &id), MOOR_OK, "", "good.so");
+    expect_step(moor__file_check_same(real_path, &id), MOOR_OK, "", "unchanged");
 
     const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, {.tv_sec = 1, .tv_nsec = 1}};
     cr_assert(utimensat(AT_FDCWD, "good.so", times, 0) == 0);
-    expect(moor__file_check_same(real_path, &id), MOOR_REFUSED, "changed since it was checked", "touched");
+    expect_step(moor__file_check_same(real_path, &id), MOOR_REFUSED, "changed since it was checked", "touched");
     free(real_path);
 
-    expect(moor__file_check(path_of("good.so"), &real_path, &id), MOOR_OK, "", "good.so");
+    expect_step(moor__file_check(path_of("good.so"), &real_path, &id), MOOR_OK, "", "good.so");
     copy_sound("other.so");
     cr_assert(utimensat(AT_FDCWD, "other.so", times, 0) == 0 && rename("other.so", "good.so") == 0);
-    expect(moor__file_check_same(real_path, &id), MOOR_REFUSED, "changed since it was checked", "replaced");
+    expect_step(moor__file_check_same(real_path, &id), MOOR_REFUSED, "changed since it was checked", "replaced");
     cr_assert(unlink("good.so") == 0);
-    expect(moor__file_check_same(real_path, &id), MOOR_REFUSED, "is gone since it was checked", "removed");
+    expect_step(moor__file_check_same(real_path, &id), MOOR_REFUSED, "is gone since it was checked", "removed");
     free(real_path);
 }

@@ -3,7 +3,7 @@
  * Mapping a file and finding its entry, over the zoo: one animal for each way to be wrong. Each test is a
  * process of its own, so that what one leaves mapped is not there for the next.
  */
-#include "expect.h"
+#include "expect_internal.h"
 #include "loader/loader.h"
 
 #include <fcntl.h>
@@ -33,7 +33,7 @@ static void expect_open(const char *animal, moor_status expected, const char *me
     struct moor__module *untouched = module;
     moor_abi_entry entry = NULL;
     moor_status status = moor__module_open(path_of(animal), &module, &entry);
-    expect(status, expected, message, animal);
+    expect_step(status, expected, message, animal);
     if (expected != MOOR_OK) {
         cr_assert(module == untouched && entry == NULL, "%s: written on failure", animal);
         return;
@@ -48,8 +48,8 @@ static void expect_provider(const char *animal, moor_status expected, const char
     struct moor__module *module;
     struct moor__table table;
     moor_abi_entry entry;
-    expect(moor__module_open(path_of(animal), &module, &entry), MOOR_OK, "", animal);
-    expect(moor__table_copy(entry(), &table), expected, message, animal);
+    expect_step(moor__module_open(path_of(animal), &module, &entry), MOOR_OK, "", animal);
+    expect_step(moor__table_copy(entry(), &table), expected, message, animal);
     moor__module_close(module);
 }
 
@@ -68,7 +68,7 @@ Test(module, undefined_function)
                    path_of("undefined_function"));
     for (int i = 0; i < 2; i++) {
         expect_open("undefined_function", MOOR_REFUSED, "undefined symbol");
-        cr_assert_str_eq(moor_last_error()->text, text);
+        cr_assert_str_eq(moor__pending_error()->text, text);
     }
     expect_open("good", MOOR_OK, "");
 }
@@ -130,8 +130,8 @@ Test(module, opened_twice)
     struct moor__module *first;
     struct moor__module *second;
     moor_abi_entry entries[3];
-    expect(moor__module_open(path_of("good"), &first, &entries[0]), MOOR_OK, "", "first");
-    expect(moor__module_open(path_of("good"), &second, &entries[1]), MOOR_OK, "", "second");
+    expect_step(moor__module_open(path_of("good"), &first, &entries[0]), MOOR_OK, "", "first");
+    expect_step(moor__module_open(path_of("good"), &second, &entries[1]), MOOR_OK, "", "second");
     cr_assert(entries[0] == entries[1]);
     moor__module_close(first);
     const struct moor_abi_provider *provider = entries[0]();
@@ -140,7 +140,7 @@ Test(module, opened_twice)
     moor__module_close(second);
     cr_assert(count_handles() == handles - 1, "the last user gives libltdl's handle up");
     cr_assert(entries[0]() == provider, "the code stays after both are closed");
-    expect(moor__module_open(path_of("good"), &first, &entries[2]), MOOR_OK, "", "again");
+    expect_step(moor__module_open(path_of("good"), &first, &entries[2]), MOOR_OK, "", "again");
     cr_assert(entries[2] == entries[0]);
     cr_assert(count_loaders() == loaders, "our loader is added once");
     moor__module_close(first);
@@ -167,13 +167,13 @@ Test(module, replaced_since_it_was_loaded)
     struct moor__module *module;
     moor_abi_entry entry;
     moor_abi_entry other;
-    expect(moor__module_open(path, &module, &entry), MOOR_OK, "", "first");
+    expect_step(moor__module_open(path, &module, &entry), MOOR_OK, "", "first");
     moor__module_close(module);
     cr_assert(rename(twin, path) == 0);
-    expect(moor__module_open(path, &module, &other), MOOR_REFUSED,
+    expect_step(moor__module_open(path, &module, &other), MOOR_REFUSED,
            "provider.so: replaced since its old code was loaded into this process", "replaced");
     cr_assert(link(path, twin) == 0); /* by another name it is just another file */
-    expect(moor__module_open(twin, &module, &other), MOOR_OK, "", "by another name");
+    expect_step(moor__module_open(twin, &module, &other), MOOR_OK, "", "by another name");
     cr_assert(other != entry);
     moor__module_close(module);
     cr_assert(unlink(twin) == 0 && unlink(path) == 0 && rmdir(folder) == 0);
@@ -232,7 +232,7 @@ static void call_back(void)
     struct moor__module *module;
     moor_abi_entry entry;
     inner_status = moor__module_open(path_of("good"), &module, &entry);
-    (void)snprintf(inner_text, sizeof inner_text, "%s", moor_last_error()->text);
+    (void)snprintf(inner_text, sizeof inner_text, "%s", moor__pending_error()->text);
 }
 
 Test(module, constructor_that_comes_back, .timeout = 10)
@@ -280,7 +280,7 @@ Test(module, executable_stack)
     struct stat status;
     int fd = open(path_of("exec_stack"), O_RDONLY | O_CLOEXEC);
     cr_assert(fd >= 0 && fstat(fd, &status) == 0);
-    expect(moor__elf_check(fd, status.st_size, "exec_stack"), MOOR_REFUSED,
+    expect_step(moor__elf_check(fd, status.st_size, "exec_stack"), MOOR_REFUSED,
            "exec_stack: asks for an executable stack, which the whole process would get", "exec_stack");
     (void)close(fd);
 }

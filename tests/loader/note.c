@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What a file says of itself: notes read off bytes, and off real files, where readelf reads them too. */
-#include "expect.h"
+#include "expect_internal.h"
 #include "loader/loader.h"
 
 #include <elf.h>
@@ -75,7 +75,7 @@ static void expect_notes(const struct segment *segment, moor_status expected, co
 {
     struct moor__notes notes;
     moor_status status = read_segment(segment, &notes);
-    expect(status ? status : moor__notes_check(&notes), expected, part, what);
+    expect_step(status ? status : moor__notes_check(&notes), expected, part, what);
 }
 
 static void expect_prefix(struct moor_abi_prefix prefix, moor_status expected, const char *part)
@@ -97,7 +97,7 @@ Test(note, of_a_provider_says_the_prefix)
         add_note(&segment, 7, "odd", 4, "x", 1);
         add_prefix(&segment, &prefix);
         add_note(&segment, 9, "more", 5, "", 0);
-        cr_assert(read_segment(&segment, &notes) == MOOR_OK, "align %zu: %s", align, moor_last_error()->text);
+        cr_assert(read_segment(&segment, &notes) == MOOR_OK, "align %zu: %s", align, moor__pending_error()->text);
         cr_assert(moor__notes_check(&notes) == MOOR_OK);
         cr_assert(memcmp(&notes.prefix, &prefix, sizeof prefix) == 0);
         cr_assert(notes.build_id_bytes == 20 && memcmp(notes.build_id, "0123456789abcdefghij", 20) == 0);
@@ -187,23 +187,23 @@ Test(note, must_agree_with_the_table)
 {
     struct moor__notes notes = {.has_prefix = true, .prefix = sound_prefix()};
     struct moor_abi_prefix prefix = sound_prefix();
-    expect(moor__notes_agree(&notes, &prefix), MOOR_OK, "", "equal");
+    expect_step(moor__notes_agree(&notes, &prefix), MOOR_OK, "", "equal");
     prefix.minor = 1;
-    expect(moor__notes_agree(&notes, &prefix), MOOR_REFUSED,
+    expect_step(moor__notes_agree(&notes, &prefix), MOOR_REFUSED,
            "note.minor is 0, but provider.prefix.minor is 0x1", "minor");
     prefix = sound_prefix();
     prefix.struct_size = 8;
-    expect(moor__notes_agree(&notes, &prefix), MOOR_REFUSED, "note.struct_size is 0xa8, but", "size");
+    expect_step(moor__notes_agree(&notes, &prefix), MOOR_REFUSED, "note.struct_size is 0xa8, but", "size");
     prefix = sound_prefix();
     prefix.min_host_minor = 1;
-    expect(moor__notes_agree(&notes, &prefix), MOOR_REFUSED, "note.min_host_minor is 0, but", "host's minor");
+    expect_step(moor__notes_agree(&notes, &prefix), MOOR_REFUSED, "note.min_host_minor is 0, but", "host's minor");
     prefix = sound_prefix();
     prefix.capabilities |= MOOR_ABI_CAP_COPY;
-    expect(moor__notes_agree(&notes, &prefix), MOOR_REFUSED,
+    expect_step(moor__notes_agree(&notes, &prefix), MOOR_REFUSED,
            "note.capabilities is 0x7, but provider.prefix.capabilities is 0xf", "capabilities");
     prefix = sound_prefix();
     prefix.flags = 0;
-    expect(moor__notes_agree(&notes, &prefix), MOOR_REFUSED, "note.flags is 0x1, but", "flags");
+    expect_step(moor__notes_agree(&notes, &prefix), MOOR_REFUSED, "note.flags is 0x1, but", "flags");
 }
 
 /* ---- bytes that contradict themselves ---- */
@@ -307,8 +307,8 @@ Test(note, of_a_built_provider)
     struct moor__notes notes;
     moor_status sound;
     cr_assert(path != NULL, "MOOR_MOCK_PROVIDER names the mock provider");
-    expect(read_file(path, &notes, &sound), MOOR_OK, "", "mock");
-    expect(moor__notes_check(&notes), MOOR_OK, "", "mock");
+    expect_step(read_file(path, &notes, &sound), MOOR_OK, "", "mock");
+    expect_step(moor__notes_check(&notes), MOOR_OK, "", "mock");
     cr_assert(notes.prefix.flags == MOOR_ABI_PROVIDER_SIMULATED);
     expect_same_as_readelf(path, &notes);
 }
@@ -329,10 +329,10 @@ Test(note, of_all_libraries_of_the_system, .timeout = 120)
         if (stat(found.gl_pathv[i], &status) != 0 || !S_ISREG(status.st_mode))
             continue;
         moor_status outcome = read_file(found.gl_pathv[i], &notes, &sound);
-        cr_assert(outcome == sound, "%s", moor_last_error()->text);
+        cr_assert(outcome == sound, "%s", moor__pending_error()->text);
         if (outcome != MOOR_OK)
             continue;
-        expect(moor__notes_check(&notes), MOOR_REFUSED, "has no Moorage note (MOOR_ABI_NOTE): not a provider",
+        expect_step(moor__notes_check(&notes), MOOR_REFUSED, "has no Moorage note (MOOR_ABI_NOTE): not a provider",
                "a library");
         if (read++ % 32 == 0) /* a process each */
             expect_same_as_readelf(found.gl_pathv[i], &notes);

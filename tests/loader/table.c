@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Every rule of the contract that can be seen in a provider's tables, broken one at a time in a sound
  * provider. */
-#include "expect.h"
+#include "expect_internal.h"
 #include "loader/loader.h"
 #include "zoo.h"
 
@@ -21,7 +21,7 @@ static void expect_table(moor_status expected, const char *part, const char *wha
     struct moor__table table;
     memset(&table, 0x5a, sizeof table);
     struct moor__table before = table;
-    expect(moor__table_copy(&zoo.provider, &table), expected, part, what);
+    expect_step(moor__table_copy(&zoo.provider, &table), expected, part, what);
     if (expected != MOOR_OK)
         cr_assert(memcmp(&table, &before, sizeof table) == 0, "%s: written on failure", what);
 }
@@ -55,7 +55,7 @@ static void expect_pokes(const struct poke *pokes, size_t count)
 Test(table, sound_provider_is_copied_whole)
 {
     struct moor__table table;
-    expect(moor__table_copy(&zoo.provider, &table), MOOR_OK, "", "sound");
+    expect_step(moor__table_copy(&zoo.provider, &table), MOOR_OK, "", "sound");
     cr_assert(memcmp(&table.prefix, &zoo.provider.prefix, sizeof table.prefix) == 0);
     cr_assert_str_eq(table.name, "zoo");
     cr_assert_str_eq(table.vendor, "Moorage tests");
@@ -186,7 +186,7 @@ Test(table, every_function_is_there_and_is_code)
 Test(table, provider_pointer_rules)
 {
     struct moor__table table;
-    expect(moor__table_copy(NULL, &table), MOOR_REFUSED, "provider is NULL", "NULL");
+    expect_step(moor__table_copy(NULL, &table), MOOR_REFUSED, "provider is NULL", "NULL");
     static const struct {
         uintptr_t address;
         const char *message;
@@ -197,7 +197,7 @@ Test(table, provider_pointer_rules)
         {UINT64_C(0x8000000000000000), "provider is not readable memory"},
     };
     for (size_t i = 0; i < COUNT(cases); i++)
-        expect(moor__table_copy((const struct moor_abi_provider *)cases[i].address, &table), MOOR_REFUSED,
+        expect_step(moor__table_copy((const struct moor_abi_provider *)cases[i].address, &table), MOOR_REFUSED,
                cases[i].message, cases[i].message);
 }
 
@@ -216,7 +216,7 @@ Test(table, structs_that_end_in_a_hole)
     struct moor__table table;
     char *end = page_before_a_hole();
     memcpy(end - 64, &zoo.provider, 64);
-    expect(moor__table_copy((const struct moor_abi_provider *)(void *)(end - 64), &table), MOOR_REFUSED,
+    expect_step(moor__table_copy((const struct moor_abi_provider *)(void *)(end - 64), &table), MOOR_REFUSED,
            "provider is not readable memory", "cut provider");
     memcpy(end - 16, &zoo.alloc, 16);
     zoo.provider.alloc = (const struct moor_abi_alloc_table *)(void *)(end - 16);
@@ -286,7 +286,7 @@ Test(table, newer_minor_is_masked)
     zoo.alloc.reserved = 1;
     zoo.alloc.struct_size = MOOR_ABI_ALLOC_TABLE_SIZE + 16;
     zoo.provider.prefix.struct_size = MOOR_ABI_PROVIDER_SIZE + 8;
-    expect(moor__table_copy(&zoo.provider, &table), MOOR_OK, "", "newer minor");
+    expect_step(moor__table_copy(&zoo.provider, &table), MOOR_OK, "", "newer minor");
     cr_assert(table.prefix.minor == 7);
     cr_assert(table.prefix.capabilities == MOOR_ABI_CAPS_1_0);
     cr_assert(table.prefix.flags == MOOR_ABI_PROVIDER_SIMULATED);
@@ -310,7 +310,7 @@ Test(table, absent_capabilities_answer_unsupported)
     zoo.provider.pinned = NULL;
     zoo.provider.stats = NULL;
     struct moor__table t;
-    expect(moor__table_copy(&zoo.provider, &t), MOOR_OK, "", "required capabilities alone");
+    expect_step(moor__table_copy(&zoo.provider, &t), MOOR_OK, "", "required capabilities alone");
 
     struct moor_abi_error error = {.struct_size = MOOR_ABI_ERROR_SIZE};
     uint64_t untouched = 77;
@@ -336,7 +336,7 @@ Test(table, absent_capabilities_answer_unsupported)
 Test(table, copy_is_independent_of_the_provider)
 {
     struct moor__table table;
-    expect(moor__table_copy(&zoo.provider, &table), MOOR_OK, "", "sound");
+    expect_step(moor__table_copy(&zoo.provider, &table), MOOR_OK, "", "sound");
     struct moor__table before = table;
     memset(&zoo, 0, sizeof zoo);
     cr_assert(memcmp(&table, &before, sizeof table) == 0);

@@ -339,7 +339,7 @@ plant("core/memory/binding.c",
       ("lost bytes are not written off", "write_off_lost(binding); moor__count", "moor__count",
        "core/quarantine"),
       ("a binding is closed over what is pending",
-       "if (count) return moor__fail( stuck", "if (live) return moor__fail( stuck",
+       "if (count) return moor__leave(moor__fail( stuck", "if (live) return moor__leave(moor__fail( stuck",
        "core/governor, sim faults"),
       ("a binding does not keep its provider",
        "moor__count(device, MOOR__COUNT_BINDING, 1);", "", "core/providers, sim faults"))
@@ -506,7 +506,7 @@ plant("core/memory/release.c",
       ("a full device asks nobody",
        "made = moor__pressure_for_device(holder, bytes);", "made = false;",
        "core/pressure, sweep full"),
-      ("what the provider said is lost", "moor__error_restore(&before); return made;", "return made;", "sweep full"))
+      ("what the provider said is lost", "moor__error_scope_end(&aside); return made;", "return made;", "sweep full"))
 
 plant("core/memory/transact.c",
       ("a failure names the first step whatever failed", "if (status && failed-- == 0)", "if (status && i == 0)",
@@ -559,8 +559,8 @@ vary("core/governor/authority.c",
       "if (false) return moor__fail(MOOR_REFUSED,"),
      ("what others do not hold any more is given to nobody", "if (heed)", "if (false && heed)"),
      ("bytes are set aside and nobody is asked for them",
-      "if (status) return status; moor__reclaim_review(authority); return MOOR_OK;",
-      "if (status) return status; return MOOR_OK;"),
+      "if (status) return moor__leave(status); moor__reclaim_review(authority); return MOOR_OK;",
+      "if (status) return moor__leave(status); return MOOR_OK;"),
      ("more is set aside than is not guaranteed", "if (bytes > room && bytes > authority->set_aside)",
       "if (false)"))
 

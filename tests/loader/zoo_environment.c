@@ -5,6 +5,7 @@
  */
 #include "expect.h"
 #include "place.h"
+#include "privilege.h"
 
 #include <errno.h>
 #include <moorage/moorage.h>
@@ -14,8 +15,6 @@
 #include <sys/wait.h>
 
 TestSuite(environment, .timeout = 60);
-
-#define NOBODY 65534
 
 /* Runs a program to its end, as another user if that is not 0. text: all that it printed, stdout and stderr.
  * Returns its exit status, or -1. */

@@ -64,7 +64,7 @@ Test(module, sound_provider)
 Test(module, undefined_function)
 {
     char text[PATH_MAX + 80];
-    (void)snprintf(text, sizeof text, "%.256s: undefined symbol: zoo_function_of_nobody",
+    (void)snprintf(text, sizeof text, "%.256s: undefined symbol: zoo_undefined_function",
                    path_of("undefined_function"));
     for (int i = 0; i < 2; i++) {
         expect_open("undefined_function", MOOR_REFUSED, "undefined symbol");

@@ -89,8 +89,8 @@ static const struct zoo_case notes[] = {
 
 static const struct zoo_case linking[] = {
     {"missing_dependency", NULL, MOOR_REFUSED, "libmoorage-gone.so.9: cannot open shared", 0},
-    {"undefined_function", NULL, MOOR_REFUSED, "undefined symbol: zoo_function_of_nobody", 0},
-    {"undefined_data", NULL, MOOR_REFUSED, "undefined symbol: zoo_data_of_nobody", 0},
+    {"undefined_function", NULL, MOOR_REFUSED, "undefined symbol: zoo_undefined_function", 0},
+    {"undefined_data", NULL, MOOR_REFUSED, "undefined symbol: zoo_undefined_data", 0},
     {"newer_libc", NULL, MOOR_REFUSED, "version `GLIBC_2.99' not found", 0},
     {"no_entry", NULL, MOOR_REFUSED, "no moor_provider_entry_v1, so not a provider", 0},
     {"ltx_entry", NULL, MOOR_REFUSED, "no moor_provider_entry_v1, so not a provider", 0},
@@ -180,7 +180,7 @@ static const struct zoo_case versions[] = {
 /* ---- Init ---- */
 
 static const struct zoo_case inits[] = {
-    {"init_fails", NULL, MOOR_DEVICE_LOST, "zoo: init: the keeper has the key", 0},
+    {"init_fails", NULL, MOOR_DEVICE_LOST, "zoo: init: the driver is missing", 0},
     {"init_fails_silently", NULL, MOOR_DEVICE_LOST, "zoo: init", 0},
     {"init_fails_endlessly", NULL, MOOR_DEVICE_LOST, "zoo: init: xxxx", 0},
     {"init_answers_9999", NULL, MOOR_PROVIDER, "zoo: init answered 9999, which is no status", 0},

@@ -7,7 +7,8 @@
 
 #include "util/error.h"
 
-/* Ends the step as a public function does, which publishes its pending error, then expects the status and text. */
+/* Publishes the pending error of a step, as a public function does at its end, and expects its status and
+ * text. */
 static inline void expect_step(moor_status status, moor_status expected, const char *part, const char *name)
 {
     expect(moor__leave(status), expected, part, name);

@@ -160,8 +160,7 @@ Test(module, replaced_since_it_was_loaded, .fini = remove_folder)
 Test(module, other_users_of_libltdl_see_no_difference)
 {
     cr_assert(lt_dlinit() == 0);
-    lt_dlhandle before =
-        lt_dlopen(zoo_path("no_entry")); /* libltdl's loader is in use when the core replaces the loader */
+    lt_dlhandle before = lt_dlopen(zoo_path("no_entry")); /* libltdl's loader is now in use */
     cr_assert(before != NULL);
     expect_open("good", MOOR_OK, "");
     expect_open("undefined_function", MOOR_REFUSED, "undefined symbol");

@@ -196,7 +196,7 @@ Test(table, provider_pointer_rules)
 }
 
 /* Returns the end of a page. The page after it cannot be read. */
-static char *page_before_a_hole(void)
+static char *page_before_an_unreadable_one(void)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     char *pages = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -205,10 +205,10 @@ static char *page_before_a_hole(void)
     return pages + page;
 }
 
-Test(table, structs_that_end_in_a_hole)
+Test(table, structs_that_end_on_an_unreadable_page)
 {
     struct moor__table table;
-    char *end = page_before_a_hole();
+    char *end = page_before_an_unreadable_one();
     memcpy(end - 64, &zoo.provider, 64);
     expect_step(moor__table_copy((const struct moor_abi_provider *)(void *)(end - 64), &table), MOOR_REFUSED,
                 "provider is not readable memory", "cut provider");
@@ -262,7 +262,7 @@ Test(table, string_rules)
 
 Test(table, string_at_the_end_of_a_page)
 {
-    char *end = page_before_a_hole();
+    char *end = page_before_an_unreadable_one();
     memcpy(end - 4, "abc", 4);
     zoo.provider.name = end - 4;
     expect_table(MOOR_OK, "", "ends with the page");
@@ -351,7 +351,7 @@ Test(table, works_where_process_vm_readv_is_forbidden)
         REFUSE(alloc.allocate, 0, "alloc.allocate is NULL"),
     };
     expect_pokes(pokes, COUNT(pokes));
-    char *end = page_before_a_hole();
+    char *end = page_before_an_unreadable_one();
     memcpy(end - 16, &zoo.alloc, 16);
     zoo.provider.alloc = (const struct moor_abi_alloc_table *)(void *)(end - 16);
     expect_table(MOOR_REFUSED, "alloc is not readable memory", "cut table");

@@ -24,8 +24,8 @@
 
 struct zoo_case {
     const char *name;
-    const char *(*place)(
-        void); /* makes the file and returns its path; NULL: the file is NAME.so of the zoo */
+    /* Makes the file and returns its path. NULL: the file is NAME.so of the zoo. */
+    const char *(*place)(void);
     moor_status status;
     const char *message; /* part of the error text, or of the log if the status is OK; NULL: any text */
     unsigned traits;

@@ -259,7 +259,7 @@ def user(s, me, pools, changes):
         yield from (reserve if change > 0 else release)(s, me, pools[at])
 
 
-def check_figures(s, me, pool):
+def check_account(s, me, pool):
     """Requires the lock."""
     yield from collect(s, me, pool, TIGHT)
     assert s.account[pool, RESERVED] == s.taken[pool] == s.has[pool], "a snapshot misses bytes or has too many"
@@ -270,7 +270,7 @@ def check_figures(s, me, pool):
 def snapshot(s, me, pool, times):
     for turn in range(times):
         yield from lock(s, me, pool)
-        yield from check_figures(s, me, pool)
+        yield from check_account(s, me, pool)
         yield from unlock(s, me, pool)
 
 

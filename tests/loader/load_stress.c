@@ -6,20 +6,18 @@
  *
  *     load-stress PROVIDER [SECONDS [THREADS]]
  */
+#include "place.h"
+
 #include <moorage/moorage.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define FILES 8
 #define THREADS_MAX 64
 #define NS_PER_S UINT64_C(1000000000)
 
 static struct moor_runtime *runtime;
-static char folder[] = "/tmp/moorage-stress-XXXXXX";
 static char files[FILES][64];
 static uint64_t end_ns;
 static _Atomic uint64_t rounds;
@@ -98,22 +96,14 @@ static void *run(void *user)
 
 static void copy_provider(const char *provider)
 {
-    require(mkdtemp(folder) != NULL, "a folder");
+    make_folder();
     for (int i = 0; i < FILES; i++) {
+        char name[16];
         pthread_mutex_init(&shared[i].lock, NULL);
-        (void)snprintf(files[i], sizeof files[i], "%s/%d.so", folder, i);
-        char *command = NULL;
-        require(asprintf(&command, "cp '%s' '%s'", provider, files[i]) >= 0 && system(command) == 0,
-                "a copy");
-        free(command);
+        (void)snprintf(name, sizeof name, "%d.so", i);
+        path_in_folder(files[i], sizeof files[i], name);
+        copy_file(provider, files[i]);
     }
-}
-
-static void remove_copies(void)
-{
-    for (int i = 0; i < FILES; i++)
-        (void)unlink(files[i]);
-    (void)rmdir(folder);
 }
 
 int main(int argc, char **argv)
@@ -133,7 +123,7 @@ int main(int argc, char **argv)
     for (unsigned long i = 0; i < count; i++)
         (void)pthread_join(threads[i], NULL); /* cannot fail: created above */
     require(moor_runtime_destroy(runtime) == MOOR_OK, "the end of the runtime");
-    remove_copies();
+    remove_folder();
     (void)printf("load-stress: %llu rounds in %lu s on %lu threads\n",
                  (unsigned long long)atomic_load(&rounds), seconds, count);
     return 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A sound provider whose constructor leaves a mark, which proves that code of the file ran. Tests damage
+/* A sound provider with a constructor that leaves a mark, which proves that its code ran. Tests damage
  * copies of it. */
 #include "mark.h"
 #include "zoo.h"

@@ -1,248 +1,32 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Each call runs in the same steps: `begin`; shadow_in, shadow_out or shadow_bytes for each argument; the
- * function of the provider, called again if retry_without_tail() returns true; `end`, which checks the
- * shadows and copies them back.
- */
+/* The tables of the guard: each function passes its arguments through shadows (shadow.h). */
 #include "guard.h"
 
-#include <criterion/criterion.h>
+#include "shadow.h"
+
 #include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #define TAIL_BYTES 16u /* appended to each struct by a newer host */
 #define NEXT_BYTES 8u  /* appended to a struct by next.py */
-#define SHADOWS_MAX 4u
-#define NAMES_MAX 32u
 #define TABLES_MAX 10u
-#define PATTERN 0x5a
 
 static const struct moor_abi_provider *inner;
-static uint32_t tail_bytes;  /* 0, or TAIL_BYTES for a newer host */
-static uint32_t known_bytes; /* part of a tail that a provider of a newer minor knows */
 static struct moor_abi_host *host_shadow;
-static const char *passed[NAMES_MAX];
-static uint32_t passed_count;
-
-static void must(bool holds, const char *name, const char *rule)
-{
-    cr_assert(holds, "guard: %s: %s", name, rule);
-}
-
-bool guard_has_passed(const char *name)
-{
-    for (uint32_t i = 0; i < passed_count; i++)
-        if (strcmp(passed[i], name) == 0)
-            return true;
-    return false;
-}
-
-/* ---- memory in front of a guard page ---- */
-
-static size_t pages_of(size_t bytes)
-{
-    size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    return (bytes + page - 1) / page * page;
-}
-
-/* bytes: a multiple of 4. The result is aligned to 8 if it is a multiple of 8. */
-static unsigned char *guarded_create(size_t bytes)
-{
-    size_t length = pages_of(bytes);
-    size_t guard = pages_of(1);
-    unsigned char *pages =
-        mmap(NULL, length + guard, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    must(pages != MAP_FAILED && mprotect(pages + length, guard, PROT_NONE) == 0, "guard", "no memory");
-    return pages + length - bytes;
-}
-
-static void guarded_protect(unsigned char *memory, size_t bytes, int protection)
-{
-    size_t length = pages_of(bytes);
-    must(mprotect(memory + bytes - length, length, protection) == 0, "guard", "mprotect failed");
-}
-
-static void guarded_destroy(unsigned char *memory, size_t bytes)
-{
-    size_t length = pages_of(bytes);
-    (void)munmap(memory + bytes - length, length + pages_of(1));
-}
-
-static bool is_pattern(const unsigned char *bytes, size_t length)
-{
-    for (size_t i = 0; i < length; i++)
-        if (bytes[i] != PATTERN)
-            return false;
-    return true;
-}
-
-/* ---- shadows: the copies that the provider reads and writes ---- */
-
-enum shadow_kind {
-    SHADOW_IN,    /* a struct that the provider reads */
-    SHADOW_OUT,   /* a struct that the provider fills on success */
-    SHADOW_BYTES, /* a result without struct_size, filled on success */
-    SHADOW_ERROR, /* the error record, filled on failure */
-};
-
-struct shadow {
-    enum shadow_kind kind;
-    void *core; /* memory of the core */
-    size_t core_bytes;
-    unsigned char *copy; /* memory that the provider sees */
-    size_t copy_bytes;
-};
-
-struct call {
-    const char *name;
-    struct shadow shadows[SHADOWS_MAX];
-    uint32_t shadow_count;
-    bool has_tail; /* in-structs end in a byte that is not zero */
-    struct moor_abi_error *error;
-};
-
-/* Fills the shadow for the call. */
-static void shadow_fill(const struct shadow *shadow, bool has_tail)
-{
-    unsigned char *tail = shadow->copy + shadow->core_bytes;
-    size_t length = shadow->copy_bytes - shadow->core_bytes;
-    memcpy(shadow->copy, shadow->core, shadow->core_bytes);
-    memset(tail, shadow->kind == SHADOW_IN ? 0 : PATTERN, length);
-    if (shadow->kind != SHADOW_BYTES) {
-        uint32_t size = (uint32_t)shadow->copy_bytes;
-        memcpy(shadow->copy, &size, sizeof size);
-    }
-    if (shadow->kind != SHADOW_IN)
-        return;
-    if (has_tail)
-        shadow->copy[shadow->copy_bytes - 1] = 1;
-    guarded_protect(shadow->copy, shadow->copy_bytes, PROT_READ);
-}
-
-static void *shadow_create(struct call *call, enum shadow_kind kind, void *core, size_t core_bytes,
-                           size_t more_bytes)
-{
-    must(call->shadow_count < SHADOWS_MAX, call->name, "SHADOWS_MAX is too small");
-    struct shadow *shadow = &call->shadows[call->shadow_count++];
-    *shadow = (struct shadow){
-        .kind = kind, .core = core, .core_bytes = core_bytes, .copy_bytes = core_bytes + more_bytes};
-    shadow->copy = guarded_create(shadow->copy_bytes);
-    shadow_fill(shadow, call->has_tail);
-    return shadow->copy;
-}
-
-static uint32_t struct_size_of(const void *pointer)
-{
-    uint32_t size;
-    memcpy(&size, pointer, sizeof size);
-    return size;
-}
-
-static const void *shadow_in(struct call *call, const void *args)
-{
-    call->has_tail = tail_bytes != 0;
-    void *core = (void *)(uintptr_t)args; /* a SHADOW_IN only reads it */
-    return shadow_create(call, SHADOW_IN, core, struct_size_of(args), tail_bytes);
-}
-
-static void *shadow_out(struct call *call, void *out)
-{
-    return shadow_create(call, SHADOW_OUT, out, struct_size_of(out), tail_bytes);
-}
-
-static void *shadow_bytes(struct call *call, void *out, size_t bytes)
-{
-    return shadow_create(call, SHADOW_BYTES, out, bytes, 0);
-}
-
-static struct call begin(const char *name, struct moor_abi_error *error)
-{
-    struct call call = {.name = name};
-    call.error = shadow_create(&call, SHADOW_ERROR, error, struct_size_of(error), tail_bytes);
-    if (!guard_has_passed(name)) {
-        must(passed_count < NAMES_MAX, name, "NAMES_MAX is too small");
-        passed[passed_count++] = name;
-    }
-    return call;
-}
-
-/* Returns true if the provider may write the shadow: outputs on success, the error record on failure. */
-static bool is_filled(const struct shadow *shadow, int32_t status)
-{
-    return shadow->kind != SHADOW_IN && (status == MOOR_OK) == (shadow->kind != SHADOW_ERROR);
-}
-
-/* Fails unless the provider kept the rules for this shadow. */
-static void check_shadow(const struct call *call, const struct shadow *shadow, int32_t status)
-{
-    if (shadow->kind == SHADOW_IN)
-        return;
-    bool has_size = shadow->kind != SHADOW_BYTES;
-    size_t skip = has_size ? sizeof(uint32_t) : 0;
-    must(!has_size || struct_size_of(shadow->copy) == shadow->copy_bytes, call->name, "changed struct_size");
-    if (shadow->copy_bytes > shadow->core_bytes)
-        must(is_pattern(shadow->copy + shadow->core_bytes + known_bytes, tail_bytes - known_bytes),
-             call->name, "wrote past the fields that it knows");
-    must(is_filled(shadow, status) ||
-             memcmp(shadow->copy + skip, (const char *)shadow->core + skip, shadow->core_bytes - skip) == 0,
-         call->name, status == MOOR_OK ? "wrote the error record on success" : "wrote an output on failure");
-    if (shadow->kind == SHADOW_ERROR && status != MOOR_OK)
-        must(memchr(call->error->text, '\0', sizeof call->error->text) != NULL, call->name,
-             "its error text has no NUL");
-}
-
-static void copy_back(const struct shadow *shadow, int32_t status)
-{
-    size_t skip = shadow->kind == SHADOW_BYTES ? 0 : sizeof(uint32_t);
-    if (is_filled(shadow, status))
-        memcpy((char *)shadow->core + skip, shadow->copy + skip, shadow->core_bytes - skip);
-    guarded_destroy(shadow->copy, shadow->copy_bytes);
-}
-
-static void check_shadows(const struct call *call, int32_t status)
-{
-    for (uint32_t i = 0; i < call->shadow_count; i++)
-        check_shadow(call, &call->shadows[i], status);
-}
-
-/* Returns true if the call must be made again. The first call passes in-structs with a non-zero tail, and
- * must be INVALID; the second passes them without. */
-static bool retry_without_tail(struct call *call, int32_t status)
-{
-    if (!call->has_tail)
-        return false;
-    check_shadows(call, status);
-    must(status == MOOR_INVALID, call->name, "took an in-struct with unknown bytes that are not zero");
-    call->has_tail = false;
-    for (uint32_t i = 0; i < call->shadow_count; i++) {
-        guarded_protect(call->shadows[i].copy, call->shadows[i].copy_bytes, PROT_READ | PROT_WRITE);
-        shadow_fill(&call->shadows[i], call->has_tail);
-    }
-    return true;
-}
-
-static int32_t end(struct call *call, int32_t status)
-{
-    check_shadows(call, status);
-    for (uint32_t i = 0; i < call->shadow_count; i++)
-        copy_back(&call->shadows[i], status);
-    return status;
-}
 
 /* ---- base ---- */
 
 /* A newer host appends services, which an older provider does not read. */
 static void shadow_host(const struct moor_abi_host *host)
 {
-    must(host_shadow == NULL, "base.init", "a second instance is open");
-    size_t bytes = host->prefix.struct_size + tail_bytes;
+    guard_must(host_shadow == NULL, "base.init", "a second instance is open");
+    size_t bytes = host->prefix.struct_size + guard_tail_bytes;
     unsigned char *memory = guarded_create(bytes);
-    memset(memory, PATTERN, bytes);
+    memset(memory, GUARD_PATTERN, bytes);
     memcpy(memory, host, host->prefix.struct_size);
     host_shadow = (struct moor_abi_host *)(void *)memory;
     host_shadow->prefix.struct_size = (uint32_t)bytes;
-    host_shadow->prefix.minor += tail_bytes != 0;
+    host_shadow->prefix.minor += guard_tail_bytes != 0;
     guarded_protect(memory, bytes, PROT_READ);
 }
 
@@ -255,77 +39,77 @@ static void free_host_shadow(void)
 static int32_t guard_init(const struct moor_abi_host *host, uint32_t negotiated_minor,
                           struct moor_abi_instance **ret_instance, struct moor_abi_error *error)
 {
-    struct call call = begin("base.init", error);
-    struct moor_abi_instance **ret = shadow_bytes(&call, ret_instance, sizeof *ret_instance);
+    struct call call = call_begin("base.init", error);
+    struct moor_abi_instance **ret = call_bytes(&call, ret_instance, sizeof *ret_instance);
     shadow_host(host);
     if (inner->prefix.minor > negotiated_minor)
         negotiated_minor = host_shadow->prefix.minor;
     int32_t status = inner->base->init(host_shadow, negotiated_minor, ret, call.error);
     if (status != MOOR_OK)
         free_host_shadow();
-    return end(&call, status);
+    return call_end(&call, status);
 }
 
 static int32_t guard_shutdown(struct moor_abi_instance *instance, struct moor_abi_error *error)
 {
-    struct call call = begin("base.shutdown", error);
+    struct call call = call_begin("base.shutdown", error);
     int32_t status = inner->base->shutdown(instance, call.error);
     free_host_shadow();
-    return end(&call, status);
+    return call_end(&call, status);
 }
 
 static int32_t guard_device_count(struct moor_abi_instance *instance, uint32_t *ret_count,
                                   struct moor_abi_error *error)
 {
-    struct call call = begin("base.device_count", error);
-    uint32_t *ret = shadow_bytes(&call, ret_count, sizeof *ret_count);
-    return end(&call, inner->base->device_count(instance, ret, call.error));
+    struct call call = call_begin("base.device_count", error);
+    uint32_t *ret = call_bytes(&call, ret_count, sizeof *ret_count);
+    return call_end(&call, inner->base->device_count(instance, ret, call.error));
 }
 
 static int32_t guard_device_info(struct moor_abi_instance *instance, uint32_t device,
                                  struct moor_abi_device_info *ret_info, struct moor_abi_error *error)
 {
-    struct call call = begin("base.device_info", error);
-    void *ret = shadow_out(&call, ret_info);
-    return end(&call, inner->base->device_info(instance, device, ret, call.error));
+    struct call call = call_begin("base.device_info", error);
+    void *ret = call_out(&call, ret_info);
+    return call_end(&call, inner->base->device_info(instance, device, ret, call.error));
 }
 
 static int32_t guard_domain_info(struct moor_abi_instance *instance, uint32_t device, uint32_t domain,
                                  struct moor_abi_domain_info *ret_info, struct moor_abi_error *error)
 {
-    struct call call = begin("base.domain_info", error);
-    void *ret = shadow_out(&call, ret_info);
-    return end(&call, inner->base->domain_info(instance, device, domain, ret, call.error));
+    struct call call = call_begin("base.domain_info", error);
+    void *ret = call_out(&call, ret_info);
+    return call_end(&call, inner->base->domain_info(instance, device, domain, ret, call.error));
 }
 
 static int32_t guard_context_open(struct moor_abi_instance *instance, uint32_t device,
                                   struct moor_abi_context **ret_context, struct moor_abi_error *error)
 {
-    struct call call = begin("base.context_open", error);
-    struct moor_abi_context **ret = shadow_bytes(&call, ret_context, sizeof *ret_context);
-    return end(&call, inner->base->context_open(instance, device, ret, call.error));
+    struct call call = call_begin("base.context_open", error);
+    struct moor_abi_context **ret = call_bytes(&call, ret_context, sizeof *ret_context);
+    return call_end(&call, inner->base->context_open(instance, device, ret, call.error));
 }
 
 static int32_t guard_context_close(struct moor_abi_context *context, struct moor_abi_error *error)
 {
-    struct call call = begin("base.context_close", error);
-    return end(&call, inner->base->context_close(context, call.error));
+    struct call call = call_begin("base.context_close", error);
+    return call_end(&call, inner->base->context_close(context, call.error));
 }
 
 static int32_t guard_context_native(struct moor_abi_context *context, uint64_t *ret_native,
                                     struct moor_abi_error *error)
 {
-    struct call call = begin("base.context_native", error);
-    uint64_t *ret = shadow_bytes(&call, ret_native, sizeof *ret_native);
-    return end(&call, inner->base->context_native(context, ret, call.error));
+    struct call call = call_begin("base.context_native", error);
+    uint64_t *ret = call_bytes(&call, ret_native, sizeof *ret_native);
+    return call_end(&call, inner->base->context_native(context, ret, call.error));
 }
 
 static int32_t guard_get_extension(struct moor_abi_instance *instance, const char *name, uint32_t version,
                                    const void **ret_table, struct moor_abi_error *error)
 {
-    struct call call = begin("base.get_extension", error);
-    const void **ret = shadow_bytes(&call, ret_table, sizeof *ret_table);
-    return end(&call, inner->base->get_extension(instance, name, version, ret, call.error));
+    struct call call = call_begin("base.get_extension", error);
+    const void **ret = call_bytes(&call, ret_table, sizeof *ret_table);
+    return call_end(&call, inner->base->get_extension(instance, name, version, ret, call.error));
 }
 
 /* ---- alloc ---- */
@@ -333,27 +117,27 @@ static int32_t guard_get_extension(struct moor_abi_instance *instance, const cha
 static int32_t guard_footprint(struct moor_abi_context *context, const struct moor_abi_alloc_args *args,
                                uint64_t *ret_bytes, struct moor_abi_error *error)
 {
-    struct call call = begin("alloc.footprint", error);
-    const void *in = shadow_in(&call, args);
-    uint64_t *ret = shadow_bytes(&call, ret_bytes, sizeof *ret_bytes);
+    struct call call = call_begin("alloc.footprint", error);
+    const void *in = call_in(&call, args);
+    uint64_t *ret = call_bytes(&call, ret_bytes, sizeof *ret_bytes);
     int32_t status;
     do
         status = inner->alloc->footprint(context, in, ret, call.error);
-    while (retry_without_tail(&call, status));
-    return end(&call, status);
+    while (call_again(&call, status));
+    return call_end(&call, status);
 }
 
 static int32_t guard_allocate(struct moor_abi_context *context, const struct moor_abi_alloc_args *args,
                               struct moor_abi_allocation *ret_allocation, struct moor_abi_error *error)
 {
-    struct call call = begin("alloc.allocate", error);
-    const void *in = shadow_in(&call, args);
-    void *ret = shadow_out(&call, ret_allocation);
+    struct call call = call_begin("alloc.allocate", error);
+    const void *in = call_in(&call, args);
+    void *ret = call_out(&call, ret_allocation);
     int32_t status;
     do
         status = inner->alloc->allocate(context, in, ret, call.error);
-    while (retry_without_tail(&call, status));
-    return end(&call, status);
+    while (call_again(&call, status));
+    return call_end(&call, status);
 }
 
 /* ---- stream ---- */
@@ -361,64 +145,64 @@ static int32_t guard_allocate(struct moor_abi_context *context, const struct moo
 static int32_t guard_stream_create(struct moor_abi_context *context, const struct moor_abi_stream_args *args,
                                    struct moor_abi_stream **ret_stream, struct moor_abi_error *error)
 {
-    struct call call = begin("stream.create", error);
-    const void *in = shadow_in(&call, args);
-    struct moor_abi_stream **ret = shadow_bytes(&call, ret_stream, sizeof *ret_stream);
+    struct call call = call_begin("stream.create", error);
+    const void *in = call_in(&call, args);
+    struct moor_abi_stream **ret = call_bytes(&call, ret_stream, sizeof *ret_stream);
     int32_t status;
     do
         status = inner->stream->create(context, in, ret, call.error);
-    while (retry_without_tail(&call, status));
-    return end(&call, status);
+    while (call_again(&call, status));
+    return call_end(&call, status);
 }
 
 static int32_t guard_stream_destroy(struct moor_abi_stream *stream, struct moor_abi_error *error)
 {
-    struct call call = begin("stream.destroy", error);
-    return end(&call, inner->stream->destroy(stream, call.error));
+    struct call call = call_begin("stream.destroy", error);
+    return call_end(&call, inner->stream->destroy(stream, call.error));
 }
 
 static int32_t guard_record(struct moor_abi_stream *stream, uint64_t *ret_value, struct moor_abi_error *error)
 {
-    struct call call = begin("stream.record", error);
-    uint64_t *ret = shadow_bytes(&call, ret_value, sizeof *ret_value);
-    return end(&call, inner->stream->record(stream, ret, call.error));
+    struct call call = call_begin("stream.record", error);
+    uint64_t *ret = call_bytes(&call, ret_value, sizeof *ret_value);
+    return call_end(&call, inner->stream->record(stream, ret, call.error));
 }
 
 static int32_t guard_watermark(struct moor_abi_stream *stream, uint64_t *ret_value,
                                struct moor_abi_error *error)
 {
-    struct call call = begin("stream.watermark", error);
-    uint64_t *ret = shadow_bytes(&call, ret_value, sizeof *ret_value);
-    return end(&call, inner->stream->watermark(stream, ret, call.error));
+    struct call call = call_begin("stream.watermark", error);
+    uint64_t *ret = call_bytes(&call, ret_value, sizeof *ret_value);
+    return call_end(&call, inner->stream->watermark(stream, ret, call.error));
 }
 
 static int32_t guard_wait(struct moor_abi_stream *stream, uint64_t value, uint64_t deadline_ns,
                           struct moor_abi_error *error)
 {
-    struct call call = begin("stream.wait", error);
-    return end(&call, inner->stream->wait(stream, value, deadline_ns, call.error));
+    struct call call = call_begin("stream.wait", error);
+    return call_end(&call, inner->stream->wait(stream, value, deadline_ns, call.error));
 }
 
 static int32_t guard_wait_stream(struct moor_abi_stream *stream, struct moor_abi_stream *other,
                                  uint64_t value, struct moor_abi_error *error)
 {
-    struct call call = begin("stream.wait_stream", error);
-    return end(&call, inner->stream->wait_stream(stream, other, value, call.error));
+    struct call call = call_begin("stream.wait_stream", error);
+    return call_end(&call, inner->stream->wait_stream(stream, other, value, call.error));
 }
 
 static int32_t guard_host_function(struct moor_abi_stream *stream, moor_abi_host_function function,
                                    void *user, struct moor_abi_error *error)
 {
-    struct call call = begin("stream.host_function", error);
-    return end(&call, inner->stream->host_function(stream, function, user, call.error));
+    struct call call = call_begin("stream.host_function", error);
+    return call_end(&call, inner->stream->host_function(stream, function, user, call.error));
 }
 
 static int32_t guard_stream_native(struct moor_abi_stream *stream, uint64_t *ret_native,
                                    struct moor_abi_error *error)
 {
-    struct call call = begin("stream.native", error);
-    uint64_t *ret = shadow_bytes(&call, ret_native, sizeof *ret_native);
-    return end(&call, inner->stream->native(stream, ret, call.error));
+    struct call call = call_begin("stream.native", error);
+    uint64_t *ret = call_bytes(&call, ret_native, sizeof *ret_native);
+    return call_end(&call, inner->stream->native(stream, ret, call.error));
 }
 
 /* ---- release: arrays with elements that may grow ---- */
@@ -438,46 +222,46 @@ static int32_t guard_release(struct moor_abi_context *context, const struct moor
                              struct moor_abi_error *error)
 {
     struct moor_abi_release with_points = *release;
-    struct call call = begin("release.release", error);
+    struct call call = call_begin("release.release", error);
     if (release->point_count > 0) {
-        with_points.point_stride = MOOR_ABI_FENCE_POINT_SIZE + tail_bytes;
+        with_points.point_stride = MOOR_ABI_FENCE_POINT_SIZE + guard_tail_bytes;
         with_points.points = shadow_points(release, with_points.point_stride);
     }
-    const void *in = shadow_in(&call, &with_points);
+    const void *in = call_in(&call, &with_points);
     int32_t status;
     do
         status = inner->release->release(context, in, call.error);
-    while (retry_without_tail(&call, status));
+    while (call_again(&call, status));
     if (release->point_count > 0)
         guarded_destroy((unsigned char *)(uintptr_t)with_points.points,
                         (size_t)release->point_count * with_points.point_stride);
-    return end(&call, status);
+    return call_end(&call, status);
 }
 
 static int32_t guard_reap(struct moor_abi_context *context, struct moor_abi_completion *completions,
                           uint32_t stride, uint32_t capacity, uint64_t deadline_ns, uint32_t *ret_count,
                           struct moor_abi_error *error)
 {
-    struct call call = begin("release.reap", error);
-    uint32_t *ret = shadow_bytes(&call, ret_count, sizeof *ret_count);
-    uint32_t copy_stride = stride + tail_bytes;
+    struct call call = call_begin("release.reap", error);
+    uint32_t *ret = call_bytes(&call, ret_count, sizeof *ret_count);
+    uint32_t copy_stride = stride + guard_tail_bytes;
     size_t copy_bytes = (size_t)capacity * copy_stride;
     unsigned char *copy = guarded_create(copy_bytes);
-    memset(copy, PATTERN, copy_bytes);
+    memset(copy, GUARD_PATTERN, copy_bytes);
     int32_t status = inner->release->reap(context, (struct moor_abi_completion *)(void *)copy, copy_stride,
                                           capacity, deadline_ns, ret, call.error);
     uint32_t count = status == MOOR_OK ? *ret : 0;
-    must(count <= capacity, call.name, "returned more completions than the capacity");
+    guard_must(count <= capacity, call.name, "returned more completions than the capacity");
     for (uint32_t i = 0; i < capacity; i++) {
         const unsigned char *element = copy + (size_t)i * copy_stride;
-        uint32_t filled = i < count ? MOOR_ABI_COMPLETION_SIZE + known_bytes : 0;
-        must(is_pattern(element + filled, copy_stride - filled), call.name,
-             "wrote past the completions that it returned");
+        uint32_t filled = i < count ? MOOR_ABI_COMPLETION_SIZE + guard_known_bytes : 0;
+        guard_must(guard_is_pattern(element + filled, copy_stride - filled), call.name,
+                   "wrote past the completions that it returned");
         if (i < count)
             memcpy((char *)completions + (size_t)i * stride, element, MOOR_ABI_COMPLETION_SIZE);
     }
     guarded_destroy(copy, copy_bytes);
-    return end(&call, status);
+    return call_end(&call, status);
 }
 
 /* ---- copy, virtual, shared, pinned, stats ---- */
@@ -485,114 +269,115 @@ static int32_t guard_reap(struct moor_abi_context *context, struct moor_abi_comp
 static int32_t guard_copy(struct moor_abi_stream *stream, const struct moor_abi_copy_args *args,
                           struct moor_abi_error *error)
 {
-    struct call call = begin("copy.copy", error);
-    const void *in = shadow_in(&call, args);
+    struct call call = call_begin("copy.copy", error);
+    const void *in = call_in(&call, args);
     int32_t status;
     do
         status = inner->copy->copy(stream, in, call.error);
-    while (retry_without_tail(&call, status));
-    return end(&call, status);
+    while (call_again(&call, status));
+    return call_end(&call, status);
 }
 
 static int32_t guard_fill(struct moor_abi_stream *stream, const struct moor_abi_fill_args *args,
                           struct moor_abi_error *error)
 {
-    struct call call = begin("copy.fill", error);
-    const void *in = shadow_in(&call, args);
+    struct call call = call_begin("copy.fill", error);
+    const void *in = call_in(&call, args);
     int32_t status;
     do
         status = inner->copy->fill(stream, in, call.error);
-    while (retry_without_tail(&call, status));
-    return end(&call, status);
+    while (call_again(&call, status));
+    return call_end(&call, status);
 }
 
 static int32_t guard_reserve(struct moor_abi_context *context, const struct moor_abi_range_args *args,
                              struct moor_abi_range *ret_range, struct moor_abi_error *error)
 {
-    struct call call = begin("virtual_.reserve", error);
-    const void *in = shadow_in(&call, args);
-    void *ret = shadow_out(&call, ret_range);
+    struct call call = call_begin("virtual_.reserve", error);
+    const void *in = call_in(&call, args);
+    void *ret = call_out(&call, ret_range);
     int32_t status;
     do
         status = inner->virtual_->reserve(context, in, ret, call.error);
-    while (retry_without_tail(&call, status));
-    return end(&call, status);
+    while (call_again(&call, status));
+    return call_end(&call, status);
 }
 
 static int32_t guard_commit(struct moor_abi_context *context, uint64_t range, uint64_t offset_bytes,
                             uint64_t length_bytes, uint64_t *ret_actual_bytes, struct moor_abi_error *error)
 {
-    struct call call = begin("virtual_.commit", error);
-    uint64_t *ret = shadow_bytes(&call, ret_actual_bytes, sizeof *ret_actual_bytes);
-    return end(&call, inner->virtual_->commit(context, range, offset_bytes, length_bytes, ret, call.error));
+    struct call call = call_begin("virtual_.commit", error);
+    uint64_t *ret = call_bytes(&call, ret_actual_bytes, sizeof *ret_actual_bytes);
+    return call_end(&call,
+                    inner->virtual_->commit(context, range, offset_bytes, length_bytes, ret, call.error));
 }
 
 static int32_t guard_committed(struct moor_abi_context *context, uint64_t range, uint64_t offset_bytes,
                                uint64_t length_bytes, uint64_t *ret_bytes, struct moor_abi_error *error)
 {
-    struct call call = begin("virtual_.committed", error);
-    uint64_t *ret = shadow_bytes(&call, ret_bytes, sizeof *ret_bytes);
-    return end(&call,
-               inner->virtual_->committed(context, range, offset_bytes, length_bytes, ret, call.error));
+    struct call call = call_begin("virtual_.committed", error);
+    uint64_t *ret = call_bytes(&call, ret_bytes, sizeof *ret_bytes);
+    return call_end(&call,
+                    inner->virtual_->committed(context, range, offset_bytes, length_bytes, ret, call.error));
 }
 
 static int32_t guard_segment_create(struct moor_abi_context *context,
                                     const struct moor_abi_segment_args *args,
                                     struct moor_abi_segment *ret_segment, struct moor_abi_error *error)
 {
-    struct call call = begin("shared.create", error);
-    const void *in = shadow_in(&call, args);
-    void *ret = shadow_out(&call, ret_segment);
+    struct call call = call_begin("shared.create", error);
+    const void *in = call_in(&call, args);
+    void *ret = call_out(&call, ret_segment);
     int32_t status;
     do
         status = inner->shared->create(context, in, ret, call.error);
-    while (retry_without_tail(&call, status));
-    return end(&call, status);
+    while (call_again(&call, status));
+    return call_end(&call, status);
 }
 
 static int32_t guard_map(struct moor_abi_context *context, const struct moor_abi_map_args *args,
                          struct moor_abi_error *error)
 {
-    struct call call = begin("shared.map", error);
-    const void *in = shadow_in(&call, args);
+    struct call call = call_begin("shared.map", error);
+    const void *in = call_in(&call, args);
     int32_t status;
     do
         status = inner->shared->map(context, in, call.error);
-    while (retry_without_tail(&call, status));
-    return end(&call, status);
+    while (call_again(&call, status));
+    return call_end(&call, status);
 }
 
 static int32_t guard_protect(struct moor_abi_context *context, const struct moor_abi_map_args *args,
                              struct moor_abi_error *error)
 {
-    struct call call = begin("shared.protect", error);
-    const void *in = shadow_in(&call, args);
+    struct call call = call_begin("shared.protect", error);
+    const void *in = call_in(&call, args);
     int32_t status;
     do
         status = inner->shared->protect(context, in, call.error);
-    while (retry_without_tail(&call, status));
-    return end(&call, status);
+    while (call_again(&call, status));
+    return call_end(&call, status);
 }
 
 static int32_t guard_pin(struct moor_abi_context *context, const struct moor_abi_pin_args *args,
                          uint64_t *ret_handle, struct moor_abi_error *error)
 {
-    struct call call = begin("pinned.pin", error);
-    const void *in = shadow_in(&call, args);
-    uint64_t *ret = shadow_bytes(&call, ret_handle, sizeof *ret_handle);
+    struct call call = call_begin("pinned.pin", error);
+    const void *in = call_in(&call, args);
+    uint64_t *ret = call_bytes(&call, ret_handle, sizeof *ret_handle);
     int32_t status;
     do
         status = inner->pinned->pin(context, in, ret, call.error);
-    while (retry_without_tail(&call, status));
-    return end(&call, status);
+    while (call_again(&call, status));
+    return call_end(&call, status);
 }
 
 static int32_t guard_stats(struct moor_abi_context *context, uint32_t domain,
                            struct moor_abi_stats *ret_stats, struct moor_abi_error *error)
 {
-    struct call call = begin("stats.stats", error);
-    void *ret = shadow_out(&call, ret_stats);
-    return end(&call, inner->stats->stats(context, domain, ret, call.error));
+    struct call call = call_begin("stats.stats", error);
+    void *ret = call_out(&call, ret_stats);
+    return call_end(&call, inner->stats->stats(context, domain, ret, call.error));
 }
 
 /* ---- the tables ---- */
@@ -656,7 +441,7 @@ static uint32_t published_count;
 
 static void *publish(const void *from, size_t bytes)
 {
-    must(published_count < TABLES_MAX, "guard_wrap", "TABLES_MAX is too small");
+    guard_must(published_count < TABLES_MAX, "guard_wrap", "TABLES_MAX is too small");
     unsigned char *memory = guarded_create(bytes);
     memcpy(memory, from, bytes);
     guarded_protect(memory, bytes, PROT_READ);
@@ -680,10 +465,10 @@ static const void *table_for(uint64_t capability, const void *table, size_t byte
 
 const struct moor_abi_provider *guard_wrap(const struct moor_abi_provider *provider, enum guard_host host)
 {
-    must(inner == NULL, "guard_wrap", "a second guard in this process");
+    guard_must(inner == NULL, "guard_wrap", "a second guard in this process");
     inner = provider;
-    tail_bytes = host == GUARD_NEWER_HOST ? TAIL_BYTES : 0;
-    known_bytes = tail_bytes != 0 && inner->prefix.minor > MOOR_ABI_MINOR ? NEXT_BYTES : 0;
+    guard_tail_bytes = host == GUARD_NEWER_HOST ? TAIL_BYTES : 0;
+    guard_known_bytes = guard_tail_bytes != 0 && inner->prefix.minor > MOOR_ABI_MINOR ? NEXT_BYTES : 0;
     const struct moor_abi_provider wrapped = {
         .prefix = MOOR_ABI_PREFIX(inner->prefix.capabilities & MOOR_ABI_CAPS_1_0, inner->prefix.flags),
         .name = inner->name,

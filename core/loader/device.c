@@ -8,6 +8,7 @@
 #include "loader/provider.h"
 
 #include "governor/pressure.h"
+#include "util/arith.h"
 #include "util/error.h"
 
 #include <assert.h>
@@ -32,11 +33,6 @@ static bool is_whole(const struct guard *guard)
 {
     struct guard whole = make_guard();
     return memcmp(guard, &whole, sizeof whole) == 0;
-}
-
-static bool is_power_of_two(uint64_t value)
-{
-    return value != 0 && (value & (value - 1)) == 0;
 }
 
 static bool is_text(const char *text, size_t capacity)
@@ -65,12 +61,13 @@ static const char *domain_fault(const struct moor_device *device, uint32_t count
     if ((info->flags & MOOR_ABI_DOMAIN_OPAQUE) &&
         ((info->flags & MOOR_ABI_DOMAIN_HOST_ACCESS) || (info->capabilities & MOOR_ABI_CAP_VIRTUAL)))
         return "it is OPAQUE, but has HOST_ACCESS or VIRTUAL";
-    if (!is_power_of_two(info->alignment_bytes))
+    if (!moor__is_power_of_two(info->alignment_bytes))
         return "its alignment is not a power of two";
     if (!is_text(info->pool_key, sizeof info->pool_key))
         return "its pool key is empty or unterminated";
     if (info->capabilities & MOOR_ABI_CAP_VIRTUAL) {
-        if (!is_power_of_two(info->granule_min_bytes) || !is_power_of_two(info->granule_recommended_bytes))
+        if (!moor__is_power_of_two(info->granule_min_bytes) ||
+            !moor__is_power_of_two(info->granule_recommended_bytes))
             return "its granule is not a power of two";
         if (info->granule_recommended_bytes < info->granule_min_bytes)
             return "its recommended granule is below the minimum";

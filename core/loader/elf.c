@@ -11,6 +11,7 @@
  * sum of numbers from the file is checked before it is computed.
  */
 #include "loader/loader.h"
+#include "util/arith.h"
 #include "util/error.h"
 
 #include <assert.h>
@@ -71,11 +72,6 @@ static moor_status read_at(const struct image *image, uint64_t offset, void *buf
 static bool is_inside(uint64_t start, uint64_t length, uint64_t limit)
 {
     return length <= limit && start <= limit - length;
-}
-
-static bool is_power_of_two(uint64_t value)
-{
-    return value != 0 && (value & (value - 1)) == 0;
 }
 
 /* ---- the header ---- */
@@ -166,7 +162,7 @@ static moor_status check_load(const struct image *image, unsigned index, uint64_
         return moor__fail(MOOR_REFUSED, "segment %u reaches beyond the address space", index);
     if (load->p_filesz > load->p_memsz)
         return moor__fail(MOOR_REFUSED, "segment %u is larger in the file than in memory", index);
-    if (!is_power_of_two(load->p_align) || load->p_align < PAGE_BYTES || load->p_align > ADDRESS_MAX ||
+    if (!moor__is_power_of_two(load->p_align) || load->p_align < PAGE_BYTES || load->p_align > ADDRESS_MAX ||
         (load->p_vaddr - load->p_offset) % load->p_align != 0)
         return moor__fail(MOOR_REFUSED, "segment %u is not aligned to pages", index);
     if (load->p_vaddr / PAGE_BYTES * PAGE_BYTES < previous_end)
@@ -204,7 +200,7 @@ static moor_status check_segment(const struct image *image, unsigned index)
         return check_part(image, index);
     case PT_TLS:
         if (segment->p_filesz > segment->p_memsz || segment->p_memsz > ADDRESS_MAX ||
-            (segment->p_align != 0 && !is_power_of_two(segment->p_align)))
+            (segment->p_align != 0 && !moor__is_power_of_two(segment->p_align)))
             return moor__fail(MOOR_REFUSED, "segment %u (thread-local data) contradicts itself", index);
         return check_part(image, index);
     case PT_DYNAMIC:
@@ -396,7 +392,7 @@ static moor_status check_gnu_hash(const struct image *image)
         return status;
     uint64_t length =
         sizeof head + (uint64_t)head[2] * sizeof(uint64_t) + (uint64_t)head[0] * sizeof(uint32_t);
-    if (!is_power_of_two(head[2]) || !find_file_backed(image, address, length))
+    if (!moor__is_power_of_two(head[2]) || !find_file_backed(image, address, length))
         return moor__fail(MOOR_REFUSED, "DT_GNU_HASH contradicts itself");
     return MOOR_OK;
 }

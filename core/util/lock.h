@@ -111,6 +111,17 @@ static inline void moor__assert_unlocked(const char *what)
         moor__lock_check_none(what);
 }
 
+/* Makes a condition whose waits end by moor_clock_ns(). pthread_cond_destroy ends it. */
+static inline void moor__condition_init(pthread_cond_t *condition)
+{
+    pthread_condattr_t monotonic;
+    /* None of these calls can fail: the attribute takes no memory, and every system has CLOCK_MONOTONIC. */
+    (void)pthread_condattr_init(&monotonic);
+    (void)pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    (void)pthread_cond_init(condition, &monotonic);
+    (void)pthread_condattr_destroy(&monotonic);
+}
+
 /* Waits for the condition (CLOCK_MONOTONIC) until until_ns; UINT64_MAX waits without end. Requires the lock
  * and no other; releases it while waiting. Returns false if the time has passed. May return early. */
 static inline bool moor__lock_wait_until(struct moor__lock *lock, pthread_cond_t *condition,

@@ -136,9 +136,9 @@ Test(file, others_may_write_to_the_file)
     cr_assert(chmod("good.so", 0775) == 0);
     expect_refused("good.so", "good.so: its group may write to it (mode 0775)");
     cr_assert(chmod("good.so", 0757) == 0);
-    expect_refused("good.so", "good.so: everybody may write to it (mode 0757)");
+    expect_refused("good.so", "good.so: every user may write to it (mode 0757)");
     cr_assert(chmod("good.so", 01757) == 0); /* the sticky bit does not protect a file */
-    expect_refused("good.so", "good.so: everybody may write to it (mode 1757)");
+    expect_refused("good.so", "good.so: every user may write to it (mode 1757)");
     cr_assert(chmod("good.so", 0444) == 0);
     expect_path(file_path("good.so"), MOOR_OK, "");
 }
@@ -151,9 +151,9 @@ Test(file, others_may_write_to_a_parent)
     cr_assert(chmod("outer", 0775) == 0);
     expect_refused("outer/inner/good.so", "outer: directory: its group may write to it (mode 0775)");
     cr_assert(chmod("outer", 0777) == 0);
-    expect_refused("outer/inner/good.so", "outer: directory: everybody may write to it (mode 0777)");
+    expect_refused("outer/inner/good.so", "outer: directory: every user may write to it (mode 0777)");
     cr_assert(chmod("outer", 0755) == 0 && chmod("outer/inner", 0722) == 0);
-    expect_refused("outer/inner/good.so", "outer/inner: directory: everybody may write to it (mode 0722)");
+    expect_refused("outer/inner/good.so", "outer/inner: directory: every user may write to it (mode 0722)");
 }
 
 /* In a sticky directory only its owner can replace another user's file. The check accepts root as that owner,
@@ -169,7 +169,7 @@ Test(file, sticky_parents)
     cr_assert(chown("shared", NOBODY, NOBODY) == 0);
     expect_refused("shared/good.so", "shared: owned by user 65534, neither root nor the caller");
     cr_assert(seteuid(NOBODY) == 0);
-    expect_refused("shared/good.so", "shared: directory: everybody may write to it (mode 1777)");
+    expect_refused("shared/good.so", "shared: directory: every user may write to it (mode 1777)");
     cr_assert(seteuid(0) == 0);
 }
 

@@ -86,9 +86,9 @@ Test(find, ignores_and_reports_relative_directories)
     touch("here.so");
     set_search_path("one:.:::@/two:");
     expect_found("first", NULL);
-    cr_assert(strstr(log_text, "MOORAGE_PROVIDER_PATH: one is not absolute, and is ignored | ") != NULL, "%s",
+    cr_assert(strstr(log_text, "MOORAGE_PROVIDER_PATH: one is not absolute and is ignored | ") != NULL, "%s",
               log_text);
-    cr_assert(strstr(log_text, "MOORAGE_PROVIDER_PATH: . is not absolute, and is ignored | ") != NULL);
+    cr_assert(strstr(log_text, "MOORAGE_PROVIDER_PATH: . is not absolute and is ignored | ") != NULL);
     expect_found("here", NULL);
 }
 
@@ -110,7 +110,7 @@ Test(find, rejects_names_that_are_paths)
     touch("one/first.so");
     set_search_path("@/one");
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        expect(moor_provider_find(runtime, names[i], &path), MOOR_INVALID, "is not the name of a provider",
+        expect(moor_provider_find(runtime, names[i], &path), MOOR_INVALID, "is not a provider's name",
                names[i]);
     expect(moor_provider_find(runtime, NULL, &path), MOOR_INVALID, "name", "no name");
     expect(moor_provider_find(runtime, "first", NULL), MOOR_INVALID, "ret_path", "no output");

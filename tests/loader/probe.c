@@ -122,14 +122,14 @@ Test(probe, before_a_load)
 Test(probe, missing_program_is_named)
 {
     cr_assert(setenv("MOORAGE_PROBE", "moorage-probe", 1) == 0);
-    expect_probe(MOOR_UNSUPPORTED, "moorage-probe (MOORAGE_PROBE) is no program");
+    expect_probe(MOOR_UNSUPPORTED, "moorage-probe (MOORAGE_PROBE) is not an absolute path of a program");
     cr_assert(setenv("MOORAGE_PROBE", test_folder, 1) == 0); /* a folder has the x bit, but does not start */
-    expect_probe(MOOR_UNSUPPORTED, "does not start: Permission denied");
+    expect_probe(MOOR_UNSUPPORTED, "cannot be started: Permission denied");
     replace_program("");
     char path[64];
     path_in_folder(path, sizeof path, "program");
     cr_assert(truncate(path, 1) == 0); /* only "#" is left */
-    expect_probe(MOOR_UNSUPPORTED, "does not start: Exec format error");
+    expect_probe(MOOR_UNSUPPORTED, "cannot be started: Exec format error");
     cr_assert(unsetenv("MOORAGE_PROBE") == 0);
     expect_probe(MOOR_UNSUPPORTED, "moorage/moorage-probe nor /");
 }
@@ -163,7 +163,7 @@ Test(probe, ends_at_its_deadline)
     replace_program("exec sleep 100");
     uint64_t begin_ns = moor_clock_ns();
     expect(moor_provider_probe(runtime, mock_path(), &options), MOOR_REFUSED,
-           "its probe process did not come to an end within 80 ms", "sleeps");
+           "its probe process did not finish within 80 ms", "sleeps");
     uint64_t took_ns = moor_clock_ns() - begin_ns;
     cr_assert(took_ns >= 80 * MS && took_ns < 5000 * MS, "%llu ns", (unsigned long long)took_ns);
     cr_assert(has_no_child());

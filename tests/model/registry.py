@@ -6,7 +6,7 @@ provider that has not started or has ended, if a load or an unload waits for eve
 end."""
 from types import SimpleNamespace
 
-SOURCES = ["core/loader/registry.c", "core/loader/load.c", "core/loader/unload.c", "core/memory/release.c"]
+SOURCES = ["core/loader/registry.c", "core/loader/load.c", "core/memory/unload.c", "core/memory/release.c"]
 
 VARIANTS = {
     "open from the start": "a starting provider is not marked as closing",

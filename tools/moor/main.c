@@ -19,7 +19,6 @@ static const struct command {
     {"check", "moor check", check_command, "PROVIDER [CHECK...] [--list] [--json]"},
     {"replay", "moor replay", replay_command, "TRACE... --provider PROVIDER --capacity SIZE [--json]"},
     {"bench", "moor bench", bench_command, "[NAME...] --provider PROVIDER [--json]"},
-    {"sim", "moor sim", sim_command, "[--seed S] [--steps N] [--profile NAME] [--shrink] [--json]"},
     {"new-provider", "moor new-provider", new_provider_command, "DIR --name NAME [--json]"},
 };
 

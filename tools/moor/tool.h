@@ -109,7 +109,6 @@ int inspect_command(int argc, char **argv, bool json);
 int check_command(int argc, char **argv, bool json);
 int replay_command(int argc, char **argv, bool json);
 int bench_command(int argc, char **argv, bool json);
-int sim_command(int argc, char **argv, bool json);
 int new_provider_command(int argc, char **argv, bool json);
 
 #endif

@@ -22,15 +22,17 @@
 struct check_run;
 struct check_place;
 
+#define CHECK_EACH_PLACE 0u  /* visit every place that has the needs (check_each_place) */
+#define CHECK_EACH_DEVICE 1u /* visit only the first such domain of each device (check_each_device) */
+#define CHECK_OUR_MINOR 2u   /* skip a provider of a newer minor, which may know more bytes of a struct */
+
 struct check {
-    const char *name; /* "release.waits_for_points": stable, for scripts */
-    const char *rule; /* a sentence, for people */
-    uint64_t needs;   /* MOOR_ABI_CAP_*: without them it is skipped, with that as the reason */
+    const char *name; /* stable, for scripts: "release.waits_for_points" */
+    const char *rule; /* a sentence for people */
+    uint64_t needs;   /* MOOR_ABI_CAP_*: the check is skipped, with this reason, where one is missing */
+    unsigned int flags;
+    void (*visit)(struct check_run *run, struct check_place *place); /* NULL: run is called once instead */
     void (*run)(struct check_run *run);
-    /* With no run: the check is this visit to each place that has what it needs (check_each_place). */
-    void (*visit)(struct check_run *run, struct check_place *place);
-    bool of_our_minor;  /* about bytes that a provider of a newer minor may know: skipped for those */
-    bool once_a_device; /* the visit is to the first such domain of each device alone (check_each_device) */
 };
 
 /* One table per file, ended by a NULL name. */

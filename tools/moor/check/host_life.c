@@ -186,20 +186,16 @@ static void absent_is_unsupported(struct check_run *run)
 }
 
 const struct check check_host_life[] = {
-    {.name = "host.wrong_handles",
-     .rule = "Invented, stale and foreign handles get a status, 20,000 of them, and touch nothing.",
+    {"host.wrong_handles", "20,000 invented, stale and foreign handles get a status and change nothing.",
      .run = wrong_handles},
-    {.name = "host.many_threads",
-     .rule = "After 16 threads have allocated and released at once the books are exact.",
+    {"host.many_threads", "After 16 threads have allocated and released at once the accounts are exact.",
      .run = many_threads},
-    {.name = "host.unload_waits_for_objects",
-     .rule = "Unload is BUSY while anything is alive, changes nothing then, and works afterwards.",
+    {"host.unload_waits_for_objects",
+     "Unload is BUSY while an object is live, changes nothing then, and succeeds afterwards.",
      .run = unload_waits_for_objects},
-    {.name = "host.loads_again",
-     .rule = "The provider can be loaded and unloaded again and again, with the same devices.",
+    {"host.loads_again", "The provider can be loaded and unloaded repeatedly, with the same devices.",
      .run = loads_again},
-    {.name = "host.absent_is_unsupported",
-     .rule = "What a domain cannot do is UNSUPPORTED.",
+    {"host.absent_is_unsupported", "A capability that the domain lacks is UNSUPPORTED.",
      .run = absent_is_unsupported},
     {0},
 };

@@ -167,7 +167,8 @@ static void ranges_grow(struct check_run *run)
     struct moor_view view;
     struct moor_view again;
     moor_range range = reserve(run, &host, 2 * STEPS, &view);
-    host_expect_ok(run, moor_authority_set_capacity(host.authority, STEPS * granule, 0, NULL), "set capacity");
+    host_expect_ok(run, moor_authority_set_capacity(host.authority, STEPS * granule, 0, NULL),
+                   "set capacity");
     for (uint64_t i = 0; i < STEPS; i++) {
         host_expect_ok(run, moor_range_commit(host.runtime, range, i * granule, granule, 0), "range commit");
         struct moor_view part = host_slice(run, &view, i * granule, granule);
@@ -202,14 +203,16 @@ static void transactions(struct check_run *run)
                                       .range = ranges[i % 2],
                                       .offset_bytes = i * granule,
                                       .length_bytes = granule};
-    host_expect_ok(run, moor_authority_set_capacity(host.authority, COUNT * granule - 1, 0, NULL), "set capacity");
+    host_expect_ok(run, moor_authority_set_capacity(host.authority, COUNT * granule - 1, 0, NULL),
+                   "set capacity");
     moor_status status = moor_transact(host.runtime, steps, COUNT, NULL);
     check_that(run, status == MOOR_OVER_BUDGET || status == MOOR_NEVER_FITS,
                "a transaction beyond the budget answered %s", moor_status_name(status));
     for (size_t i = 0; i < 2; i++)
         expect_committed(run, &host, ranges[i], COUNT * granule, 0, "after a refused transaction");
     host_expect_charged(run, &host, 0, "after a refused transaction");
-    host_expect_ok(run, moor_authority_set_capacity(host.authority, COUNT * granule, 0, NULL), "set capacity");
+    host_expect_ok(run, moor_authority_set_capacity(host.authority, COUNT * granule, 0, NULL),
+                   "set capacity");
     host_expect_ok(run, moor_transact(host.runtime, steps, COUNT, NULL), "a transaction that fits");
     for (size_t i = 0; i < 2; i++) {
         expect_committed(run, &host, ranges[i], COUNT * granule, COUNT / 2 * granule, "after a transaction");
@@ -308,42 +311,29 @@ static void copies_with_the_host(struct check_run *run)
 }
 
 const struct check check_host_memory[] = {
-    {.name = "host.books_balance",
-     .rule = "What is charged is what the provider says it takes and holds, after every step.",
+    {"host.books_balance",
+     "After every step the charged bytes equal the bytes that the provider takes and holds.",
      .run = books_balance},
-    {.name = "host.edge_of_budget",
-     .rule = "The budget is used to the last byte and not beyond: OVER_BUDGET, NEVER_FITS.",
+    {"host.edge_of_budget", "The budget is usable to the last byte and not beyond: OVER_BUDGET, NEVER_FITS.",
      .run = edge_of_budget},
-    {.name = "host.grants_have_room",
-     .rule = "What is drawn from a grant always has room.",
-     .run = grants_have_room},
-    {.name = "host.zeroed_buffers",
-     .rule = "A buffer that was asked to be zero is, also where others have been.",
-     .needs = MOOR_ABI_CAP_COPY,
-     .run = zeroed_buffers},
-    {.name = "host.release_waits",
-     .rule = "Memory that is released under work stays until the work is done: PENDING, and then it is back.",
-     .needs = MOOR_ABI_CAP_COPY,
+    {"host.grants_have_room", "An allocation drawn from a grant always fits.", .run = grants_have_room},
+    {"host.zeroed_buffers", "A buffer requested zeroed reads as zero, reused memory included.",
+     MOOR_ABI_CAP_COPY, .run = zeroed_buffers},
+    {"host.release_waits",
+     "Memory released under work stays pending until the work is done, and then returns.", MOOR_ABI_CAP_COPY,
      .run = release_waits},
-    {.name = "host.ranges_grow",
-     .rule = "A range grows in place: address and contents stay, fresh memory is zero, the budget holds.",
-     .needs = MOOR_ABI_CAP_VIRTUAL | MOOR_ABI_CAP_COPY,
-     .run = ranges_grow},
-    {.name = "host.transactions",
-     .rule = "A transaction that does not fit changes nothing; one that fits is done as a whole.",
-     .needs = MOOR_ABI_CAP_VIRTUAL,
-     .run = transactions},
-    {.name = "host.copy_on_write",
-     .rule = "A shared segment that one side makes writable keeps the other side's bytes.",
-     .needs = MOOR_ABI_CAP_VIRTUAL | MOOR_ABI_CAP_SHARED | MOOR_ABI_CAP_COPY,
-     .run = copy_on_write},
-    {.name = "host.wrapped_memory",
-     .rule = "Wrapped memory is charged only if asked, can be copied from, and is left as it was.",
-     .needs = MOOR_ABI_CAP_COPY,
+    {"host.ranges_grow",
+     "A range grows in place: address and contents stay, new memory is zero, the budget holds.",
+     MOOR_ABI_CAP_VIRTUAL | MOOR_ABI_CAP_COPY, .run = ranges_grow},
+    {"host.transactions",
+     "A transaction that does not fit changes nothing; one that fits takes effect as a whole.",
+     MOOR_ABI_CAP_VIRTUAL, .run = transactions},
+    {"host.copy_on_write", "When one owner makes a shared segment writable, the other owner keeps its bytes.",
+     MOOR_ABI_CAP_VIRTUAL | MOOR_ABI_CAP_SHARED | MOOR_ABI_CAP_COPY, .run = copy_on_write},
+    {"host.wrapped_memory",
+     "Wrapped memory is charged only on request, can be copied from, and keeps its bytes.", MOOR_ABI_CAP_COPY,
      .run = wrapped_memory},
-    {.name = "host.copies_with_the_host",
-     .rule = "Plain host memory goes to the device, through it and back unchanged.",
-     .needs = MOOR_ABI_CAP_COPY,
-     .run = copies_with_the_host},
+    {"host.copies_with_the_host", "Plain host memory is copied to the device, within it and back unchanged.",
+     MOOR_ABI_CAP_COPY, .run = copies_with_the_host},
     {0},
 };

@@ -111,7 +111,7 @@ static void run_check(struct check_run *run, const struct check *check, uint64_t
     uint64_t lacking = check->needs & ~run->provider->prefix.capabilities;
     if (lacking != 0)
         check_skip(run, "the provider lacks the capability %s", tool_capability_name(lacking));
-    if (check->of_our_minor && run->provider->prefix.minor > MOOR_ABI_MINOR)
+    if ((check->flags & CHECK_OUR_MINOR) != 0 && run->provider->prefix.minor > MOOR_ABI_MINOR)
         check_skip(run, "the provider is of ABI %u.%u, and this tool knows %u.%u", MOOR_ABI_MAJOR,
                    run->provider->prefix.minor, MOOR_ABI_MAJOR, MOOR_ABI_MINOR);
     run->instance = check_init(run);
@@ -120,7 +120,7 @@ static void run_check(struct check_run *run, const struct check *check, uint64_t
                  MOOR_OK, "device_count");
     if (check->run != NULL)
         check->run(run);
-    else if (check->once_a_device)
+    else if ((check->flags & CHECK_EACH_DEVICE) != 0)
         check_each_device(run, check->needs, check->visit);
     else
         check_each_place(run, check->needs, check->visit);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* ALLOC: what single allocations are, and what is refused. */
+/* ALLOC: properties of single allocations, and refusals. */
 #include "check/check.h"
 
 #include <inttypes.h>
@@ -10,7 +10,7 @@
 
 #define KIB UINT64_C(1024)
 #define MIB (KIB * KIB)
-#define LIVE_COUNT 1000u /* small ones: all of them fit where few bytes may be locked */
+#define LIVE_COUNT 1000u /* small: they fit where few bytes may be locked */
 
 static const uint64_t some_sizes[] = {
     1,           2,       3,          7,    8,    63,           64,       65,           255,
@@ -19,7 +19,7 @@ static const uint64_t some_sizes[] = {
 
 #define SIZE_COUNT (sizeof some_sizes / sizeof *some_sizes)
 
-/* ---- what an allocation is ---- */
+/* ---- properties ---- */
 
 static void take_sizes(struct check_run *run, struct check_place *place)
 {
@@ -28,11 +28,11 @@ static void take_sizes(struct check_run *run, struct check_place *place)
         check_that(run, allocation.address % place->info.alignment_bytes == 0,
                    "%" PRIu64 " bytes at 0x%" PRIx64 ": the domain's alignment is %" PRIu64, some_sizes[i],
                    allocation.address, place->info.alignment_bytes);
-        (void)check_free(run, place, allocation.handle); /* release.actual_bytes looks at the bytes */
+        (void)check_free(run, place, allocation.handle); /* release.actual_bytes compares the bytes */
     }
 }
 
-/* Allocates with arguments that must do. */
+/* Allocates with valid arguments. */
 static struct moor_abi_allocation allocate_with(struct check_run *run, struct check_place *place,
                                                 const struct moor_abi_alloc_args *args)
 {
@@ -52,7 +52,7 @@ static void take_alignments(struct check_run *run, struct check_place *place)
         struct moor_abi_alloc_args args = check_alloc_args(place, 100);
         args.alignment_bytes = alignment;
         struct moor_abi_allocation pair[2];
-        for (size_t i = 0; i < 2; i++) { /* the second does not start where a large block starts */
+        for (size_t i = 0; i < 2; i++) { /* the second one does not start at the start of a large block */
             pair[i] = allocate_with(run, place, &args);
             check_that(run, pair[i].address % alignment == 0, "0x%" PRIx64 " is not aligned to %" PRIu64,
                        pair[i].address, alignment);
@@ -62,7 +62,7 @@ static void take_alignments(struct check_run *run, struct check_place *place)
     }
 }
 
-/* Many small ones of different sizes, all alive. [owned] */
+/* Makes many live allocations of different small sizes. [owned] */
 static struct moor_abi_allocation *allocate_many(struct check_run *run, struct check_place *place)
 {
     struct moor_abi_allocation *live = check_memory(run, LIVE_COUNT, sizeof *live);
@@ -165,7 +165,8 @@ static void keep_patterns(struct check_run *run, struct check_place *place)
         check_fill(run, place, live[i].address, patterned_size(i), (uint8_t)(i + 1));
     }
     for (uint32_t i = 0; i < PATTERNED_COUNT; i += 2)
-        (void)check_free(run, place, live[i].handle); /* that disturbs the others no more than taking does */
+        /* a release disturbs its neighbours as much as an allocation */
+        (void)check_free(run, place, live[i].handle);
     for (uint32_t i = 1; i < PATTERNED_COUNT; i += 2) {
         check_bytes(run, place, live[i].address, patterned_size(i), (uint8_t)(i + 1),
                     "an allocation beside others");
@@ -173,9 +174,9 @@ static void keep_patterns(struct check_run *run, struct check_place *place)
     }
 }
 
-/* ---- what is refused ---- */
+/* ---- refusals ---- */
 
-/* An allocation that must fail, and leave its output alone. */
+/* Requires that an allocation fails and leaves its output unchanged. */
 static void refuse(struct check_run *run, struct check_place *place, const struct moor_abi_alloc_args *args,
                    uint32_t allowed)
 {
@@ -193,7 +194,8 @@ static void refuse(struct check_run *run, struct check_place *place, const struc
                what);
 }
 
-/* footprint, which touches nothing, may say how many bytes an endless size is; but never fewer. */
+/* footprint allocates nothing, so it may succeed for an endless size; but it must not return fewer bytes than
+ * requested. */
 static void measure_endless(struct check_run *run, struct check_place *place,
                             const struct moor_abi_alloc_args *args)
 {

@@ -179,7 +179,7 @@ void check_release_in_use(struct check_run *run, struct check_place *place,
     check_reap_none(run, place, what);
 }
 
-/* ---- what must wait ---- */
+/* ---- waiting ---- */
 
 void check_release_waits(struct check_run *run, struct check_place *place, uint32_t kind, uint64_t handle)
 {
@@ -193,7 +193,7 @@ void check_release_waits(struct check_run *run, struct check_place *place, uint3
         check_release_refused(run, place, &release, CHECK_BAD_HANDLE, "release of what is still leaving");
         check_gate_open(gate);
     }
-    (void)check_reap(run, place, release.cookie); /* its bytes are the business of other checks */
+    (void)check_reap(run, place, release.cookie); /* other checks compare its bytes */
     check_stream_destroy(run, stream);
     check_gate_free(gate);
 }
@@ -205,7 +205,7 @@ static void refused_handle(struct check_run *run, struct check_place *place, che
 {
     char text[160];
     (void)snprintf(text, sizeof text, "%s of 0x%llx, which is %s", what, (unsigned long long)handle,
-                   kind); /* cut where it is too long */
+                   kind); /* cuts a longer text */
     check_refused(run, call(run, place, handle, user), CHECK_BAD_HANDLE, text);
     check_reap_none(run, place, text);
 }
@@ -218,7 +218,7 @@ void check_wrong_handles(struct check_run *run, struct check_place *place, check
     for (size_t i = 0; i < sizeof none / sizeof *none; i++)
         refused_handle(run, place, call, user, none[i], what, "no handle");
     refused_handle(run, place, call, user, allocation.handle, what, "an allocation");
-    (void)check_free(run, place, allocation.handle); /* its bytes are the business of other checks */
+    (void)check_free(run, place, allocation.handle); /* other checks compare its bytes */
 }
 
 void check_stale_handle(struct check_run *run, struct check_place *place, check_handle_call call,
@@ -227,7 +227,7 @@ void check_stale_handle(struct check_run *run, struct check_place *place, check_
     refused_handle(run, place, call, user, handle, what, "gone");
 }
 
-/* ---- what is held ---- */
+/* ---- held bytes ---- */
 
 struct moor_abi_stats check_stats_now(struct check_run *run, struct check_place *place)
 {
@@ -237,7 +237,7 @@ struct moor_abi_stats check_stats_now(struct check_run *run, struct check_place 
     return stats;
 }
 
-bool check_tells_held(struct check_run *run, struct check_place *place)
+bool check_reports_held(struct check_run *run, struct check_place *place)
 {
     return (place->info.capabilities & MOOR_ABI_CAP_STATS) != 0 &&
            (check_stats_now(run, place).valid & MOOR_ABI_STAT_HELD) != 0;
@@ -245,7 +245,7 @@ bool check_tells_held(struct check_run *run, struct check_place *place)
 
 void check_held(struct check_run *run, struct check_place *place, uint64_t expected, const char *when)
 {
-    if (!check_tells_held(run, place))
+    if (!check_reports_held(run, place))
         return;
     uint64_t held = check_stats_now(run, place).held_bytes;
     check_that(run, held == expected, "%s: held_bytes is %llu, not %llu", when, (unsigned long long)held,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Entry, life, devices and domains, contexts, extensions. */
+/* Entry, instances, devices, domains, contexts and extensions. */
 #include "check/check.h"
 
 #include <inttypes.h>
@@ -42,7 +42,7 @@ static void init_minor_0(struct check_run *run)
 static void use_and_leave(struct check_run *run, struct check_place *place)
 {
     struct moor_abi_allocation allocation = check_allocate(run, place, 4096, 0);
-    (void)check_free(run, place, allocation.handle); /* alloc and release look at the bytes */
+    (void)check_free(run, place, allocation.handle); /* alloc and release check its bytes */
 }
 
 static void instances_apart(struct check_run *run, struct check_place *place)
@@ -56,7 +56,7 @@ static void instances_apart(struct check_run *run, struct check_place *place)
     use_and_leave(run, &other);
     check_place_close(run, &other);
     check_shutdown(run, other.instance);
-    (void)check_free(run, place, kept.handle); /* the first one goes on without the second */
+    (void)check_free(run, place, kept.handle); /* the first instance survives the second */
     use_and_leave(run, place);
 }
 
@@ -75,7 +75,8 @@ static void device_count_stable(struct check_run *run)
     }
 }
 
-/* False for a device that fails to describe itself, which is legal: the core leaves it out. */
+/* Returns false if the device refuses to describe itself: this is legal, and the core leaves such a device
+ * out. */
 static bool describe(struct check_run *run, struct moor_abi_instance *instance, uint32_t device,
                      struct moor_abi_device_info *info)
 {
@@ -83,7 +84,7 @@ static bool describe(struct check_run *run, struct moor_abi_instance *instance, 
     return run->provider->base->device_info(instance, device, info, check_error()) == MOOR_OK;
 }
 
-/* Calls look(run, device, info) for each device that describes itself. */
+/* Calls inspect(run, device, info) for each device that describes itself. */
 static void each_device(struct check_run *run, void (*look)(struct check_run *run, uint32_t device,
                                                             const struct moor_abi_device_info *info))
 {
@@ -96,7 +97,7 @@ static void each_device(struct check_run *run, void (*look)(struct check_run *ru
     }
 }
 
-/* A text of 64 bytes: ended, UTF-8. */
+/* Checks a field of 64 bytes: terminated, UTF-8. */
 static void check_text(struct check_run *run, const char text[64], const char *what, uint32_t device)
 {
     check_that(run, memchr(text, '\0', 64) != NULL, "device %u: its %s has no end within 64 bytes", device,
@@ -319,7 +320,7 @@ static void open_again(struct check_run *run, struct check_place *place)
     struct moor_abi_allocation kept = check_allocate(run, place, 4096, 0);
     use_and_leave(run, &other);
     check_place_close(run, &other);
-    (void)check_free(run, place, kept.handle); /* the first one goes on without the second */
+    (void)check_free(run, place, kept.handle); /* the first context survives the second */
     use_and_leave(run, place);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* moor check: picks the checks, runs them, prints the report. */
+/* moor check: selects the checks, runs them, prints the report. */
 #include "check/check.h"
 #include "json.h"
 #include "tool.h"
@@ -24,7 +24,7 @@ static const struct check *const tables[] = {
 struct check_options {
     struct tool_failure *failure;
     char *provider;
-    char **names; /* [borrowed] of argv */
+    char **names; /* [borrowed] from argv */
     size_t name_count;
     struct tool_settings settings;
     uint64_t timeout_s;
@@ -33,9 +33,9 @@ struct check_options {
     bool json;
 };
 
-/* ---- which checks ---- */
+/* ---- selection ---- */
 
-/* A name means one check, or all whose names go on with a dot. */
+/* A name selects one check, or all checks below it: "release" selects "release.at_once". */
 static bool is_meant(const char *name, const struct check *check)
 {
     size_t length = strlen(name);
@@ -51,7 +51,7 @@ static bool is_wanted(const struct check_options *options, const struct check *c
     return wanted;
 }
 
-/* A report for each check that is wanted. [owned] */
+/* Returns a report for each selected check. [owned] */
 static struct check_report *pick_checks(const struct check_options *options, size_t *ret_count)
 {
     struct check_report *reports = NULL;
@@ -110,7 +110,7 @@ static void print_line(const struct check_report *report)
         [CHECK_PASSED] = "ok ", [CHECK_FAILED] = "FAIL", [CHECK_SKIPPED] = "skip"};
     const char *separator = report->reason[0] != '\0' ? ": " : "";
     printf("%s %s%s%s\n", words[report->result], report->check->name, separator, report->reason);
-    (void)fflush(stdout); /* a line for each as it comes; main checks stdout at the end */
+    (void)fflush(stdout); /* one line per finished check; main tests stdout at the end */
 }
 
 static void print_nothing(const struct check_report *report)
@@ -131,7 +131,7 @@ static void print_json(const struct check_report *reports, size_t count, const s
 
 /* ---- the run ---- */
 
-/* The core's own look at the file and its tables, in a process of its own. ret_path: [owned] of PROVIDER. */
+/* The core probes the file and its tables in a child process. ret_path: [owned] path of PROVIDER. */
 static bool probe(const struct check_options *options, const struct moor_load_options *load, char **ret_path)
 {
     struct moor_runtime *runtime = NULL;
@@ -140,11 +140,11 @@ static bool probe(const struct check_options *options, const struct moor_load_op
     bool good = tool_find_provider(runtime, options->provider, ret_path, options->failure);
     if (good && moor_provider_probe(runtime, *ret_path, load) != MOOR_OK)
         good = tool_refuse_provider(options->failure);
-    (void)moor_runtime_destroy(runtime); /* it holds nothing */
+    (void)moor_runtime_destroy(runtime); /* the runtime holds nothing */
     return good;
 }
 
-/* Returns the exit status, or sets a failure. */
+/* Returns the exit status, or sets the failure. */
 static int run_checks(const struct check_options *options, const char *path,
                       const struct moor_load_options *load, struct check_report *reports, size_t count)
 {
@@ -180,14 +180,15 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     struct check_options *options = state->input;
     switch (key) {
     case TOOL_KEY_SET:
-        (void)tool_settings_add(&options->settings, argument, options->failure); /* told in failure */
+        /* the failure holds the reason */
+        (void)tool_settings_add(&options->settings, argument, options->failure);
         break;
     case KEY_LIST:
         options->list = true;
         break;
     case KEY_TIMEOUT:
         (void)tool_take_number("--timeout", argument, 1, TIMEOUT_S_MAX, &options->timeout_s,
-                               options->failure); /* told in failure */
+                               options->failure); /* the failure holds the reason */
         break;
     case KEY_VERBOSE:
         options->verbose = true;

@@ -2,8 +2,8 @@
 /*
  * COPY: contents, order and refusals.
  *
- * Contents are made on the host by a rule that gives neighbours different values, so that a byte in the wrong
- * place shows. What was written lies between guard bytes, so that a byte too many shows as well.
+ * The contents differ from byte to byte, so that a byte in the wrong place is found. Guard bytes surround the
+ * destination, so that a byte too many is found.
  */
 #include "check/backing.h"
 
@@ -11,7 +11,7 @@
 #include <string.h>
 
 #define LARGEST_BYTES ((UINT64_C(3) << 20) + 5)
-#define BEFORE_BYTES UINT64_C(64) /* guard before what is written */
+#define BEFORE_BYTES UINT64_C(64) /* guard before the destination */
 #define AFTER_BYTES UINT64_C(64)
 #define AREA_BYTES (BEFORE_BYTES + LARGEST_BYTES + AFTER_BYTES)
 #define GUARD 0xe7
@@ -22,7 +22,7 @@ struct bench {
     struct moor_abi_stream *stream;
     struct moor_abi_allocation device[2];
     uint8_t *host[2];
-    uint8_t *seen; /* what an area holds, brought to the host */
+    uint8_t *seen; /* host copy of a device area */
 };
 
 static struct bench set_up(struct check_run *run, struct check_place *place)
@@ -41,8 +41,7 @@ static void tear_down(struct check_run *run, struct check_place *place, struct b
     check_stream_destroy(run, bench->stream);
     free(bench->seen);
     for (int i = 0; i < 2; i++) {
-        (void)check_free(run, place,
-                         bench->device[i].handle); /* its bytes are the business of other checks */
+        (void)check_free(run, place, bench->device[i].handle); /* other checks compare its bytes */
         free(bench->host[i]);
     }
 }
@@ -71,7 +70,7 @@ static void make_contents(uint8_t *memory, uint64_t size_bytes, uint32_t seed)
         memory[i] = (uint8_t)(((uint32_t)i + seed) * 0x9e3779b1u >> 19);
 }
 
-/* The first place where two memories differ, or size_bytes. */
+/* Returns the first index at which two memories differ, or size_bytes. */
 static uint64_t differ_at(const uint8_t *left, const uint8_t *right, uint64_t size_bytes)
 {
     uint64_t at = 0;
@@ -80,7 +79,7 @@ static uint64_t differ_at(const uint8_t *left, const uint8_t *right, uint64_t si
     return at;
 }
 
-/* `seen` holds GUARD everywhere but for size_bytes at `start`. */
+/* Requires GUARD everywhere in `seen` but in size_bytes at `start`. */
 static void expect_guarded(struct check_run *run, const uint8_t *seen, uint64_t area_bytes, uint64_t start,
                            uint64_t size_bytes, const char *what)
 {
@@ -108,10 +107,10 @@ static const struct direction {
 static const uint64_t sizes[] = {1, 3, 4095, 65536, LARGEST_BYTES};
 
 #define SOURCE_OFFSET UINT64_C(13)      /* odd on purpose */
-#define DESTINATION_OFFSET UINT64_C(61) /* likewise, another one, within the guard */
+#define DESTINATION_OFFSET UINT64_C(61) /* another odd offset, within the guard */
 
-/* Copies size_bytes of host[0]'s contents, from SOURCE_OFFSET on, to DESTINATION_OFFSET of an area of guard
- * bytes; `seen` is that area afterwards. */
+/* Copies size_bytes of host[0] from SOURCE_OFFSET to DESTINATION_OFFSET of an area of guard bytes. Leaves
+ * that area in `seen`. */
 static void copy_once(struct check_run *run, struct check_place *place, struct bench *bench,
                       const struct direction *direction, uint64_t size_bytes)
 {
@@ -196,11 +195,11 @@ static void copy_from(struct check_run *run, struct check_place *place, struct c
     check_that(run, at == BYTES, "from device %u, domain %u: byte %llu is wrong", other->device,
                other->domain, (unsigned long long)at);
     check_stream_destroy(run, stream);
-    (void)check_free(run, other, source.handle); /* their bytes are the business of other checks */
+    (void)check_free(run, other, source.handle); /* other checks compare their bytes */
     (void)check_free(run, place, destination.handle);
 }
 
-/* Every domain of one device that copies. */
+/* Copies from each domain of a device that has COPY. */
 static void copy_from_device(struct check_run *run, struct check_place *place, uint32_t device)
 {
     struct check_place at;
@@ -224,7 +223,7 @@ static void any_device_memory(struct check_run *run, struct check_place *place)
 
 /* ---- fills ---- */
 
-/* A fill's bytes from the definition: the pattern's low bytes as the host stores them. */
+/* Returns a byte of a fill by the contract's definition: the pattern's low bytes in host order. */
 static uint8_t pattern_byte(uint64_t pattern, uint32_t pattern_bytes, uint64_t at)
 {
     uint8_t bytes[sizeof(uint32_t)];
@@ -240,7 +239,7 @@ static uint8_t pattern_byte(uint64_t pattern, uint32_t pattern_bytes, uint64_t a
 static void fill_once(struct check_run *run, struct check_place *place, struct bench *bench,
                       uint32_t pattern_bytes, uint64_t size_bytes)
 {
-    static const uint64_t pattern = UINT64_C(0xfedcba9876543210); /* more than any pattern's bytes */
+    static const uint64_t pattern = UINT64_C(0xfedcba9876543210); /* wider than any pattern */
     uint64_t area = BEFORE_BYTES + size_bytes + AFTER_BYTES;
     uint64_t start = BEFORE_BYTES - pattern_bytes;
     memset(bench->host[0], GUARD, area);
@@ -274,16 +273,16 @@ static void fill_patterns(struct check_run *run, struct check_place *place)
 
 #define SLICE_BYTES UINT64_C(8192)
 
-/* Keeps the stream from running ahead of the calls, where the device works by itself. */
+/* Blocks the stream so that it cannot run ahead of the calls, unless the device is synchronous. */
 static struct check_gate *hold(struct check_run *run, struct moor_abi_stream *stream)
 {
     struct check_gate *gate = check_gate_create(run);
     check_host_function(run, stream, check_gate_stand, gate);
-    (void)check_gate_holds(gate); /* a synchronous device shows its order as well */
+    (void)check_gate_holds(gate); /* the order must hold on a synchronous device too */
     return gate;
 }
 
-/* fill, copy out, fill again, copy out again ... of one place in memory. */
+/* Alternates fills and copies of one slot. */
 static void stream_order(struct check_run *run, struct check_place *place)
 {
     struct bench bench = set_up(run, place);
@@ -310,7 +309,8 @@ static void stream_order(struct check_run *run, struct check_place *place)
     tear_down(run, place, &bench);
 }
 
-/* The same, with the copies on another stream, each behind the fill before and before the fill after. */
+/* The same with the copies on a second stream. Each copy waits for the fill before, each fill for the copy
+ * before. */
 static void between_streams(struct check_run *run, struct check_place *place)
 {
     struct bench bench = set_up(run, place);
@@ -334,8 +334,8 @@ static void between_streams(struct check_run *run, struct check_place *place)
     tear_down(run, place, &bench);
 }
 
-/* A device that works by itself: nothing takes effect behind a gate, of this stream or of one it waits for.
- */
+/* On an asynchronous device no work takes effect behind a gate, of this stream or of one that it waits
+ * for. */
 static void behind_gate(struct check_run *run, struct bench *bench, struct moor_abi_stream *working,
                         struct check_gate *gate)
 {
@@ -378,7 +378,7 @@ static void waits_for_streams(struct check_run *run, struct check_place *place)
     tear_down(run, place, &bench);
 }
 
-/* ---- refusals: the memory named stays as it was, and the stream goes on ---- */
+/* ---- refusals: the named memory stays unchanged, and the stream continues ---- */
 
 static struct bench set_up_guarded(struct check_run *run, struct check_place *place)
 {
@@ -397,7 +397,8 @@ static void tear_down_guarded(struct check_run *run, struct check_place *place, 
     tear_down(run, place, bench);
 }
 
-/* A copy over guarded host memory, or a fill of guarded device memory, with one argument wrong. */
+/* Return valid arguments, for a copy over guarded host memory or a fill of guarded device memory. Each check
+ * spoils one of them. */
 static struct moor_abi_copy_args good_copy(const struct bench *bench)
 {
     return check_copy_args(MOOR_ABI_COPY_H2H, (uintptr_t)bench->host[1], (uintptr_t)bench->host[0], 64);

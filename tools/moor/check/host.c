@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* At least; and room for so many small buffers, whatever each takes. */
+/* The least budget. It also has room for the small buffers, whatever bytes each takes. */
 #define BUDGET_BYTES (UINT64_C(64) << 20)
 #define BUDGET_BUFFERS 128u
 
@@ -21,7 +21,7 @@ void host_expect_ok(struct check_run *run, moor_status actual, const char *what)
     host_expect(run, actual, MOOR_OK, what);
 }
 
-/* ---- up and down ---- */
+/* ---- open and close ---- */
 
 static struct moor_provider *load(struct check_run *run, struct moor_runtime *runtime)
 {
@@ -30,13 +30,13 @@ static struct moor_provider *load(struct check_run *run, struct moor_runtime *ru
     return provider;
 }
 
-/* The first domain with the capabilities. */
+/* Finds the first domain that has the capabilities. */
 static bool find_domain(struct check_run *run, struct host *host, uint64_t capabilities)
 {
     for (uint32_t i = 0; i < run->device_count; i++) {
         struct moor_abi_device_info device;
         if (moor_provider_get_device(host->provider, i, &host->device) != MOOR_OK)
-            return false; /* the core has left some out */
+            return false; /* the core left some devices out */
         host_expect_ok(run, moor_device_get_info(host->device, &device), "device info");
         for (host->domain = 0; host->domain < device.domain_count; host->domain++) {
             host_expect_ok(run, moor_device_get_domain_info(host->device, host->domain, &host->info),
@@ -140,7 +140,8 @@ uint64_t host_footprint(struct check_run *run, const struct host *host, uint64_t
 
 moor_buffer host_allocate(struct check_run *run, const struct host *host, uint64_t size_bytes)
 {
-    const struct moor_buffer_options options = {.deadline_ns = run->deadline_ns}; /* for what is on its way */
+    /* waits for pending releases */
+    const struct moor_buffer_options options = {.deadline_ns = run->deadline_ns};
     moor_buffer buffer = 0;
     host_expect_ok(run, moor_buffer_allocate(host->binding, size_bytes, &options, &buffer), "allocate");
     return buffer;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* A host's handles, threads and loads of this provider, and what the provider lacks. */
+/* A host's handles, threads and loads of this provider, and absent capabilities. */
 #include "check/host.h"
 
 #include <string.h>
 
 /* ---- handles ---- */
 
-/* No call takes it for something. */
+/* Passes a wrong handle to every call. None may accept it. */
 static void expect_no_handle(struct check_run *run, const struct host *host, uint64_t handle)
 {
     struct moor_view view;
@@ -51,7 +51,7 @@ static void wrong_handles(struct check_run *run)
             expect_no_handle(run, &host, random);
         expect_no_handle(run, &host, (buffer ^ (UINT64_C(1) << i % 64)));
     }
-    view = host_view(run, &host, buffer); /* it has survived all of them */
+    view = host_view(run, &host, buffer); /* the buffer has survived every call */
     host_release(run, &host, buffer);
     host_release(run, &other, foreign);
     host_close(run, &other);
@@ -66,7 +66,7 @@ static void churn(struct check_run *run, unsigned int index, void *user)
     const struct host *host = user;
     moor_buffer live[LIVE] = {0};
     for (unsigned int i = 0; i < ROUNDS; i++) {
-        host_release(run, host, live[i % LIVE]); /* 0 at first: nothing happens */
+        host_release(run, host, live[i % LIVE]); /* a release of handle 0 does nothing */
         live[i % LIVE] = host_allocate(run, host, 1 + (index * 977 + i * 4099) % HOST_SMALL_BYTES);
     }
     for (unsigned int i = 0; i < LIVE; i++)
@@ -87,7 +87,7 @@ static void unload_waits_for_objects(struct check_run *run)
     struct host host = host_open(run, 0);
     moor_buffer buffer = host_allocate(run, &host, HOST_SMALL_BYTES);
     host_expect(run, moor_provider_unload(host.provider), MOOR_BUSY, "unload with a live buffer");
-    struct moor_view view = host_view(run, &host, buffer); /* nothing has changed */
+    struct moor_view view = host_view(run, &host, buffer); /* the refused unload changed nothing */
     check_that(run, view.size_bytes == HOST_SMALL_BYTES, "a buffer has become %llu bytes large",
                (unsigned long long)view.size_bytes);
     host_release(run, &host, buffer);
@@ -115,7 +115,7 @@ static void loads_again(struct check_run *run)
     }
 }
 
-/* ---- what is not there ---- */
+/* ---- absent capabilities ---- */
 
 static moor_status try_virtual(const struct host *host)
 {
@@ -131,7 +131,7 @@ static moor_status try_shared(const struct host *host)
 
 static moor_status try_pinned(const struct host *host)
 {
-    static _Alignas(HOST_SMALL_BYTES) uint8_t memory[HOST_SMALL_BYTES]; /* whole pages of any size */
+    static _Alignas(HOST_SMALL_BYTES) uint8_t memory[HOST_SMALL_BYTES]; /* whole pages, whatever their size */
     moor_buffer buffer = 0;
     return moor_buffer_wrap(host->binding, memory, sizeof memory, MOOR_BUFFER_PIN, &buffer);
 }
@@ -151,7 +151,7 @@ static const struct absent {
                {MOOR_ABI_CAP_PINNED, try_pinned, "a pin without PINNED"},
                {MOOR_ABI_CAP_STATS, try_stats, "stats without STATS"}};
 
-/* Tries what the domain of one's own does not have. Returns how much that was. */
+/* Calls the functions of capabilities that the domain lacks. Returns the number of capabilities. */
 static unsigned int try_absent(struct check_run *run, const struct host *host)
 {
     unsigned int tried = 0;
@@ -175,7 +175,7 @@ static void absent_is_unsupported(struct check_run *run)
         host_expect_ok(run, moor_device_get_domain_info(at.device, at.domain, &at.info), "domain info");
         moor_status status = moor_binding_open(at.device, at.domain, host.holder, &at.binding);
         if (status == MOOR_FOREIGN)
-            continue; /* of another pool than the holder's */
+            continue; /* the holder belongs to another pool */
         host_expect_ok(run, status, "binding open");
         tried += try_absent(run, &at);
         host_expect_ok(run, moor_binding_close(at.binding), "binding close");

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* A host's memory on this provider: budget, contents, growth, sharing, and what is released under work. */
+/* A host's memory on this provider: budget, contents, growth, sharing, and releases under work. */
 #include "check/host.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- books ---- */
+/* ---- accounts ---- */
 
 static void books_balance(struct check_run *run)
 {
@@ -93,7 +93,7 @@ static void zeroed_buffers(struct check_run *run)
     host_close(run, &host);
 }
 
-/* ---- work that is not done ---- */
+/* ---- unfinished work ---- */
 
 static void expect_release_waits(struct check_run *run, struct host *host, moor_buffer buffer,
                                  struct check_gate *gate)
@@ -280,7 +280,7 @@ static void wrapped_memory(struct check_run *run)
     host_close(run, &host);
 }
 
-/* Plain host memory to a buffer, on to another at an odd place, and back. */
+/* Copies plain host memory to a buffer, to another one at an odd offset, and back. */
 static void copies_with_the_host(struct check_run *run)
 {
     struct host host = host_open(run, MOOR_ABI_CAP_COPY);

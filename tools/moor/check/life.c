@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a provider leaves behind: in the process, in the thread that calls it, after shutdown and fork.
+ * Traces of a provider in the process, in the calling thread, after shutdown and after fork.
  *
- * Everything here goes round with a trip: each function of the contract that the provider has, from init to
- * shutdown.
+ * Each check makes a trip: it calls every function that the provider has, from init to shutdown.
  */
 #include "check/backing.h"
 #include "check/check.h"
@@ -28,7 +27,7 @@
 #define TRIP_GRANULES 4u
 
 struct trip {
-    struct check_place place; /* an instance of the trip's own */
+    struct check_place place; /* in the trip's own instance */
     struct moor_abi_allocation allocation;
     struct moor_abi_stream *stream;
     struct moor_abi_stream *other;
@@ -36,7 +35,7 @@ struct trip {
     struct check_range range;
     struct moor_abi_segment segment;
     unsigned char host_memory[2 * TRIP_BYTES];
-    void *pinned_memory; /* a page */
+    void *pinned_memory; /* one page */
     uint64_t pin;
 };
 
@@ -226,7 +225,7 @@ static void go_pin(struct check_run *run, struct trip *trip)
 static void go_unpin(struct check_run *run, struct trip *trip)
 {
     const struct moor_abi_release release = check_release_args(MOOR_ABI_RELEASE_PIN, trip->pin, 1, NULL, 0);
-    (void)check_release_and_reap(run, &trip->place, &release); /* a pin is no bytes */
+    (void)check_release_and_reap(run, &trip->place, &release); /* a pin has no bytes */
     free(trip->pinned_memory);
 }
 
@@ -255,7 +254,7 @@ static void go_release(struct check_run *run, struct trip *trip)
     const struct moor_abi_fence_point point = {trip->stream, check_record(run, trip->stream)};
     const struct moor_abi_release release =
         check_release_args(MOOR_ABI_RELEASE_ALLOCATION, trip->allocation.handle, 1, &point, 1);
-    (void)check_release_and_reap(run, &trip->place, &release); /* release.actual_bytes looks at the bytes */
+    (void)check_release_and_reap(run, &trip->place, &release); /* release.actual_bytes compares the bytes */
 }
 
 static void go_stream_destroy(struct check_run *run, struct trip *trip)
@@ -320,7 +319,8 @@ static const struct step {
     {"shutdown", 0, go_shutdown},
 };
 
-/* To the domain of `place` and back. look: NULL, or called after each step with the step's name. */
+/* Makes a trip to the domain of `place` and back. inspect: NULL, or called after each step with the step's
+ * name. */
 static void travel(struct check_run *run, const struct check_place *place,
                    void (*look)(struct check_run *run, const char *step, void *user), void *user)
 {
@@ -334,25 +334,25 @@ static void travel(struct check_run *run, const struct check_place *place,
     }
 }
 
-/* Whether this process runs with an address sanitizer: it keeps freed memory for a while, and looks for leaks
- * at exit, for which a forked child lacks the threads. */
+/* Returns true under AddressSanitizer, which keeps freed memory for a while and searches for leaks at exit,
+ * where a forked child lacks the threads. */
 static bool is_sanitized(void)
 {
     return dlsym(RTLD_DEFAULT, "__asan_init") != NULL;
 }
 
-/* ---- what is left behind ---- */
+/* ---- leaks ---- */
 
 #define CYCLES_MAX 100u
 #define CYCLES_MIN 20u
-#define CYCLES_SETTLED 10u /* caches and pools have their size by then */
+#define CYCLES_SETTLED 10u /* caches and pools have reached their size by then */
 
-/* Growth by one in each cycle would be 10 at least; what grows once, for good, is allowed. */
+/* Growth by one per cycle would exceed this. One-time growth is allowed. */
 #define THREADS_GROWN_MAX 4u
 #define FILES_GROWN_MAX 4u
 #define MAPS_GROWN_MAX 8u
 #define RESIDENT_GROWN_MAX (UINT64_C(8) << 20)
-#define HEAP_GROWN_CYCLE_MAX UINT64_C(128) /* in each cycle: what grows once is less in all of them */
+#define HEAP_GROWN_CYCLE_MAX UINT64_C(128) /* per cycle, so that one-time growth is allowed */
 
 static void expect_growth(struct check_run *run, const char *what, uint64_t before, uint64_t after,
                           uint64_t most, uint32_t cycles)
@@ -361,7 +361,7 @@ static void expect_growth(struct check_run *run, const char *what, uint64_t befo
                before, CYCLES_SETTLED, after, cycles);
 }
 
-/* Whether a device's API stands behind the place: it allocates as it likes. */
+/* Returns true if a device driver serves the place: a driver allocates on its own account. */
 static bool has_driver(struct check_run *run, struct check_place *place)
 {
     uint64_t native = 0;
@@ -391,7 +391,7 @@ static void cycle(struct check_run *run, struct check_place *place)
                       HEAP_GROWN_CYCLE_MAX * (cycles - CYCLES_SETTLED), cycles);
 }
 
-/* ---- the thread and the process around it ---- */
+/* ---- the state of thread and process ---- */
 
 static void expect_surroundings(struct check_run *run, const char *step, void *user)
 {
@@ -401,13 +401,13 @@ static void expect_surroundings(struct check_run *run, const char *step, void *u
     free(now);
 }
 
-/* With a state that no process starts with, so that setting it to the usual one is seen, too. */
+/* Starts from values that no process starts with, so that a reset to the defaults is found too. */
 static void keep_surroundings(struct check_run *run, struct check_place *place)
 {
     sigset_t blocked, before;
     (void)sigemptyset(&blocked);
     (void)sigaddset(&blocked, SIGUSR1);
-    (void)pthread_sigmask(SIG_BLOCK, &blocked, &before); /* none of these fails with valid arguments */
+    (void)pthread_sigmask(SIG_BLOCK, &blocked, &before); /* cannot fail with valid arguments */
     int rounding = fegetround();
     (void)fesetround(FE_UPWARD);
     mode_t mask = umask(027);
@@ -432,7 +432,7 @@ static void keep_process(struct check_run *run, struct check_place *place)
 
 /* ---- the current device ---- */
 
-/* What of the CUDA driver is asked here; its types are pointers and ints. */
+/* The calls of the CUDA driver that are used here. Their types are pointers and ints. */
 struct driver {
     int (*get_current)(void **ret_context);
     int (*set_current)(void *context);
@@ -444,11 +444,11 @@ struct driver {
 static bool find_function(void *library, const char *name, void *ret_function)
 {
     void *symbol = dlsym(library, name);
-    memcpy(ret_function, &symbol, sizeof symbol); /* an object pointer that is a function's, by POSIX */
+    memcpy(ret_function, &symbol, sizeof symbol); /* POSIX lets an object pointer carry a function */
     return symbol != NULL;
 }
 
-/* False: the process has no CUDA driver, so nothing of it is current. */
+/* Returns false if the process has no CUDA driver, and therefore no current context. */
 static bool find_driver(struct driver *driver)
 {
     void *library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
@@ -474,14 +474,14 @@ static void keep_current(struct check_run *run, struct check_place *place)
         check_pass_over(run, "no driver with a current device is loaded (libcuda.so.1)");
         return;
     }
-    expect_current(run, "a call before", &driver); /* no context: this thread has set none */
+    expect_current(run, "a call before", &driver); /* NULL: this thread has no context yet */
     travel(run, place, expect_current, &driver);
     void *primary = NULL;
     check_that(run, driver.retain_primary(&primary, 0) == 0 && driver.set_current(primary) == 0,
                "the driver gives no context to the check itself");
     driver.expected = primary;
     travel(run, place, expect_current, &driver);
-    (void)driver.set_current(NULL); /* both are the check's own, and of no more use */
+    (void)driver.set_current(NULL); /* made by this check */
     (void)driver.release_primary(0);
 }
 
@@ -489,7 +489,7 @@ static void keep_current(struct check_run *run, struct check_place *place)
 
 #define FORKED_END_NS (UINT64_C(5) * 1000 * 1000 * 1000)
 
-/* A child that calls nothing, and ends as a program does. Returns its wait status. */
+/* Forks a child that makes no call and exits as a program does. Returns its wait status. */
 static int fork_and_exit(struct check_run *run)
 {
     static const struct timespec pause = {.tv_nsec = 1000 * 1000};
@@ -497,7 +497,7 @@ static int fork_and_exit(struct check_run *run)
     check_that(run, child >= 0, "no process for the check itself: %s", strerror(errno));
     if (child == 0) {
         close(run->answer_fd);
-        (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* it does not outlast the check */
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* ends with the check's process */
         exit(0);
     }
     int status = 0;
@@ -507,7 +507,7 @@ static int fork_and_exit(struct check_run *run)
             (void)kill(child, SIGKILL);
             check_that(run, false, "a forked child that only calls exit(0) does not end within 5 s");
         }
-        (void)nanosleep(&pause, NULL); /* cut short: looks again sooner */
+        (void)nanosleep(&pause, NULL); /* a short sleep only looks again sooner */
     }
     return status;
 }

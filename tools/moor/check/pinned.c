@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* PINNED: host memory of the caller's that the provider locks, and gives back as it was. */
+/* PINNED: the provider locks host memory of the caller and returns it unchanged. */
 #include "check/backing.h"
 
 #include <linux/capability.h>
@@ -17,7 +17,7 @@ static uint64_t page_bytes(void)
     return (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-/* Fresh pages of the process, written. */
+/* Maps new pages of the process and writes them. */
 static uint8_t *map_pages(struct check_run *run, uint64_t count)
 {
     uint8_t *memory =
@@ -30,7 +30,7 @@ static uint8_t *map_pages(struct check_run *run, uint64_t count)
 
 static void unmap_pages(uint8_t *memory, uint64_t count)
 {
-    (void)munmap(memory, count * page_bytes()); /* just mapped, so it is */
+    (void)munmap(memory, count * page_bytes()); /* cannot fail: mapped above */
 }
 
 static void expect_contents(struct check_run *run, const uint8_t *memory, uint64_t count, const char *when)
@@ -53,7 +53,7 @@ static int32_t try_pin(struct check_run *run, struct check_place *place, const s
     return run->provider->pinned->pin(place->context, args, handle, check_error());
 }
 
-/* False: the system lets this process lock too little, and the place is passed over. */
+/* Returns false, and passes the place over, if the system lets this process lock too little. */
 static bool pin(struct check_run *run, struct check_place *place, const uint8_t *memory, uint64_t count,
                 uint64_t *ret_handle)
 {
@@ -83,7 +83,7 @@ static void contents_stay(struct check_run *run, struct check_place *place)
     uint64_t handle = 0;
     if (pin(run, place, memory, PAGES, &handle)) {
         expect_contents(run, memory, PAGES, "pinned");
-        memset(memory, 0x19, page_bytes()); /* it is the caller's to write, still */
+        memset(memory, 0x19, page_bytes()); /* the caller may still write its memory */
         memset(memory, 1, page_bytes());
         unpin(run, place, handle);
         expect_contents(run, memory, PAGES, "no longer pinned");
@@ -99,7 +99,7 @@ static void copy(struct check_run *run, struct moor_abi_stream *stream, uint32_t
     check_status(run, run->provider->copy->copy(stream, &args, check_error()), MOOR_OK, "copy");
 }
 
-/* From the first half of pinned pages to the device, and back to the second half. */
+/* Copies the first half of pinned pages to the device, and back to the second half. */
 static void copies(struct check_run *run, struct check_place *place)
 {
     uint8_t *memory = map_pages(run, PAGES);
@@ -110,16 +110,16 @@ static void copies(struct check_run *run, struct check_place *place)
         struct moor_abi_allocation device = check_allocate(run, place, half, 0);
         copy(run, stream, MOOR_ABI_COPY_H2D, device.address, (uintptr_t)memory, half);
         copy(run, stream, MOOR_ABI_COPY_D2H, (uintptr_t)memory + half, device.address, half);
-        check_stream_destroy(run, stream); /* waits */
+        check_stream_destroy(run, stream); /* waits for the copies */
         check_that(run, memcmp(memory, memory + half, half) == 0 && memory[0] == 1,
                    "copies from and to pinned memory lost its contents");
-        (void)check_free(run, place, device.handle); /* its bytes are the business of other checks */
+        (void)check_free(run, place, device.handle); /* other checks compare its bytes */
         unpin(run, place, handle);
     }
     unmap_pages(memory, PAGES);
 }
 
-/* Pins side by side, given back in another order. */
+/* Makes several pins and ends them in another order. */
 static void many(struct check_run *run, struct check_place *place)
 {
     uint8_t *memory = map_pages(run, PAGES);
@@ -168,8 +168,7 @@ static void unpin_waits(struct check_run *run, struct check_place *place)
     unmap_pages(memory, PAGES);
 }
 
-/* The thread's privilege to lock any amount, which root has: whether it is in force. False: the system does
- * not let it be changed. */
+/* Changes CAP_IPC_LOCK, by which root locks any amount. Returns false if the system refuses. */
 static bool set_lock_privilege(bool in_force)
 {
     struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
@@ -183,7 +182,7 @@ static bool set_lock_privilege(bool in_force)
     return syscall(SYS_capset, &header, data) == 0;
 }
 
-/* Pins with nothing allowed to be locked: by RLIMIT_MEMLOCK, and without the privilege to go beyond it. */
+/* Pins while RLIMIT_MEMLOCK is 0 and CAP_IPC_LOCK is dropped. */
 static int32_t pin_beyond_limit(struct check_run *run, struct check_place *place, const uint8_t *memory,
                                 uint64_t *handle)
 {
@@ -191,7 +190,7 @@ static int32_t pin_beyond_limit(struct check_run *run, struct check_place *place
     struct rlimit before;
     check_that(run, getrlimit(RLIMIT_MEMLOCK, &before) == 0, "no RLIMIT_MEMLOCK here");
     struct rlimit none = {0, before.rlim_max};
-    bool dropped = set_lock_privilege(false); /* where it stays, the pin succeeds */
+    bool dropped = set_lock_privilege(false); /* if it cannot be dropped, the pin succeeds */
     check_that(run, setrlimit(RLIMIT_MEMLOCK, &none) == 0, "RLIMIT_MEMLOCK cannot be lowered");
     int32_t status = try_pin(run, place, &args, handle);
     check_that(run, setrlimit(RLIMIT_MEMLOCK, &before) == 0, "RLIMIT_MEMLOCK cannot be raised again");
@@ -211,7 +210,7 @@ static void limit_is_told(struct check_run *run, struct check_place *place)
     } else {
         check_refused(run, status, CHECK_MAY(MOOR_LIMIT), "a pin beyond RLIMIT_MEMLOCK");
         check_that(run, check_is_poison(&handle, sizeof handle), "a refused pin wrote its output");
-        if (pin(run, place, memory, PAGES, &handle)) /* nothing is left of the failure */
+        if (pin(run, place, memory, PAGES, &handle)) /* the failed pin left nothing behind */
             unpin(run, place, handle);
     }
     unmap_pages(memory, PAGES);

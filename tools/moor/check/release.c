@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* RELEASE: nothing goes before its points, everything goes once, and what cannot go is refused. */
+/* RELEASE: a release waits for its points, completes once, and is refused if its handle is wrong. */
 #include "check/check.h"
 
 #include <inttypes.h>
@@ -24,7 +24,7 @@ static int32_t reap(struct check_run *run, struct check_place *place, struct moo
                                         check_error());
 }
 
-/* Nothing may come, now or within a while. */
+/* Ends the check as failed if a completion arrives within CHECK_HELD_NS. */
 static void expect_none(struct check_run *run, struct check_place *place, const char *when)
 {
     struct moor_abi_completion completion;
@@ -83,8 +83,8 @@ static void release_at_once(struct check_run *run, struct check_place *place)
 
 #define POINT_COUNT 3u
 
-/* Points on several streams, one of them held, each in turn. place: of the release; the streams may be
- * another's. stride: of the points. */
+/* Submits releases with points on several streams, of which one at a time is blocked. place: context of the
+ * releases; the streams may belong to another. stride: distance of the points in bytes. */
 static void hold_each(struct check_run *run, struct check_place *place, struct check_place *streams_place,
                       uint32_t stride)
 {
@@ -97,7 +97,8 @@ static void hold_each(struct check_run *run, struct check_place *place, struct c
         struct check_gate *gate = NULL;
         check_poison(points, sizeof points);
         for (uint32_t i = 0; i < POINT_COUNT; i++) {
-            uint32_t at = (held + 1 + i) % POINT_COUNT; /* the held one last: the others must get there */
+            /* the blocked stream last: the others must reach their points */
+            uint32_t at = (held + 1 + i) % POINT_COUNT;
             if (at == held)
                 gate = check_gate_close(run, streams[at]);
             const struct moor_abi_fence_point point = {streams[at], check_record(run, streams[at])};
@@ -109,7 +110,7 @@ static void hold_each(struct check_run *run, struct check_place *place, struct c
             allocation.handle, held, (const struct moor_abi_fence_point *)(const void *)points, POINT_COUNT);
         release.point_stride = stride;
         check_release_submit(run, place, &release);
-        check_poison(points, sizeof points); /* they were lent for the call */
+        check_poison(points, sizeof points); /* the call only borrowed them */
         if (gate != NULL) {
             expect_none(run, place, "a release with one of three points held");
             check_gate_open(gate);
@@ -142,10 +143,10 @@ static void hold_each_elsewhere(struct check_run *run, struct check_place *place
 
 /* ---- many ---- */
 
-/* Reaps until all of `count` releases with cookies from 0 on have come; each must come once. */
+/* Reaps until `count` releases, with cookies from 0 up, have completed. Each must complete once. */
 static void reap_all(struct check_run *run, struct check_place *place, uint32_t count)
 {
-    struct moor_abi_completion completions[7]; /* few, so that they come in many parts */
+    struct moor_abi_completion completions[7]; /* few, so that many calls are needed */
     const uint32_t capacity = sizeof completions / sizeof *completions;
     bool *seen = check_memory(run, count, sizeof *seen);
     for (uint32_t reaped = 0; reaped < count;) {
@@ -199,7 +200,7 @@ static void release_many_behind_one(struct check_run *run, struct check_place *p
 static void count_completions(struct check_run *run, struct check_place *place)
 {
     struct moor_abi_stream *streams[STREAM_COUNT];
-    struct moor_abi_fence_point points[STREAM_COUNT]; /* the last of each stream */
+    struct moor_abi_fence_point points[STREAM_COUNT]; /* the last point of each stream */
     for (uint32_t i = 0; i < STREAM_COUNT; i++) {
         streams[i] = check_stream_create(run, place);
         points[i] = (struct moor_abi_fence_point){streams[i], check_record(run, streams[i])};
@@ -233,7 +234,7 @@ static void compare_bytes(struct check_run *run, struct check_place *place)
 
 /* ---- reap ---- */
 
-/* Queues `count` releases that are due. */
+/* Queues `count` releases without points. */
 static void release_some(struct check_run *run, struct check_place *place, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
@@ -295,7 +296,7 @@ static void reap_nothing(struct check_run *run, struct check_place *place)
     check_that(run, count == 0, "reap told %u completions with nothing queued", count);
 }
 
-/* Far more than a loaded machine takes, and less than a wait that forgets its deadline. */
+/* Longer than a loaded machine takes, shorter than a wait that ignores its deadline. */
 #define LATE_NS_MAX (UINT64_C(2) * 1000 * 1000 * 1000)
 
 static void reap_until_deadline(struct check_run *run, struct check_place *place)
@@ -330,7 +331,7 @@ static void *open_later(void *user)
     return NULL;
 }
 
-/* The gate is opened while a reap waits. */
+/* Opens the gate while a reap waits. */
 static void reap_while_waiting(struct check_run *run, struct check_place *place)
 {
     struct moor_abi_stream *stream = check_stream_create(run, place);
@@ -344,13 +345,13 @@ static void reap_while_waiting(struct check_run *run, struct check_place *place)
         check_that(run, pthread_create(&opener, NULL, open_later, gate) == 0,
                    "no thread for the check itself");
         (void)check_reap(run, place, release.cookie);
-        (void)pthread_join(opener, NULL); /* just made, and joined once */
+        (void)pthread_join(opener, NULL); /* cannot fail: joined once */
     }
     check_stream_destroy(run, stream);
     check_gate_free(gate);
 }
 
-/* ---- what is refused ---- */
+/* ---- refusals ---- */
 
 static void release_unknown_kind(struct check_run *run, struct check_place *place)
 {
@@ -362,7 +363,7 @@ static void release_unknown_kind(struct check_run *run, struct check_place *plac
         (void)snprintf(what, sizeof what, "release of kind %u", kinds[i]);
         check_release_refused(run, place, &release, CHECK_BAD_ARGUMENT | CHECK_MAY(MOOR_UNSUPPORTED), what);
     }
-    (void)check_free(run, place, allocation.handle); /* still the caller's */
+    (void)check_free(run, place, allocation.handle); /* the caller still owns it */
 }
 
 static void release_other_kind(struct check_run *run, struct check_place *place)
@@ -374,7 +375,7 @@ static void release_other_kind(struct check_run *run, struct check_place *place)
         (void)snprintf(what, sizeof what, "release of an allocation as kind %u", kind);
         check_release_refused(run, place, &release, CHECK_BAD_HANDLE | CHECK_MAY(MOOR_UNSUPPORTED), what);
     }
-    (void)check_free(run, place, allocation.handle); /* still the caller's */
+    (void)check_free(run, place, allocation.handle); /* the caller still owns it */
 }
 
 static void release_never_given(struct check_run *run, struct check_place *place)
@@ -402,7 +403,7 @@ static void release_elsewhere(struct check_run *run, struct check_place *place)
     const struct moor_abi_release release = release_of(allocation.handle, 1, NULL, 0);
     check_release_refused(run, &other, &release, CHECK_BAD_HANDLE | CHECK_MAY(MOOR_FOREIGN),
                           "release in a context that did not give the handle");
-    (void)check_release_and_reap(run, place, &release); /* still the caller's */
+    (void)check_release_and_reap(run, place, &release); /* the caller still owns it */
     check_place_close(run, &other);
 }
 
@@ -446,7 +447,7 @@ static void release_with_short_stride(struct check_run *run, struct check_place 
         check_release_refused(run, place, &release, CHECK_BAD_ARGUMENT,
                               "release with points less than 16 bytes apart");
     }
-    (void)check_free(run, place, allocation.handle); /* still the caller's */
+    (void)check_free(run, place, allocation.handle); /* the caller still owns it */
     check_stream_destroy(run, stream);
 }
 
@@ -459,7 +460,7 @@ static int32_t call_release(struct check_run *run, struct check_place *place, vo
     if (status == MOOR_OK)
         (void)check_reap(run, place, release->cookie);
     else
-        (void)check_free(run, place, allocation.handle); /* still the caller's */
+        (void)check_free(run, place, allocation.handle); /* the caller still owns it */
     return status;
 }
 

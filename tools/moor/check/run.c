@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Checks in child processes. The tool itself never loads the provider: what it does, a child does.
+ * Runs checks in child processes. The tool's own process never loads the provider.
  *
- * A child is forked from the tool, which has one thread, and runs checks in order until one of them ends
- * other than passed. It sends one answer for each. The parent waits for the next answer, for the end of the
- * child or for the deadline of the check; whatever ends a child without an answer is the answer. Then a new
- * child goes on with the next check.
+ * The tool, which has one thread, forks a child. The child runs checks in order until one of them ends in
+ * another way than passed, and sends one answer per check. The parent waits for the next answer, the end of
+ * the child or the deadline of the check. A child that ends without an answer is the answer. Then a new child
+ * continues with the next check.
  *
- * A provider under test may do anything to its child: close or write to any descriptor, fork, stop, leave
- * the process group. So the parent takes nothing for an answer but a whole message that the child itself has
- * sent, and waits without a deadline for no child but one that it has killed.
+ * A provider under test may do anything to its child: close or write to any descriptor, fork, stop, leave the
+ * process group. Therefore the parent accepts only whole messages from the child's own process id, and waits
+ * without a deadline only for a child that it has killed.
  */
 #include "check/check.h"
 #include "tool.h"
@@ -29,17 +29,17 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* How a check ended: one message. */
+/* One message: the result of a check. */
 struct answer {
     int32_t result;       /* enum check_result */
-    int32_t process;      /* that says so */
-    int64_t device_count; /* -1: not known */
+    int32_t process;      /* sender */
+    int64_t device_count; /* -1: unknown */
     char reason[CHECK_REASON_BYTES];
 };
 
 /* ---- in the child ---- */
 
-/* One line of UTF-8, whatever a provider said. */
+/* Turns a provider's text into one line of UTF-8. */
 static void tidy(char *text)
 {
     bool is_utf8 = check_is_utf8(text);
@@ -61,10 +61,10 @@ void check_end(struct check_run *run, enum check_result result, const char *reas
     struct answer answer = {.result = (int32_t)result,
                             .process = getpid(),
                             .device_count = run->instance != NULL ? (int64_t)run->device_count : -1};
-    (void)snprintf(answer.reason, sizeof answer.reason, "%s", reason); /* too long is cut */
+    (void)snprintf(answer.reason, sizeof answer.reason, "%s", reason); /* cuts a longer text */
     tidy(answer.reason);
     ssize_t written = write(run->answer_fd, &answer, sizeof answer);
-    if (result != CHECK_PASSED || written != (ssize_t)sizeof answer) /* the parent has gone */
+    if (result != CHECK_PASSED || written != (ssize_t)sizeof answer) /* the parent has exited */
         _exit(0);
 }
 
@@ -91,14 +91,14 @@ static uint64_t read_clock(void *user)
     return moor_clock_ns();
 }
 
-/* Loads the file as the core does, and asks for the table. */
+/* Loads the file like the core and gets its table. */
 static void load(struct check_run *run)
 {
     void *module = dlopen(run->path, RTLD_NOW | RTLD_LOCAL);
     check_that(run, module != NULL, "dlopen: %s", module == NULL ? dlerror() : "");
     void *entry = dlsym(module, MOOR_ABI_ENTRY_NAME);
     check_that(run, entry != NULL, "%s is not exported", MOOR_ABI_ENTRY_NAME);
-    memcpy(&run->entry, &entry, sizeof run->entry); /* an object pointer that is a function's, by POSIX */
+    memcpy(&run->entry, &entry, sizeof run->entry); /* POSIX lets an object pointer carry a function */
     run->before_entry = check_usage_now(run);
     run->provider = run->entry();
     run->after_entry = check_usage_now(run);
@@ -132,10 +132,10 @@ static void run_check(struct check_run *run, const struct check *check, uint64_t
 static _Noreturn void child_main(const struct check_plan *plan, const struct check_report *reports,
                                  size_t count, int answer_fd)
 {
-    /* The report and the input are the parent's: what a provider prints goes where its errors go. */
+    /* Standard output and input belong to the parent: a provider's output goes to standard error. */
     (void)dup2(STDERR_FILENO, STDOUT_FILENO);
     (void)close(STDIN_FILENO);
-    (void)open("/dev/null", O_RDONLY); /* the lowest that is free: standard input, if it can be opened */
+    (void)open("/dev/null", O_RDONLY); /* takes the lowest free number: standard input */
     struct check_run run = {
         .path = plan->path,
         .options = plan->options,
@@ -156,17 +156,17 @@ static _Noreturn void child_main(const struct check_plan *plan, const struct che
 /* ---- in the parent ---- */
 
 struct child {
-    pid_t pid; /* 0: there is none */
+    pid_t pid; /* 0: no child */
     int answers;
-    int end; /* pidfd: readable when the child has ended */
+    int end; /* pidfd: readable when the child has exited */
 };
 
-/* Ends the child if it has not ended by itself, and what it has forked. Returns its wait status. */
+/* Kills the child and the processes that it has forked. Returns the child's wait status. */
 static int finish_child(struct child *child)
 {
     int status = 0;
-    (void)kill(-child->pid, SIGKILL); /* its group; changes nothing where all have ended */
-    (void)kill(child->pid, SIGKILL);  /* itself: a provider may have moved it to another group */
+    (void)kill(-child->pid, SIGKILL); /* the group; harmless if all have exited */
+    (void)kill(child->pid, SIGKILL);  /* a provider may have moved the child to another group */
     while (waitpid(child->pid, &status, 0) < 0 && errno == EINTR)
         ;
     close(child->answers);
@@ -179,26 +179,26 @@ static bool start_child(const struct check_plan *plan, const struct check_report
                         struct child *child)
 {
     int fds[2];
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) != 0) /* messages stay apart */
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) != 0) /* keeps messages apart */
         return false;
-    (void)fflush(NULL); /* or the child may print it once more */
+    (void)fflush(NULL); /* else the child may print it again */
     pid_t parent = getpid();
     pid_t pid = fork();
     if (pid == 0) {
         close(fds[0]);
         if (setpgid(0, 0) != 0 || prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != parent)
-            _exit(0); /* the parent has gone already */
+            _exit(0); /* the parent has exited already */
         child_main(plan, reports, count, fds[1]);
     }
     int error = errno;
     close(fds[1]);
     if (pid > 0) {
-        (void)setpgid(pid, pid); /* whoever of the two is first */
+        (void)setpgid(pid, pid); /* parent and child race to set it */
         *child = (struct child){.pid = pid, .answers = fds[0], .end = pidfd_open(pid, 0)};
         if (child->end >= 0)
             return true;
         error = errno;
-        (void)finish_child(child); /* nothing of it is known yet */
+        (void)finish_child(child); /* no answer has arrived yet */
     } else {
         close(fds[0]);
     }
@@ -208,7 +208,7 @@ static bool start_child(const struct check_plan *plan, const struct check_report
 
 enum event { ANSWERED, ENDED, TIMED_OUT };
 
-/* And not what the provider wrote, or a process that it has forked. */
+/* Returns true if the child itself sent the message: not the provider, nor a process that it forked. */
 static bool is_answer(const struct child *child, const struct answer *answer, ssize_t size)
 {
     return size == (ssize_t)sizeof *answer && answer->process == child->pid;
@@ -222,14 +222,14 @@ static enum event await(const struct child *child, uint64_t deadline_ns, struct 
         if (now_ns >= deadline_ns)
             return TIMED_OUT;
         if (poll(fds, 2, (int)((deadline_ns - now_ns) / 1000000) + 1) <= 0)
-            continue; /* interrupted, or the deadline, which is looked at above */
-        /* Answers first: the child may have given one and then ended. */
+            continue; /* interrupted, or the deadline, which is tested above */
+        /* Look for answers first: the child may have exited after the last one. */
         if (fds[0].revents != 0) {
             ssize_t size = read(child->answers, answer, sizeof *answer);
             if (is_answer(child, answer, size))
                 return ANSWERED;
             if (size <= 0)
-                fds[0].fd = -1; /* closed by a child that may live on: there will be no answer */
+                fds[0].fd = -1; /* closed by a child that still runs: no answer will come */
         } else if (fds[1].revents != 0) {
             return ENDED;
         }
@@ -247,7 +247,7 @@ static void explain_end(int status, struct check_report *report)
                        WEXITSTATUS(status));
 }
 
-/* One check, whose turn it is in the child. The child is over unless the check has passed. */
+/* Waits for the report of one check. Ends the child unless the check passed. */
 static void take_report(struct child *child, uint64_t timeout_ns, struct check_report *report,
                         int64_t *device_count)
 {
@@ -259,7 +259,7 @@ static void take_report(struct child *child, uint64_t timeout_ns, struct check_r
         if (answer.device_count >= 0)
             *device_count = answer.device_count;
         if (report->result != CHECK_PASSED)
-            (void)finish_child(child); /* its answer is all there is to know */
+            (void)finish_child(child); /* the answer decides, not the exit status */
         break;
     case ENDED:
         explain_end(finish_child(child), report);
@@ -274,7 +274,7 @@ static void take_report(struct child *child, uint64_t timeout_ns, struct check_r
 }
 
 bool check_run_all(const struct check_plan *plan, struct check_report *reports, size_t count,
-                   void (*tell)(const struct check_report *report), int64_t *ret_device_count)
+                   void (*print)(const struct check_report *report), int64_t *ret_device_count)
 {
     struct child child = {0};
     int64_t device_count = -1;
@@ -282,10 +282,10 @@ bool check_run_all(const struct check_plan *plan, struct check_report *reports, 
         if (child.pid == 0 && !start_child(plan, reports + i, count - i, &child))
             return false;
         take_report(&child, plan->timeout_ns, &reports[i], &device_count);
-        tell(&reports[i]);
+        print(&reports[i]);
     }
     if (child.pid != 0)
-        (void)finish_child(&child); /* it has nothing left to do */
+        (void)finish_child(&child); /* all its checks are done */
     *ret_device_count = device_count;
     return true;
 }

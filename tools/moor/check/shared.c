@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * SHARED: one memory at several addresses. Its contents, access to it, and what it counts for. Segments are
- * mapped into ranges of the domain's smallest granules.
+ * SHARED: one memory at several addresses: contents, access, and held bytes. Segments are mapped into ranges
+ * of the domain's smallest granules.
  */
 #include "check/backing.h"
 
@@ -15,7 +15,7 @@
 
 /* ---- contents ---- */
 
-/* Three maps of one segment in two ranges: what is written through one is read through all. */
+/* Maps one segment three times in two ranges: bytes written through one map are read through every map. */
 static void same_memory(struct check_run *run, struct check_place *place)
 {
     if (!check_can_touch(run, place))
@@ -45,7 +45,7 @@ static void same_memory(struct check_run *run, struct check_place *place)
     check_range_release(run, place, &frames[1]);
 }
 
-/* Segments that live at once, mapped side by side. */
+/* Segments that are live at once, mapped side by side. */
 static void segments_are_apart(struct check_run *run, struct check_place *place)
 {
     enum { COUNT = FRAME / GRANULES };
@@ -86,7 +86,7 @@ static void fresh_memory_is_zero(struct check_run *run, struct check_place *plac
     check_range_release(run, place, &frame);
 }
 
-/* A segment whose map has gone keeps what was written, for the next map. */
+/* A segment without a map keeps its bytes for the next map. */
 static void contents_outlive_maps(struct check_run *run, struct check_place *place)
 {
     if (!check_can_touch(run, place))
@@ -106,8 +106,8 @@ static void contents_outlive_maps(struct check_run *run, struct check_place *pla
 
 /* ---- access ---- */
 
-/* Whether the process may write a byte, without a signal: the system is made to write it, and answers EFAULT
- * where a write by the process would fault. It is written back as it is. */
+/* Returns true if the process may write a byte, without risking a signal: the kernel is asked to write the
+ * byte's own value, and returns EFAULT where a write would fault. */
 static bool is_writable(struct check_run *run, uint64_t address)
 {
     int fds[2];
@@ -147,7 +147,7 @@ static void protect(struct check_run *run, struct check_place *place, const stru
                  "protect");
 }
 
-/* A segment that is mapped twice: for writing at 0 and with some access at 4. */
+/* A segment mapped twice: READ_WRITE at granule 0, another access at granule 4. */
 struct pair {
     struct check_range frame;
     struct moor_abi_segment segment;
@@ -221,11 +221,11 @@ static void protect_changes_one_map(struct check_run *run, struct check_place *p
     unmap_pair(run, place, &pair);
 }
 
-/* ---- books ---- */
+/* ---- held bytes ---- */
 
 static void held_once(struct check_run *run, struct check_place *place)
 {
-    if (!check_tells_held(run, place)) {
+    if (!check_reports_held(run, place)) {
         check_pass_over(run, "the domain does not say how much it holds");
         return;
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * SHARED: what unmap takes and leaves, and what create, map, protect and releases must refuse. Most of it is
- * tried on a row: two maps of one segment, with committed memory beside them.
+ * SHARED: the effect of unmap, and the refusals of create, map, protect and release. Most checks use a row:
+ * two maps of one segment with committed memory beside them.
  */
 #include "check/backing.h"
 
@@ -13,7 +13,7 @@
 
 /* ---- unmapping ---- */
 
-/* A frame with a segment mapped at 1 and at 3, and 5 committed. */
+/* A frame with a segment mapped at granules 1 and 3, and granule 5 committed. */
 struct row {
     struct check_range frame;
     struct moor_abi_segment segment;
@@ -39,7 +39,7 @@ static void expect_rest_of_row(struct check_run *run, struct check_place *place,
     check_granules_bytes(run, place, &row->frame, 5, 1, 0x52, when);
 }
 
-/* The first map is gone by now. */
+/* Requires that the first map has been unmapped. */
 static void clear_rest_of_row(struct check_run *run, struct check_place *place, struct row *row)
 {
     check_unmap(run, place, &row->frame, 3, GRANULES);
@@ -55,7 +55,7 @@ static void unmap_leaves_others(struct check_run *run, struct check_place *place
     struct row row = set_row(run, place);
     check_unmap(run, place, &row.frame, 1, GRANULES);
     expect_rest_of_row(run, place, &row, "beside an unmap");
-    check_commit(run, place, &row.frame, 1, GRANULES); /* the addresses are free again */
+    check_commit(run, place, &row.frame, 1, GRANULES); /* its addresses are free again */
     check_granules_bytes(run, place, &row.frame, 1, GRANULES, 0,
                          "memory committed where a segment was mapped");
     check_granules_fill(run, place, &row.frame, 1, GRANULES, 0x53);
@@ -150,7 +150,7 @@ static void segment_waits(struct check_run *run, struct check_place *place)
     check_release_waits(run, place, MOOR_ABI_RELEASE_SEGMENT, segment.handle);
 }
 
-/* ---- what create, map and protect must refuse ---- */
+/* ---- refusals of create, map and protect ---- */
 
 static int32_t create_and_release(struct check_run *run, struct check_place *place,
                                   const struct moor_abi_segment_args *args, struct moor_abi_segment *segment)
@@ -159,7 +159,7 @@ static int32_t create_and_release(struct check_run *run, struct check_place *pla
     if (status == MOOR_OK) {
         struct moor_abi_release release =
             check_release_args(MOOR_ABI_RELEASE_SEGMENT, segment->handle, 0, NULL, 0);
-        (void)check_release_and_reap(run, place, &release); /* its bytes are the business of other checks */
+        (void)check_release_and_reap(run, place, &release); /* other checks compare its bytes */
     }
     return status;
 }
@@ -176,13 +176,13 @@ static int32_t create_out(struct check_run *run, struct check_place *place, void
     return create_and_release(run, place, &args, segment);
 }
 
-/* Maps, into a row that is there already, what can be mapped at 6. */
+/* Maps the segment of an existing row at its granule 6. */
 static int32_t map_in(struct check_run *run, struct check_place *place, void *args)
 {
     int32_t status = run->provider->shared->map(place->context, args, check_error());
     if (status == MOOR_OK) {
         struct moor_abi_map_args map;
-        memcpy(&map, args, sizeof map); /* a longer one starts like this */
+        memcpy(&map, args, sizeof map); /* a longer struct starts like this one */
         struct check_range frame = {map.range, 0, place->info.granule_min_bytes, FRAME};
         check_unmap(run, place, &frame, 6, GRANULES);
     }
@@ -284,7 +284,7 @@ static void map_refuses_taken(struct check_run *run, struct check_place *place)
     int32_t status = run->provider->virtual_->commit(place->context, row.frame.handle, 0,
                                                      2 * row.frame.granule_bytes, &actual, check_error());
     check_refused_in_use(run, status, "a commit over half a map");
-    check_segment_release(run, place, &other); /* it is mapped nowhere */
+    check_segment_release(run, place, &other); /* `other` has no map */
     check_unmap(run, place, &row.frame, 1, GRANULES);
     clear_rest_of_row(run, place, &row);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* STATS: what the device says of itself, against what the calls have said and against itself. */
+/* STATS: the device's figures against the calls' results and against each other. */
 #include "check/backing.h"
 
 #include <string.h>
@@ -9,13 +9,13 @@
     (MOOR_ABI_STAT_TOTAL | MOOR_ABI_STAT_FREE | MOOR_ABI_STAT_HELD | MOOR_ABI_STAT_SYSTEM_HELD |             \
      MOOR_ABI_STAT_HUGE)
 
-/* Looks at the figures after a step. made_bytes: what the calls said they took, less what they gave back. */
+/* Compares the figures after a step. made_bytes: bytes taken by the calls less bytes returned. */
 typedef void (*expectation)(struct check_run *run, struct check_place *place, uint64_t made_bytes,
                             const char *when);
 
-/* ---- a life of every kind of memory, looked at after each step ---- */
+/* ---- every kind of memory, step by step ---- */
 
-/* Nothing is touched: memory is there when the call that makes it returns. */
+/* No memory is touched: it is held when the call that makes it returns. */
 
 static void live_allocations(struct check_run *run, struct check_place *place, expectation expect)
 {
@@ -90,7 +90,7 @@ static void live(struct check_run *run, struct check_place *place, expectation e
 
 /* ---- held ---- */
 
-/* The place's context is its own, and nothing else is in it. */
+/* Requires that the place's context holds nothing else. */
 static void expect_held(struct check_run *run, struct check_place *place, uint64_t made_bytes,
                         const char *when)
 {
@@ -99,7 +99,7 @@ static void expect_held(struct check_run *run, struct check_place *place, uint64
 
 static void held_follows(struct check_run *run, struct check_place *place)
 {
-    if (check_tells_held(run, place))
+    if (check_reports_held(run, place))
         live(run, place, expect_held);
     else
         check_pass_over(run, "the domain does not say how much it holds");
@@ -129,10 +129,10 @@ static void system_agrees(struct check_run *run, struct check_place *place)
         check_pass_over(run, "the system does not say how much the domain holds");
 }
 
-/* Memory of one context is not held by another, nor memory of one domain by another. */
+/* A context does not hold the memory of another context, nor a domain that of another domain. */
 static void held_by_its_own(struct check_run *run, struct check_place *place)
 {
-    if (!check_tells_held(run, place)) {
+    if (!check_reports_held(run, place)) {
         check_pass_over(run, "the domain does not say how much it holds");
         return;
     }
@@ -155,7 +155,7 @@ static void held_by_its_own(struct check_run *run, struct check_place *place)
     check_place_close(run, &beside);
 }
 
-/* ---- sense ---- */
+/* ---- plausibility ---- */
 
 static void expect_sense(struct check_run *run, struct check_place *place, uint64_t made_bytes,
                          const char *when)
@@ -180,7 +180,7 @@ static void expect_sense(struct check_run *run, struct check_place *place, uint6
     }
 }
 
-/* What two contexts hold of a pool is not free to either. */
+/* Memory that two contexts hold of one pool is free to neither. */
 static void expect_nothing_counted_free(struct check_run *run, struct check_place *place,
                                         struct check_place *beside)
 {
@@ -193,7 +193,7 @@ static void expect_nothing_counted_free(struct check_run *run, struct check_plac
                "of %llu bytes, with %llu held in two contexts, %llu are free",
                (unsigned long long)stats.total_bytes, (unsigned long long)held,
                (unsigned long long)stats.free_bytes);
-    (void)check_free(run, place, allocations[0].handle); /* its bytes are the business of other checks */
+    (void)check_free(run, place, allocations[0].handle); /* other checks compare its bytes */
     (void)check_free(run, beside, allocations[1].handle);
 }
 

@@ -2,8 +2,8 @@
 /*
  * STREAM: timelines, the order of work within a stream and between streams, waits.
  *
- * At most one gate is closed at a time, and nothing of another stream is waited for meanwhile: the contract
- * does not say that a device has room for work of two streams at once.
+ * At most one gate is closed at a time, and no check waits for another stream meanwhile: the contract does
+ * not promise that a device runs work of two streams at once.
  */
 #include "check/check.h"
 
@@ -54,7 +54,7 @@ static void follow_watermark(struct check_run *run, struct check_place *place)
     check_stream_destroy(run, stream);
 }
 
-/* is_late: the work is under way when the value is recorded, and not just submitted. */
+/* is_late: the device is already running the work when the value is recorded. */
 static void hold_and_look(struct check_run *run, struct moor_abi_stream *stream, bool is_late)
 {
     uint64_t before = check_record(run, stream);
@@ -154,7 +154,7 @@ static void wait_for_nothing(struct check_run *run, struct check_place *place)
 
 /* ---- host functions ---- */
 
-/* Numbers in the order in which host functions ran. */
+/* Numbers in the order in which the host functions ran. */
 struct journal {
     atomic_uint count;
     unsigned int entries[RECORD_COUNT];
@@ -169,7 +169,7 @@ static void write_line(void *user)
 {
     const struct journal_line *line = user;
     unsigned int at = atomic_fetch_add(&line->journal->count, 1);
-    if (at < RECORD_COUNT) /* one that is called twice is seen by the count */
+    if (at < RECORD_COUNT) /* the count reveals a second call */
         line->journal->entries[at] = line->number;
 }
 
@@ -198,7 +198,7 @@ static void call_in_order(struct check_run *run, struct check_place *place)
     free(journal);
 }
 
-/* A host function that takes its time. */
+/* A slow host function. */
 struct errand {
     atomic_bool has_begun;
     atomic_bool is_over;
@@ -211,7 +211,7 @@ static void run_errand(void *user)
     static const struct timespec pause = {.tv_nsec = ERRAND_NS};
     struct errand *errand = user;
     atomic_store(&errand->has_begun, true);
-    (void)nanosleep(&pause, NULL); /* cut short: a wrong value has less time to be seen */
+    (void)nanosleep(&pause, NULL); /* a short sleep hides an error but reports none */
     atomic_store(&errand->is_over, true);
 }
 
@@ -221,7 +221,7 @@ static void call_before_value(struct check_run *run, struct check_place *place)
     for (unsigned int i = 0; i < 20; i++) {
         struct errand errand = {0};
         check_host_function(run, stream, run_errand, &errand);
-        /* A record while the function runs; a device may also begin with it at the record. */
+        /* Record while the function runs. A device may also start the function only at the record. */
         for (uint64_t begin_ns = moor_clock_ns(); moor_clock_ns() < begin_ns + ERRAND_NS;)
             if (atomic_load(&errand.has_begun))
                 break;
@@ -235,7 +235,7 @@ static void call_before_value(struct check_run *run, struct check_place *place)
 
 /* ---- between streams ---- */
 
-/* first: writes line 0, behind a gate if the device has one; second: waits for it and writes line 1. */
+/* first: writes line 0, behind a gate where gates work. second: waits for first and writes line 1. */
 static void order_streams(struct check_run *run, struct moor_abi_stream *first,
                           struct moor_abi_stream *second)
 {
@@ -308,7 +308,7 @@ static void wait_for_itself(struct check_run *run, struct check_place *place)
     check_stream_destroy(run, stream);
 }
 
-/* Each stream waits for the one before. */
+/* Each stream waits for its predecessor. */
 static void wait_in_a_row(struct check_run *run, struct check_place *place)
 {
     struct moor_abi_stream *streams[STREAM_COUNT];
@@ -331,9 +331,10 @@ static void wait_in_a_row(struct check_run *run, struct check_place *place)
     free(journal);
 }
 
-/* `other` reaches its value and goes before `waiting`, behind its gate, has come to the wait. Its own gate is the
- * first, for where host functions run one at a time it has to be opened first. Streams that are made then may lie
- * where `other` was; they wait for `waiting`, so that one which is mistaken for it holds both. */
+/* `other` reaches its value and is destroyed before `waiting`, blocked by a gate, arrives at the wait. The
+ * gate of `other` is opened first, because host functions may run one at a time. Streams created afterwards
+ * may reuse the memory of `other`. They wait for `waiting`, so a provider that confuses them with `other`
+ * blocks both. */
 static void outlive_other(struct check_run *run, struct check_place *place, struct moor_abi_stream *waiting,
                           struct moor_abi_stream *other, struct check_gate *other_gate)
 {
@@ -374,7 +375,7 @@ static void wait_outlives_other(struct check_run *run, struct check_place *place
 
 /* ---- submission does not wait ---- */
 
-/* A call that waits for the gate hangs, and that is the report. */
+/* A submission that waits for the gate hangs: the hang is the failure. */
 static void submit_behind_gate(struct check_run *run, struct check_place *place)
 {
     struct moor_abi_stream *stream = check_stream_create(run, place);
@@ -400,7 +401,7 @@ static void submit_behind_gate(struct check_run *run, struct check_place *place)
     free(journal);
 }
 
-/* ---- life ---- */
+/* ---- lifetime ---- */
 
 static void come_and_go(struct check_run *run, struct check_place *place)
 {
@@ -429,7 +430,7 @@ static void ask_native(struct check_run *run, struct check_place *place)
     check_stream_destroy(run, stream);
 }
 
-/* Imports a stream that the provider knows: its own. */
+/* Imports a stream that the provider knows, because it made the stream. */
 static void import_own(struct check_run *run, struct check_place *place)
 {
     struct moor_abi_stream *owner = check_stream_create(run, place);
@@ -449,7 +450,7 @@ static void import_own(struct check_run *run, struct check_place *place)
     check_stream_destroy(run, owner);
 }
 
-/* A provider without native streams has nothing to import. */
+/* A provider without native streams cannot import one. */
 static void import_nothing(struct check_run *run, struct check_place *place)
 {
     const struct moor_abi_stream_args args = {.struct_size = MOOR_ABI_STREAM_ARGS_SIZE,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What checks are written with: how they end, structs that cross, places, and calls that must succeed. */
+/* The helpers that checks are written with: results, structs that cross, places, and calls that must
+ * succeed. */
 #include "check/check.h"
 
 #include <jansson.h>
@@ -10,7 +11,7 @@
 
 #define DEVICES_VISITED_MAX 4
 
-/* ---- how a check ends ---- */
+/* ---- ending a check ---- */
 
 __attribute__((format(printf, 3, 0))) static void end_with(struct check_run *run, enum check_result result,
                                                            const char *format, va_list arguments)
@@ -20,7 +21,8 @@ __attribute__((format(printf, 3, 0))) static void end_with(struct check_run *run
     if (run->place != NULL)
         length =
             snprintf(reason, sizeof reason, "device %u, domain %u: ", run->place->device, run->place->domain);
-    (void)vsnprintf(reason + length, sizeof reason - (size_t)length, format, arguments); /* too long is cut */
+    /* cuts a longer text */
+    (void)vsnprintf(reason + length, sizeof reason - (size_t)length, format, arguments);
     check_end(run, result, reason);
 }
 
@@ -62,7 +64,7 @@ struct moor_abi_error *check_error(void)
     return &record;
 }
 
-/* What the thread's record adds to a status: its text, as far as it can be printed. */
+/* Returns the text of the thread's error record, terminated. */
 static const char *record_text(void)
 {
     record.text[sizeof record.text - 1] = '\0';
@@ -98,7 +100,7 @@ void check_refused(struct check_run *run, int32_t actual, uint32_t allowed, cons
     for (int32_t status = MOOR_INVALID; status >= MOOR_CORRUPT && !is_allowed; status--)
         if ((allowed & CHECK_MAY(status)) != 0)
             length += (size_t)snprintf(names + length, sizeof names - length, "%s%s", length > 0 ? ", " : "",
-                                       moor_status_name(status)); /* all of them fit */
+                                       moor_status_name(status)); /* room for all names */
     check_that(run, is_allowed, "%s answered %s (%d), not one of %s", what, moor_status_name(actual), actual,
                names);
     check_record_text(run, what);
@@ -125,7 +127,7 @@ bool check_is_poison(const void *memory, size_t size_bytes)
     return true;
 }
 
-#define TAIL_BYTES 40u /* of a struct that is longer than 1.0's */
+#define TAIL_BYTES 40u /* added to a struct of 1.0's size */
 
 /* Every struct of the contract starts with its size. */
 static void set_struct_size(unsigned char *structure, uint32_t size_bytes)
@@ -157,8 +159,8 @@ void check_in_struct(struct check_run *run, struct check_place *place, const voi
     free(structure);
 }
 
-/* After a call on `structure`, poisoned before and TAIL_BYTES longer than struct_size says: looks at what
- * lies behind written_bytes. */
+/* Checks the bytes behind written_bytes after a call on `structure`, which was poisoned and is TAIL_BYTES
+ * longer than struct_size. */
 static void check_out_bytes(struct check_run *run, const unsigned char *structure, uint32_t struct_size,
                             uint32_t written_bytes, uint32_t memory_bytes, const char *what)
 {
@@ -195,7 +197,7 @@ void check_out_struct(struct check_run *run, struct check_place *place, uint32_t
 
 bool check_is_utf8(const char *text)
 {
-    json_t *string = json_string(text); /* refuses what is not */
+    json_t *string = json_string(text); /* NULL unless valid UTF-8 */
     bool is_utf8 = string != NULL;
     json_decref(string);
     return is_utf8;

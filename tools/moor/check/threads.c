@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Any function may be called from any thread at once. */
+/* Threads call any function concurrently. */
 #include "check/check.h"
 
 #include <inttypes.h>
@@ -9,15 +9,15 @@
 
 #define THREAD_COUNT 16u
 #define ROUND_COUNT 100u
-#define LOOK_NS UINT64_C(1000000) /* another thread may have reaped what this one waits for */
-#define BYTES 5000u               /* more than a page, and no multiple of one */
+#define LOOK_NS UINT64_C(1000000) /* poll interval: another thread may have reaped this one's completion */
+#define BYTES 5000u               /* more than a page, and not a multiple of one */
 
 /* ---- allocate, use, release ---- */
 
-/* What the threads of one check have in common. */
+/* State shared by the threads of one check. */
 struct yard {
     struct check_place *place;
-    atomic_uchar completions[THREAD_COUNT * ROUND_COUNT]; /* by cookie: how many */
+    atomic_uchar completions[THREAD_COUNT * ROUND_COUNT]; /* by cookie */
 };
 
 static struct yard *yard_create(struct check_run *run, struct check_place *place)
@@ -27,7 +27,8 @@ static struct yard *yard_create(struct check_run *run, struct check_place *place
     return yard;
 }
 
-/* Reaps what is there; each completion must be of a release that was submitted. Returns how many. */
+/* Reaps once without waiting. Each completion must belong to a submitted release. Returns the number
+ * reaped. */
 static uint32_t reap_some(struct check_run *run, struct yard *yard, struct check_place *place,
                           uint64_t deadline_ns)
 {
@@ -56,7 +57,7 @@ static bool is_complete(struct yard *yard, uint32_t cookie)
     return atomic_load(&yard->completions[cookie]) != 0;
 }
 
-/* Reaps until some releases have completed, here or in another thread. Returns how many it reaped. */
+/* Reaps until a group of releases has completed, in this thread or another. Returns the number reaped. */
 static uint32_t reap_until(struct check_run *run, struct yard *yard, struct check_place *place,
                            uint32_t first, uint32_t count)
 {
@@ -71,8 +72,8 @@ static uint32_t reap_until(struct check_run *run, struct yard *yard, struct chec
     return reaped;
 }
 
-/* One thread's rounds in its own view of a place: contents are its own, completions may be anybody's. Returns
- * how many it reaped. */
+/* Runs one thread's rounds in its copy of a place. Contents belong to the thread; a completion may belong to
+ * any thread. Returns the number reaped. */
 static uint32_t work_in(struct check_run *run, struct yard *yard, struct check_place *place,
                         unsigned int index)
 {
@@ -93,7 +94,8 @@ static uint32_t work_in(struct check_run *run, struct yard *yard, struct check_p
         check_wait(run, stream, point.value);
         reaped += reap_some(run, yard, place, MOOR_NO_WAIT);
     }
-    /* Others may still reap with points of this stream: it goes when all of its releases have. */
+    /* Other threads may still use points of this stream in reap. The stream is destroyed when all its
+     * releases have completed. */
     reaped += reap_until(run, yard, place, index * ROUND_COUNT, ROUND_COUNT);
     check_stream_destroy(run, stream);
     return reaped;
@@ -112,7 +114,7 @@ static void work_alone(struct check_run *run, unsigned int index, void *user)
 static void work_together(struct check_run *run, unsigned int index, void *user)
 {
     struct yard *yard = user;
-    struct check_place place = *yard->place; /* the same context, and a copier of its own */
+    struct check_place place = *yard->place; /* the same context with its own copier */
     (void)work_in(run, yard, &place, index); /* counted by cookie */
     if (place.copier != NULL)
         check_stream_destroy(run, place.copier);
@@ -173,10 +175,11 @@ static void reap_at_once(struct check_run *run, struct check_place *place)
 struct lane {
     struct moor_abi_stream *stream;
     struct check_gate *gate;
-    uint64_t value;                                   /* waited for */
-    atomic_uchar records[THREAD_COUNT * LANE_ROUNDS]; /* by value - 1: how often it was returned */
-    atomic_uchar calls[THREAD_COUNT * LANE_ROUNDS];   /* by function: how often it ran */
-    atomic_uint last_calls[THREAD_COUNT];             /* of each thread: how many functions have run */
+    uint64_t value; /* the value that the thread waits for */
+    /* how often each value was returned; index: value - 1 */
+    atomic_uchar records[THREAD_COUNT * LANE_ROUNDS];
+    atomic_uchar calls[THREAD_COUNT * LANE_ROUNDS]; /* how often each function ran */
+    atomic_uint last_calls[THREAD_COUNT];           /* functions run so far, per thread */
     atomic_uint disorder; /* functions that ran before an earlier one of their thread */
 };
 
@@ -255,7 +258,7 @@ static void functions_once(struct check_run *run, struct check_place *place)
     free(lane);
 }
 
-/* The last thread lets go of the stream that the others wait for. */
+/* The last thread opens the gate of the stream that the others wait for. */
 static void wait_at_once(struct check_run *run, unsigned int index, void *user)
 {
     struct lane *lane = user;

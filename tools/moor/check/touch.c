@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Holding a stream, and the bytes of device memory. */
+/* Blocks streams with gates, and reads and writes device memory. */
 #include "check/check.h"
 
 #include <pthread.h>
@@ -13,9 +13,9 @@ struct check_gate {
     pthread_mutex_t lock;
     pthread_cond_t moved;
     pthread_t submitter;
-    bool is_submitting; /* under lock, as the rest */
+    bool is_submitting; /* guarded by lock, like the next three */
     bool is_synchronous;
-    bool is_reached; /* the stream stands at it */
+    bool is_reached; /* the stream has reached the gate */
     bool is_open;
 };
 
@@ -79,7 +79,7 @@ void check_gate_await(struct check_gate *gate)
 void check_gate_pause(void)
 {
     const struct timespec pause = {.tv_nsec = (long)CHECK_HELD_NS};
-    (void)nanosleep(&pause, NULL); /* cut short: no wrong answer comes from it */
+    (void)nanosleep(&pause, NULL); /* a short sleep hides an error but reports none */
 }
 
 void check_gate_open(struct check_gate *gate)
@@ -92,7 +92,7 @@ void check_gate_open(struct check_gate *gate)
 
 void check_gate_free(struct check_gate *gate)
 {
-    free(gate); /* statically initialised parts need no end */
+    free(gate); /* statically initialised members need no destruction */
 }
 
 /* ---- bytes ---- */

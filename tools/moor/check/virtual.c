@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * VIRTUAL: addresses, the memory behind them, and what becomes of it. Ranges are in the domain's smallest
- * granules, so that the checks are quick where those are large.
+ * VIRTUAL: reserved addresses, committed memory, and refusals. Ranges use the domain's smallest granules, so
+ * that the checks are quick where granules are large.
  */
 #include "check/backing.h"
 
@@ -54,10 +54,10 @@ static void ranges_are_apart(struct check_run *run, struct check_place *place)
         check_range_release(run, place, &ranges[i]);
 }
 
-/* As far as addresses go, up to 1 TiB, none of them costs memory. */
+/* Up to 1 TiB, or as far as the device has addresses, a reservation takes no memory. */
 static void addresses_take_no_memory(struct check_run *run, struct check_place *place)
 {
-    uint64_t held = check_tells_held(run, place) ? check_stats_now(run, place).held_bytes : 0;
+    uint64_t held = check_reports_held(run, place) ? check_stats_now(run, place).held_bytes : 0;
     for (uint64_t bytes = UINT64_C(1) << 30; bytes <= UINT64_C(1) << 40; bytes *= 4) {
         struct moor_abi_range_args args = check_range_args(place, bytes / place->info.granule_min_bytes);
         struct moor_abi_range out = {.struct_size = MOOR_ABI_RANGE_SIZE};
@@ -72,7 +72,7 @@ static void addresses_take_no_memory(struct check_run *run, struct check_place *
     }
 }
 
-/* The process's maps, after many ranges that have come and gone. */
+/* Counts the mappings of the process after many reserved and released ranges. */
 static void ranges_leave_nothing(struct check_run *run, struct check_place *place)
 {
     enum { WARM_UP = 10, COUNT = 1000, SLACK = 16 };
@@ -107,7 +107,7 @@ static void refuses_too_much(struct check_run *run, struct check_place *place)
     }
 }
 
-/* ---- what reserve must refuse ---- */
+/* ---- refusals of reserve ---- */
 
 static int32_t reserve_and_release(struct check_run *run, struct check_place *place,
                                    const struct moor_abi_range_args *args, struct moor_abi_range *range)
@@ -116,7 +116,7 @@ static int32_t reserve_and_release(struct check_run *run, struct check_place *pl
     if (status == MOOR_OK) {
         struct moor_abi_release release =
             check_release_args(MOOR_ABI_RELEASE_RANGE, range->handle, 0, NULL, 0);
-        (void)check_release_and_reap(run, place, &release); /* its bytes are the business of other checks */
+        (void)check_release_and_reap(run, place, &release); /* other checks compare its bytes */
     }
     return status;
 }
@@ -188,13 +188,13 @@ static void fresh_memory_is_zero(struct check_run *run, struct check_place *plac
         check_commit(run, place, &range, 1, 4);
         check_granules_bytes(run, place, &range, 1, 4, 0, round ? "committed again" : "freshly committed");
         check_granules_fill(run, place, &range, 1, 4, 0xa5);
-        check_decommit(run, place, &range, 1, 2); /* in parts other than it came */
+        check_decommit(run, place, &range, 1, 2); /* a span other than the committed ones */
         check_decommit(run, place, &range, 3, 2);
     }
     check_range_release(run, place, &range);
 }
 
-/* Random commits and decommits of random spans, beside a model: what each granule holds, 0 if nothing. */
+/* Commits and decommits random spans beside a model of each granule's value (0: uncommitted). */
 static void contents_stay(struct check_run *run, struct check_place *place)
 {
     enum { GRANULES = 24, STEPS = 400 };
@@ -250,7 +250,7 @@ static void committed_counts(struct check_run *run, struct check_place *place)
     check_range_release(run, place, &range);
 }
 
-/* The granule sizes that a range may have: what is asked is taken, and given back. */
+/* Tries each granule size that a range may have: commit takes the bytes and decommit returns them. */
 static void any_granule(struct check_run *run, struct check_place *place)
 {
     const uint64_t granules[] = {place->info.granule_min_bytes, place->info.granule_min_bytes * 2,
@@ -269,7 +269,7 @@ static void any_granule(struct check_run *run, struct check_place *place)
     }
 }
 
-/* Offsets of more than 32 bits: the granules at 0 and at 4 GiB are not the same. */
+/* Offsets of more than 32 bits: the granules at 0 and at 4 GiB are distinct. */
 static void far_granules(struct check_run *run, struct check_place *place)
 {
     if (!check_can_touch(run, place))
@@ -297,7 +297,7 @@ static void far_granules(struct check_run *run, struct check_place *place)
     check_range_release(run, place, &range);
 }
 
-/* ---- what commit, committed and decommit must refuse ---- */
+/* ---- refusals of commit, committed and decommit ---- */
 
 static int32_t commit_at(struct check_run *run, struct check_place *place, const struct check_range *range,
                          uint64_t offset_bytes, uint64_t length_bytes)
@@ -323,7 +323,7 @@ static int32_t committed_at(struct check_run *run, struct check_place *place, co
     return status;
 }
 
-/* A range of SMALL_GRANULES with 3 and 4 committed and written. */
+/* Reserves SMALL_GRANULES granules. Granules 3 and 4 are committed and written. */
 static struct check_range reserve_with_two(struct check_run *run, struct check_place *place)
 {
     struct check_range range = check_reserve(run, place, SMALL_GRANULES);
@@ -355,7 +355,7 @@ static void commit_is_all_or_nothing(struct check_run *run, struct check_place *
     if (!check_can_touch(run, place))
         return;
     struct check_range range = reserve_with_two(run, place);
-    uint64_t held = check_tells_held(run, place) ? check_stats_now(run, place).held_bytes : 0;
+    uint64_t held = check_reports_held(run, place) ? check_stats_now(run, place).held_bytes : 0;
     for (size_t i = 0; i < sizeof overlapping / sizeof *overlapping; i++) {
         int32_t status = commit_at(run, place, &range, overlapping[i].first * range.granule_bytes,
                                    overlapping[i].count * range.granule_bytes);
@@ -463,7 +463,7 @@ static void expect_decommit_waits(struct check_run *run, struct check_place *pla
     check_range_release(run, place, &range);
 }
 
-/* Touching device memory by COPY needs a stream of its own: the gated one would hold it. */
+/* COPY needs its own stream here: the gate blocks the other one. */
 static void decommit_waits(struct check_run *run, struct check_place *place)
 {
     if (!check_can_touch(run, place))

@@ -120,7 +120,7 @@ for misbehaviour, words in {"crashes": r"crashed: SIGSEGV \(Segmentation fault\)
                             "hangs": "hangs: no end after 1 s",
                             "stops": "hangs: no end after 1 s",
                             "moves away": "hangs: no end after 1 s",
-                            "fails": r".*watermark answered PROVIDER \(-12\), not OK: two lines, not \? UTF-8",
+                            "fails": r".*watermark returned PROVIDER \(-12\), not OK: two lines, not \? UTF-8",
                             "counts wrong": ".*the watermark of a new stream is 1"}.items():
     result = check_misbehaving(misbehaviour)
     lines = lines_of(result)

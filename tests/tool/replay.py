@@ -125,7 +125,7 @@ check("the keys and no others, in order", list(report) == KEYS and list(report["
       list(report))
 
 result = moor("replay", "--provider", PROVIDER, two, "--capacity", "64MiB")
-check("text", result.status == 0 and "books balanced" in result.out and result.err == "", result)
+check("text", result.status == 0 and "accounts balanced" in result.out and result.err == "", result)
 
 GENERATED = ["--generate", "mooncake-conversation", "--requests", "300", "--seed", "7",
              "--capacity-blocks", "300", "--scale", "8", "--kv-bytes-per-token", "128", "--touch", "full"]

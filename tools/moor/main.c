@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* moor: the command line. Picks the subcommand; each has a file or folder of its own. */
+/* moor: the command line. Selects the subcommand; each has its own file or folder. */
 #include "tool.h"
 
 #include <fcntl.h>
@@ -34,7 +34,7 @@ static void print_help(void)
          "3 provider refused, 4 no device, 5 bad input.");
 }
 
-/* Known before any option is parsed, so that a usage error is told as JSON too. */
+/* Looked up before the options are parsed, so that a usage error is reported as JSON too. */
 static bool wants_json(int argc, char **argv)
 {
     for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
@@ -71,8 +71,8 @@ static int run(int argc, char **argv)
     return tool_report(&failure, json);
 }
 
-/* No file that is opened later may become standard input, output or error. Those that are closed stay of no
- * use: what is written to them is lost, and that is told. */
+/* Opens the standard files that are closed, so that no later file becomes standard input, output or error.
+ * Writing to such a file fails, and the failure is reported. */
 static void keep_standard_files(void)
 {
     for (int file = STDIN_FILENO; file <= STDERR_FILENO; file++)
@@ -83,7 +83,7 @@ static void keep_standard_files(void)
 int main(int argc, char **argv)
 {
     keep_standard_files();
-    /* Whoever started the tool may have made it ignore this: then how a child ended could not be told. */
+    /* An inherited SIG_IGN would discard the exit statuses of children. */
     (void)signal(SIGCHLD, SIG_DFL);
     return tool_end_output(run(argc, argv));
 }

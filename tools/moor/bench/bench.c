@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* moor bench: picks the benchmarks, runs them, prints the report. */
+/* moor bench: selects the benchmarks, runs them, prints the report. */
 #include "bench/bench.h"
 #include "json.h"
 
@@ -46,7 +46,7 @@ void bench_leave_out(struct bench_report *report, const char *name, const char *
     struct bench_left_out *left_out = &report->left_out[report->left_out_count++];
     left_out->name = name;
     left_out->param = param;
-    (void)snprintf(left_out->reason, sizeof left_out->reason, "%s", reason); /* too long is cut */
+    (void)snprintf(left_out->reason, sizeof left_out->reason, "%s", reason); /* cuts a longer text */
 }
 
 bool bench_load_provider(const struct bench_options *options, struct moor_runtime *runtime, uint64_t flags,
@@ -123,10 +123,11 @@ static error_t parse(int key, char *argument, struct argp_state *state)
         break;
     case KEY_ROUNDS:
         (void)tool_take_number("--rounds", argument, 1, BENCH_ROUNDS_MAX, &options->rounds,
-                               options->failure); /* told in failure */
+                               options->failure); /* the failure holds the reason */
         break;
     case TOOL_KEY_SET:
-        (void)tool_settings_add(&options->settings, argument, options->failure); /* told in failure */
+        /* the failure holds the reason */
+        (void)tool_settings_add(&options->settings, argument, options->failure);
         break;
     case TOOL_KEY_JSON:
         options->json = true;

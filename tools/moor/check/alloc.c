@@ -106,7 +106,7 @@ static void compare_handles(struct check_run *run, struct check_place *place)
     struct moor_abi_allocation *live = allocate_many(run, place);
     qsort(live, LIVE_COUNT, sizeof *live, by_handle);
     for (uint32_t i = 1; i < LIVE_COUNT; i++)
-        check_that(run, live[i].handle != live[i - 1].handle, "handle 0x%" PRIx64 " was given to two",
+        check_that(run, live[i].handle != live[i - 1].handle, "two live allocations have handle 0x%" PRIx64,
                    live[i].handle);
     free_many(run, place, live);
 }
@@ -190,7 +190,7 @@ static void refuse(struct check_run *run, struct check_place *place, const struc
                    args->size_bytes, args->alignment_bytes, args->flags, args->domain);
     check_refused(run, run->provider->alloc->allocate(place->context, args, &allocation, check_error()),
                   allowed, what);
-    check_that(run, memcmp(&allocation, &before, sizeof allocation) == 0, "%s failed and wrote to its output",
+    check_that(run, memcmp(&allocation, &before, sizeof allocation) == 0, "%s failed but wrote its output",
                what);
 }
 
@@ -203,7 +203,7 @@ static void measure_endless(struct check_run *run, struct check_place *place,
     int32_t status = run->provider->alloc->footprint(place->context, args, &bytes, check_error());
     check_that(run, status != MOOR_OK || bytes >= args->size_bytes,
                "the footprint of %" PRIu64 " bytes is %" PRIu64, args->size_bytes, bytes);
-    check_that(run, status == MOOR_OK || bytes == 0, "footprint failed and wrote to its output");
+    check_that(run, status == MOOR_OK || bytes == 0, "footprint failed but wrote its output");
 }
 
 static void take_endless(struct check_run *run, struct check_place *place)
@@ -307,11 +307,11 @@ static bool can_be_exhausted(struct check_run *run, const struct check_place *pl
     uint64_t free_bytes = (uint64_t)sysconf(_SC_AVPHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
     if ((run->provider->prefix.flags & MOOR_ABI_PROVIDER_SIMULATED) == 0 &&
         (place->device_info.flags & MOOR_ABI_DEVICE_SIMULATED) == 0)
-        check_pass_over(run, "a real device is not filled up for a check");
+        check_pass_over(run, "the check does not fill a real device");
     else if ((place->info.flags & flags) != flags)
-        check_pass_over(run, "the domain enforces no known total");
+        check_pass_over(run, "the domain has no known, enforced total");
     else if (place->info.total_bytes > EXHAUSTED_TOTAL_MAX || place->info.total_bytes > free_bytes / 2)
-        check_pass_over(run, "%" PRIu64 " bytes are too many to fill up here", place->info.total_bytes);
+        check_pass_over(run, "%" PRIu64 " bytes are too many to fill", place->info.total_bytes);
     else
         return true;
     return false;

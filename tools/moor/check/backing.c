@@ -24,8 +24,8 @@ struct check_range check_reserve_args(struct check_run *run, struct check_place 
     struct moor_abi_range range = {.struct_size = MOOR_ABI_RANGE_SIZE};
     int32_t status = run->provider->virtual_->reserve(place->context, args, &range, check_error());
     check_status(run, status, MOOR_OK, "reserve");
-    check_that(run, range.handle != 0, "reserve gave handle 0");
-    check_that(run, range.address != 0, "reserve gave address 0");
+    check_that(run, range.handle != 0, "reserve returned handle 0");
+    check_that(run, range.address != 0, "reserve returned address 0");
     return (struct check_range){range.handle, range.address, args->granule_bytes,
                                 args->size_bytes / args->granule_bytes};
 }
@@ -41,7 +41,7 @@ void check_range_release(struct check_run *run, struct check_place *place, const
     struct moor_abi_release release =
         check_release_args(MOOR_ABI_RELEASE_RANGE, range->handle, range->handle, NULL, 0);
     uint64_t bytes = check_release_and_reap(run, place, &release);
-    check_that(run, bytes == 0, "the release of a range gave back %llu bytes, not 0",
+    check_that(run, bytes == 0, "the release of a range returned %llu bytes, not 0",
                (unsigned long long)bytes);
 }
 
@@ -91,7 +91,7 @@ void check_decommit(struct check_run *run, struct check_place *place, const stru
     struct moor_abi_release release =
         check_part_args(MOOR_ABI_RELEASE_DECOMMIT, range, first, count, NULL, 0);
     uint64_t bytes = check_release_and_reap(run, place, &release);
-    check_that(run, bytes == release.length_bytes, "a decommit of %llu bytes gave back %llu",
+    check_that(run, bytes == release.length_bytes, "a decommit of %llu bytes returned %llu",
                (unsigned long long)release.length_bytes, (unsigned long long)bytes);
 }
 
@@ -126,7 +126,7 @@ struct moor_abi_segment check_segment_create(struct check_run *run, struct check
     struct moor_abi_segment segment = {.struct_size = MOOR_ABI_SEGMENT_SIZE};
     int32_t status = run->provider->shared->create(place->context, &args, &segment, check_error());
     check_status(run, status, MOOR_OK, "create of a segment");
-    check_that(run, segment.handle != 0, "create gave a segment with handle 0");
+    check_that(run, segment.handle != 0, "create returned a segment with handle 0");
     check_that(run, segment.actual_bytes >= args.size_bytes, "a segment of %llu bytes took %llu",
                (unsigned long long)args.size_bytes, (unsigned long long)segment.actual_bytes);
     return segment;
@@ -138,7 +138,7 @@ void check_segment_release(struct check_run *run, struct check_place *place,
     struct moor_abi_release release =
         check_release_args(MOOR_ABI_RELEASE_SEGMENT, segment->handle, segment->handle, NULL, 0);
     uint64_t bytes = check_release_and_reap(run, place, &release);
-    check_that(run, bytes == segment->actual_bytes, "a segment that took %llu bytes gave back %llu",
+    check_that(run, bytes == segment->actual_bytes, "the release of a segment of %llu bytes returned %llu",
                (unsigned long long)segment->actual_bytes, (unsigned long long)bytes);
 }
 
@@ -161,7 +161,7 @@ void check_unmap(struct check_run *run, struct check_place *place, const struct 
 {
     struct moor_abi_release release = check_part_args(MOOR_ABI_RELEASE_UNMAP, range, first, count, NULL, 0);
     uint64_t bytes = check_release_and_reap(run, place, &release);
-    check_that(run, bytes == 0, "an unmap gave back %llu bytes, not 0", (unsigned long long)bytes);
+    check_that(run, bytes == 0, "an unmap returned %llu bytes, not 0", (unsigned long long)bytes);
 }
 
 /* ---- what must be refused ---- */
@@ -189,8 +189,9 @@ void check_release_waits(struct check_run *run, struct check_place *place, uint3
     const struct moor_abi_release release = check_release_args(kind, handle, handle, &point, 1);
     check_release_submit(run, place, &release);
     if (gate != NULL) {
-        check_reap_none(run, place, "a release behind work that is not done");
-        check_release_refused(run, place, &release, CHECK_BAD_HANDLE, "release of what is still leaving");
+        check_reap_none(run, place, "a release behind unfinished work");
+        check_release_refused(run, place, &release, CHECK_BAD_HANDLE,
+                              "release of an object whose release is pending");
         check_gate_open(gate);
     }
     (void)check_reap(run, place, release.cookie); /* other checks compare its bytes */

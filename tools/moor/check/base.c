@@ -16,7 +16,7 @@ static void entry_constant(struct check_run *run)
 {
     for (int i = 0; i < 3; i++) {
         const struct moor_abi_provider *again = run->entry();
-        check_that(run, again == run->provider, "the entry returned %p, and %p when called again",
+        check_that(run, again == run->provider, "the entry returned %p, and %p in another call",
                    (const void *)run->provider, (const void *)again);
     }
 }
@@ -49,7 +49,7 @@ static void instances_apart(struct check_run *run, struct check_place *place)
 {
     struct check_place other = *place;
     other.instance = check_init(run);
-    check_that(run, other.instance != place->instance, "init gave the same instance twice: %p",
+    check_that(run, other.instance != place->instance, "two init calls returned one instance: %p",
                (void *)place->instance);
     other = check_place_open(run, &other);
     struct moor_abi_allocation kept = check_allocate(run, place, 4096, 0);
@@ -70,8 +70,7 @@ static void device_count_stable(struct check_run *run)
         uint32_t count = UINT32_MAX;
         check_status(run, run->provider->base->device_count(run->instance, &count, check_error()), MOOR_OK,
                      "device_count");
-        check_that(run, count == run->device_count, "device_count was %u, and then %u", run->device_count,
-                   count);
+        check_that(run, count == run->device_count, "device_count was %u, then %u", run->device_count, count);
     }
 }
 
@@ -100,8 +99,8 @@ static void each_device(struct check_run *run, void (*look)(struct check_run *ru
 /* Checks a field of 64 bytes: terminated, UTF-8. */
 static void check_text(struct check_run *run, const char text[64], const char *what, uint32_t device)
 {
-    check_that(run, memchr(text, '\0', 64) != NULL, "device %u: its %s has no end within 64 bytes", device,
-               what);
+    check_that(run, memchr(text, '\0', 64) != NULL, "device %u: its %s is not terminated within 64 bytes",
+               device, what);
     check_that(run, check_is_utf8(text), "device %u: its %s is not UTF-8", device, what);
 }
 
@@ -208,7 +207,7 @@ static void device_out_of_range(struct check_run *run)
         check_that(run,
                    memcmp(&device_info, &device_before, sizeof device_info) == 0 &&
                        memcmp(&domain_info, &domain_before, sizeof domain_info) == 0 && context == NULL,
-                   "%s was refused and wrote to its output", text);
+                   "%s was refused but wrote its output", text);
     }
 }
 
@@ -226,7 +225,7 @@ static void ask_beyond_domains(struct check_run *run, struct check_place *place)
         (void)snprintf(text, sizeof text, "domain_info for domain %u of %u", domains[i],
                        place->device_info.domain_count);
         check_refused(run, call_domain_info(run, &beyond, &info), CHECK_BAD_ARGUMENT, text);
-        check_that(run, memcmp(&info, &before, sizeof info) == 0, "%s was refused and wrote to its output",
+        check_that(run, memcmp(&info, &before, sizeof info) == 0, "%s was refused but wrote its output",
                    text);
     }
 }
@@ -253,7 +252,7 @@ static void look_at_capabilities(struct check_run *run, struct check_place *plac
                "capabilities 0x%" PRIx64 ", the device's are only 0x%" PRIx64, capabilities,
                place->device_info.capabilities);
     check_that(run, (capabilities & MOOR_ABI_CAP_SHARED) == 0 || (capabilities & MOOR_ABI_CAP_VIRTUAL) != 0,
-               "SHARED without VIRTUAL: segments could be mapped nowhere");
+               "SHARED without VIRTUAL: segments could not be mapped");
 }
 
 static void look_at_flags(struct check_run *run, struct check_place *place)
@@ -285,7 +284,7 @@ static void look_at_quantities(struct check_run *run, struct check_place *place)
         check_that(run, least == 0 && recommended == 0,
                    "granules %" PRIu64 " and %" PRIu64 " without VIRTUAL: both are 0", least, recommended);
     check_that(run, (info->flags & MOOR_ABI_DOMAIN_TOTAL_KNOWN) == 0 || info->total_bytes != 0,
-               "a total of 0 bytes is said to be known");
+               "TOTAL_KNOWN with a total of 0 bytes");
 }
 
 static void look_at_pool_key(struct check_run *run, struct check_place *place)
@@ -307,7 +306,7 @@ static void look_again(struct check_run *run, struct check_place *place)
                    again.granule_recommended_bytes == place->info.granule_recommended_bytes &&
                    again.alignment_bytes == place->info.alignment_bytes &&
                    strncmp(again.pool_key, place->info.pool_key, sizeof again.pool_key) == 0,
-               "domain_info says something else the second time");
+               "a second domain_info returned other values");
 }
 
 /* ---- contexts and extensions ---- */
@@ -315,7 +314,7 @@ static void look_again(struct check_run *run, struct check_place *place)
 static void open_again(struct check_run *run, struct check_place *place)
 {
     struct check_place other = check_place_open(run, place);
-    check_that(run, other.context != place->context, "a device opened twice gave one context: %p",
+    check_that(run, other.context != place->context, "two context_open calls returned one context: %p",
                (void *)place->context);
     struct moor_abi_allocation kept = check_allocate(run, place, 4096, 0);
     use_and_leave(run, &other);
@@ -330,7 +329,7 @@ static void ask_native(struct check_run *run, struct check_place *place)
     int32_t status = run->provider->base->context_native(place->context, &native, check_error());
     if (status != MOOR_OK)
         check_refused(run, status, CHECK_MAY(MOOR_UNSUPPORTED), "context_native");
-    check_that(run, (status == MOOR_OK) == (native != 0), "context_native answered %s and gave 0x%" PRIx64,
+    check_that(run, (status == MOOR_OK) == (native != 0), "context_native returned %s and 0x%" PRIx64,
                moor_status_name(status), native);
 }
 
@@ -343,7 +342,7 @@ static void extension_unknown(struct check_run *run)
         int32_t status =
             run->provider->base->get_extension(run->instance, names[i], 1, &table, check_error());
         check_refused(run, status, CHECK_MAY(MOOR_UNSUPPORTED), "get_extension of an unknown name");
-        check_that(run, table == NULL, "get_extension was refused and wrote to its output");
+        check_that(run, table == NULL, "get_extension was refused but wrote its output");
     }
 }
 

@@ -77,7 +77,7 @@ static bool check_names(const struct check_options *options)
                 known |= is_meant(options->names[i], check);
         if (!known)
             return tool_fail(options->failure, TOOL_USAGE, MOOR_INVALID,
-                             "'%s' is no check (see moor check --list)", options->names[i]);
+                             "'%s': unknown check: see moor check --list", options->names[i]);
     }
     return true;
 }

@@ -301,10 +301,10 @@ static void stream_order(struct check_run *run, struct check_place *place)
     check_gate_free(gate);
     for (uint32_t i = 0; i < ROUNDS; i++) {
         check_bytes(run, place, bench.device[1].address + i * SLICE_BYTES, SLICE_BYTES, (uint8_t)(i + 1),
-                    "what was copied between two fills");
+                    "the copy made between two fills");
         memset(bench.seen, (int)(i + 1), SLICE_BYTES);
         check_that(run, memcmp(bench.host[0] + i * SLICE_BYTES, bench.seen, SLICE_BYTES) == 0,
-                   "copy %u to the host did not bring what the fill before it wrote", i);
+                   "copy %u to the host does not hold the bytes of the fill before it", i);
     }
     tear_down(run, place, &bench);
 }
@@ -329,7 +329,7 @@ static void between_streams(struct check_run *run, struct check_place *place)
     check_gate_free(gate);
     for (uint32_t i = 0; i < ROUNDS; i++)
         check_bytes(run, place, bench.device[1].address + i * SLICE_BYTES, SLICE_BYTES, (uint8_t)(i + 1),
-                    "what was copied behind another stream's fill");
+                    "the copy behind another stream's fill");
     check_stream_destroy(run, other);
     tear_down(run, place, &bench);
 }

@@ -63,7 +63,7 @@ struct host host_open(struct check_run *run, uint64_t capabilities)
     host_expect_ok(run, moor_runtime_create(NULL, &host.runtime), "runtime create");
     host.provider = load(run, host.runtime);
     if (!find_domain(run, &host, capabilities))
-        check_skip(run, "no domain has what this needs");
+        check_skip(run, "no domain has the needed capabilities");
     host_expect_ok(run, moor_device_get_authority(host.device, host.domain, &host.authority), "authority");
     host_expect_ok(run, moor_holder_create(host.authority, NULL, &host.holder), "holder create");
     host_expect_ok(run, moor_binding_open(host.device, host.domain, host.holder, &host.binding),
@@ -96,10 +96,10 @@ void host_expect_charged(struct check_run *run, const struct host *host, uint64_
     if ((host->info.capabilities & MOOR_ABI_CAP_STATS) == 0)
         return;
     host_expect_ok(run, moor_device_get_stats(host->device, host->domain, &device), "device stats");
-    check_that(run, device.inconsistent == 0, "%s: the device's figures contradict each other", when);
+    check_that(run, device.inconsistent == 0, "%s: the device statistics are inconsistent", when);
     check_that(run,
                (device.valid & MOOR_ABI_STAT_HELD) == 0 || device.held_bytes == bytes - stats.leased_bytes,
-               "%s: %llu bytes are charged, and the device says it holds %llu", when,
+               "%s: %llu bytes are charged, and held_bytes is %llu", when,
                (unsigned long long)(bytes - stats.leased_bytes), (unsigned long long)device.held_bytes);
 }
 

@@ -21,7 +21,7 @@ static void expect_no_handle(struct check_run *run, const struct host *host, uin
                                    moor_lease_refund(host->runtime, handle)};
     for (size_t i = 0; i < sizeof answers / sizeof *answers; i++)
         check_that(run, answers[i] == MOOR_INVALID || answers[i] == MOOR_STALE || answers[i] == MOOR_FOREIGN,
-                   "call %zu on the invented handle 0x%llx answered %s", i, (unsigned long long)handle,
+                   "call %zu on the invented handle 0x%llx returned %s", i, (unsigned long long)handle,
                    moor_status_name(answers[i]));
 }
 
@@ -88,7 +88,7 @@ static void unload_waits_for_objects(struct check_run *run)
     moor_buffer buffer = host_allocate(run, &host, HOST_SMALL_BYTES);
     host_expect(run, moor_provider_unload(host.provider), MOOR_BUSY, "unload with a live buffer");
     struct moor_view view = host_view(run, &host, buffer); /* the refused unload changed nothing */
-    check_that(run, view.size_bytes == HOST_SMALL_BYTES, "a buffer has become %llu bytes large",
+    check_that(run, view.size_bytes == HOST_SMALL_BYTES, "the size of a buffer changed to %llu bytes",
                (unsigned long long)view.size_bytes);
     host_release(run, &host, buffer);
     host_expect_ok(run, moor_stream_destroy(host.stream), "stream destroy");
@@ -109,7 +109,7 @@ static void loads_again(struct check_run *run)
         if (round == 0)
             first = info;
         check_that(run, strcmp(info.key, first.key) == 0,
-                   "a device's key was '%s' and is '%s' after loading again", first.key, info.key);
+                   "a device's key was '%s', and is '%s' after a second load", first.key, info.key);
         host_release(run, &host, host_allocate(run, &host, HOST_SMALL_BYTES));
         host_close(run, &host);
     }

@@ -61,14 +61,13 @@ static void grants_have_room(struct check_run *run)
     host_expect_ok(run, moor_grant_reserve(host.holder, 2 * each, MOOR_NO_WAIT, &grant), "grant reserve");
     moor_buffer buffers[3] = {host_allocate(run, &host, HOST_SMALL_BYTES)};
     host_expect_no_allocation(run, &host, HOST_SMALL_BYTES, MOOR_OVER_BUDGET,
-                              "an allocation of what is reserved");
+                              "an allocation of reserved bytes");
     const struct moor_buffer_options options = {.grant = grant};
     for (size_t i = 1; i < 3; i++)
         host_expect_ok(run, moor_buffer_allocate(host.binding, HOST_SMALL_BYTES, &options, &buffers[i]),
                        "an allocation from a grant");
     host_expect_ok(run, moor_grant_get_remaining(host.runtime, grant, &remaining), "grant remaining");
-    check_that(run, remaining == 0, "%llu bytes are left of a grant that is used up",
-               (unsigned long long)remaining);
+    check_that(run, remaining == 0, "%llu bytes are left of a used grant", (unsigned long long)remaining);
     host_expect_ok(run, moor_grant_release(host.runtime, grant), "grant release");
     host_expect_charged(run, &host, 3 * each, "with a grant used up");
     for (size_t i = 0; i < 3; i++)
@@ -109,16 +108,15 @@ static void expect_release_waits(struct check_run *run, struct host *host, moor_
     host_expect(run, moor_runtime_reap(host->runtime, MOOR_NO_WAIT), MOOR_PENDING, "reap behind work");
     struct moor_authority_stats stats = host_accounts(run, host);
     check_that(run, stats.pending_bytes == each && stats.charged_bytes == each,
-               "behind work that is not done, %llu bytes are charged and %llu pending, not %llu",
+               "behind unfinished work %llu bytes are charged and %llu pending, not %llu",
                (unsigned long long)stats.charged_bytes, (unsigned long long)stats.pending_bytes,
                (unsigned long long)each);
     host_expect_no_allocation(run, host, HOST_SMALL_BYTES, MOOR_PENDING,
-                              "an allocation while the budget is on its way back");
+                              "an allocation while the budget's bytes are pending");
     check_gate_open(gate);
     host_reap(run, host);
     for (size_t i = 0; i < sizeof seen; i++)
-        check_that(run, seen[i] == 0x5e,
-                   "work on memory that was released before it ran went wrong at byte %zu", i);
+        check_that(run, seen[i] == 0x5e, "work on released memory produced a wrong byte at %zu", i);
     host_release(run, host, host_allocate(run, host, HOST_SMALL_BYTES));
 }
 
@@ -130,7 +128,7 @@ static void release_waits(struct check_run *run)
     host_expect_ok(run, moor_stream_host_function(host.stream, check_gate_stand, gate, NULL, 0),
                    "host function");
     if (!check_gate_holds(gate))
-        check_skip(run, "the device is synchronous: nothing of it can be held");
+        check_skip(run, "the device is synchronous: a gate cannot block a stream");
     expect_release_waits(run, &host, buffer, gate);
     host_close(run, &host);
     check_gate_free(gate);
@@ -207,7 +205,7 @@ static void transactions(struct check_run *run)
                    "set capacity");
     moor_status status = moor_transact(host.runtime, steps, COUNT, NULL);
     check_that(run, status == MOOR_OVER_BUDGET || status == MOOR_NEVER_FITS,
-               "a transaction beyond the budget answered %s", moor_status_name(status));
+               "a transaction beyond the budget returned %s", moor_status_name(status));
     for (size_t i = 0; i < 2; i++)
         expect_committed(run, &host, ranges[i], COUNT * granule, 0, "after a refused transaction");
     host_expect_charged(run, &host, 0, "after a refused transaction");
@@ -300,9 +298,9 @@ static void copies_with_the_host(struct check_run *run)
     host_expect_ok(run, moor_copy(host.stream, &to, &part), "copy to the host");
     host_finish(run, &host);
     check_that(run, memcmp(sent, received, HOST_SMALL_BYTES) == 0,
-               "host memory went to the device and came back changed");
+               "host memory changed on its way to the device and back");
     check_that(run, moor_copy(host.stream, &first, &second) != MOOR_OK,
-               "a copy larger than its destination was taken");
+               "a copy larger than its destination was accepted");
     for (size_t i = 0; i < 2; i++)
         host_release(run, &host, buffers[i]);
     host_close(run, &host);

@@ -425,7 +425,7 @@ static void keep_process(struct check_run *run, struct check_place *place)
     struct check_surroundings *now = check_surroundings_now();
     const char *difference = check_surroundings_differ(run->surroundings, now);
     if (difference != NULL && check_surroundings_differ_by_driver(run, run->surroundings, now))
-        check_skip(run, "the provider's driver, and not its own code, has changed %s", difference);
+        check_skip(run, "the provider's driver, not the provider itself, changed %s", difference);
     check_that(run, difference == NULL, "since the provider was loaded, %s has changed", difference);
     free(now);
 }
@@ -478,7 +478,7 @@ static void keep_current(struct check_run *run, struct check_place *place)
     travel(run, place, expect_current, &driver);
     void *primary = NULL;
     check_that(run, driver.retain_primary(&primary, 0) == 0 && driver.set_current(primary) == 0,
-               "the driver gives no context to the check itself");
+               "the driver made no context for the check itself");
     driver.expected = primary;
     travel(run, place, expect_current, &driver);
     (void)driver.set_current(NULL); /* made by this check */
@@ -515,7 +515,7 @@ static int fork_and_exit(struct check_run *run)
 static void fork_in_the_middle(struct check_run *run, struct check_place *place)
 {
     if (is_sanitized())
-        check_skip(run, "a sanitizer is in this process: its forks do not end as others do");
+        check_skip(run, "a sanitizer is active: it changes the exit of a forked child");
     if (!check_can_touch(run, place))
         return;
     struct moor_abi_allocation allocation = check_allocate(run, place, TRIP_BYTES, 0);

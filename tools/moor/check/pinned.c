@@ -65,7 +65,7 @@ static bool pin(struct check_run *run, struct check_place *place, const uint8_t 
         return false;
     }
     check_status(run, status, MOOR_OK, "pin");
-    check_that(run, *ret_handle != 0, "pin gave handle 0");
+    check_that(run, *ret_handle != 0, "pin returned handle 0");
     return true;
 }
 
@@ -73,8 +73,7 @@ static void unpin(struct check_run *run, struct check_place *place, uint64_t han
 {
     struct moor_abi_release release = check_release_args(MOOR_ABI_RELEASE_PIN, handle, handle, NULL, 0);
     uint64_t bytes = check_release_and_reap(run, place, &release);
-    check_that(run, bytes == 0, "the release of a pin gave back %llu bytes, not 0",
-               (unsigned long long)bytes);
+    check_that(run, bytes == 0, "the release of a pin returned %llu bytes, not 0", (unsigned long long)bytes);
 }
 
 static void contents_stay(struct check_run *run, struct check_place *place)
@@ -112,7 +111,7 @@ static void copies(struct check_run *run, struct check_place *place)
         copy(run, stream, MOOR_ABI_COPY_D2H, (uintptr_t)memory + half, device.address, half);
         check_stream_destroy(run, stream); /* waits for the copies */
         check_that(run, memcmp(memory, memory + half, half) == 0 && memory[0] == 1,
-                   "copies from and to pinned memory lost its contents");
+                   "copies from and to pinned memory changed its contents");
         (void)check_free(run, place, device.handle); /* other checks compare its bytes */
         unpin(run, place, handle);
     }
@@ -147,8 +146,7 @@ static void expect_unpin_waits(struct check_run *run, struct check_place *place,
     check_release_in_use(run, place, &release, "a second release of a pin that is still leaving");
     check_gate_open(gate);
     uint64_t bytes = check_reap(run, place, release.cookie);
-    check_that(run, bytes == 0, "the release of a pin gave back %llu bytes, not 0",
-               (unsigned long long)bytes);
+    check_that(run, bytes == 0, "the release of a pin returned %llu bytes, not 0", (unsigned long long)bytes);
 }
 
 static void unpin_waits(struct check_run *run, struct check_place *place)
@@ -194,7 +192,7 @@ static int32_t pin_beyond_limit(struct check_run *run, struct check_place *place
     check_that(run, setrlimit(RLIMIT_MEMLOCK, &none) == 0, "RLIMIT_MEMLOCK cannot be lowered");
     int32_t status = try_pin(run, place, &args, handle);
     check_that(run, setrlimit(RLIMIT_MEMLOCK, &before) == 0, "RLIMIT_MEMLOCK cannot be raised again");
-    check_that(run, !dropped || set_lock_privilege(true), "CAP_IPC_LOCK cannot be put back in force");
+    check_that(run, !dropped || set_lock_privilege(true), "CAP_IPC_LOCK cannot be restored");
     return status;
 }
 

@@ -70,7 +70,7 @@ static void release_at_once(struct check_run *run, struct check_place *place)
         uint32_t count = 0;
         check_status(run, reap(run, place, &completion, sizeof completion, 1, MOOR_NO_WAIT, &count), MOOR_OK,
                      "reap");
-        check_that(run, count == 1, "a release with %u points, all reached, was not carried out by reap",
+        check_that(run, count == 1, "a release with %u points, all reached, did not complete in reap",
                    point_count);
         check_that(
             run,
@@ -155,13 +155,13 @@ static void reap_all(struct check_run *run, struct check_place *place, uint32_t 
                      reap(run, place, completions, sizeof *completions, capacity, run->deadline_ns, &got),
                      MOOR_OK, "reap");
         check_that(run, got > 0, "%u of %u releases completed until the deadline", reaped, count);
-        check_that(run, got <= capacity, "reap told %u completions where %u had room", got, capacity);
+        check_that(run, got <= capacity, "reap returned %u completions with room for %u", got, capacity);
         for (uint32_t i = 0; i < got; i++) {
             uint64_t cookie = completions[i].cookie;
             check_that(run, completions[i].status == MOOR_OK, "release %" PRIu64 " completed as %s", cookie,
                        moor_status_name(completions[i].status));
-            check_that(run, cookie < count, "a completion has cookie %" PRIu64 ": there were %u", cookie,
-                       count);
+            check_that(run, cookie < count, "a completion has cookie %" PRIu64 ", not one of %u submitted",
+                       cookie, count);
             check_that(run, !seen[cookie], "release %" PRIu64 " completed twice", cookie);
             seen[cookie] = true;
         }
@@ -259,13 +259,13 @@ static void reap_into_gaps(struct check_run *run, struct check_place *place)
                      reap(run, place, (struct moor_abi_completion *)(void *)memory, STRIDE, CAPACITY,
                           run->deadline_ns, &count),
                      MOOR_OK, "reap");
-        check_that(run, count > 0 && count <= DUE - reaped, "reap told %u completions where %u were due",
-                   count, DUE - reaped);
+        check_that(run, count > 0 && count <= DUE - reaped,
+                   "reap returned %u completions, but only %u were due", count, DUE - reaped);
         for (uint32_t i = 0; i < sizeof memory; i++)
             check_that(run,
                        memory[i] == untouched[i] ||
                            (i / STRIDE < count && i % STRIDE < sizeof(struct moor_abi_completion)),
-                       "reap with a stride of %u wrote to byte %u, which is of no completion",
+                       "reap with a stride of %u wrote to byte %u, outside every completion",
                        (unsigned)STRIDE, i);
         reaped += count;
     }
@@ -282,7 +282,7 @@ static void reap_one_by_one(struct check_run *run, struct check_place *place)
         check_status(run, reap(run, place, completions, sizeof *completions, 1, run->deadline_ns, &count),
                      MOOR_OK, "reap");
         check_that(run, count == 1 && check_is_poison(&completions[1], sizeof completions[1]),
-                   "reap with room for one told %u, or wrote to a second", count);
+                   "reap with room for one returned %u, or wrote a second one", count);
     }
     check_reap_none(run, place, "after all have completed");
 }
@@ -293,7 +293,7 @@ static void reap_nothing(struct check_run *run, struct check_place *place)
     uint32_t count = UINT32_MAX;
     check_status(run, reap(run, place, &completion, sizeof completion, 1, MOOR_FOREVER, &count), MOOR_OK,
                  "reap with nothing queued");
-    check_that(run, count == 0, "reap told %u completions with nothing queued", count);
+    check_that(run, count == 0, "reap returned %u completions with nothing queued", count);
 }
 
 /* Longer than a loaded machine takes, shorter than a wait that ignores its deadline. */
@@ -315,7 +315,7 @@ static void reap_until_deadline(struct check_run *run, struct check_place *place
                      "reap with a deadline");
         uint64_t now_ns = moor_clock_ns();
         check_that(run, count == 0 && now_ns >= deadline_ns && now_ns - deadline_ns < LATE_NS_MAX,
-                   "reap told %u completions of a release that is held, %" PRId64 " ns after its deadline",
+                   "reap returned %u completions of a blocked release, %" PRId64 " ns after its deadline",
                    count, (int64_t)(now_ns - deadline_ns));
         check_gate_open(gate);
         (void)check_reap(run, place, release.cookie);
@@ -402,7 +402,7 @@ static void release_elsewhere(struct check_run *run, struct check_place *place)
     struct moor_abi_allocation allocation = check_allocate(run, place, ALLOCATION_BYTES, 0);
     const struct moor_abi_release release = release_of(allocation.handle, 1, NULL, 0);
     check_release_refused(run, &other, &release, CHECK_BAD_HANDLE | CHECK_MAY(MOOR_FOREIGN),
-                          "release in a context that did not give the handle");
+                          "release in another context than the handle's");
     (void)check_release_and_reap(run, place, &release); /* the caller still owns it */
     check_place_close(run, &other);
 }

@@ -98,7 +98,7 @@ static void contents_outlive_maps(struct check_run *run, struct check_place *pla
     check_unmap(run, place, &frame, 1, GRANULES);
     check_map(run, place, &frame, 4, segment.handle, MOOR_ABI_ACCESS_READ);
     check_granules_bytes(run, place, &frame, 4, GRANULES, 0x44,
-                         "a segment that was mapped nowhere meanwhile");
+                         "a segment mapped again after its last unmap");
     check_unmap(run, place, &frame, 4, GRANULES);
     check_segment_release(run, place, &segment);
     check_range_release(run, place, &frame);
@@ -135,7 +135,7 @@ static bool shows_access(struct check_run *run, struct check_place *place)
 {
     if (place->info.flags & MOOR_ABI_DOMAIN_HOST_ACCESS)
         return true;
-    check_pass_over(run, "the host has no access to the domain: a forbidden write cannot be tried safely");
+    check_pass_over(run, "the domain lacks HOST_ACCESS: a forbidden write cannot be tried safely");
     return false;
 }
 
@@ -226,7 +226,7 @@ static void protect_changes_one_map(struct check_run *run, struct check_place *p
 static void held_once(struct check_run *run, struct check_place *place)
 {
     if (!check_reports_held(run, place)) {
-        check_pass_over(run, "the domain does not say how much it holds");
+        check_pass_over(run, "the domain does not report held_bytes");
         return;
     }
     struct check_range frame = check_reserve(run, place, FRAME);

@@ -106,10 +106,10 @@ static void expect_unmap_waits(struct check_run *run, struct check_place *place,
     check_release_in_use(run, place, &release, "a second unmap of what is still leaving");
     struct moor_abi_map_args args = check_map_args(&row.frame, 1, row.segment.handle, MOOR_ABI_ACCESS_READ);
     check_refused_in_use(run, run->provider->shared->protect(place->context, &args, check_error()),
-                         "a protect of a map that is still leaving");
+                         "a protect of a map whose unmap is pending");
     check_gate_open(gate);
     uint64_t bytes = check_reap(run, place, release.cookie);
-    check_that(run, bytes == 0, "an unmap gave back %llu bytes, not 0", (unsigned long long)bytes);
+    check_that(run, bytes == 0, "an unmap returned %llu bytes, not 0", (unsigned long long)bytes);
     expect_rest_of_row(run, place, &row, "beside an unmap");
     clear_rest_of_row(run, place, &row);
 }
@@ -249,10 +249,9 @@ static void refuses_access(struct check_run *run, struct check_place *place)
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         struct moor_abi_map_args map = check_map_args(&row.frame, 6, row.segment.handle, wrong[i]);
         struct moor_abi_map_args mapped = check_map_args(&row.frame, 1, row.segment.handle, wrong[i]);
-        check_refused(run, map_in(run, place, &map), CHECK_BAD_ARGUMENT,
-                      "a map with an access that there is not");
+        check_refused(run, map_in(run, place, &map), CHECK_BAD_ARGUMENT, "a map with an unknown access");
         check_refused(run, protect_in(run, place, &mapped), CHECK_BAD_ARGUMENT,
-                      "a protect to an access that there is not");
+                      "a protect to an unknown access");
     }
     check_unmap(run, place, &row.frame, 1, GRANULES);
     clear_rest_of_row(run, place, &row);
@@ -301,7 +300,7 @@ static void map_refuses_spans(struct check_run *run, struct check_place *place)
         struct moor_abi_map_args args = check_map_args(&frame, 0, segment.handle, MOOR_ABI_ACCESS_READ);
         args.offset_bytes = wrong[i];
         check_refused(run, run->provider->shared->map(place->context, &args, check_error()), allowed,
-                      "a map at a place that is not whole granules of the range");
+                      "a map that does not cover whole granules of the range");
     }
     check_segment_release(run, place, &segment);
     check_range_release(run, place, &frame);
@@ -320,7 +319,7 @@ static void protect_refuses_unmapped(struct check_run *run, struct check_place *
         struct moor_abi_map_args args =
             check_map_args(&row.frame, wrong[i], row.segment.handle, MOOR_ABI_ACCESS_READ);
         check_refused(run, protect_in(run, place, &args), CHECK_BAD_ARGUMENT,
-                      "a protect where the segment's map does not start");
+                      "a protect at an offset where no map of the segment starts");
     }
     check_unmap(run, place, &row.frame, 1, GRANULES);
     clear_rest_of_row(run, place, &row);

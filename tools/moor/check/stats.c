@@ -33,8 +33,7 @@ static void live_allocations(struct check_run *run, struct check_place *place, e
         made -= check_free(run, place, handles[(i + 1) % COUNT]);
         expect(run, place, made, "after the release of an allocation");
     }
-    check_that(run, made == 0, "%llu bytes taken by allocations were never given back",
-               (unsigned long long)made);
+    check_that(run, made == 0, "%llu bytes taken by allocations were not returned", (unsigned long long)made);
 }
 
 static void live_ranges(struct check_run *run, struct check_place *place, expectation expect)
@@ -102,7 +101,7 @@ static void held_follows(struct check_run *run, struct check_place *place)
     if (check_reports_held(run, place))
         live(run, place, expect_held);
     else
-        check_pass_over(run, "the domain does not say how much it holds");
+        check_pass_over(run, "the domain does not report held_bytes");
 }
 
 static bool tells_both(struct check_run *run, struct check_place *place)
@@ -116,7 +115,7 @@ static void expect_agreement(struct check_run *run, struct check_place *place, u
 {
     struct moor_abi_stats stats = check_stats_now(run, place);
     check_that(run, stats.system_held_bytes == stats.held_bytes,
-               "%s, with %llu bytes taken: held_bytes is %llu, the system says %llu", when,
+               "%s, with %llu bytes taken: held_bytes is %llu, system_held_bytes %llu", when,
                (unsigned long long)made_bytes, (unsigned long long)stats.held_bytes,
                (unsigned long long)stats.system_held_bytes);
 }
@@ -126,14 +125,14 @@ static void system_agrees(struct check_run *run, struct check_place *place)
     if (tells_both(run, place))
         live(run, place, expect_agreement);
     else
-        check_pass_over(run, "the system does not say how much the domain holds");
+        check_pass_over(run, "the domain does not report system_held_bytes");
 }
 
 /* A context does not hold the memory of another context, nor a domain that of another domain. */
 static void held_by_its_own(struct check_run *run, struct check_place *place)
 {
     if (!check_reports_held(run, place)) {
-        check_pass_over(run, "the domain does not say how much it holds");
+        check_pass_over(run, "the domain does not report held_bytes");
         return;
     }
     struct check_place beside = check_place_open(run, place);
@@ -151,7 +150,7 @@ static void held_by_its_own(struct check_run *run, struct check_place *place)
                    sibling.domain, (unsigned long long)stats.held_bytes, place->domain);
     }
     check_that(run, check_free(run, place, allocation.handle) == allocation.actual_bytes,
-               "not all bytes of an allocation were given back");
+               "a release returned fewer bytes than the allocation took");
     check_place_close(run, &beside);
 }
 
@@ -168,7 +167,7 @@ static void expect_sense(struct check_run *run, struct check_place *place, uint6
         {MOOR_ABI_STAT_FREE, MOOR_ABI_STAT_TOTAL, stats.free_bytes, stats.total_bytes, "free beyond total"},
         {MOOR_ABI_STAT_HELD, MOOR_ABI_STAT_TOTAL, stats.held_bytes, stats.total_bytes, "held beyond total"},
         {MOOR_ABI_STAT_HUGE, MOOR_ABI_STAT_SYSTEM_HELD, stats.huge_bytes, stats.system_held_bytes,
-         "more in large pages than held"},
+         "huge_bytes above held_bytes"},
     };
     check_that(run, (stats.valid & ~KNOWN_BITS) == 0, "%s: unknown bits in valid, 0x%llx", when,
                (unsigned long long)stats.valid);
@@ -234,7 +233,7 @@ static void refuses_domains(struct check_run *run, struct check_place *place)
         stats.struct_size = MOOR_ABI_STATS_SIZE;
         struct moor_abi_stats before = stats;
         int32_t status = run->provider->stats->stats(place->context, wrong[i], &stats, check_error());
-        check_refused(run, status, CHECK_BAD_ARGUMENT, "stats of a domain that there is not");
+        check_refused(run, status, CHECK_BAD_ARGUMENT, "stats of an unknown domain");
         check_that(run, memcmp(&stats, &before, sizeof stats) == 0, "a refused stats wrote its output");
     }
 }

@@ -43,10 +43,9 @@ static void follow_watermark(struct check_run *run, struct check_place *place)
         if (recorded < RECORD_COUNT)
             recorded = check_record(run, stream);
         uint64_t now = check_watermark(run, stream);
-        check_that(run, now >= reached, "the watermark went back, from %" PRIu64 " to %" PRIu64, reached,
-                   now);
-        check_that(run, now <= recorded, "the watermark is %" PRIu64 ", and %" PRIu64 " are recorded", now,
-                   recorded);
+        check_that(run, now >= reached, "the watermark fell from %" PRIu64 " to %" PRIu64, reached, now);
+        check_that(run, now <= recorded,
+                   "the watermark is %" PRIu64 ", but only %" PRIu64 " values are recorded", now, recorded);
         check_that(run, moor_clock_ns() < run->deadline_ns,
                    "the watermark stays at %" PRIu64 " of %" PRIu64 " until the deadline", now, recorded);
         reached = now;
@@ -68,12 +67,13 @@ static void hold_and_look(struct check_run *run, struct moor_abi_stream *stream,
     check_gate_pause();
     uint64_t value = check_watermark(run, stream);
     check_that(run, value == before,
-               "the watermark is %" PRIu64 " while the work before value %" PRIu64 " is held", value, behind);
+               "the watermark is %" PRIu64 " while a gate blocks the work before value %" PRIu64, value,
+               behind);
     check_gate_open(gate);
     check_wait(run, stream, behind);
     value = check_watermark(run, stream);
-    check_that(run, value == behind, "value %" PRIu64 " was waited for, and the watermark is %" PRIu64,
-               behind, value);
+    check_that(run, value == behind, "after a wait for value %" PRIu64 " the watermark is %" PRIu64, behind,
+               value);
     check_gate_free(gate);
 }
 
@@ -107,14 +107,14 @@ static void wait_for_reached(struct check_run *run, struct check_place *place)
     uint64_t value = check_record(run, stream);
     check_wait(run, stream, value);
     check_that(run, atomic_load(&done),
-               "wait returned before the work in front of value %" PRIu64 " was done", value);
+               "wait for value %" PRIu64 " returned before the work ahead of the value was done", value);
     uint64_t reached = check_watermark(run, stream);
-    check_that(run, reached >= value, "value %" PRIu64 " was waited for, and the watermark is %" PRIu64,
-               value, reached);
+    check_that(run, reached >= value, "after a wait for value %" PRIu64 " the watermark is %" PRIu64, value,
+               reached);
     check_status(run, wait_until(run, stream, value, MOOR_NO_WAIT), MOOR_OK,
-                 "wait without waiting, for a value that is reached");
+                 "wait with MOOR_NO_WAIT for a reached value");
     check_status(run, wait_until(run, stream, value, MOOR_FOREVER), MOOR_OK,
-                 "wait without a deadline, for a value that is reached");
+                 "wait with MOOR_FOREVER for a reached value");
     check_stream_destroy(run, stream);
 }
 
@@ -125,12 +125,12 @@ static void time_out(struct check_run *run, struct check_place *place)
     if (gate != NULL) {
         uint64_t value = check_record(run, stream);
         check_status(run, wait_until(run, stream, value, MOOR_NO_WAIT), MOOR_TIMEOUT,
-                     "wait without waiting, for a value that is held");
+                     "wait with MOOR_NO_WAIT for a value behind a gate");
         uint64_t deadline_ns = moor_clock_ns() + CHECK_HELD_NS;
         check_status(run, wait_until(run, stream, value, deadline_ns), MOOR_TIMEOUT,
-                     "wait with a deadline, for a value that is held");
+                     "wait with a deadline for a value behind a gate");
         uint64_t now_ns = moor_clock_ns();
-        check_that(run, now_ns >= deadline_ns, "wait came back %" PRIu64 " ns before its deadline",
+        check_that(run, now_ns >= deadline_ns, "wait returned %" PRIu64 " ns before its deadline",
                    deadline_ns - now_ns);
         check_gate_open(gate);
         check_wait(run, stream, value);
@@ -176,7 +176,7 @@ static void write_line(void *user)
 static void expect_journal(struct check_run *run, struct journal *journal, unsigned int count)
 {
     unsigned int seen = atomic_load(&journal->count);
-    check_that(run, seen == count, "%u host functions were submitted, and there were %u calls", count, seen);
+    check_that(run, seen == count, "%u host functions were submitted, but %u were called", count, seen);
     for (unsigned int i = 0; i < count; i++)
         check_that(run, journal->entries[i] == i, "host function %u ran in place %u", journal->entries[i], i);
 }
@@ -228,7 +228,7 @@ static void call_before_value(struct check_run *run, struct check_place *place)
         uint64_t value = check_record(run, stream);
         check_wait(run, stream, value);
         check_that(run, atomic_load(&errand.is_over),
-                   "value %" PRIu64 " is reached, and the host function before it has not returned", value);
+                   "value %" PRIu64 " is reached before the host function ahead of it has returned", value);
     }
     check_stream_destroy(run, stream);
 }
@@ -251,7 +251,7 @@ static void order_streams(struct check_run *run, struct moor_abi_stream *first,
         check_gate_pause();
         uint64_t reached = check_watermark(run, second);
         check_that(run, reached < behind && atomic_load(&journal->count) == 0,
-                   "a stream that waits for a held one went on: its watermark is %" PRIu64 " of %" PRIu64,
+                   "a stream did not wait for a blocked stream: its watermark is %" PRIu64 " of %" PRIu64,
                    reached, behind);
         check_gate_open(gate);
     }
@@ -392,7 +392,7 @@ static void submit_behind_gate(struct check_run *run, struct check_place *place)
             (void)check_watermark(run, stream);
         }
         unsigned int calls = atomic_load(&journal->count);
-        check_that(run, calls == 0, "%u host functions ran ahead of the one before them", calls);
+        check_that(run, calls == 0, "%u host functions ran before their predecessor", calls);
         check_gate_open(gate);
     }
     check_stream_destroy(run, other);
@@ -425,7 +425,7 @@ static void ask_native(struct check_run *run, struct check_place *place)
     int32_t status = run->provider->stream->native(stream, &native, check_error());
     if (status != MOOR_OK)
         check_refused(run, status, CHECK_MAY(MOOR_UNSUPPORTED), "native");
-    check_that(run, (status == MOOR_OK) == (native != 0), "native answered %s and gave 0x%" PRIx64,
+    check_that(run, (status == MOOR_OK) == (native != 0), "native returned %s and 0x%" PRIx64,
                moor_status_name(status), native);
     check_stream_destroy(run, stream);
 }
@@ -438,7 +438,7 @@ static void import_own(struct check_run *run, struct check_place *place)
                                         .flags = MOOR_ABI_STREAM_IMPORT};
     struct moor_abi_stream *imported = NULL;
     if (run->provider->stream->native(owner, &args.native, check_error()) != MOOR_OK) {
-        check_pass_over(run, "streams have no native name here");
+        check_pass_over(run, "the provider has no native streams");
     } else {
         check_status(run, run->provider->stream->create(place->context, &args, &imported, check_error()),
                      MOOR_OK, "create of an imported stream");
@@ -460,11 +460,11 @@ static void import_nothing(struct check_run *run, struct check_place *place)
     struct moor_abi_stream *imported = NULL;
     uint64_t native = 0;
     if (run->provider->stream->native(stream, &native, check_error()) == MOOR_OK) {
-        check_pass_over(run, "streams have native names here, which are taken on trust");
+        check_pass_over(run, "the provider has native streams, and an import cannot be verified");
     } else {
         check_refused(run, run->provider->stream->create(place->context, &args, &imported, check_error()),
                       CHECK_MAY(MOOR_UNSUPPORTED) | CHECK_MAY(MOOR_INVALID), "create with IMPORT");
-        check_that(run, imported == NULL, "create was refused and wrote to its output");
+        check_that(run, imported == NULL, "create was refused but wrote its output");
     }
     check_stream_destroy(run, stream);
 }
@@ -476,7 +476,7 @@ static int32_t call_create(struct check_run *run, struct check_place *place, voi
     if (status == MOOR_OK)
         check_stream_destroy(run, stream);
     else
-        check_that(run, stream == NULL, "stream create failed and wrote to its output");
+        check_that(run, stream == NULL, "stream create failed but wrote its output");
     return status;
 }
 

@@ -76,7 +76,7 @@ void check_status(struct check_run *run, int32_t actual, int32_t expected, const
     if (actual == MOOR_OK && expected == MOOR_OK)
         check_that(run, memcmp(&record, &fresh_record, sizeof record) == 0,
                    "%s succeeded and wrote to the error record", what);
-    check_that(run, actual == expected, "%s answered %s (%d), not %s%s%s", what, moor_status_name(actual),
+    check_that(run, actual == expected, "%s returned %s (%d), not %s%s%s", what, moor_status_name(actual),
                actual, moor_status_name(expected), actual != MOOR_OK && record.text[0] != '\0' ? ": " : "",
                actual != MOOR_OK ? record_text() : "");
 }
@@ -87,7 +87,7 @@ static void check_record_text(struct check_run *run, const char *what)
                "%s left struct_size %u and reserved %u in the error record", what, record.struct_size,
                record.reserved);
     check_that(run, memchr(record.text, '\0', sizeof record.text) != NULL,
-               "%s left a text without an end in the error record", what);
+               "%s left an unterminated text in the error record", what);
     check_that(run, check_is_utf8(record.text) && strpbrk(record.text, "\n\r") == NULL,
                "%s left a text that is not one line of UTF-8 in the error record", what);
 }
@@ -101,7 +101,7 @@ void check_refused(struct check_run *run, int32_t actual, uint32_t allowed, cons
         if ((allowed & CHECK_MAY(status)) != 0)
             length += (size_t)snprintf(names + length, sizeof names - length, "%s%s", length > 0 ? ", " : "",
                                        moor_status_name(status)); /* room for all names */
-    check_that(run, is_allowed, "%s answered %s (%d), not one of %s", what, moor_status_name(actual), actual,
+    check_that(run, is_allowed, "%s returned %s (%d), not one of %s", what, moor_status_name(actual), actual,
                names);
     check_record_text(run, what);
 }
@@ -325,7 +325,7 @@ static void go_round(struct check_run *run, struct tour tour)
     if (run->device_count == 0)
         check_skip(run, "the provider has no device");
     if (tour.visits == 0)
-        check_skip(run, "no domain has what this needs");
+        check_skip(run, "no domain has the needed capabilities");
     if (tour.passed_over == tour.visits)
         check_skip(run, "%s", run->passed_over);
 }
@@ -360,7 +360,7 @@ struct moor_abi_allocation check_allocate(struct check_run *run, struct check_pl
     (void)snprintf(what, sizeof what, "allocate of %llu bytes", (unsigned long long)size_bytes);
     check_status(run, run->provider->alloc->allocate(place->context, &args, &allocation, check_error()),
                  MOOR_OK, what);
-    check_that(run, allocation.handle != 0, "%s gave handle 0", what);
+    check_that(run, allocation.handle != 0, "%s returned handle 0", what);
     check_that(run, allocation.reserved == 0, "%s left %u in a reserved field", what, allocation.reserved);
     check_that(run, allocation.actual_bytes >= size_bytes, "%s took only %llu", what,
                (unsigned long long)allocation.actual_bytes);
@@ -403,7 +403,7 @@ void check_wait(struct check_run *run, struct moor_abi_stream *stream, uint64_t 
     (void)snprintf(what, sizeof what, "wait for value %llu", (unsigned long long)value);
     check_status(run, run->provider->stream->wait(stream, value, run->deadline_ns, check_error()), MOOR_OK,
                  what);
-    check_that(run, moor_clock_ns() < run->deadline_ns, "%s came back at its deadline alone", what);
+    check_that(run, moor_clock_ns() < run->deadline_ns, "%s returned only at its deadline", what);
 }
 
 void check_finish(struct check_run *run, struct moor_abi_stream *stream)
@@ -471,7 +471,7 @@ static uint32_t reap_one(struct check_run *run, struct check_place *place, uint6
                  run->provider->release->reap(place->context, completion, sizeof *completion, 1, deadline_ns,
                                               &count, check_error()),
                  MOOR_OK, "reap");
-    check_that(run, count <= 1, "reap told %u completions where 1 had room", count);
+    check_that(run, count <= 1, "reap with room for 1 returned %u completions", count);
     return count;
 }
 
@@ -480,8 +480,8 @@ uint64_t check_reap(struct check_run *run, struct check_place *place, uint64_t c
     struct moor_abi_completion completion = {0};
     uint32_t count = reap_one(run, place, run->deadline_ns, &completion);
     check_that(run, count == 1 && moor_clock_ns() < run->deadline_ns,
-               "reap told %u completions, and that at its deadline, where one is due", count);
-    check_that(run, completion.cookie == cookie, "a completion with cookie %llx was reaped, not %llx",
+               "reap returned %u completions by its deadline, not 1", count);
+    check_that(run, completion.cookie == cookie, "reap returned a completion with cookie %llx, not %llx",
                (unsigned long long)completion.cookie, (unsigned long long)cookie);
     check_that(run, completion.status == MOOR_OK, "the release completed as %s (%d)",
                moor_status_name(completion.status), completion.status);
@@ -493,7 +493,7 @@ void check_reap_none(struct check_run *run, struct check_place *place, const cha
 {
     struct moor_abi_completion completion = {0};
     uint32_t count = reap_one(run, place, MOOR_NO_WAIT, &completion);
-    check_that(run, count == 0, "%s: a completion with cookie %llx came", when,
+    check_that(run, count == 0, "%s: reap returned a completion with cookie %llx", when,
                (unsigned long long)completion.cookie);
 }
 

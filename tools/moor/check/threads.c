@@ -40,7 +40,7 @@ static uint32_t reap_some(struct check_run *run, struct yard *yard, struct check
                                               check_error()),
                  MOOR_OK, "reap");
     check_that(run, count <= sizeof completions / sizeof *completions,
-               "reap told %u completions of room for 5", count);
+               "reap with room for 5 returned %u completions", count);
     for (uint32_t i = 0; i < count; i++) {
         uint64_t cookie = completions[i].cookie;
         check_that(run, cookie < THREAD_COUNT * ROUND_COUNT, "a completion has cookie %" PRIu64, cookie);
@@ -106,7 +106,7 @@ static void work_alone(struct check_run *run, unsigned int index, void *user)
     struct yard *yard = user;
     struct check_place place = check_place_open(run, yard->place);
     uint32_t reaped = work_in(run, yard, &place, index);
-    check_that(run, reaped == ROUND_COUNT, "%u releases in a context of its own, and %u completions",
+    check_that(run, reaped == ROUND_COUNT, "%u releases in a thread's own context, but %u completions",
                ROUND_COUNT, reaped);
     check_place_close(run, &place);
 }
@@ -208,7 +208,7 @@ static void record_at_once(struct check_run *run, unsigned int index, void *user
         uint64_t value = check_record(run, lane->stream);
         check_that(run, value > last, "record returned %" PRIu64 " after %" PRIu64 " in one thread", value,
                    last);
-        check_that(run, value <= THREAD_COUNT * LANE_ROUNDS, "record returned %" PRIu64 ": there are %u",
+        check_that(run, value <= THREAD_COUNT * LANE_ROUNDS, "record returned %" PRIu64 " of at most %u",
                    value, THREAD_COUNT * LANE_ROUNDS);
         unsigned int times = atomic_fetch_add(&lane->records[value - 1], 1) + 1u;
         check_that(run, times == 1, "record returned %" PRIu64 " %u times", value, times);
@@ -270,8 +270,8 @@ static void wait_at_once(struct check_run *run, unsigned int index, void *user)
     uint64_t value = lane->value - index % 2;
     check_wait(run, lane->stream, value);
     uint64_t reached = check_watermark(run, lane->stream);
-    check_that(run, reached >= value, "value %" PRIu64 " was waited for, and the watermark is %" PRIu64,
-               value, reached);
+    check_that(run, reached >= value, "after a wait for value %" PRIu64 " the watermark is %" PRIu64, value,
+               reached);
 }
 
 static void waits_at_once(struct check_run *run, struct check_place *place)

@@ -64,7 +64,7 @@ struct check_gate *check_gate_close(struct check_run *run, struct moor_abi_strea
 {
     struct check_gate *gate = check_gate_try(run, stream);
     if (gate == NULL)
-        check_pass_over(run, "the device is synchronous: nothing of it can be held");
+        check_pass_over(run, "the device is synchronous: a gate cannot block a stream");
     return gate;
 }
 
@@ -111,7 +111,7 @@ bool check_can_touch(struct check_run *run, struct check_place *place)
 {
     bool is_touchable = check_is_touchable(place);
     if (!is_touchable)
-        check_pass_over(run, "the domain has neither HOST_ACCESS nor COPY: its memory cannot be looked at");
+        check_pass_over(run, "the domain has neither HOST_ACCESS nor COPY: its memory cannot be read");
     return is_touchable;
 }
 

@@ -85,7 +85,7 @@ static void ranges_leave_nothing(struct check_run *run, struct check_place *plac
     }
     uint64_t after = check_usage_now(run).maps;
     check_that(run, after <= before + SLACK,
-               "the process has %llu maps, %llu after %d ranges have come and gone",
+               "the process has %llu maps, %llu after %d ranges were reserved and released",
                (unsigned long long)before, (unsigned long long)after, (int)COUNT);
 }
 
@@ -102,7 +102,7 @@ static void refuses_too_much(struct check_run *run, struct check_place *place)
         range.struct_size = MOOR_ABI_RANGE_SIZE;
         struct moor_abi_range before = range;
         int32_t status = run->provider->virtual_->reserve(place->context, &args, &range, check_error());
-        check_refused(run, status, CHECK_BAD_SIZE, "a reservation of more addresses than there are");
+        check_refused(run, status, CHECK_BAD_SIZE, "a reservation of more addresses than exist");
         check_that(run, memcmp(&range, &before, sizeof range) == 0, "a refused reserve wrote its output");
     }
 }
@@ -279,7 +279,7 @@ static void far_granules(struct check_run *run, struct check_place *place)
     struct moor_abi_range out = {.struct_size = MOOR_ABI_RANGE_SIZE};
     int32_t status = run->provider->virtual_->reserve(place->context, &args, &out, check_error());
     if (status == MOOR_NO_VA || status == MOOR_LIMIT) {
-        check_pass_over(run, "there are no 4 GiB of addresses");
+        check_pass_over(run, "4 GiB of addresses are not available");
         return;
     }
     check_status(run, status, MOOR_OK, "reserve");
@@ -416,8 +416,7 @@ static void decommit_refuses_uncommitted(struct check_run *run, struct check_pla
     for (size_t i = 0; i < sizeof uncommitted / sizeof *uncommitted; i++) {
         struct moor_abi_release release = check_part_args(
             MOOR_ABI_RELEASE_DECOMMIT, &range, uncommitted[i].first, uncommitted[i].count, NULL, 0);
-        check_release_refused(run, place, &release, CHECK_BAD_ARGUMENT,
-                              "a decommit of what is not committed");
+        check_release_refused(run, place, &release, CHECK_BAD_ARGUMENT, "a decommit of uncommitted granules");
         struct moor_abi_release unmap = check_part_args(MOOR_ABI_RELEASE_UNMAP, &range, 3, 2, NULL, 0);
         if (place->info.capabilities & MOOR_ABI_CAP_SHARED)
             check_release_refused(run, place, &unmap, CHECK_BAD_ARGUMENT, "an unmap of committed memory");
@@ -444,20 +443,19 @@ static void expect_decommit_waits(struct check_run *run, struct check_place *pla
     struct moor_abi_fence_point point = {stream, check_record(run, stream)};
     struct moor_abi_release release = check_part_args(MOOR_ABI_RELEASE_DECOMMIT, &range, 3, 2, &point, 1);
     check_release_submit(run, place, &release);
-    check_reap_none(run, place, "a decommit behind work that is not done");
-    check_granules_bytes(run, place, &range, 3, 2, 0x3c,
-                         "behind work that is not done, memory to be decommitted");
-    check_committed(run, place, &range, 0, SMALL_GRANULES, 2, "with 2 granules that are still leaving");
+    check_reap_none(run, place, "a decommit behind unfinished work");
+    check_granules_bytes(run, place, &range, 3, 2, 0x3c, "memory whose decommit waits for unfinished work");
+    check_committed(run, place, &range, 0, SMALL_GRANULES, 2, "with 2 granules whose decommit is pending");
     check_refused_in_use(run, commit_at(run, place, &range, 3 * range.granule_bytes, range.granule_bytes),
-                         "a commit of what is still leaving");
+                         "a commit of granules whose decommit is pending");
     struct moor_abi_release again = check_part_args(MOOR_ABI_RELEASE_DECOMMIT, &range, 4, 1, NULL, 0);
-    check_release_in_use(run, place, &again, "a second decommit of what is still leaving");
+    check_release_in_use(run, place, &again, "a decommit of granules whose decommit is pending");
     struct moor_abi_release whole = check_release_args(MOOR_ABI_RELEASE_RANGE, range.handle, 0, NULL, 0);
-    check_release_in_use(run, place, &whole, "the release of a range with memory that is still leaving");
+    check_release_in_use(run, place, &whole, "the release of a range whose decommit is pending");
 
     check_gate_open(gate);
     uint64_t bytes = check_reap(run, place, release.cookie);
-    check_that(run, bytes == release.length_bytes, "a decommit of %llu bytes gave back %llu",
+    check_that(run, bytes == release.length_bytes, "a decommit of %llu bytes returned %llu",
                (unsigned long long)release.length_bytes, (unsigned long long)bytes);
     check_committed(run, place, &range, 0, SMALL_GRANULES, 0, "after the decommit");
     check_range_release(run, place, &range);

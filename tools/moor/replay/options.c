@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The options of moor replay. Everything is checked here, so that the rest may rely on it. */
+/* The options of moor replay. All values are checked here, so that the other files may rely on them. */
 #include "replay/config.h"
 #include "tool.h"
 
@@ -60,7 +60,7 @@ static const struct argp_option option_list[] = {
     {0},
 };
 
-/* The options that are whole numbers. */
+/* Options that take a whole number. */
 static const struct number_option {
     int key;
     const char *name;
@@ -98,7 +98,7 @@ static const char *const touch_names[] = {
 struct parse {
     struct replay_config *config;
     struct tool_failure *failure;
-    uint64_t given; /* a bit for each of our own options */
+    uint64_t given; /* one bit for each option of this command */
 };
 
 const char *replay_policy_name(enum replay_policy policy)
@@ -120,7 +120,7 @@ static void parse_number(struct parse *parse, const struct number_option *option
 {
     uint64_t *value = (uint64_t *)((char *)parse->config + option->offset);
     (void)tool_take_number(option->name, argument, option->min, option->max, value,
-                           parse->failure); /* the failure ends it */
+                           parse->failure); /* the failure holds the reason */
 }
 
 static void parse_size(struct parse *parse, const char *what, const char *argument, uint64_t *ret_bytes)
@@ -129,7 +129,7 @@ static void parse_size(struct parse *parse, const char *what, const char *argume
         usage(parse, what, argument);
 }
 
-/* The index among names, which end with NULL; 0 with a failure. */
+/* Returns the index in names, which NULL ends, or 0 with a failure. */
 static int parse_choice(struct parse *parse, const char *what, const char *argument, const char *const *names)
 {
     for (int i = 0; names[i] != NULL; i++)
@@ -200,7 +200,7 @@ static void parse_own_option(struct parse *parse, int key, char *argument)
     case KEY_OUT:
         config->generate_out = argument;
         break;
-    default: /* a number */
+    default: /* an option of numbers[] */
         break;
     }
 }
@@ -217,7 +217,8 @@ static error_t parse_option(int key, char *argument, struct argp_state *state)
         config->json = true;
         return 0;
     case TOOL_KEY_SET:
-        (void)tool_settings_add(&config->settings, argument, parse->failure); /* the failure ends it */
+        /* the failure holds the reason */
+        (void)tool_settings_add(&config->settings, argument, parse->failure);
         return 0;
     case ARGP_KEY_ARGS:
         config->traces = state->argv + state->next;
@@ -231,7 +232,7 @@ static error_t parse_option(int key, char *argument, struct argp_state *state)
     }
 }
 
-/* Which options go together. */
+/* Checks which options go together. */
 static bool check_combination(const struct parse *parse)
 {
     const struct replay_config *config = parse->config;
@@ -246,7 +247,7 @@ static bool check_combination(const struct parse *parse)
     else if (!config->generate && config->trace_count == 0)
         wrong = "TRACE is missing";
     else if (config->generate_out != NULL && config->provider == NULL)
-        wrong = NULL; /* only makes a trace */
+        wrong = NULL; /* --out writes the trace without a replay */
     else if (config->provider == NULL)
         wrong = "--provider is missing";
     else if (is_given(parse, KEY_CAPACITY) == is_given(parse, KEY_CAPACITY_BLOCKS))

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Reading Mooncake traces: JSON lines, plain or gzip, with LF or CRLF.
+ * Reads Mooncake traces: JSON lines, plain or gzip, with LF or CRLF.
  *
- * Everything a replay relies on is checked here, so that a bad line is told before a provider is even loaded.
- * The ids of one file form a trie: an id stands for a whole prefix, so it has the same parent wherever it
- * occurs, and two files do not share ids.
+ * Every property that a replay relies on is checked here, so that a bad line is reported before the provider
+ * is loaded. The ids of one file form a trie: an id stands for a whole prefix, so it has the same parent
+ * wherever it occurs. Two files do not share ids.
  */
 #include "replay/trace.h"
 #include "hash.h"
@@ -26,7 +26,7 @@
 struct known_id {
     int64_t id; /* in the file */
     int64_t parent;
-    uint64_t event; /* the last one that had it */
+    uint64_t event; /* the last event that had it */
     UT_hash_handle hh;
 };
 
@@ -53,7 +53,7 @@ static bool refuse(struct reader *reader, const char *format, ...)
     char reason[512];
     va_list arguments;
     va_start(arguments, format);
-    (void)vsnprintf(reason, sizeof reason, format, arguments); /* too long is cut */
+    (void)vsnprintf(reason, sizeof reason, format, arguments); /* cuts a longer text */
     va_end(arguments);
     return tool_fail(reader->failure, TOOL_BAD_INPUT, MOOR_INVALID, "%s:%" PRIu64 ": event %" PRIu64 ": %s",
                      reader->path, reader->line_number, reader->event, reason);
@@ -65,7 +65,7 @@ struct replay_request *replay_trace_append(struct replay_trace *trace, size_t id
         trace->request_capacity = 2 * trace->request_capacity + 1024;
         trace->requests = tool_reallocate(trace->requests, trace->request_capacity, sizeof *trace->requests);
     }
-    /* Also for a request without blocks: `ids` is there wherever a request is. */
+    /* Allocate also for a request without blocks: `ids` is never NULL once there is a request. */
     if (trace->id_capacity - trace->id_count < id_count || trace->id_capacity == 0) {
         trace->id_capacity = 2 * trace->id_capacity + id_count + 1024;
         trace->ids = tool_reallocate(trace->ids, trace->id_capacity, sizeof *trace->ids);
@@ -83,7 +83,8 @@ void replay_trace_finish(struct replay_trace *trace)
     *trace = (struct replay_trace){0};
 }
 
-/* The next line without its end, in reader->line. False at the end of the file, or with a failure. */
+/* Reads the next line, without its end, into reader->line. Returns false at the end of the file or after a
+ * failure. */
 static bool read_line(struct reader *reader)
 {
     reader->line_size = 0;
@@ -120,7 +121,7 @@ static bool line_is_blank(const struct reader *reader)
     return true;
 }
 
-/* One whole number of the object, from 0 to max. */
+/* Reads one whole number of the object, from 0 to max. */
 static bool take_number(struct reader *reader, const json_t *object, const char *key, int64_t max,
                         int64_t *ret_value)
 {
@@ -139,7 +140,7 @@ static bool take_number(struct reader *reader, const json_t *object, const char 
     return true;
 }
 
-/* Checks one id against what is known of it, and remembers it. */
+/* Compares an id with its earlier occurrences, and records it. */
 static bool check_id(struct reader *reader, int64_t id, int64_t parent)
 {
     struct known_id *known = NULL;
@@ -247,7 +248,7 @@ static void read_file(struct reader *reader)
                         errno != 0 ? strerror(errno) : "cannot be opened");
         return;
     }
-    (void)gzbuffer(reader->file, 1u << 17); /* only speed */
+    (void)gzbuffer(reader->file, 1u << 17); /* a failure costs only speed */
     while (reader->trace->request_count < reader->config->rows_max) {
         reader->line_number++;
         reader->event++;
@@ -258,7 +259,7 @@ static void read_file(struct reader *reader)
         else if (!take_line(reader))
             break;
     }
-    (void)gzclose(reader->file); /* was only read */
+    (void)gzclose(reader->file); /* only read */
     free(reader->line);
     forget_ids(reader);
 }

@@ -1,4 +1,4 @@
-# Sourced by tools/demo and tools/test: finds or installs what is needed. Debian package names.
+# Sourced by tools/demo and tools/test: finds or installs the needed packages, by their Debian names.
 # Usage: need_packages PACKAGE...
 
 need_packages() {
@@ -8,7 +8,7 @@ need_packages() {
     done
     [ ${#missing[@]} -eq 0 ] && return 0
     if [ "$(id -u)" -ne 0 ]; then
-        echo "These packages are missing; as root: apt-get install ${missing[*]}" >&2
+        echo "packages: missing: as root run: apt-get install ${missing[*]}" >&2
         return 1
     fi
     echo "Installing: ${missing[*]}"

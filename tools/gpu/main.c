@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* gpu-driver: measures the CUDA driver's own calls and prints one JSON object. Exit status as moor's: 4 without a
- * driver or a device. */
+/* gpu-driver: measures the CUDA driver's own calls and prints one JSON object. The exit statuses are those of
+ * moor: 4 without a driver or a device. */
 #include "raw.h"
 
 #include <argp.h>
@@ -23,7 +23,7 @@ double raw_us_since(uint64_t start_ns)
 
 void raw_fact(struct raw *raw, const char *key, json_t *value)
 {
-    (void)json_object_set_new(raw->facts, key, value); /* out of memory: it is not told */
+    (void)json_object_set_new(raw->facts, key, value); /* out of memory: the fact is missing */
 }
 
 /* ---- measuring ---- */
@@ -47,8 +47,8 @@ static void report(struct raw *raw, const char *name, const struct raw_case *wha
 
 static void leave_out(struct raw *raw, const struct raw_case *what)
 {
-    (void)json_array_append_new(raw->left_out, json_pack("{s:s, s:s, s:s}", "name", what->names[0], "param",
-                                                         what->param, "reason", raw->reason));
+    (void)json_array_append_new(raw->skipped, json_pack("{s:s, s:s, s:s}", "name", what->names[0], "param",
+                                                        what->param, "reason", raw->reason));
 }
 
 #define CASES_MAX 16u
@@ -95,7 +95,7 @@ static unsigned long number(const char *text, unsigned long min, unsigned long m
     char *rest;
     unsigned long value = strtoul(text, &rest, 10);
     if (*text < '0' || *text > '9' || *rest != '\0' || value < min || value > max)
-        argp_error(state, "'%s' is no number from %lu to %lu", text, min, max);
+        argp_error(state, "'%s': expected a number from %lu to %lu", text, min, max);
     return value;
 }
 
@@ -125,11 +125,11 @@ int main(int argc, char **argv)
 {
     static const struct argp_option options[] = {
         {"driver", KEY_LIBRARY, "FILE", 0, "The driver's library (default libcuda.so.1)", 0},
-        {"device", KEY_DEVICE, "N", 0, "Which device (default 0)", 0},
+        {"device", KEY_DEVICE, "N", 0, "Index of the device (default 0)", 0},
         {"rounds", KEY_ROUNDS, "N", 0, "Samples of each case (default 101)", 0},
-        {"seconds", KEY_SECONDS, "N", 0, "Begin nothing after so long (default 60)", 0},
+        {"seconds", KEY_SECONDS, "SECONDS", 0, "Start no round after SECONDS (default 60)", 0},
         {0}};
-    static const struct argp argp = {options, parse, NULL, "What the CUDA driver's own calls cost.",
+    static const struct argp argp = {options, parse, NULL, "Measures the CUDA driver's own calls.",
                                      NULL,    NULL,  NULL};
     static struct raw raw = {.library = "libcuda.so.1", .rounds = 101};
     struct arguments arguments = {.raw = &raw, .seconds = 60};
@@ -139,7 +139,7 @@ int main(int argc, char **argv)
     raw.deadline_ns = raw_clock_ns() + arguments.seconds * 1000000000u;
     raw.facts = json_object();
     raw.results = json_array();
-    raw.left_out = json_array();
+    raw.skipped = json_array();
     int status = raw_open(&raw);
     if (status != 0) {
         fprintf(stderr, "%s\n", raw.reason);
@@ -151,7 +151,7 @@ int main(int argc, char **argv)
     raw_work(&raw);
     raw_close(&raw);
     json_t *all = json_pack("{s:b, s:o, s:o, s:o}", "simulated", (int)raw.simulated, "facts", raw.facts,
-                            "results", raw.results, "left_out", raw.left_out);
+                            "results", raw.results, "skipped", raw.skipped);
     if (all == NULL || json_dumpf(all, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(12)) != 0)
         return 1;
     putchar('\n');

@@ -309,7 +309,7 @@ static error_t parse_option(int key, char *argument, struct argp_state *state)
         break;
     case ARGP_KEY_ARG:
         if (options->provider != NULL)
-            (void)tool_fail(options->failure, TOOL_USAGE, MOOR_INVALID, "one PROVIDER at a time");
+            (void)tool_fail(options->failure, TOOL_USAGE, MOOR_INVALID, "inspect takes one PROVIDER");
         else
             options->provider = argument;
         break;
@@ -344,7 +344,7 @@ int inspect_command(int argc, char **argv, bool json)
 {
     static const struct argp_option option_list[] = {
         TOOL_OPTION_SET,
-        {"timeout", KEY_TIMEOUT, "SECONDS", 0, "How long its start may take (default 60)", 0},
+        {"timeout", KEY_TIMEOUT, "SECONDS", 0, "Limit the provider's start to SECONDS (default 60)", 0},
         TOOL_OPTION_JSON,
         TOOL_OPTION_HELP,
         {0}};
@@ -352,9 +352,8 @@ int inspect_command(int argc, char **argv, bool json)
         .options = option_list,
         .parser = parse_option,
         .args_doc = "PROVIDER",
-        .doc =
-            "What a provider is: ABI, devices, domains, capabilities, quantities. PROVIDER is the path of a "
-            "shared object, or a name to look up. It is tried in a process of its own first.",
+        .doc = "Describes a provider: ABI, devices, domains, capabilities, quantities. PROVIDER is the path "
+               "of a shared object, or a name to look up. A child process tries it first.",
     };
     struct tool_failure failure = {0};
     struct inspect_options options = {.failure = &failure, .json = json};

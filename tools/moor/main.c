@@ -29,8 +29,8 @@ static void print_help(void)
     puts("Usage: moor COMMAND [ARGUMENT...]\n");
     for (size_t i = 0; i < COMMAND_COUNT; i++)
         printf("    %s %s\n", commands[i].title, commands[i].synopsis);
-    puts("\n'moor COMMAND --help' says more. SIZE takes KiB, MiB, GiB, TiB.\n"
-         "Exit status: 0 done and the books balance, 1 they do not or a check failed, 2 usage,\n"
+    puts("\nRun 'moor COMMAND --help' for its options. SIZE takes KiB, MiB, GiB, TiB.\n"
+         "Exit status: 0 success, 1 a check failed or the accounts do not balance, 2 usage,\n"
          "3 provider refused, 4 no device, 5 bad input.");
 }
 
@@ -48,7 +48,7 @@ static int run(int argc, char **argv)
     struct tool_failure failure = {0};
     bool json = wants_json(argc, argv);
     if (argc < 2) {
-        (void)tool_fail(&failure, TOOL_USAGE, MOOR_INVALID, "no command given (see moor --help)");
+        (void)tool_fail(&failure, TOOL_USAGE, MOOR_INVALID, "no command given: see moor --help");
         return tool_report(&failure, json);
     }
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "help") == 0) {
@@ -67,7 +67,7 @@ static int run(int argc, char **argv)
         argv[1] = title;
         return commands[i].run(argc - 1, argv + 1, json);
     }
-    (void)tool_fail(&failure, TOOL_USAGE, MOOR_INVALID, "'%s' is no command (see moor --help)", argv[1]);
+    (void)tool_fail(&failure, TOOL_USAGE, MOOR_INVALID, "'%s': unknown command: see moor --help", argv[1]);
     return tool_report(&failure, json);
 }
 

@@ -61,7 +61,7 @@ int tool_end_output(int exit_status)
 {
     if (fflush(stdout) == 0 && !ferror(stdout))
         return exit_status;
-    fprintf(stderr, "%s: cannot write to standard output\n", moor_status_name(MOOR_INVALID));
+    fprintf(stderr, "%s: standard output: cannot be written\n", moor_status_name(MOOR_INVALID));
     return exit_status != TOOL_DONE ? exit_status : TOOL_FAILED;
 }
 
@@ -83,7 +83,7 @@ bool tool_parse_options(const struct argp *argp, int argc, char **argv, void *in
 
 void tool_refuse_option(const struct argp_state *state, struct tool_failure *failure)
 {
-    (void)tool_fail(failure, TOOL_USAGE, MOOR_INVALID, "'%s' is unknown or lacks its value (see %s --help)",
+    (void)tool_fail(failure, TOOL_USAGE, MOOR_INVALID, "'%s': unknown option or missing value: see %s --help",
                     state->argv[state->next - 1], state->argv[0]);
 }
 
@@ -226,7 +226,7 @@ bool tool_load_provider(struct moor_runtime *runtime, const char *provider,
 
 void tool_out_of_memory(void)
 {
-    fprintf(stderr, "%s: no memory for the tool's own lists\n", moor_status_name(MOOR_HOST_NOMEM));
+    fprintf(stderr, "%s: no host memory for the tool itself\n", moor_status_name(MOOR_HOST_NOMEM));
     exit(TOOL_FAILED);
 }
 

@@ -29,7 +29,7 @@ struct tool_failure {
 /* Both return false, for `return tool_fail(...)`. */
 bool tool_fail(struct tool_failure *failure, int exit_status, moor_status status, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
-/* Takes status and text from moor_last_error(). what: the failed action. */
+/* Takes status and text from moor_last_error(). `what` names the failed action. */
 bool tool_fail_last(struct tool_failure *failure, int exit_status, const char *what);
 
 /* Prints "STATUS_NAME: text" to stderr and, with json, the error object to stdout. Returns the exit status.

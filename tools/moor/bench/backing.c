@@ -215,10 +215,10 @@ static const char *lack_of(struct moor_device *device)
     uint32_t domain;
     if (moor_device_find_domain(device, MOOR_ABI_DOMAIN_DEVICE, &domain) ||
         moor_device_get_domain_info(device, domain, &info))
-        return "the device has no memory of its own";
+        return "the device has no domain of its own";
     if (!(info.flags & MOOR_ABI_DOMAIN_HOST_ACCESS))
-        return "the host does not reach the device's memory";
-    return (info.capabilities & needed) == needed ? NULL : "the device has no ranges or no segments";
+        return "the device's memory lacks HOST_ACCESS";
+    return (info.capabilities & needed) == needed ? NULL : "the device's memory lacks VIRTUAL or SHARED";
 }
 
 static bool open_area(const struct bench_options *options, struct area *area)

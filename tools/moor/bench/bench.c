@@ -40,13 +40,13 @@ void bench_add(struct bench_report *report, struct bench_result result)
     report->results[report->count++] = result;
 }
 
-void bench_leave_out(struct bench_report *report, const char *name, const char *param, const char *reason)
+void bench_skip(struct bench_report *report, const char *name, const char *param, const char *reason)
 {
-    assert(report->left_out_count < sizeof report->left_out / sizeof *report->left_out);
-    struct bench_left_out *left_out = &report->left_out[report->left_out_count++];
-    left_out->name = name;
-    left_out->param = param;
-    (void)snprintf(left_out->reason, sizeof left_out->reason, "%s", reason); /* cuts a longer text */
+    assert(report->skipped_count < sizeof report->skipped / sizeof *report->skipped);
+    struct bench_skipped *skipped = &report->skipped[report->skipped_count++];
+    skipped->name = name;
+    skipped->param = param;
+    (void)snprintf(skipped->reason, sizeof skipped->reason, "%s", reason); /* cuts a longer text */
 }
 
 bool bench_load_provider(const struct bench_options *options, struct moor_runtime *runtime, uint64_t flags,
@@ -62,7 +62,7 @@ bool bench_get_device(const struct bench_options *options, struct moor_provider 
 {
     struct moor_provider_info info;
     if (moor_provider_get_info(provider, &info) == MOOR_OK && info.device_count == 0)
-        return tool_fail(options->failure, TOOL_NO_DEVICE, MOOR_UNSUPPORTED, "%s has no device", info.path);
+        return tool_fail(options->failure, TOOL_NO_DEVICE, MOOR_UNSUPPORTED, "%s: no device", info.path);
     return moor_provider_get_device(provider, 0, ret_device) == MOOR_OK ||
            tool_fail_last(options->failure, TOOL_REFUSED, options->provider);
 }
@@ -72,7 +72,7 @@ bool bench_decline(const struct bench_options *options, struct bench_report *rep
 {
     if (options->name_count > 0)
         return tool_fail(options->failure, TOOL_REFUSED, MOOR_UNSUPPORTED, "%s: %s", name, reason);
-    bench_leave_out(report, name, "-", reason);
+    bench_skip(report, name, "-", reason);
     return true;
 }
 
@@ -86,14 +86,14 @@ static void print_json(const struct bench_report *report)
                                             result->unit, "runs", (int)result->runs, "median", result->median,
                                             "min", result->min, "max", result->max));
     }
-    json_t *left_out = json_array();
-    for (size_t i = 0; i < report->left_out_count; i++) {
+    json_t *skipped = json_array();
+    for (size_t i = 0; i < report->skipped_count; i++) {
         json_t *line =
-            json_pack("{s:s, s:s}", "name", report->left_out[i].name, "param", report->left_out[i].param);
-        tool_json_append(left_out, line);
-        tool_json_set(line, "reason", tool_json_text(report->left_out[i].reason));
+            json_pack("{s:s, s:s}", "name", report->skipped[i].name, "param", report->skipped[i].param);
+        tool_json_append(skipped, line);
+        tool_json_set(line, "reason", tool_json_text(report->skipped[i].reason));
     }
-    tool_json_print(json_pack("{s:o, s:o}", "results", results, "left_out", left_out));
+    tool_json_print(json_pack("{s:o, s:o}", "results", results, "skipped", skipped));
 }
 
 static void print_text(const struct bench_report *report)
@@ -105,9 +105,9 @@ static void print_text(const struct bench_report *report)
         printf("%-46s %8u %-12s %5s %5zu %10.2f %10.2f %10.2f\n", result->name, result->threads,
                result->param, result->unit, result->runs, result->median, result->min, result->max);
     }
-    for (size_t i = 0; i < report->left_out_count; i++)
-        printf("left out: %s, %s: %s\n", report->left_out[i].name, report->left_out[i].param,
-               report->left_out[i].reason);
+    for (size_t i = 0; i < report->skipped_count; i++)
+        printf("skipped: %s, %s: %s\n", report->skipped[i].name, report->skipped[i].param,
+               report->skipped[i].reason);
 }
 
 /* ---- the command line ---- */
@@ -163,7 +163,7 @@ static bool check_options(const struct bench_options *options)
             known |= strcmp(options->names[i], benchmarks[b].name) == 0;
         if (!known)
             return tool_fail(options->failure, TOOL_USAGE, MOOR_INVALID,
-                             "'%s' is no benchmark (see moor bench --help)", options->names[i]);
+                             "'%s': unknown benchmark: see moor bench --help", options->names[i]);
     }
     return true;
 }
@@ -171,7 +171,7 @@ static bool check_options(const struct bench_options *options)
 int bench_command(int argc, char **argv, bool json)
 {
     static const struct argp_option option_list[] = {
-        {"provider", KEY_PROVIDER, "PROVIDER", 0, "Measure this provider: a path, or a name to look up", 0},
+        {"provider", KEY_PROVIDER, "PROVIDER", 0, "The measured provider: a path, or a name to look up", 0},
         {"rounds", KEY_ROUNDS, "N", 0, "Take N samples of each case (default 101)", 0},
         TOOL_OPTION_SET,
         TOOL_OPTION_JSON,
@@ -181,10 +181,11 @@ int bench_command(int argc, char **argv, bool json)
         option_list,
         parse,
         "[NAME...] --provider PROVIDER",
-        "Measures. Names: backing (commit, touch and decommit 2 MiB, beside raw system calls), device "
-        "(allocations, releases behind fences, commits, maps and copies of the first device), governor "
-        "(reserve, charge and refund, beside an atomic add and a mutex pair), load (from a path to a "
-        "provider and back, with and without a trial in a process of its own); all without a name.",
+        "Measures a provider. NAME is backing (commit, touch and decommit 2 MiB, compared with raw system "
+        "calls), device (allocations, releases behind fences, commits, maps and copies of the first device), "
+        "governor (reserve, charge and refund, compared with an atomic add and a mutex pair) or load (from a "
+        "path to a usable provider and back, with and without a probe in a child process). Runs all "
+        "benchmarks without NAME.",
         NULL,
         NULL,
         NULL};

@@ -14,7 +14,7 @@ struct bench_options {
     struct tool_failure *failure;
     char **names; /* [borrowed] from argv */
     size_t name_count;
-    const char *provider; /* as on the command line */
+    const char *provider; /* path or name from the command line */
     struct tool_settings settings;
     uint64_t rounds; /* 1..BENCH_ROUNDS_MAX */
     bool json;
@@ -37,7 +37,7 @@ struct bench_result bench_summarise(const char *name, const char *param, const c
                                     size_t count);
 
 /* A case that the provider cannot run, or has no memory for. */
-struct bench_left_out {
+struct bench_skipped {
     const char *name;
     const char *param;
     char reason[512];
@@ -47,11 +47,11 @@ struct bench_left_out {
 struct bench_report {
     struct bench_result results[96];
     size_t count;
-    struct bench_left_out left_out[32];
-    size_t left_out_count;
+    struct bench_skipped skipped[32];
+    size_t skipped_count;
 };
 void bench_add(struct bench_report *report, struct bench_result result);
-void bench_leave_out(struct bench_report *report, const char *name, const char *param, const char *reason);
+void bench_skip(struct bench_report *report, const char *name, const char *param, const char *reason);
 
 /* Loads the measured provider with its settings. flags: MOOR_LOAD_*. ret_provider: [out, owned]. */
 bool bench_load_provider(const struct bench_options *options, struct moor_runtime *runtime, uint64_t flags,

@@ -32,15 +32,15 @@ struct world {
     struct moor_runtime *runtime;
     struct moor_device *device;
     struct moor_abi_domain_info domain;
-    struct account own;    /* of the device's domain */
-    struct account pinned; /* of its domain of pinned host memory */
+    struct account own;    /* in the device's domain */
+    struct account pinned; /* in the domain of pinned host memory */
     struct moor_stream *stream;
     moor_range range; /* commits use its first part, maps its second */
     uint64_t piece_bytes;
     moor_segment segments[2];      /* mapped for reading, mapped for writing */
     moor_buffer copied;            /* on the device */
     moor_buffer locked;            /* pinned */
-    struct moor_view copied_view;  /* of `copied` */
+    struct moor_view copied_view;  /* view of `copied` */
     struct moor_view host_view[2]; /* pageable, pinned */
     void *pageable;                /* [owned] */
     uint32_t flight;               /* buffers released per reap */
@@ -322,7 +322,7 @@ static bool open_world(const struct bench_options *options, struct world *world)
         !bench_get_device(options, provider, &world->device))
         return false;
     if (moor_device_find_domain(world->device, MOOR_ABI_DOMAIN_DEVICE, &domain))
-        domain = 0; /* the first domain, if the device has no memory of its own */
+        domain = 0; /* the first domain, if the device has no domain of its own */
     if (moor_device_get_domain_info(world->device, domain, &world->domain) ||
         open_account(world, domain, &world->own) || choose_sizes(world) ||
         moor_stream_create(world->device, NULL, &world->stream))
@@ -368,7 +368,7 @@ static bool try_all(const struct bench_options *options, struct world *world, st
         if (status && !is_lack(status))
             return tool_fail_last(options->failure, TOOL_FAILED, cases[i].name);
         if (status)
-            bench_leave_out(report, cases[i].name, param_of(world, i), moor_last_error()->text);
+            bench_skip(report, cases[i].name, param_of(world, i), moor_last_error()->text);
     }
     return true;
 }

@@ -52,7 +52,7 @@ struct world {
 struct crew {
     const struct bench_case *what;
     struct world *world;
-    uint64_t operations; /* of each thread */
+    uint64_t operations; /* per thread */
     cpu_set_t processors;
     _Atomic uint32_t arrived;
     /* not 0: the measured thread has ended, or a thread has failed */
@@ -357,7 +357,7 @@ static const struct {
     {"governor/ratio: 2 threads to 1", "own holders", CHARGE_2_OWN, CHARGE},
     {"governor/ratio: 4 threads to 1", "one holder", CHARGE_4, CHARGE},
     {"governor/ratio: 4 threads to 1", "own holders", CHARGE_4_OWN, CHARGE},
-    {"governor/ratio: traced to not", "one holder", TRACED_CHARGE, CHARGE},
+    {"governor/ratio: traced to untraced", "one holder", TRACED_CHARGE, CHARGE},
     {"governor/ratio: 1e5 leases to 1e3", "one holder", AMONG_1E5_LEASES, AMONG_1E3_LEASES},
     {"governor/ratio: 1e5 leases to 1e3", "own holders", AMONG_1E5_HOLDERS, AMONG_1E3_HOLDERS},
 };
@@ -525,7 +525,8 @@ bool bench_governor(const struct bench_options *options, struct bench_report *re
     cpu_set_t processors;
     bool good = sched_getaffinity(0, sizeof processors, &processors) == 0;
     if (!good)
-        (void)tool_fail(options->failure, TOOL_FAILED, MOOR_UNSUPPORTED, "the processors cannot be told");
+        (void)tool_fail(options->failure, TOOL_FAILED, MOOR_UNSUPPORTED,
+                        "the thread's processors are unknown");
     for (int place = 0; place < PLACES && good; place++)
         good = open_world(options, (enum place)place, &worlds[place]);
     for (size_t round = 0; round < options->rounds; round++)

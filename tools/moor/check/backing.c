@@ -164,7 +164,7 @@ void check_unmap(struct check_run *run, struct check_place *place, const struct 
     check_that(run, bytes == 0, "an unmap returned %llu bytes, not 0", (unsigned long long)bytes);
 }
 
-/* ---- what must be refused ---- */
+/* ---- refusals ---- */
 
 void check_refused_in_use(struct check_run *run, int32_t actual, const char *what)
 {

@@ -53,9 +53,9 @@ struct check_report {
 };
 
 struct check_plan {
-    const char *path; /* of the provider */
+    const char *path; /* path of the provider */
     const struct moor_load_options *options;
-    uint64_t timeout_ns; /* of each check */
+    uint64_t timeout_ns; /* limit of each check */
     bool verbose;        /* print the provider's log to stderr */
 };
 
@@ -85,7 +85,7 @@ struct check_run {
     moor_abi_entry entry;
     /* The core has probed this table. Absent capabilities are NULL. */
     const struct moor_abi_provider *provider;
-    struct moor_abi_host host;          /* its config answers with options->settings */
+    struct moor_abi_host host;          /* config() returns options->settings */
     struct moor_abi_instance *instance; /* made before each check, shut down after it if it passes */
     uint32_t device_count;
     uint64_t deadline_ns; /* for every wait; soon after it the parent kills the child */

@@ -154,7 +154,7 @@ static int run_checks(const struct check_options *options, const char *path,
                               .verbose = options->verbose};
     int64_t device_count = -1;
     if (!check_run_all(&plan, reports, count, options->json ? print_nothing : print_line, &device_count)) {
-        (void)tool_fail(options->failure, TOOL_FAILED, MOOR_LIMIT, "no process for the checks: %s",
+        (void)tool_fail(options->failure, TOOL_FAILED, MOOR_LIMIT, "checks: no process could be made: %s",
                         strerror(errno));
         return TOOL_FAILED;
     }
@@ -218,9 +218,9 @@ int check_command(int argc, char **argv, bool json)
 {
     static const struct argp_option option_list[] = {
         TOOL_OPTION_SET,
-        {"list", KEY_LIST, NULL, 0, "Print the checks and their rules, and run none", 0},
-        {"timeout", KEY_TIMEOUT, "SECONDS", 0, "How long a check may take (default 20)", 0},
-        {"verbose", KEY_VERBOSE, NULL, 0, "Print what the provider logs to standard error", 0},
+        {"list", KEY_LIST, NULL, 0, "Print the checks and their rules without running them", 0},
+        {"timeout", KEY_TIMEOUT, "SECONDS", 0, "Limit each check to SECONDS (default 20)", 0},
+        {"verbose", KEY_VERBOSE, NULL, 0, "Print the provider's log to standard error", 0},
         TOOL_OPTION_JSON,
         TOOL_OPTION_HELP,
         {0}};
@@ -229,10 +229,9 @@ int check_command(int argc, char **argv, bool json)
         .parser = parse,
         .args_doc = "PROVIDER [CHECK...]",
         .doc =
-            "Does a provider keep the contract? PROVIDER is the path of a shared object, or the name of one "
-            "that is installed. CHECK is the name of a check (release.waits_for_points) or of a group "
-            "(release); without one all are run. Every check runs in a child process: a crash "
-            "is a report.",
+            "Checks that a provider keeps the contract. PROVIDER is the path of a shared object, or a name "
+            "to look up. CHECK is the name of a check (release.waits_for_points) or of a group (release); "
+            "all checks run without one. Every check runs in a child process, so a crash is reported.",
     };
     struct tool_failure failure = {0};
     struct check_options options = {.failure = &failure, .timeout_s = TIMEOUT_S_DEFAULT, .json = json};

@@ -5,13 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The least budget. It also has room for the small buffers, whatever bytes each takes. */
+/* The least budget. The budget also has room for the small buffers at any footprint. */
 #define BUDGET_BYTES (UINT64_C(64) << 20)
 #define BUDGET_BUFFERS 128u
 
 void host_expect(struct check_run *run, moor_status actual, moor_status expected, const char *what)
 {
-    check_that(run, actual == expected, "%s answered %s, not %s%s%s", what, moor_status_name(actual),
+    check_that(run, actual == expected, "%s returned %s, not %s%s%s", what, moor_status_name(actual),
                moor_status_name(expected), actual != MOOR_OK ? ": " : "",
                actual != MOOR_OK ? moor_last_error()->text : "");
 }

@@ -28,7 +28,7 @@ struct host {
 struct host host_open(struct check_run *run, uint64_t capabilities);
 void host_close(struct check_run *run, struct host *host);
 
-/* End the check as failed unless actual == expected. what: names the call. */
+/* End the check as failed unless actual == expected. `what` names the call in the text. */
 void host_expect(struct check_run *run, moor_status actual, moor_status expected, const char *what);
 void host_expect_ok(struct check_run *run, moor_status actual, const char *what);
 

@@ -131,7 +131,7 @@ static moor_status try_shared(const struct host *host)
 
 static moor_status try_pinned(const struct host *host)
 {
-    static _Alignas(HOST_SMALL_BYTES) uint8_t memory[HOST_SMALL_BYTES]; /* whole pages, whatever their size */
+    static _Alignas(HOST_SMALL_BYTES) uint8_t memory[HOST_SMALL_BYTES]; /* whole pages of any page size */
     moor_buffer buffer = 0;
     return moor_buffer_wrap(host->binding, memory, sizeof memory, MOOR_BUFFER_PIN, &buffer);
 }

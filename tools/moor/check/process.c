@@ -62,9 +62,9 @@ struct check_usage check_usage_now(struct check_run *run)
 #define SIGNALS_MAX 65
 
 struct check_surroundings {
-    sigset_t signal_mask; /* of the thread */
-    int rounding;         /* of the thread */
-    int traps;            /* of the thread: floating-point exceptions that raise a signal */
+    sigset_t signal_mask; /* thread state */
+    int rounding;         /* thread state */
+    int traps;            /* thread state: floating-point exceptions that raise a signal */
     unsigned int umask;
     void (*handlers[SIGNALS_MAX])(int);
     char directory[PATH_MAX];

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #define NEEDS (MOOR_ABI_CAP_SHARED | MOOR_ABI_CAP_VIRTUAL)
-#define GRANULES 2u /* of a segment */
+#define GRANULES 2u /* per segment */
 #define FRAME 8u    /* granules of a range that segments are mapped into */
 
 /* ---- contents ---- */

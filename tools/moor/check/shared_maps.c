@@ -8,7 +8,7 @@
 #include <string.h>
 
 #define NEEDS (MOOR_ABI_CAP_SHARED | MOOR_ABI_CAP_VIRTUAL)
-#define GRANULES 2u /* of a segment */
+#define GRANULES 2u /* per segment */
 #define FRAME 8u    /* granules of a range that segments are mapped into */
 
 /* ---- unmapping ---- */
@@ -55,7 +55,7 @@ static void unmap_leaves_others(struct check_run *run, struct check_place *place
     struct row row = set_row(run, place);
     check_unmap(run, place, &row.frame, 1, GRANULES);
     expect_rest_of_row(run, place, &row, "beside an unmap");
-    check_commit(run, place, &row.frame, 1, GRANULES); /* its addresses are free again */
+    check_commit(run, place, &row.frame, 1, GRANULES); /* the unmap freed the addresses */
     check_granules_bytes(run, place, &row.frame, 1, GRANULES, 0,
                          "memory committed where a segment was mapped");
     check_granules_fill(run, place, &row.frame, 1, GRANULES, 0x53);

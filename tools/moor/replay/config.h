@@ -22,7 +22,7 @@ enum replay_policy {
 /* The part of each new block that is written, and read back where the block is shared. */
 enum replay_touch {
     REPLAY_TOUCH_NONE,
-    REPLAY_TOUCH_PAGE, /* its first 4 KiB */
+    REPLAY_TOUCH_PAGE, /* the first 4 KiB */
     REPLAY_TOUCH_FULL,
 };
 
@@ -45,7 +45,7 @@ struct replay_config {
     uint64_t kv_bytes_per_token;
     uint64_t block_tokens;
     uint64_t block_bytes;
-    uint64_t rows_max; /* of all traces together */
+    uint64_t rows_max; /* limit for all traces together */
     double scale;
     uint64_t prefill_us; /* per token */
     uint64_t decode_us;  /* per token */

@@ -20,7 +20,7 @@ struct replay_event {
     int64_t time_us;
     enum replay_event_kind kind;
     uint64_t order; /* set by push */
-    size_t row;        /* the request */
+    size_t row;     /* the request */
 };
 
 struct replay_events {

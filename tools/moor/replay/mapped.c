@@ -23,14 +23,15 @@ static bool measure(struct replay_memory *memory, uint64_t *ret_bytes, struct to
 {
     const struct moor_abi_domain_info *info = &memory->domain_info;
     if (!(info->capabilities & MOOR_ABI_CAP_VIRTUAL))
-        return tool_fail(failure, TOOL_REFUSED, MOOR_UNSUPPORTED, "the device's memory has no VIRTUAL");
+        return tool_fail(failure, TOOL_REFUSED, MOOR_UNSUPPORTED,
+                         "the device's memory lacks VIRTUAL: use --mode eager");
     if (memory->config->policy != REPLAY_NONE && !(info->capabilities & MOOR_ABI_CAP_SHARED))
         return tool_fail(failure, TOOL_REFUSED, MOOR_UNSUPPORTED,
-                         "the device's memory has no SHARED (--policy none does without)");
+                         "the device's memory lacks SHARED: use --policy none or --mode eager");
     if (granule_of(memory) < info->granule_min_bytes)
         return tool_fail(failure, TOOL_REFUSED, MOOR_UNSUPPORTED,
                          "blocks of %" PRIu64 " bytes are not whole granules of %" PRIu64
-                         " (--mode eager does without)",
+                         ": use --mode eager",
                          memory->config->block_bytes, info->granule_min_bytes);
     *ret_bytes = memory->config->block_bytes;
     return true;

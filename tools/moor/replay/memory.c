@@ -22,7 +22,7 @@ static bool load(struct replay_memory *memory, struct tool_failure *failure)
     if (moor_provider_get_info(memory->provider, &info) != MOOR_OK)
         return tool_fail_last(failure, TOOL_REFUSED, "provider");
     if (info.device_count == 0)
-        return tool_fail(failure, TOOL_NO_DEVICE, MOOR_UNSUPPORTED, "%s has no device", info.path);
+        return tool_fail(failure, TOOL_NO_DEVICE, MOOR_UNSUPPORTED, "%s: no device", info.path);
     if (moor_provider_get_device(memory->provider, 0, &memory->device) != MOOR_OK ||
         moor_device_find_domain(memory->device, MOOR_ABI_DOMAIN_DEVICE, &memory->domain) != MOOR_OK ||
         moor_device_get_domain_info(memory->device, memory->domain, &memory->domain_info) != MOOR_OK)
@@ -46,11 +46,11 @@ static bool choose_backend(struct replay_memory *memory, struct tool_failure *fa
     memory->backend = eager ? &replay_eager : &replay_mapped;
     if (config->touch != REPLAY_TOUCH_NONE && !has_host_access(memory) && !(capabilities & MOOR_ABI_CAP_COPY))
         return tool_fail(failure, TOOL_REFUSED, MOOR_UNSUPPORTED,
-                         "the device's memory has no COPY (--touch none does without)");
+                         "the device's memory lacks COPY: use --touch none");
     return true;
 }
 
-/* Finds the domains whose memory this authority charges. */
+/* Finds the domains on this authority. */
 static bool find_pool(struct replay_memory *memory, struct tool_failure *failure)
 {
     struct moor_provider_info info;
@@ -104,7 +104,7 @@ static bool set_capacity(struct replay_memory *memory, struct tool_failure *fail
                          "--capacity is less than one block, which takes %" PRIu64 " bytes",
                          memory->footprint_bytes);
     if (__builtin_mul_overflow(memory->capacity_blocks, memory->footprint_bytes, &bytes) || bytes > INT64_MAX)
-        return tool_fail(failure, TOOL_USAGE, MOOR_OVERFLOW, "the capacity does not fit 63 bits");
+        return tool_fail(failure, TOOL_USAGE, MOOR_OVERFLOW, "--capacity: does not fit 63 bits");
     if (moor_authority_set_capacity(memory->authority, bytes, 0, NULL) != MOOR_OK)
         return tool_fail_last(failure, TOOL_FAILED, "capacity");
     return true;
@@ -161,7 +161,7 @@ bool replay_memory_close(struct replay_memory *memory, struct tool_failure *fail
 bool replay_memory_drop(struct replay_memory *memory, replay_handle handle, struct tool_failure *failure)
 {
     if (memory->backend->drop(memory->runtime, handle) != MOOR_OK)
-        return tool_fail_last(failure, TOOL_FAILED, "giving up a block");
+        return tool_fail_last(failure, TOOL_FAILED, "releasing a block");
     return true;
 }
 
@@ -169,7 +169,7 @@ bool replay_memory_settle(struct replay_memory *memory, struct tool_failure *fai
 {
     moor_status status = moor_runtime_reap(memory->runtime, MOOR_NO_WAIT);
     if (status != MOOR_OK && status != MOOR_PENDING) /* PENDING: other requests' fences */
-        return tool_fail_last(failure, TOOL_FAILED, "taking memory back");
+        return tool_fail_last(failure, TOOL_FAILED, "reaping releases");
     return true;
 }
 

@@ -58,7 +58,7 @@ struct model {
     uint64_t pending_blocks;
     uint64_t live_requests;
     int64_t now_us;
-    int64_t *waits_us; /* of started requests, of rows_max entries */
+    int64_t *waits_us; /* waits of started requests, one entry per row */
     size_t wait_count;
 };
 
@@ -414,7 +414,7 @@ static void check_identity(struct model *model)
     const struct replay_counts *counts = &model->counts;
     if (counts->new_blocks != counts->evict + counts->freed + counts->resident_end ||
         model->committed_blocks != counts->resident_end || model->used_blocks != counts->resident_end)
-        (void)tool_fail(model->failure, TOOL_FAILED, MOOR_CORRUPT, "the model's own counts do not add up");
+        (void)tool_fail(model->failure, TOOL_FAILED, MOOR_CORRUPT, "model: the counts do not add up");
 }
 
 bool replay_model_run(const struct replay_config *config, const struct replay_trace *trace,

@@ -35,26 +35,29 @@ _Static_assert(KEY_END - TOOL_KEY_OWN <= 64, "a bit for each: struct parse");
 
 static const struct argp_option option_list[] = {
     {"provider", KEY_PROVIDER, "PROVIDER", 0, "The provider to run on: a path, or a name to look up", 1},
-    {"capacity", KEY_CAPACITY, "SIZE", 0, "Device memory that may be held, in whole blocks", 1},
-    {"capacity-blocks", KEY_CAPACITY_BLOCKS, "N", 0, "The same, as a number of blocks", 1},
+    {"capacity", KEY_CAPACITY, "SIZE", 0, "Device memory limit, rounded down to whole blocks", 1},
+    {"capacity-blocks", KEY_CAPACITY_BLOCKS, "N", 0, "Device memory limit in blocks", 1},
     TOOL_OPTION_SET,
     {"mode", KEY_MODE, "auto|virtual|eager", 0,
-     "Blocks in ranges of addresses, or each a buffer (default auto: virtual where the provider can)", 2},
-    {"policy", KEY_POLICY, "none|live|retain", 0, "Which blocks are shared and how long (default retain)", 2},
+     "Blocks in ranges of addresses, or one buffer each (default auto: virtual where the provider has "
+     "VIRTUAL)",
+     2},
+    {"policy", KEY_POLICY, "none|live|retain", 0,
+     "Share no blocks, prompt blocks in use, or also unused ones (default retain)", 2},
     {"model", KEY_MODEL, "NAME", 0, "KV bytes per token of a known model, such as Llama-3.1-8B", 2},
     {"kv-bytes-per-token", KEY_KV_BYTES, "SIZE", 0, "KV bytes per token (default 4096)", 2},
     {"block-tokens", KEY_BLOCK_TOKENS, "N", 0, "Tokens per block, as in the trace (default 512)", 2},
-    {"touch", KEY_TOUCH, "none|page|full", 0, "What is written of each block and checked where shared (none)",
-     2},
+    {"touch", KEY_TOUCH, "none|page|full", 0,
+     "Part of each block to write, and to check in shared blocks (default none)", 2},
     {"limit", KEY_LIMIT, "N", 0, "Replay the first N rows only", 3},
     {"scale", KEY_SCALE, "S", 0, "Stretch arrival times by S (default 1)", 3},
     {"prefill-us-per-token", KEY_PREFILL, "N", 0, "Simulated prefill time (default 125)", 3},
     {"decode-us-per-token", KEY_DECODE, "N", 0, "Simulated decode time (default 30000)", 3},
     {"fence-us", KEY_FENCE, "N", 0, "Simulated time until the decode fence passes (default 30000)", 3},
-    {"generate", KEY_GENERATE, "mooncake-conversation", 0, "Make a trace instead of reading one", 4},
+    {"generate", KEY_GENERATE, "mooncake-conversation", 0, "Generate a trace instead of reading one", 4},
     {"requests", KEY_REQUESTS, "N", 0, "Requests to generate (default 1000)", 4},
     {"seed", KEY_SEED, "N", 0, "Seed of the generator (default 1)", 4},
-    {"out", KEY_OUT, "FILE", 0, "Write the generated trace; without --provider, do nothing else", 4},
+    {"out", KEY_OUT, "FILE", 0, "Write the generated trace; without --provider do not replay it", 4},
     TOOL_OPTION_JSON,
     TOOL_OPTION_HELP,
     {0},
@@ -66,7 +69,7 @@ static const struct number_option {
     const char *name;
     uint64_t min;
     uint64_t max;
-    size_t offset; /* of a uint64_t in struct replay_config */
+    size_t offset; /* offset of a uint64_t in struct replay_config */
 } number_options[] = {
     {KEY_CAPACITY_BLOCKS, "--capacity-blocks", 1, INT64_MAX, offsetof(struct replay_config, capacity_blocks)},
     {KEY_BLOCK_TOKENS, "--block-tokens", 1, REPLAY_BLOCK_TOKENS_MAX,
@@ -147,7 +150,7 @@ static void parse_model(struct parse *parse, const char *argument)
             return;
         }
     }
-    usage(parse, "--model is not known, use --kv-bytes-per-token", argument);
+    usage(parse, "--model: unknown model: use --kv-bytes-per-token", argument);
 }
 
 static void parse_scale(struct parse *parse, const char *argument)
@@ -261,8 +264,7 @@ static bool size_blocks(const struct parse *parse)
 {
     struct replay_config *config = parse->config;
     if (__builtin_mul_overflow(config->kv_bytes_per_token, config->block_tokens, &config->block_bytes))
-        return tool_fail(parse->failure, TOOL_USAGE, MOOR_OVERFLOW,
-                         "the size of a block does not fit 64 bits");
+        return tool_fail(parse->failure, TOOL_USAGE, MOOR_OVERFLOW, "block size: does not fit 64 bits");
     return true;
 }
 
@@ -273,7 +275,7 @@ bool replay_config_parse(int argc, char **argv, bool json, struct replay_config 
         .options = option_list,
         .parser = parse_option,
         .args_doc = "TRACE...",
-        .doc = "Drive a request trace through a provider: every block is really reserved, charged, "
+        .doc = "Replays a request trace on a provider: every block is really reserved, charged, "
                "committed, shared, "
                "fenced and released on it; time is simulated. TRACE is a Mooncake .jsonl, plain or gzip.",
     };

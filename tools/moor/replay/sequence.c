@@ -71,7 +71,7 @@ static void destroy(struct replay_sequence *sequence)
     free(sequence);
 }
 
-/* A sequence whose fence does not pass is leaked: the device may still use its gate. */
+/* Leaks a sequence if its fence does not pass: the device may still use the gate. */
 void replay_sequences_abandon(struct replay_memory *memory)
 {
     struct replay_sequence *sequence = NULL;
@@ -142,7 +142,7 @@ static bool fill(struct replay_sequence *sequence, struct tool_failure *failure)
     uint64_t needed_bytes = (admission->total_blocks - admission->hit_blocks) * memory->footprint_bytes;
     if (needed_bytes > 0 &&
         moor_grant_reserve(memory->holder, needed_bytes, MOOR_NO_WAIT, &sequence->grant) != MOOR_OK)
-        return tool_fail_last(failure, TOOL_FAILED, "the model has room and the governor has not");
+        return tool_fail_last(failure, TOOL_FAILED, "reservation refused although the model has free blocks");
     return make_blocks(sequence, admission->hit_blocks, admission->prompt_blocks, failure);
 }
 
@@ -201,7 +201,7 @@ static bool check_grant_used_up(struct replay_sequence *sequence, struct tool_fa
         return tool_fail_last(failure, TOOL_FAILED, "grant");
     if (remaining != 0)
         return tool_fail(failure, TOOL_FAILED, MOOR_CORRUPT,
-                         "a finished request left %" PRIu64 " bytes of its grant", remaining);
+                         "grant: a finished request left %" PRIu64 " bytes", remaining);
     return true;
 }
 

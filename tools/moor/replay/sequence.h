@@ -56,7 +56,7 @@ struct replay_memory {
     struct moor_binding *binding;
     struct moor_stream *decode;
     struct moor_stream *work; /* fills and copies of touched blocks */
-    uint64_t footprint_bytes; /* of one block */
+    uint64_t footprint_bytes; /* bytes taken by one block */
     uint64_t capacity_blocks;
     struct replay_domain *pool; /* every domain of the provider on this authority */
     size_t pool_count;
@@ -82,7 +82,7 @@ struct replay_sequence {
     bool *owned;            /* one per block: true if the block is released with the sequence */
     moor_grant grant;
     moor_range range;      /* virtual: one slot per block; 0: eager */
-    struct moor_view view; /* of the whole range */
+    struct moor_view view; /* view of the whole range */
     struct replay_gate gate;
     struct moor_fence fence;
     bool submitted; /* the gate is on the decode stream, the fence behind it */

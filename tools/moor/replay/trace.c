@@ -106,8 +106,7 @@ static bool read_line(struct reader *reader)
     int zlib_error = Z_OK;
     const char *text = gzerror(reader->file, &zlib_error);
     if (!reader->line_ended && zlib_error != Z_OK && zlib_error != Z_STREAM_END)
-        return refuse(reader, "%s",
-                      zlib_error == Z_BUF_ERROR ? "truncated: the gzip stream has no end" : text);
+        return refuse(reader, "%s", zlib_error == Z_BUF_ERROR ? "truncated gzip stream" : text);
     if (reader->line_size > 0 && reader->line[reader->line_size - 1] == '\r')
         reader->line_size--;
     return reader->line_ended || reader->line_size > 0;
@@ -134,8 +133,8 @@ static bool take_number(struct reader *reader, const json_t *object, const char 
     if (number < 0)
         return refuse(reader, "'%s' is negative: %" JSON_INTEGER_FORMAT, key, number);
     if (number > max)
-        return refuse(reader, "'%s' is huge: %" JSON_INTEGER_FORMAT " is more than %" PRId64, key, number,
-                      max);
+        return refuse(reader, "'%s' is too large: %" JSON_INTEGER_FORMAT " is more than %" PRId64, key,
+                      number, max);
     *ret_value = number;
     return true;
 }
@@ -171,8 +170,8 @@ static bool take_ids(struct reader *reader, const json_t *object, uint64_t input
     uint64_t expected = (input_tokens + block_tokens - 1) / block_tokens;
     size_t count = json_array_size(list);
     if (count != expected)
-        return refuse(reader, "%zu ids where %" PRIu64 " tokens in blocks of %" PRIu64 " need %" PRIu64,
-                      count, input_tokens, block_tokens, expected);
+        return refuse(reader, "%zu ids, but %" PRIu64 " tokens in blocks of %" PRIu64 " need %" PRIu64, count,
+                      input_tokens, block_tokens, expected);
     struct replay_request *request = replay_trace_append(reader->trace, count);
     int64_t parent = NO_PARENT;
     for (size_t i = 0; i < count; i++) {
@@ -181,7 +180,8 @@ static bool take_ids(struct reader *reader, const json_t *object, uint64_t input
         if (!json_is_integer(value))
             return refuse(reader, "id %zu of 'hash_ids' is not a whole number", i + 1);
         if (id < 0 || id > REPLAY_BLOCK_ID_MAX)
-            return refuse(reader, "id %" PRId64 " of 'hash_ids' is %s", id, id < 0 ? "negative" : "huge");
+            return refuse(reader, "id %" PRId64 " of 'hash_ids' is %s", id,
+                          id < 0 ? "negative" : "too large");
         if (!check_id(reader, id, parent))
             return false;
         reader->trace->ids[request->first_id + i] = reader->id_base + id;

@@ -21,31 +21,31 @@ static const uint64_t some_sizes[] = {
 
 /* ---- properties ---- */
 
-static void take_sizes(struct check_run *run, struct check_place *place)
+static void take_sizes(struct check_place *place)
 {
     for (size_t i = 0; i < SIZE_COUNT; i++) {
-        struct moor_abi_allocation allocation = check_allocate(run, place, some_sizes[i], 0);
-        check_that(run, allocation.address % place->info.alignment_bytes == 0,
+        struct moor_abi_allocation allocation = check_allocate(place, some_sizes[i], 0);
+        check_that(allocation.address % place->info.alignment_bytes == 0,
                    "%" PRIu64 " bytes at 0x%" PRIx64 ": the domain's alignment is %" PRIu64, some_sizes[i],
                    allocation.address, place->info.alignment_bytes);
-        (void)check_free(run, place, allocation.handle); /* release.actual_bytes compares the bytes */
+        (void)check_free(place, allocation.handle); /* release.actual_bytes compares the bytes */
     }
 }
 
 /* Allocates with valid arguments. */
-static struct moor_abi_allocation allocate_with(struct check_run *run, struct check_place *place,
+static struct moor_abi_allocation allocate_with(struct check_place *place,
                                                 const struct moor_abi_alloc_args *args)
 {
     struct moor_abi_allocation allocation = {.struct_size = MOOR_ABI_ALLOCATION_SIZE};
     char what[80];
     (void)snprintf(what, sizeof what, "allocate of %" PRIu64 " bytes at alignment %" PRIu64, args->size_bytes,
                    args->alignment_bytes);
-    check_status(run, run->provider->alloc->allocate(place->context, args, &allocation, check_error()),
-                 MOOR_OK, what);
+    check_status(run.provider->alloc->allocate(place->context, args, &allocation, check_error()), MOOR_OK,
+                 what);
     return allocation;
 }
 
-static void take_alignments(struct check_run *run, struct check_place *place)
+static void take_alignments(struct check_place *place)
 {
     uint64_t most = 64 * KIB > place->info.alignment_bytes ? 64 * KIB : place->info.alignment_bytes;
     for (uint64_t alignment = place->info.alignment_bytes; alignment <= most; alignment *= 2) {
@@ -53,28 +53,28 @@ static void take_alignments(struct check_run *run, struct check_place *place)
         args.alignment_bytes = alignment;
         struct moor_abi_allocation pair[2];
         for (size_t i = 0; i < 2; i++) { /* the second one does not start at the start of a large block */
-            pair[i] = allocate_with(run, place, &args);
-            check_that(run, pair[i].address % alignment == 0, "0x%" PRIx64 " is not aligned to %" PRIu64,
+            pair[i] = allocate_with(place, &args);
+            check_that(pair[i].address % alignment == 0, "0x%" PRIx64 " is not aligned to %" PRIu64,
                        pair[i].address, alignment);
         }
         for (size_t i = 0; i < 2; i++)
-            (void)check_free(run, place, pair[i].handle);
+            (void)check_free(place, pair[i].handle);
     }
 }
 
 /* Makes many live allocations of different small sizes. [owned] */
-static struct moor_abi_allocation *allocate_many(struct check_run *run, struct check_place *place)
+static struct moor_abi_allocation *allocate_many(struct check_place *place)
 {
-    struct moor_abi_allocation *live = check_memory(run, LIVE_COUNT, sizeof *live);
+    struct moor_abi_allocation *live = check_memory(LIVE_COUNT, sizeof *live);
     for (uint32_t i = 0; i < LIVE_COUNT; i++)
-        live[i] = check_allocate(run, place, 1 + i * 37 % 5000, 0);
+        live[i] = check_allocate(place, 1 + i * 37 % 5000, 0);
     return live;
 }
 
-static void free_many(struct check_run *run, struct check_place *place, struct moor_abi_allocation *live)
+static void free_many(struct check_place *place, struct moor_abi_allocation *live)
 {
     for (uint32_t i = 0; i < LIVE_COUNT; i++)
-        (void)check_free(run, place, live[i].handle);
+        (void)check_free(place, live[i].handle);
     free(live);
 }
 
@@ -90,60 +90,60 @@ static int by_handle(const void *left, const void *right)
     return (a->handle > b->handle) - (a->handle < b->handle);
 }
 
-static void look_for_overlap(struct check_run *run, struct check_place *place)
+static void look_for_overlap(struct check_place *place)
 {
-    struct moor_abi_allocation *live = allocate_many(run, place);
+    struct moor_abi_allocation *live = allocate_many(place);
     qsort(live, LIVE_COUNT, sizeof *live, by_address);
     for (uint32_t i = 1; i < LIVE_COUNT; i++)
-        check_that(run, live[i].address - live[i - 1].address >= live[i - 1].actual_bytes,
+        check_that(live[i].address - live[i - 1].address >= live[i - 1].actual_bytes,
                    "%" PRIu64 " bytes at 0x%" PRIx64 " overlap with those at 0x%" PRIx64,
                    live[i - 1].actual_bytes, live[i - 1].address, live[i].address);
-    free_many(run, place, live);
+    free_many(place, live);
 }
 
-static void compare_handles(struct check_run *run, struct check_place *place)
+static void compare_handles(struct check_place *place)
 {
-    struct moor_abi_allocation *live = allocate_many(run, place);
+    struct moor_abi_allocation *live = allocate_many(place);
     qsort(live, LIVE_COUNT, sizeof *live, by_handle);
     for (uint32_t i = 1; i < LIVE_COUNT; i++)
-        check_that(run, live[i].handle != live[i - 1].handle, "two live allocations have handle 0x%" PRIx64,
+        check_that(live[i].handle != live[i - 1].handle, "two live allocations have handle 0x%" PRIx64,
                    live[i].handle);
-    free_many(run, place, live);
+    free_many(place, live);
 }
 
-static void compare_footprints(struct check_run *run, struct check_place *place)
+static void compare_footprints(struct check_place *place)
 {
     for (size_t i = 0; i < 2 * SIZE_COUNT; i++) {
         struct moor_abi_alloc_args args = check_alloc_args(place, some_sizes[i / 2]);
         args.flags = i % 2 != 0 ? MOOR_ABI_ALLOC_ZERO : 0;
         uint64_t bytes = 0;
-        check_status(run, run->provider->alloc->footprint(place->context, &args, &bytes, check_error()),
-                     MOOR_OK, "footprint");
-        struct moor_abi_allocation allocation = allocate_with(run, place, &args);
-        check_that(run, bytes == allocation.actual_bytes,
+        check_status(run.provider->alloc->footprint(place->context, &args, &bytes, check_error()), MOOR_OK,
+                     "footprint");
+        struct moor_abi_allocation allocation = allocate_with(place, &args);
+        check_that(bytes == allocation.actual_bytes,
                    "%" PRIu64 " bytes: a footprint of %" PRIu64 ", and %" PRIu64 " were taken",
                    args.size_bytes, bytes, allocation.actual_bytes);
-        (void)check_free(run, place, allocation.handle);
+        (void)check_free(place, allocation.handle);
     }
 }
 
 /* ---- contents ---- */
 
-static void dirty_and_take_again(struct check_run *run, struct check_place *place)
+static void dirty_and_take_again(struct check_place *place)
 {
     static const uint64_t zeroed_sizes[] = {1, 100, 4096, 64 * KIB + 1, MIB};
-    if (!check_can_touch(run, place))
+    if (!check_can_touch(place))
         return;
     for (size_t i = 0; i < sizeof zeroed_sizes / sizeof *zeroed_sizes; i++) {
         uint64_t bytes = zeroed_sizes[i];
         for (int round = 0; round < 3; round++) {
-            struct moor_abi_allocation zeroed = check_allocate(run, place, bytes, MOOR_ABI_ALLOC_ZERO);
-            check_bytes(run, place, zeroed.address, bytes, 0, "memory asked for with ZERO");
-            check_fill(run, place, zeroed.address, bytes, 0xff);
-            (void)check_free(run, place, zeroed.handle);
-            struct moor_abi_allocation dirty = check_allocate(run, place, bytes, 0);
-            check_fill(run, place, dirty.address, bytes, 0xfe);
-            (void)check_free(run, place, dirty.handle);
+            struct moor_abi_allocation zeroed = check_allocate(place, bytes, MOOR_ABI_ALLOC_ZERO);
+            check_bytes(place, zeroed.address, bytes, 0, "memory asked for with ZERO");
+            check_fill(place, zeroed.address, bytes, 0xff);
+            (void)check_free(place, zeroed.handle);
+            struct moor_abi_allocation dirty = check_allocate(place, bytes, 0);
+            check_fill(place, dirty.address, bytes, 0xfe);
+            (void)check_free(place, dirty.handle);
         }
     }
 }
@@ -155,30 +155,29 @@ static uint64_t patterned_size(uint32_t index)
     return 1 + (uint64_t)index * index; /* 1 byte to 10 KiB */
 }
 
-static void keep_patterns(struct check_run *run, struct check_place *place)
+static void keep_patterns(struct check_place *place)
 {
     struct moor_abi_allocation live[PATTERNED_COUNT];
-    if (!check_can_touch(run, place))
+    if (!check_can_touch(place))
         return;
     for (uint32_t i = 0; i < PATTERNED_COUNT; i++) {
-        live[i] = check_allocate(run, place, patterned_size(i), 0);
-        check_fill(run, place, live[i].address, patterned_size(i), (uint8_t)(i + 1));
+        live[i] = check_allocate(place, patterned_size(i), 0);
+        check_fill(place, live[i].address, patterned_size(i), (uint8_t)(i + 1));
     }
     for (uint32_t i = 0; i < PATTERNED_COUNT; i += 2)
         /* a release disturbs its neighbours as much as an allocation */
-        (void)check_free(run, place, live[i].handle);
+        (void)check_free(place, live[i].handle);
     for (uint32_t i = 1; i < PATTERNED_COUNT; i += 2) {
-        check_bytes(run, place, live[i].address, patterned_size(i), (uint8_t)(i + 1),
+        check_bytes(place, live[i].address, patterned_size(i), (uint8_t)(i + 1),
                     "an allocation beside others");
-        (void)check_free(run, place, live[i].handle);
+        (void)check_free(place, live[i].handle);
     }
 }
 
 /* ---- refusals ---- */
 
 /* Requires that an allocation fails and leaves its output unchanged. */
-static void refuse(struct check_run *run, struct check_place *place, const struct moor_abi_alloc_args *args,
-                   uint32_t allowed)
+static void refuse(struct check_place *place, const struct moor_abi_alloc_args *args, uint32_t allowed)
 {
     struct moor_abi_allocation allocation;
     check_poison(&allocation, sizeof allocation);
@@ -188,25 +187,23 @@ static void refuse(struct check_run *run, struct check_place *place, const struc
     (void)snprintf(what, sizeof what,
                    "allocate of %" PRIu64 " bytes at alignment %" PRIu64 ", flags 0x%" PRIx64 ", domain %u",
                    args->size_bytes, args->alignment_bytes, args->flags, args->domain);
-    check_refused(run, run->provider->alloc->allocate(place->context, args, &allocation, check_error()),
-                  allowed, what);
-    check_that(run, memcmp(&allocation, &before, sizeof allocation) == 0, "%s failed but wrote its output",
-               what);
+    check_refused(run.provider->alloc->allocate(place->context, args, &allocation, check_error()), allowed,
+                  what);
+    check_that(memcmp(&allocation, &before, sizeof allocation) == 0, "%s failed but wrote its output", what);
 }
 
 /* footprint allocates nothing, so it may succeed for an endless size; but it must not return fewer bytes than
  * requested. */
-static void measure_endless(struct check_run *run, struct check_place *place,
-                            const struct moor_abi_alloc_args *args)
+static void measure_endless(struct check_place *place, const struct moor_abi_alloc_args *args)
 {
     uint64_t bytes = 0;
-    int32_t status = run->provider->alloc->footprint(place->context, args, &bytes, check_error());
-    check_that(run, status != MOOR_OK || bytes >= args->size_bytes,
+    int32_t status = run.provider->alloc->footprint(place->context, args, &bytes, check_error());
+    check_that(status != MOOR_OK || bytes >= args->size_bytes,
                "the footprint of %" PRIu64 " bytes is %" PRIu64, args->size_bytes, bytes);
-    check_that(run, status == MOOR_OK || bytes == 0, "footprint failed but wrote its output");
+    check_that(status == MOOR_OK || bytes == 0, "footprint failed but wrote its output");
 }
 
-static void take_endless(struct check_run *run, struct check_place *place)
+static void take_endless(struct check_place *place)
 {
     static const uint64_t distances[] = {0,   1,   2,    7,    8,        15,          16,
                                          255, 256, 4095, 4096, 64 * KIB, 2 * MIB - 1, 2 * MIB};
@@ -215,19 +212,19 @@ static void take_endless(struct check_run *run, struct check_place *place)
                                     (UINT64_C(1) << 63) + distances[i], (UINT64_C(1) << 62) + distances[i]};
         for (size_t j = 0; j < sizeof endless / sizeof *endless; j++) {
             struct moor_abi_alloc_args args = check_alloc_args(place, endless[j]);
-            refuse(run, place, &args, CHECK_BAD_SIZE);
-            measure_endless(run, place, &args);
+            refuse(place, &args, CHECK_BAD_SIZE);
+            measure_endless(place, &args);
         }
     }
 }
 
-static void take_nothing(struct check_run *run, struct check_place *place)
+static void take_nothing(struct check_place *place)
 {
     struct moor_abi_alloc_args args = check_alloc_args(place, 0);
-    refuse(run, place, &args, CHECK_BAD_ARGUMENT);
+    refuse(place, &args, CHECK_BAD_ARGUMENT);
 }
 
-static void take_misaligned(struct check_run *run, struct check_place *place)
+static void take_misaligned(struct check_place *place)
 {
     uint64_t least = place->info.alignment_bytes;
     const uint64_t bad[] = {0, 3, least / 2, least + 1, 3 * least, UINT64_MAX, (UINT64_C(1) << 63) + 1};
@@ -235,65 +232,65 @@ static void take_misaligned(struct check_run *run, struct check_place *place)
         struct moor_abi_alloc_args args = check_alloc_args(place, 4096);
         args.alignment_bytes = bad[i];
         if (!check_is_power_of_two(bad[i]) || bad[i] < least)
-            refuse(run, place, &args, CHECK_BAD_ARGUMENT);
+            refuse(place, &args, CHECK_BAD_ARGUMENT);
     }
 }
 
-static void take_flagged(struct check_run *run, struct check_place *place)
+static void take_flagged(struct check_place *place)
 {
     for (int bit = 0; bit < 64; bit++) {
         struct moor_abi_alloc_args args = check_alloc_args(place, 4096);
         args.flags = UINT64_C(1) << bit;
         if (args.flags != MOOR_ABI_ALLOC_ZERO)
-            refuse(run, place, &args, CHECK_BAD_ARGUMENT);
+            refuse(place, &args, CHECK_BAD_ARGUMENT);
     }
 }
 
-static void take_elsewhere(struct check_run *run, struct check_place *place)
+static void take_elsewhere(struct check_place *place)
 {
     const uint32_t domains[] = {place->device_info.domain_count, place->device_info.domain_count + 1,
                                 UINT32_MAX};
     for (size_t i = 0; i < sizeof domains / sizeof *domains; i++) {
         struct moor_abi_alloc_args args = check_alloc_args(place, 4096);
         args.domain = domains[i];
-        refuse(run, place, &args, CHECK_BAD_ARGUMENT);
+        refuse(place, &args, CHECK_BAD_ARGUMENT);
     }
 }
 
-static int32_t call_allocate(struct check_run *run, struct check_place *place, void *argument)
+static int32_t call_allocate(struct check_place *place, void *argument)
 {
     struct moor_abi_allocation allocation = {.struct_size = MOOR_ABI_ALLOCATION_SIZE};
-    int32_t status = run->provider->alloc->allocate(place->context, argument, &allocation, check_error());
+    int32_t status = run.provider->alloc->allocate(place->context, argument, &allocation, check_error());
     if (status == MOOR_OK)
-        (void)check_free(run, place, allocation.handle);
+        (void)check_free(place, allocation.handle);
     return status;
 }
 
-static int32_t call_footprint(struct check_run *run, struct check_place *place, void *argument)
+static int32_t call_footprint(struct check_place *place, void *argument)
 {
     uint64_t bytes = 0;
-    return run->provider->alloc->footprint(place->context, argument, &bytes, check_error());
+    return run.provider->alloc->footprint(place->context, argument, &bytes, check_error());
 }
 
-static int32_t call_allocate_into(struct check_run *run, struct check_place *place, void *argument)
+static int32_t call_allocate_into(struct check_place *place, void *argument)
 {
     const struct moor_abi_alloc_args args = check_alloc_args(place, 4096);
-    int32_t status = run->provider->alloc->allocate(place->context, &args, argument, check_error());
+    int32_t status = run.provider->alloc->allocate(place->context, &args, argument, check_error());
     if (status == MOOR_OK)
-        (void)check_free(run, place, ((const struct moor_abi_allocation *)argument)->handle);
+        (void)check_free(place, ((const struct moor_abi_allocation *)argument)->handle);
     return status;
 }
 
-static void size_args(struct check_run *run, struct check_place *place)
+static void size_args(struct check_place *place)
 {
     const struct moor_abi_alloc_args args = check_alloc_args(place, 4096);
-    check_in_struct(run, place, &args, MOOR_ABI_ALLOC_ARGS_SIZE, call_allocate, "allocate");
-    check_in_struct(run, place, &args, MOOR_ABI_ALLOC_ARGS_SIZE, call_footprint, "footprint");
+    check_in_struct(place, &args, MOOR_ABI_ALLOC_ARGS_SIZE, call_allocate, "allocate");
+    check_in_struct(place, &args, MOOR_ABI_ALLOC_ARGS_SIZE, call_footprint, "footprint");
 }
 
-static void size_result(struct check_run *run, struct check_place *place)
+static void size_result(struct check_place *place)
 {
-    check_out_struct(run, place, MOOR_ABI_ALLOCATION_SIZE, call_allocate_into, "allocate");
+    check_out_struct(place, MOOR_ABI_ALLOCATION_SIZE, call_allocate_into, "allocate");
 }
 
 /* ---- exhaustion ---- */
@@ -301,44 +298,44 @@ static void size_result(struct check_run *run, struct check_place *place)
 #define EXHAUSTED_TOTAL_MAX (8 * KIB * MIB)
 #define CHUNK_COUNT 32u
 
-static bool can_be_exhausted(struct check_run *run, const struct check_place *place)
+static bool can_be_exhausted(const struct check_place *place)
 {
     const uint64_t flags = MOOR_ABI_DOMAIN_TOTAL_KNOWN | MOOR_ABI_DOMAIN_ENFORCED;
     uint64_t free_bytes = (uint64_t)sysconf(_SC_AVPHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
-    if ((run->provider->prefix.flags & MOOR_ABI_PROVIDER_SIMULATED) == 0 &&
+    if ((run.provider->prefix.flags & MOOR_ABI_PROVIDER_SIMULATED) == 0 &&
         (place->device_info.flags & MOOR_ABI_DEVICE_SIMULATED) == 0)
-        check_pass_over(run, "the check does not fill a real device");
+        check_pass_over("the check does not fill a real device");
     else if ((place->info.flags & flags) != flags)
-        check_pass_over(run, "the domain has no known, enforced total");
+        check_pass_over("the domain has no known, enforced total");
     else if (place->info.total_bytes > EXHAUSTED_TOTAL_MAX || place->info.total_bytes > free_bytes / 2)
-        check_pass_over(run, "%" PRIu64 " bytes are too many to fill", place->info.total_bytes);
+        check_pass_over("%" PRIu64 " bytes are too many to fill", place->info.total_bytes);
     else
         return true;
     return false;
 }
 
-static void fill_up(struct check_run *run, struct check_place *place)
+static void fill_up(struct check_place *place)
 {
-    if (!can_be_exhausted(run, place))
+    if (!can_be_exhausted(place))
         return;
     struct moor_abi_allocation live[CHUNK_COUNT + 1];
     const struct moor_abi_alloc_args args = check_alloc_args(place, place->info.total_bytes / CHUNK_COUNT);
     uint32_t count = 0;
     int32_t status = MOOR_OK;
     while (status == MOOR_OK) {
-        check_that(run, count <= CHUNK_COUNT, "%u chunks of %" PRIu64 " bytes fit into %" PRIu64, count,
+        check_that(count <= CHUNK_COUNT, "%u chunks of %" PRIu64 " bytes fit into %" PRIu64, count,
                    args.size_bytes, place->info.total_bytes);
         live[count] = (struct moor_abi_allocation){.struct_size = MOOR_ABI_ALLOCATION_SIZE};
-        status = run->provider->alloc->allocate(place->context, &args, &live[count], check_error());
+        status = run.provider->alloc->allocate(place->context, &args, &live[count], check_error());
         count += status == MOOR_OK;
     }
-    check_refused(run, status, CHECK_MAY(MOOR_DEVICE_NOMEM), "allocate on a full device");
-    check_that(run, count > 0, "an empty device of %" PRIu64 " bytes has no room for %" PRIu64,
+    check_refused(status, CHECK_MAY(MOOR_DEVICE_NOMEM), "allocate on a full device");
+    check_that(count > 0, "an empty device of %" PRIu64 " bytes has no room for %" PRIu64,
                place->info.total_bytes, args.size_bytes);
-    (void)check_free(run, place, live[--count].handle);
-    live[count] = check_allocate(run, place, args.size_bytes, 0);
+    (void)check_free(place, live[--count].handle);
+    live[count] = check_allocate(place, args.size_bytes, 0);
     for (uint32_t i = 0; i <= count; i++)
-        (void)check_free(run, place, live[i].handle);
+        (void)check_free(place, live[i].handle);
 }
 
 const struct check check_alloc[] = {

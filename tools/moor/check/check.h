@@ -8,7 +8,7 @@
  * parent before. A check that passes leaves nothing behind.
  *
  * This header serves checks that call the provider's own tables in the child. Checks through the host API
- * make their own runtime from run->path and run->options (host.h).
+ * make their own runtime from run.path and run.options (host.h).
  */
 #ifndef MOOR_CHECK_CHECK_H
 #define MOOR_CHECK_CHECK_H
@@ -19,7 +19,6 @@
 
 /* ---- checks ---- */
 
-struct check_run;
 struct check_place;
 
 #define CHECK_EACH_PLACE 0u  /* visit every place that has the needs (check_each_place) */
@@ -31,8 +30,8 @@ struct check {
     const char *rule; /* a sentence for people */
     uint64_t needs;   /* MOOR_ABI_CAP_*: the check is skipped, with this reason, where one is missing */
     unsigned int flags;
-    void (*visit)(struct check_run *run, struct check_place *place); /* NULL: run is called once instead */
-    void (*run)(struct check_run *run);
+    void (*visit)(struct check_place *place); /* NULL: run is called once instead */
+    void (*run)(void);
 };
 
 /* One table per file. An entry with a NULL name ends it. */
@@ -79,6 +78,7 @@ struct check_usage {
 /* Properties of the process and thread that a provider must not change. */
 struct check_surroundings;
 
+/* The state of this child process, which has one check at a time. Its threads share it. */
 struct check_run {
     const char *path;
     const struct moor_load_options *options;
@@ -100,27 +100,26 @@ struct check_run {
     const struct check_place *place; /* being visited; failure texts name it */
     char passed_over[CHECK_REASON_BYTES];
 };
+extern struct check_run run;
 
 /* ---- ending a check early ---- */
 
 /* Sends the result to the parent, and ends the process unless the check passed. The first of several threads
  * wins. */
-void check_end(struct check_run *run, enum check_result result, const char *reason);
+void check_end(enum check_result result, const char *reason);
 /* Ends the check as failed unless the condition holds. The text reports the values seen. */
-void check_that(struct check_run *run, bool condition, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
+void check_that(bool condition, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Ends the check as skipped. */
-_Noreturn void check_skip(struct check_run *run, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
+_Noreturn void check_skip(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Records that this place cannot show the rule; the visit then returns. A check that no place can show is
  * skipped with this reason. */
-void check_pass_over(struct check_run *run, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void check_pass_over(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* Returns the calling thread's error record, reset for its next call of the provider. */
 struct moor_abi_error *check_error(void);
 /* Ends the check as failed unless actual == expected. The text names the call by `what` and quotes the
  * thread's error record. */
-void check_status(struct check_run *run, int32_t actual, int32_t expected, const char *what);
+void check_status(int32_t actual, int32_t expected, const char *what);
 
 /* Sets of statuses that a refusal may return. */
 #define CHECK_MAY(status_) (UINT32_C(1) << -(status_))
@@ -131,7 +130,7 @@ void check_status(struct check_run *run, int32_t actual, int32_t expected, const
      CHECK_MAY(MOOR_DEVICE_NOMEM) | CHECK_MAY(MOOR_NO_VA) | CHECK_MAY(MOOR_LIMIT))
 
 /* Ends the check as failed unless `actual` is one of `allowed` and the error record is well-formed. */
-void check_refused(struct check_run *run, int32_t actual, uint32_t allowed, const char *what);
+void check_refused(int32_t actual, uint32_t allowed, const char *what);
 
 /* ---- structs that cross the boundary ---- */
 
@@ -141,27 +140,25 @@ bool check_is_poison(const void *memory, size_t size_bytes);
 
 /* A call with one input or output struct. If the call succeeds, the function releases the result before it
  * returns. */
-typedef int32_t (*check_call)(struct check_run *run, struct check_place *place, void *argument);
+typedef int32_t (*check_call)(struct check_place *place, void *argument);
 
 /* Check the size rules. An input struct is INVALID below its size in 1.0; bytes beyond that size must be
  * zero, else INVALID. An output struct below that size is INVALID and stays untouched; a longer one keeps its
  * tail and its struct_size. good: an input that succeeds, size_bytes long. */
-void check_in_struct(struct check_run *run, struct check_place *place, const void *good, uint32_t size_bytes,
-                     check_call call, const char *what);
-void check_out_struct(struct check_run *run, struct check_place *place, uint32_t size_bytes, check_call call,
-                      const char *what);
+void check_in_struct(struct check_place *place, const void *good, uint32_t size_bytes, check_call call,
+                     const char *what);
+void check_out_struct(struct check_place *place, uint32_t size_bytes, check_call call, const char *what);
 
 bool check_is_utf8(const char *text);
 bool check_is_power_of_two(uint64_t value);
 
 /* ---- instances and places ---- */
 
-/* Makes a second instance beside run->instance. */
-struct moor_abi_instance *check_init(struct check_run *run);
-void check_shutdown(struct check_run *run, struct moor_abi_instance *instance);
-struct moor_abi_context *check_context_open(struct check_run *run, struct moor_abi_instance *instance,
-                                            uint32_t device);
-void check_context_close(struct check_run *run, struct moor_abi_context *context);
+/* Makes a second instance beside run.instance. */
+struct moor_abi_instance *check_init(void);
+void check_shutdown(struct moor_abi_instance *instance);
+struct moor_abi_context *check_context_open(struct moor_abi_instance *instance, uint32_t device);
+void check_context_close(struct moor_abi_context *context);
 
 /* One domain of an opened device. */
 struct check_place {
@@ -174,63 +171,58 @@ struct check_place {
     struct moor_abi_stream *copier; /* stream of check_write and check_read; NULL before their first use */
 };
 
-typedef void (*check_visit)(struct check_run *run, struct check_place *place);
+typedef void (*check_visit)(struct check_place *place);
 
 /* Visits every domain that has the capabilities, on at most 4 devices, with an open context. Skips the check
  * if no domain has them. */
-void check_each_place(struct check_run *run, uint64_t capabilities, check_visit visit);
+void check_each_place(uint64_t capabilities, check_visit visit);
 /* Visits only the first such domain of each device: for rules that do not depend on the domain. */
-void check_each_device(struct check_run *run, uint64_t capabilities, check_visit visit);
+void check_each_device(uint64_t capabilities, check_visit visit);
 
 /* check_device_describe fills in the device's first domain, without a context. It returns false if the device
  * refuses to describe itself: this is legal, and the core leaves such a device out. check_domain_describe
  * fills in the domain that place->domain names. */
-bool check_device_describe(struct check_run *run, uint32_t device, struct check_place *ret_place);
-void check_domain_describe(struct check_run *run, struct check_place *place);
+bool check_device_describe(uint32_t device, struct check_place *ret_place);
+void check_domain_describe(struct check_place *place);
 
 /* Opens another context for the same domain. Close it with check_place_close. */
-struct check_place check_place_open(struct check_run *run, const struct check_place *place);
-void check_place_close(struct check_run *run, struct check_place *place);
+struct check_place check_place_open(const struct check_place *place);
+void check_place_close(struct check_place *place);
 
 /* ---- calls that must succeed: a failure ends the check ---- */
 
 struct moor_abi_alloc_args check_alloc_args(const struct check_place *place, uint64_t size_bytes);
-struct moor_abi_allocation check_allocate(struct check_run *run, struct check_place *place,
-                                          uint64_t size_bytes, uint64_t flags);
-struct moor_abi_stream *check_stream_create(struct check_run *run, struct check_place *place);
+struct moor_abi_allocation check_allocate(struct check_place *place, uint64_t size_bytes, uint64_t flags);
+struct moor_abi_stream *check_stream_create(struct check_place *place);
 /* Waits for the stream's work first. */
-void check_stream_destroy(struct check_run *run, struct moor_abi_stream *stream);
-uint64_t check_record(struct check_run *run, struct moor_abi_stream *stream);
-uint64_t check_watermark(struct check_run *run, struct moor_abi_stream *stream);
-void check_wait(struct check_run *run, struct moor_abi_stream *stream, uint64_t value);
+void check_stream_destroy(struct moor_abi_stream *stream);
+uint64_t check_record(struct moor_abi_stream *stream);
+uint64_t check_watermark(struct moor_abi_stream *stream);
+void check_wait(struct moor_abi_stream *stream, uint64_t value);
 /* Waits for all submitted work. */
-void check_finish(struct check_run *run, struct moor_abi_stream *stream);
-void check_wait_stream(struct check_run *run, struct moor_abi_stream *stream, struct moor_abi_stream *other,
-                       uint64_t value);
+void check_finish(struct moor_abi_stream *stream);
+void check_wait_stream(struct moor_abi_stream *stream, struct moor_abi_stream *other, uint64_t value);
 struct moor_abi_copy_args check_copy_args(uint32_t direction, uint64_t destination, uint64_t source,
                                           uint64_t size_bytes);
-void check_copy_submit(struct check_run *run, struct moor_abi_stream *stream, uint32_t direction,
-                       uint64_t destination, uint64_t source, uint64_t size_bytes);
-void check_host_function(struct check_run *run, struct moor_abi_stream *stream,
-                         moor_abi_host_function function, void *user);
+void check_copy_submit(struct moor_abi_stream *stream, uint32_t direction, uint64_t destination,
+                       uint64_t source, uint64_t size_bytes);
+void check_host_function(struct moor_abi_stream *stream, moor_abi_host_function function, void *user);
 
 /* points: NULL if point_count is 0. */
 struct moor_abi_release check_release_args(uint32_t kind, uint64_t handle, uint64_t cookie,
                                            const struct moor_abi_fence_point *points, uint32_t point_count);
-void check_release_submit(struct check_run *run, struct check_place *place,
-                          const struct moor_abi_release *release);
+void check_release_submit(struct check_place *place, const struct moor_abi_release *release);
 /* Waits for the next completion, which must be OK and carry the cookie. Returns its actual bytes. */
-uint64_t check_reap(struct check_run *run, struct check_place *place, uint64_t cookie);
+uint64_t check_reap(struct check_place *place, uint64_t cookie);
 /* Ends the check as failed if a completion is ready. */
-void check_reap_none(struct check_run *run, struct check_place *place, const char *when);
+void check_reap_none(struct check_place *place, const char *when);
 /* Submits a release that the provider must refuse without queueing it. allowed: a set of CHECK_MAY. */
-void check_release_refused(struct check_run *run, struct check_place *place,
-                           const struct moor_abi_release *release, uint32_t allowed, const char *what);
+void check_release_refused(struct check_place *place, const struct moor_abi_release *release,
+                           uint32_t allowed, const char *what);
 /* Submits and reaps a release while nothing else is queued in the place. Returns its actual bytes. */
-uint64_t check_release_and_reap(struct check_run *run, struct check_place *place,
-                                const struct moor_abi_release *release);
+uint64_t check_release_and_reap(struct check_place *place, const struct moor_abi_release *release);
 /* releases an allocation */
-uint64_t check_free(struct check_run *run, struct check_place *place, uint64_t handle);
+uint64_t check_free(struct check_place *place, uint64_t handle);
 
 /* ---- holding a stream ---- */
 
@@ -238,11 +230,11 @@ uint64_t check_free(struct check_run *run, struct check_place *place, uint64_t h
 struct check_gate;
 /* Put a gate on the stream. Both return NULL on a synchronous device, which would block in the submitting
  * call. check_gate_close also passes the place over; check_gate_try is for rules that need no gate. */
-struct check_gate *check_gate_close(struct check_run *run, struct moor_abi_stream *stream);
-struct check_gate *check_gate_try(struct check_run *run, struct moor_abi_stream *stream);
+struct check_gate *check_gate_close(struct moor_abi_stream *stream);
+struct check_gate *check_gate_try(struct moor_abi_stream *stream);
 /* The steps of check_gate_try, for a stream of the host API: create the gate, submit check_gate_stand(gate)
  * as a host function, then ask check_gate_holds whether the gate blocks the stream. */
-struct check_gate *check_gate_create(struct check_run *run);
+struct check_gate *check_gate_create(void);
 void check_gate_stand(void *gate);
 bool check_gate_holds(struct check_gate *gate);
 /* Waits until the stream reaches the gate. Where host functions run one at a time, none runs after that. */
@@ -259,21 +251,18 @@ void check_gate_free(struct check_gate *gate);
 /* check_is_touchable returns true if memory is reached by address (HOST_ACCESS) or by COPY. check_can_touch
  * also passes the place over if it returns false. */
 bool check_is_touchable(const struct check_place *place);
-bool check_can_touch(struct check_run *run, struct check_place *place);
-void check_write(struct check_run *run, struct check_place *place, uint64_t address, const void *bytes,
-                 uint64_t size_bytes);
-void check_read(struct check_run *run, struct check_place *place, uint64_t address, void *bytes,
-                uint64_t size_bytes);
+bool check_can_touch(struct check_place *place);
+void check_write(struct check_place *place, uint64_t address, const void *bytes, uint64_t size_bytes);
+void check_read(struct check_place *place, uint64_t address, void *bytes, uint64_t size_bytes);
 /* check_fill sets every byte to `value`. check_bytes ends the check as failed if a byte differs. what: names
  * the memory. */
-void check_fill(struct check_run *run, struct check_place *place, uint64_t address, uint64_t size_bytes,
-                uint8_t value);
-void check_bytes(struct check_run *run, struct check_place *place, uint64_t address, uint64_t size_bytes,
-                 uint8_t value, const char *what);
+void check_fill(struct check_place *place, uint64_t address, uint64_t size_bytes, uint8_t value);
+void check_bytes(struct check_place *place, uint64_t address, uint64_t size_bytes, uint8_t value,
+                 const char *what);
 
 /* ---- the process ---- */
 
-struct check_usage check_usage_now(struct check_run *run);
+struct check_usage check_usage_now(void);
 /* [owned] free(). */
 struct check_surroundings *check_surroundings_now(void);
 /* Returns NULL if both are equal, else the name of the first difference in static memory: "the signal
@@ -282,15 +271,14 @@ const char *check_surroundings_differ(const struct check_surroundings *before,
                                       const struct check_surroundings *after);
 /* Returns true if the only differences are ones that a driver may need: the environment, and handlers outside
  * the provider's file. */
-bool check_surroundings_differ_by_driver(const struct check_run *run, const struct check_surroundings *before,
+bool check_surroundings_differ_by_driver(const struct check_surroundings *before,
                                          const struct check_surroundings *after);
 
 /* Runs work(run, index, user) for index 0 to count - 1 concurrently, one thread each, and joins the
  * threads. */
-void check_parallel(struct check_run *run, unsigned int count,
-                    void (*work)(struct check_run *run, unsigned int index, void *user), void *user);
+void check_parallel(unsigned int count, void (*work)(unsigned int index, void *user), void *user);
 
 /* Returns zeroed memory for the check itself, or ends the check. [owned] free(). */
-void *check_memory(struct check_run *run, size_t count, size_t size_bytes);
+void *check_memory(size_t count, size_t size_bytes);
 
 #endif

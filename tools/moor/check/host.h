@@ -25,37 +25,36 @@ struct host {
 };
 
 /* Opens the host on the first domain that has the capabilities. Skips the check if there is none. */
-struct host host_open(struct check_run *run, uint64_t capabilities);
-void host_close(struct check_run *run, struct host *host);
+struct host host_open(uint64_t capabilities);
+void host_close(struct host *host);
 
 /* End the check as failed unless actual == expected. `what` names the call in the text. */
-void host_expect(struct check_run *run, moor_status actual, moor_status expected, const char *what);
-void host_expect_ok(struct check_run *run, moor_status actual, const char *what);
+void host_expect(moor_status actual, moor_status expected, const char *what);
+void host_expect_ok(moor_status actual, const char *what);
 
 /* ---- accounts ---- */
 
 /* Waits for all releases. */
-void host_reap(struct check_run *run, const struct host *host);
-struct moor_authority_stats host_accounts(struct check_run *run, const struct host *host);
+void host_reap(const struct host *host);
+struct moor_authority_stats host_accounts(const struct host *host);
 /* Requires that no work is under way. Ends the check as failed unless the charged bytes, and the device's
  * held bytes plus wrapped memory, are `bytes`. */
-void host_expect_charged(struct check_run *run, const struct host *host, uint64_t bytes, const char *when);
+void host_expect_charged(const struct host *host, uint64_t bytes, const char *when);
 
 /* ---- memory ---- */
 
-uint64_t host_footprint(struct check_run *run, const struct host *host, uint64_t size_bytes);
-moor_buffer host_allocate(struct check_run *run, const struct host *host, uint64_t size_bytes);
-void host_expect_no_allocation(struct check_run *run, const struct host *host, uint64_t size_bytes,
-                               moor_status expected, const char *what);
-void host_release(struct check_run *run, const struct host *host, moor_buffer buffer);
-struct moor_view host_view(struct check_run *run, const struct host *host, moor_buffer buffer);
-struct moor_view host_slice(struct check_run *run, const struct moor_view *view, uint64_t offset_bytes,
-                            uint64_t size_bytes);
+uint64_t host_footprint(const struct host *host, uint64_t size_bytes);
+moor_buffer host_allocate(const struct host *host, uint64_t size_bytes);
+void host_expect_no_allocation(const struct host *host, uint64_t size_bytes, moor_status expected,
+                               const char *what);
+void host_release(const struct host *host, moor_buffer buffer);
+struct moor_view host_view(const struct host *host, moor_buffer buffer);
+struct moor_view host_slice(const struct moor_view *view, uint64_t offset_bytes, uint64_t size_bytes);
 /* Waits for the work of the host's stream. */
-void host_finish(struct check_run *run, const struct host *host);
+void host_finish(const struct host *host);
 /* Fill a view, and compare every byte of it, through the stream. */
-void host_fill(struct check_run *run, const struct host *host, const struct moor_view *view, uint8_t value);
-void host_expect_bytes(struct check_run *run, const struct host *host, const struct moor_view *view,
-                       uint8_t value, const char *what);
+void host_fill(const struct host *host, const struct moor_view *view, uint8_t value);
+void host_expect_bytes(const struct host *host, const struct moor_view *view, uint8_t value,
+                       const char *what);
 
 #endif

@@ -39,88 +39,85 @@ struct trip {
     uint64_t pin;
 };
 
-static void go_init(struct check_run *run, struct trip *trip)
+static void go_init(struct trip *trip)
 {
-    trip->place.instance = check_init(run);
+    trip->place.instance = check_init();
 }
 
-static void go_device_count(struct check_run *run, struct trip *trip)
+static void go_device_count(struct trip *trip)
 {
     uint32_t count = 0;
-    check_status(run, run->provider->base->device_count(trip->place.instance, &count, check_error()), MOOR_OK,
+    check_status(run.provider->base->device_count(trip->place.instance, &count, check_error()), MOOR_OK,
                  "device_count");
 }
 
-static void go_device_info(struct check_run *run, struct trip *trip)
+static void go_device_info(struct trip *trip)
 {
     trip->place.device_info.struct_size = MOOR_ABI_DEVICE_INFO_SIZE;
-    check_status(run,
-                 run->provider->base->device_info(trip->place.instance, trip->place.device,
-                                                  &trip->place.device_info, check_error()),
+    check_status(run.provider->base->device_info(trip->place.instance, trip->place.device,
+                                                 &trip->place.device_info, check_error()),
                  MOOR_OK, "device_info");
 }
 
-static void go_domain_info(struct check_run *run, struct trip *trip)
+static void go_domain_info(struct trip *trip)
 {
     trip->place.info.struct_size = MOOR_ABI_DOMAIN_INFO_SIZE;
-    check_status(run,
-                 run->provider->base->domain_info(trip->place.instance, trip->place.device,
-                                                  trip->place.domain, &trip->place.info, check_error()),
+    check_status(run.provider->base->domain_info(trip->place.instance, trip->place.device, trip->place.domain,
+                                                 &trip->place.info, check_error()),
                  MOOR_OK, "domain_info");
 }
 
-static void go_context_open(struct check_run *run, struct trip *trip)
+static void go_context_open(struct trip *trip)
 {
-    trip->place.context = check_context_open(run, trip->place.instance, trip->place.device);
+    trip->place.context = check_context_open(trip->place.instance, trip->place.device);
 }
 
-static void go_context_native(struct check_run *run, struct trip *trip)
+static void go_context_native(struct trip *trip)
 {
     uint64_t native = 0;
-    (void)run->provider->base->context_native(trip->place.context, &native,
-                                              check_error()); /* or UNSUPPORTED */
+    (void)run.provider->base->context_native(trip->place.context, &native,
+                                             check_error()); /* or UNSUPPORTED */
 }
 
-static void go_get_extension(struct check_run *run, struct trip *trip)
+static void go_get_extension(struct trip *trip)
 {
     const void *table = NULL;
-    check_refused(run,
-                  run->provider->base->get_extension(trip->place.instance, "moorage-check.none", 1, &table,
-                                                     check_error()),
+    check_refused(run.provider->base->get_extension(trip->place.instance, "moorage-check.none", 1, &table,
+                                                    check_error()),
                   CHECK_MAY(MOOR_UNSUPPORTED), "get_extension");
 }
 
-static void go_footprint(struct check_run *run, struct trip *trip)
+static void go_footprint(struct trip *trip)
 {
     const struct moor_abi_alloc_args args = check_alloc_args(&trip->place, TRIP_BYTES);
     uint64_t bytes = 0;
-    check_status(run, run->provider->alloc->footprint(trip->place.context, &args, &bytes, check_error()),
-                 MOOR_OK, "footprint");
+    check_status(run.provider->alloc->footprint(trip->place.context, &args, &bytes, check_error()), MOOR_OK,
+                 "footprint");
 }
 
-static void go_allocate(struct check_run *run, struct trip *trip)
+static void go_allocate(struct trip *trip)
 {
-    trip->allocation = check_allocate(run, &trip->place, TRIP_BYTES, MOOR_ABI_ALLOC_ZERO);
+    trip->allocation = check_allocate(&trip->place, TRIP_BYTES, MOOR_ABI_ALLOC_ZERO);
 }
 
-static void go_allocate_badly(struct check_run *run, struct trip *trip)
+static void go_allocate_badly(struct trip *trip)
 {
     const struct moor_abi_alloc_args args = check_alloc_args(&trip->place, UINT64_MAX / 2);
     struct moor_abi_allocation allocation = {.struct_size = MOOR_ABI_ALLOCATION_SIZE};
-    check_refused(run, run->provider->alloc->allocate(trip->place.context, &args, &allocation, check_error()),
+    check_refused(run.provider->alloc->allocate(trip->place.context, &args, &allocation, check_error()),
                   CHECK_BAD_SIZE, "allocate of 2^63 - 1 bytes");
 }
 
-static void go_stream_create(struct check_run *run, struct trip *trip)
+static void go_stream_create(struct trip *trip)
 {
-    trip->stream = check_stream_create(run, &trip->place);
-    trip->other = check_stream_create(run, &trip->place);
+    trip->stream = check_stream_create(&trip->place);
+    trip->other = check_stream_create(&trip->place);
 }
 
-static void go_native(struct check_run *run, struct trip *trip)
+static void go_native(struct trip *trip)
 {
     uint64_t native = 0;
-    (void)run->provider->stream->native(trip->stream, &native, check_error()); /* or UNSUPPORTED */
+    (void)run.provider->stream->native(trip->stream, &native, check_error()); /* or UNSUPPORTED */
 }
 
 static void do_nothing(void *user)
@@ -128,149 +125,148 @@ static void do_nothing(void *user)
     (void)user;
 }
 
-static void go_host_function(struct check_run *run, struct trip *trip)
+static void go_host_function(struct trip *trip)
 {
-    check_host_function(run, trip->stream, do_nothing, NULL);
+    check_host_function(trip->stream, do_nothing, NULL);
 }
 
-static void go_record(struct check_run *run, struct trip *trip)
+static void go_record(struct trip *trip)
 {
-    trip->value = check_record(run, trip->stream);
+    trip->value = check_record(trip->stream);
 }
 
-static void go_wait_stream(struct check_run *run, struct trip *trip)
+static void go_wait_stream(struct trip *trip)
 {
-    check_wait_stream(run, trip->other, trip->stream, trip->value);
+    check_wait_stream(trip->other, trip->stream, trip->value);
 }
 
-static void go_watermark(struct check_run *run, struct trip *trip)
+static void go_watermark(struct trip *trip)
 {
-    (void)check_watermark(run, trip->stream);
+    (void)check_watermark(trip->stream);
 }
 
-static void go_wait(struct check_run *run, struct trip *trip)
+static void go_wait(struct trip *trip)
 {
-    check_wait(run, trip->stream, trip->value);
+    check_wait(trip->stream, trip->value);
 }
 
-static void go_copy(struct check_run *run, struct trip *trip)
+static void go_copy(struct trip *trip)
 {
-    check_copy_submit(run, trip->stream, MOOR_ABI_COPY_D2H, (uintptr_t)trip->host_memory,
-                      trip->allocation.address, TRIP_BYTES);
+    check_copy_submit(trip->stream, MOOR_ABI_COPY_D2H, (uintptr_t)trip->host_memory, trip->allocation.address,
+                      TRIP_BYTES);
 }
 
-static void go_fill(struct check_run *run, struct trip *trip)
+static void go_fill(struct trip *trip)
 {
     const struct moor_abi_fill_args args = {.struct_size = MOOR_ABI_FILL_ARGS_SIZE,
                                             .pattern_bytes = 1,
                                             .destination = trip->allocation.address,
                                             .size_bytes = TRIP_BYTES,
                                             .pattern = 0x11};
-    check_status(run, run->provider->copy->fill(trip->stream, &args, check_error()), MOOR_OK, "fill");
+    check_status(run.provider->copy->fill(trip->stream, &args, check_error()), MOOR_OK, "fill");
 }
 
-static void go_stats(struct check_run *run, struct trip *trip)
+static void go_stats(struct trip *trip)
 {
     struct moor_abi_stats stats = {.struct_size = MOOR_ABI_STATS_SIZE};
-    check_status(run,
-                 run->provider->stats->stats(trip->place.context, trip->place.domain, &stats, check_error()),
+    check_status(run.provider->stats->stats(trip->place.context, trip->place.domain, &stats, check_error()),
                  MOOR_OK, "stats");
 }
 
-static void go_reserve(struct check_run *run, struct trip *trip)
+static void go_reserve(struct trip *trip)
 {
-    trip->range = check_reserve(run, &trip->place, TRIP_GRANULES);
+    trip->range = check_reserve(&trip->place, TRIP_GRANULES);
 }
 
-static void go_commit(struct check_run *run, struct trip *trip)
+static void go_commit(struct trip *trip)
 {
-    check_commit(run, &trip->place, &trip->range, 0, 1);
+    check_commit(&trip->place, &trip->range, 0, 1);
 }
 
-static void go_committed(struct check_run *run, struct trip *trip)
+static void go_committed(struct trip *trip)
 {
-    check_committed(run, &trip->place, &trip->range, 0, TRIP_GRANULES, 1, "with one committed");
+    check_committed(&trip->place, &trip->range, 0, TRIP_GRANULES, 1, "with one committed");
 }
 
-static void go_segment_create(struct check_run *run, struct trip *trip)
+static void go_segment_create(struct trip *trip)
 {
-    trip->segment = check_segment_create(run, &trip->place, 1);
+    trip->segment = check_segment_create(&trip->place, 1);
 }
 
-static void go_map(struct check_run *run, struct trip *trip)
+static void go_map(struct trip *trip)
 {
-    check_map(run, &trip->place, &trip->range, 1, trip->segment.handle, MOOR_ABI_ACCESS_READ_WRITE);
+    check_map(&trip->place, &trip->range, 1, trip->segment.handle, MOOR_ABI_ACCESS_READ_WRITE);
 }
 
-static void go_protect(struct check_run *run, struct trip *trip)
+static void go_protect(struct trip *trip)
 {
     const struct moor_abi_map_args args =
         check_map_args(&trip->range, 1, trip->segment.handle, MOOR_ABI_ACCESS_READ);
-    check_status(run, run->provider->shared->protect(trip->place.context, &args, check_error()), MOOR_OK,
+    check_status(run.provider->shared->protect(trip->place.context, &args, check_error()), MOOR_OK,
                  "protect");
 }
 
-static void go_pin(struct check_run *run, struct trip *trip)
+static void go_pin(struct trip *trip)
 {
     uint64_t page_bytes = (uint64_t)sysconf(_SC_PAGESIZE);
     trip->pinned_memory = aligned_alloc(page_bytes, page_bytes);
-    check_that(run, trip->pinned_memory != NULL, "no host memory for the check itself");
+    check_that(trip->pinned_memory != NULL, "no host memory for the check itself");
     const struct moor_abi_pin_args args = {.struct_size = MOOR_ABI_PIN_ARGS_SIZE,
                                            .address = (uintptr_t)trip->pinned_memory,
                                            .size_bytes = page_bytes};
-    check_status(run, run->provider->pinned->pin(trip->place.context, &args, &trip->pin, check_error()),
-                 MOOR_OK, "pin");
+    check_status(run.provider->pinned->pin(trip->place.context, &args, &trip->pin, check_error()), MOOR_OK,
+                 "pin");
 }
 
-static void go_unpin(struct check_run *run, struct trip *trip)
+static void go_unpin(struct trip *trip)
 {
     const struct moor_abi_release release = check_release_args(MOOR_ABI_RELEASE_PIN, trip->pin, 1, NULL, 0);
-    (void)check_release_and_reap(run, &trip->place, &release); /* a pin has no bytes */
+    (void)check_release_and_reap(&trip->place, &release); /* a pin has no bytes */
     free(trip->pinned_memory);
 }
 
-static void go_unmap(struct check_run *run, struct trip *trip)
+static void go_unmap(struct trip *trip)
 {
-    check_unmap(run, &trip->place, &trip->range, 1, 1);
+    check_unmap(&trip->place, &trip->range, 1, 1);
 }
 
-static void go_segment_release(struct check_run *run, struct trip *trip)
+static void go_segment_release(struct trip *trip)
 {
-    check_segment_release(run, &trip->place, &trip->segment);
+    check_segment_release(&trip->place, &trip->segment);
 }
 
-static void go_decommit(struct check_run *run, struct trip *trip)
+static void go_decommit(struct trip *trip)
 {
-    check_decommit(run, &trip->place, &trip->range, 0, 1);
+    check_decommit(&trip->place, &trip->range, 0, 1);
 }
 
-static void go_range_release(struct check_run *run, struct trip *trip)
+static void go_range_release(struct trip *trip)
 {
-    check_range_release(run, &trip->place, &trip->range);
+    check_range_release(&trip->place, &trip->range);
 }
 
-static void go_release(struct check_run *run, struct trip *trip)
+static void go_release(struct trip *trip)
 {
-    const struct moor_abi_fence_point point = {trip->stream, check_record(run, trip->stream)};
+    const struct moor_abi_fence_point point = {trip->stream, check_record(trip->stream)};
     const struct moor_abi_release release =
         check_release_args(MOOR_ABI_RELEASE_ALLOCATION, trip->allocation.handle, 1, &point, 1);
-    (void)check_release_and_reap(run, &trip->place, &release); /* release.actual_bytes compares the bytes */
+    (void)check_release_and_reap(&trip->place, &release); /* release.actual_bytes compares the bytes */
 }
 
-static void go_stream_destroy(struct check_run *run, struct trip *trip)
+static void go_stream_destroy(struct trip *trip)
 {
-    check_stream_destroy(run, trip->other);
-    check_stream_destroy(run, trip->stream);
+    check_stream_destroy(trip->other);
+    check_stream_destroy(trip->stream);
 }
 
-static void go_context_close(struct check_run *run, struct trip *trip)
+static void go_context_close(struct trip *trip)
 {
-    check_context_close(run, trip->place.context);
+    check_context_close(trip->place.context);
 }
 
-static void go_shutdown(struct check_run *run, struct trip *trip)
+static void go_shutdown(struct trip *trip)
 {
-    check_shutdown(run, trip->place.instance);
+    check_shutdown(trip->place.instance);
 }
 
 #define REQUIRED MOOR_ABI_CAPS_REQUIRED
@@ -279,7 +275,7 @@ static void go_shutdown(struct check_run *run, struct trip *trip)
 static const struct step {
     const char *name;
     uint64_t needs;
-    void (*go)(struct check_run *run, struct trip *trip);
+    void (*go)(struct trip *trip);
 } steps[] = {
     {"init", 0, go_init},
     {"device_count", 0, go_device_count},
@@ -321,16 +317,15 @@ static const struct step {
 
 /* Makes a trip to the domain of `place` and back. inspect: NULL, or called after each step with the step's
  * name. */
-static void travel(struct check_run *run, const struct check_place *place,
-                   void (*look)(struct check_run *run, const char *step, void *user), void *user)
+static void travel(const struct check_place *place, void (*look)(const char *step, void *user), void *user)
 {
     struct trip trip = {.place = {.device = place->device, .domain = place->domain}};
     for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
         if ((steps[i].needs & ~place->info.capabilities) != 0)
             continue;
-        steps[i].go(run, &trip);
+        steps[i].go(&trip);
         if (look != NULL)
-            look(run, steps[i].name, user);
+            look(steps[i].name, user);
     }
 }
 
@@ -354,55 +349,53 @@ static bool is_sanitized(void)
 #define RESIDENT_GROWN_MAX (UINT64_C(8) << 20)
 #define HEAP_GROWN_CYCLE_MAX UINT64_C(128) /* per cycle, so that one-time growth is allowed */
 
-static void expect_growth(struct check_run *run, const char *what, uint64_t before, uint64_t after,
-                          uint64_t most, uint32_t cycles)
+static void expect_growth(const char *what, uint64_t before, uint64_t after, uint64_t most, uint32_t cycles)
 {
-    check_that(run, after <= before + most, "%s: %" PRIu64 " after %u cycles, and %" PRIu64 " after %u", what,
+    check_that(after <= before + most, "%s: %" PRIu64 " after %u cycles, and %" PRIu64 " after %u", what,
                before, CYCLES_SETTLED, after, cycles);
 }
 
 /* Returns true if a device driver serves the place: a driver allocates on its own account. */
-static bool has_driver(struct check_run *run, struct check_place *place)
+static bool has_driver(struct check_place *place)
 {
     uint64_t native = 0;
-    return run->provider->base->context_native(place->context, &native, check_error()) == MOOR_OK;
+    return run.provider->base->context_native(place->context, &native, check_error()) == MOOR_OK;
 }
 
-static void cycle(struct check_run *run, struct check_place *place)
+static void cycle(struct check_place *place)
 {
     struct check_usage settled = {0};
-    uint64_t stop_ns = moor_clock_ns() + (run->deadline_ns - moor_clock_ns()) / 2;
+    uint64_t stop_ns = moor_clock_ns() + (run.deadline_ns - moor_clock_ns()) / 2;
     uint32_t cycles = 0;
     while (cycles < CYCLES_MAX && (cycles < CYCLES_MIN || moor_clock_ns() < stop_ns)) {
-        travel(run, place, NULL, NULL);
+        travel(place, NULL, NULL);
         if (++cycles == CYCLES_SETTLED)
-            settled = check_usage_now(run);
+            settled = check_usage_now();
     }
-    struct check_usage now = check_usage_now(run);
-    expect_growth(run, "threads", settled.threads, now.threads, THREADS_GROWN_MAX, cycles);
-    expect_growth(run, "open files", settled.files, now.files, FILES_GROWN_MAX, cycles);
+    struct check_usage now = check_usage_now();
+    expect_growth("threads", settled.threads, now.threads, THREADS_GROWN_MAX, cycles);
+    expect_growth("open files", settled.files, now.files, FILES_GROWN_MAX, cycles);
     if (is_sanitized())
         return;
-    expect_growth(run, "mappings", settled.maps, now.maps, MAPS_GROWN_MAX, cycles);
-    expect_growth(run, "resident bytes", settled.resident_bytes, now.resident_bytes, RESIDENT_GROWN_MAX,
-                  cycles);
-    if (!has_driver(run, place))
-        expect_growth(run, "bytes of malloc", settled.heap_bytes, now.heap_bytes,
+    expect_growth("mappings", settled.maps, now.maps, MAPS_GROWN_MAX, cycles);
+    expect_growth("resident bytes", settled.resident_bytes, now.resident_bytes, RESIDENT_GROWN_MAX, cycles);
+    if (!has_driver(place))
+        expect_growth("bytes of malloc", settled.heap_bytes, now.heap_bytes,
                       HEAP_GROWN_CYCLE_MAX * (cycles - CYCLES_SETTLED), cycles);
 }
 
 /* ---- the state of thread and process ---- */
 
-static void expect_surroundings(struct check_run *run, const char *step, void *user)
+static void expect_surroundings(const char *step, void *user)
 {
     struct check_surroundings *now = check_surroundings_now();
     const char *difference = check_surroundings_differ(user, now);
-    check_that(run, difference == NULL, "%s has changed %s", step, difference);
+    check_that(difference == NULL, "%s has changed %s", step, difference);
     free(now);
 }
 
 /* Starts from values that no process starts with, so that a reset to the defaults is found too. */
-static void keep_surroundings(struct check_run *run, struct check_place *place)
+static void keep_surroundings(struct check_place *place)
 {
     sigset_t blocked, before;
     (void)sigemptyset(&blocked);
@@ -412,21 +405,21 @@ static void keep_surroundings(struct check_run *run, struct check_place *place)
     (void)fesetround(FE_UPWARD);
     mode_t mask = umask(027);
     struct check_surroundings *expected = check_surroundings_now();
-    travel(run, place, expect_surroundings, expected);
+    travel(place, expect_surroundings, expected);
     free(expected);
     (void)umask(mask);
     (void)fesetround(rounding);
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
-static void keep_process(struct check_run *run, struct check_place *place)
+static void keep_process(struct check_place *place)
 {
-    travel(run, place, NULL, NULL);
+    travel(place, NULL, NULL);
     struct check_surroundings *now = check_surroundings_now();
-    const char *difference = check_surroundings_differ(run->surroundings, now);
-    if (difference != NULL && check_surroundings_differ_by_driver(run, run->surroundings, now))
-        check_skip(run, "the provider's driver, not the provider itself, changed %s", difference);
-    check_that(run, difference == NULL, "since the provider was loaded, %s has changed", difference);
+    const char *difference = check_surroundings_differ(run.surroundings, now);
+    if (difference != NULL && check_surroundings_differ_by_driver(run.surroundings, now))
+        check_skip("the provider's driver, not the provider itself, changed %s", difference);
+    check_that(difference == NULL, "since the provider was loaded, %s has changed", difference);
     free(now);
 }
 
@@ -458,29 +451,29 @@ static bool find_driver(struct driver *driver)
            find_function(library, "cuDevicePrimaryCtxRelease_v2", &driver->release_primary);
 }
 
-static void expect_current(struct check_run *run, const char *step, void *user)
+static void expect_current(const char *step, void *user)
 {
     const struct driver *driver = user;
     void *current = NULL;
     int error = driver->get_current(&current);
-    check_that(run, error == 0 && current == driver->expected,
-               "%s has changed the current context from %p to %p", step, driver->expected, current);
+    check_that(error == 0 && current == driver->expected, "%s has changed the current context from %p to %p",
+               step, driver->expected, current);
 }
 
-static void keep_current(struct check_run *run, struct check_place *place)
+static void keep_current(struct check_place *place)
 {
     struct driver driver = {0};
     if (!find_driver(&driver)) {
-        check_pass_over(run, "no driver with a current device is loaded (libcuda.so.1)");
+        check_pass_over("no driver with a current device is loaded (libcuda.so.1)");
         return;
     }
-    expect_current(run, "a call before", &driver); /* NULL: this thread has no context yet */
-    travel(run, place, expect_current, &driver);
+    expect_current("a call before", &driver); /* NULL: this thread has no context yet */
+    travel(place, expect_current, &driver);
     void *primary = NULL;
-    check_that(run, driver.retain_primary(&primary, 0) == 0 && driver.set_current(primary) == 0,
+    check_that(driver.retain_primary(&primary, 0) == 0 && driver.set_current(primary) == 0,
                "the driver made no context for the check itself");
     driver.expected = primary;
-    travel(run, place, expect_current, &driver);
+    travel(place, expect_current, &driver);
     (void)driver.set_current(NULL); /* made by this check */
     (void)driver.release_primary(0);
 }
@@ -490,13 +483,13 @@ static void keep_current(struct check_run *run, struct check_place *place)
 #define FORKED_END_NS (UINT64_C(5) * 1000 * 1000 * 1000)
 
 /* Forks a child that makes no call and exits as a program does. Returns its wait status. */
-static int fork_and_exit(struct check_run *run)
+static int fork_and_exit(void)
 {
     static const struct timespec pause = {.tv_nsec = 1000 * 1000};
     pid_t child = fork();
-    check_that(run, child >= 0, "no process for the check itself: %s", strerror(errno));
+    check_that(child >= 0, "no process for the check itself: %s", strerror(errno));
     if (child == 0) {
-        close(run->answer_fd);
+        close(run.answer_fd);
         (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* ends with the check's process */
         exit(0);
     }
@@ -505,33 +498,33 @@ static int fork_and_exit(struct check_run *run)
     while (waitpid(child, &status, WNOHANG) == 0) {
         if (moor_clock_ns() > deadline_ns) {
             (void)kill(child, SIGKILL);
-            check_that(run, false, "a forked child that only calls exit(0) does not end within 5 s");
+            check_that(false, "a forked child that only calls exit(0) does not end within 5 s");
         }
         (void)nanosleep(&pause, NULL); /* a short sleep only looks again sooner */
     }
     return status;
 }
 
-static void fork_in_the_middle(struct check_run *run, struct check_place *place)
+static void fork_in_the_middle(struct check_place *place)
 {
     if (is_sanitized())
-        check_skip(run, "a sanitizer is active: it changes the exit of a forked child");
-    if (!check_can_touch(run, place))
+        check_skip("a sanitizer is active: it changes the exit of a forked child");
+    if (!check_can_touch(place))
         return;
-    struct moor_abi_allocation allocation = check_allocate(run, place, TRIP_BYTES, 0);
-    struct moor_abi_stream *stream = check_stream_create(run, place);
-    check_fill(run, place, allocation.address, TRIP_BYTES, 0x5a);
-    (void)check_record(run, stream);
-    int status = fork_and_exit(run);
-    check_that(run, WIFEXITED(status) && WEXITSTATUS(status) == 0,
+    struct moor_abi_allocation allocation = check_allocate(place, TRIP_BYTES, 0);
+    struct moor_abi_stream *stream = check_stream_create(place);
+    check_fill(place, allocation.address, TRIP_BYTES, 0x5a);
+    (void)check_record(stream);
+    int status = fork_and_exit();
+    check_that(WIFEXITED(status) && WEXITSTATUS(status) == 0,
                "a forked child that only calls exit(0) ended with %s %d",
                WIFSIGNALED(status) ? "signal" : "exit status",
                WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
-    check_bytes(run, place, allocation.address, TRIP_BYTES, 0x5a, "memory of before a fork");
-    check_finish(run, stream);
-    check_stream_destroy(run, stream);
-    (void)check_free(run, place, allocation.handle);
-    travel(run, place, NULL, NULL);
+    check_bytes(place, allocation.address, TRIP_BYTES, 0x5a, "memory of before a fork");
+    check_finish(stream);
+    check_stream_destroy(stream);
+    (void)check_free(place, allocation.handle);
+    travel(place, NULL, NULL);
 }
 
 const struct check check_life[] = {

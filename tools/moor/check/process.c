@@ -17,10 +17,10 @@
 
 /* ---- usage ---- */
 
-static uint64_t count_entries(struct check_run *run, const char *path)
+static uint64_t count_entries(const char *path)
 {
     DIR *directory = opendir(path);
-    check_that(run, directory != NULL, "%s cannot be read", path);
+    check_that(directory != NULL, "%s cannot be read", path);
     uint64_t count = 0;
     for (const struct dirent *entry; (entry = readdir(directory)) != NULL;)
         count += entry->d_name[0] != '.';
@@ -28,10 +28,10 @@ static uint64_t count_entries(struct check_run *run, const char *path)
     return count;
 }
 
-static uint64_t count_lines(struct check_run *run, const char *path)
+static uint64_t count_lines(const char *path)
 {
     FILE *file = fopen(path, "re");
-    check_that(run, file != NULL, "%s cannot be read", path);
+    check_that(file != NULL, "%s cannot be read", path);
     uint64_t count = 0;
     for (int c; (c = getc(file)) != EOF;)
         count += c == '\n';
@@ -39,21 +39,21 @@ static uint64_t count_lines(struct check_run *run, const char *path)
     return count;
 }
 
-static uint64_t resident_bytes(struct check_run *run)
+static uint64_t resident_bytes(void)
 {
     FILE *file = fopen("/proc/self/statm", "re");
     unsigned long long pages = 0;
-    check_that(run, file != NULL && fscanf(file, "%*u %llu", &pages) == 1, "/proc/self/statm cannot be read");
+    check_that(file != NULL && fscanf(file, "%*u %llu", &pages) == 1, "/proc/self/statm cannot be read");
     (void)fclose(file); /* read only */
     return pages * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-struct check_usage check_usage_now(struct check_run *run)
+struct check_usage check_usage_now(void)
 {
-    return (struct check_usage){.threads = count_entries(run, "/proc/self/task"),
-                                .files = count_entries(run, "/proc/self/fd"),
-                                .maps = count_lines(run, "/proc/self/maps"),
-                                .resident_bytes = resident_bytes(run),
+    return (struct check_usage){.threads = count_entries("/proc/self/task"),
+                                .files = count_entries("/proc/self/fd"),
+                                .maps = count_lines("/proc/self/maps"),
+                                .resident_bytes = resident_bytes(),
                                 .heap_bytes = mallinfo2().uordblks};
 }
 
@@ -161,22 +161,22 @@ const char *check_surroundings_differ(const struct check_surroundings *before,
 }
 
 /* An ignored signal has no function, and counts as set by the provider. */
-static bool is_elsewhere(const struct check_run *run, void (*handler)(int))
+static bool is_elsewhere(void (*handler)(int))
 {
-    const void *own = (const void *)(uintptr_t)run->provider->base->init;
+    const void *own = (const void *)(uintptr_t)run.provider->base->init;
     Dl_info handler_info;
     Dl_info own_info;
     return dladdr((const void *)(uintptr_t)handler, &handler_info) != 0 && dladdr(own, &own_info) != 0 &&
            handler_info.dli_fbase != own_info.dli_fbase;
 }
 
-bool check_surroundings_differ_by_driver(const struct check_run *run, const struct check_surroundings *before,
+bool check_surroundings_differ_by_driver(const struct check_surroundings *before,
                                          const struct check_surroundings *after)
 {
     if (differ_in_state(before, after) != NULL)
         return false;
     for (int i = 1; i < SIGNALS_MAX; i++)
-        if (before->handlers[i] != after->handlers[i] && !is_elsewhere(run, after->handlers[i]))
+        if (before->handlers[i] != after->handlers[i] && !is_elsewhere(after->handlers[i]))
             return false;
     return true;
 }
@@ -184,8 +184,7 @@ bool check_surroundings_differ_by_driver(const struct check_run *run, const stru
 /* ---- threads ---- */
 
 struct crew {
-    struct check_run *run;
-    void (*work)(struct check_run *run, unsigned int index, void *user);
+    void (*work)(unsigned int index, void *user);
     void *user;
     pthread_barrier_t start;
 };
@@ -201,20 +200,19 @@ static void *run_member(void *argument)
     const struct member *member = argument;
     struct crew *crew = member->crew;
     (void)pthread_barrier_wait(&crew->start);
-    crew->work(crew->run, member->index, crew->user);
+    crew->work(member->index, crew->user);
     return NULL;
 }
 
-void check_parallel(struct check_run *run, unsigned int count,
-                    void (*work)(struct check_run *run, unsigned int index, void *user), void *user)
+void check_parallel(unsigned int count, void (*work)(unsigned int index, void *user), void *user)
 {
-    struct crew crew = {.run = run, .work = work, .user = user};
-    struct member *members = check_memory(run, count, sizeof *members);
+    struct crew crew = {.work = work, .user = user};
+    struct member *members = check_memory(count, sizeof *members);
     (void)pthread_barrier_init(&crew.start, NULL, count); /* cannot fail with count > 0 */
     for (unsigned int i = 0; i < count; i++) {
         members[i] = (struct member){.crew = &crew, .index = i};
         int error = pthread_create(&members[i].thread, NULL, run_member, &members[i]);
-        check_that(run, error == 0, "no thread for the check itself: %s", strerror(error));
+        check_that(error == 0, "no thread for the check itself: %s", strerror(error));
     }
     for (unsigned int i = 0; i < count; i++)
         (void)pthread_join(members[i].thread, NULL); /* cannot fail: joined once */

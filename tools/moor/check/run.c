@@ -29,6 +29,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+struct check_run run;
+
 /* One message: the result of a check. */
 struct answer {
     int32_t result;       /* enum check_result */
@@ -52,7 +54,7 @@ static void tidy(char *text)
     }
 }
 
-void check_end(struct check_run *run, enum check_result result, const char *reason)
+void check_end(enum check_result result, const char *reason)
 {
     static atomic_flag over = ATOMIC_FLAG_INIT;
     if (result != CHECK_PASSED && atomic_flag_test_and_set(&over))
@@ -60,10 +62,10 @@ void check_end(struct check_run *run, enum check_result result, const char *reas
             (void)pause();
     struct answer answer = {.result = (int32_t)result,
                             .process = getpid(),
-                            .device_count = run->instance != NULL ? (int64_t)run->device_count : -1};
+                            .device_count = run.instance != NULL ? (int64_t)run.device_count : -1};
     (void)snprintf(answer.reason, sizeof answer.reason, "%s", reason); /* cuts a longer text */
     tidy(answer.reason);
-    ssize_t written = write(run->answer_fd, &answer, sizeof answer);
+    ssize_t written = write(run.answer_fd, &answer, sizeof answer);
     if (result != CHECK_PASSED || written != (ssize_t)sizeof answer) /* the parent has exited */
         _exit(0);
 }
@@ -71,14 +73,15 @@ void check_end(struct check_run *run, enum check_result result, const char *reas
 static void log_line(void *user, uint32_t level, const char *message)
 {
     static const char *const names[] = {"error", "warning", "info", "debug"};
-    const struct check_run *run = user;
-    if (run->verbose)
+    (void)user;
+    if (run.verbose)
         fprintf(stderr, "%s: %s\n", level < sizeof names / sizeof *names ? names[level] : "log", message);
 }
 
 static const char *find_setting(void *user, const char *key)
 {
-    const struct moor_load_options *options = ((const struct check_run *)user)->options;
+    const struct moor_load_options *options = run.options;
+    (void)user;
     for (size_t i = 0; i < options->setting_count; i++)
         if (strcmp(options->settings[i].key, key) == 0)
             return options->settings[i].value;
@@ -92,41 +95,41 @@ static uint64_t read_clock(void *user)
 }
 
 /* Loads the file like the core and gets its table. */
-static void load(struct check_run *run)
+static void load(void)
 {
-    void *module = dlopen(run->path, RTLD_NOW | RTLD_LOCAL);
-    check_that(run, module != NULL, "dlopen: %s", module == NULL ? dlerror() : "");
+    void *module = dlopen(run.path, RTLD_NOW | RTLD_LOCAL);
+    check_that(module != NULL, "dlopen: %s", module == NULL ? dlerror() : "");
     void *entry = dlsym(module, MOOR_ABI_ENTRY_NAME);
-    check_that(run, entry != NULL, "%s is not exported", MOOR_ABI_ENTRY_NAME);
-    memcpy(&run->entry, &entry, sizeof run->entry); /* POSIX lets an object pointer carry a function */
-    run->before_entry = check_usage_now(run);
-    run->provider = run->entry();
-    run->after_entry = check_usage_now(run);
-    check_that(run, run->provider != NULL, "the entry returned NULL");
+    check_that(entry != NULL, "%s is not exported", MOOR_ABI_ENTRY_NAME);
+    memcpy(&run.entry, &entry, sizeof run.entry); /* POSIX lets an object pointer carry a function */
+    run.before_entry = check_usage_now();
+    run.provider = run.entry();
+    run.after_entry = check_usage_now();
+    check_that(run.provider != NULL, "the entry returned NULL");
 }
 
-static void run_check(struct check_run *run, const struct check *check, uint64_t timeout_ns)
+static void run_check(const struct check *check, uint64_t timeout_ns)
 {
-    run->deadline_ns = moor_clock_ns() + timeout_ns / 10 * 9;
-    uint64_t lacking = check->needs & ~run->provider->prefix.capabilities;
+    run.deadline_ns = moor_clock_ns() + timeout_ns / 10 * 9;
+    uint64_t lacking = check->needs & ~run.provider->prefix.capabilities;
     if (lacking != 0)
-        check_skip(run, "the provider lacks the capability %s", tool_capability_name(lacking));
-    if ((check->flags & CHECK_OUR_MINOR) != 0 && run->provider->prefix.minor > MOOR_ABI_MINOR)
-        check_skip(run, "the provider is of ABI %u.%u, and this tool knows %u.%u", MOOR_ABI_MAJOR,
-                   run->provider->prefix.minor, MOOR_ABI_MAJOR, MOOR_ABI_MINOR);
-    run->instance = check_init(run);
-    run->passed_over[0] = '\0';
-    check_status(run, run->provider->base->device_count(run->instance, &run->device_count, check_error()),
-                 MOOR_OK, "device_count");
+        check_skip("the provider lacks the capability %s", tool_capability_name(lacking));
+    if ((check->flags & CHECK_OUR_MINOR) != 0 && run.provider->prefix.minor > MOOR_ABI_MINOR)
+        check_skip("the provider is of ABI %u.%u, and this tool knows %u.%u", MOOR_ABI_MAJOR,
+                   run.provider->prefix.minor, MOOR_ABI_MAJOR, MOOR_ABI_MINOR);
+    run.instance = check_init();
+    run.passed_over[0] = '\0';
+    check_status(run.provider->base->device_count(run.instance, &run.device_count, check_error()), MOOR_OK,
+                 "device_count");
     if (check->run != NULL)
-        check->run(run);
+        check->run();
     else if ((check->flags & CHECK_EACH_DEVICE) != 0)
-        check_each_device(run, check->needs, check->visit);
+        check_each_device(check->needs, check->visit);
     else
-        check_each_place(run, check->needs, check->visit);
-    check_shutdown(run, run->instance);
-    check_end(run, CHECK_PASSED, "");
-    run->instance = NULL;
+        check_each_place(check->needs, check->visit);
+    check_shutdown(run.instance);
+    check_end(CHECK_PASSED, "");
+    run.instance = NULL;
 }
 
 static _Noreturn void child_main(const struct check_plan *plan, const struct check_report *reports,
@@ -136,20 +139,19 @@ static _Noreturn void child_main(const struct check_plan *plan, const struct che
     (void)dup2(STDERR_FILENO, STDOUT_FILENO);
     (void)close(STDIN_FILENO);
     (void)open("/dev/null", O_RDONLY); /* takes the lowest free number: standard input */
-    struct check_run run = {
+    run = (struct check_run){
         .path = plan->path,
         .options = plan->options,
         .host = {.prefix = {MOOR_ABI_MAGIC, MOOR_ABI_HOST_SIZE, MOOR_ABI_MAJOR, MOOR_ABI_MINOR, 0, 0, 0},
-                 .user = &run,
                  .log = log_line,
                  .config = find_setting,
                  .clock_ns = read_clock},
         .surroundings = check_surroundings_now(),
         .answer_fd = answer_fd,
         .verbose = plan->verbose};
-    load(&run);
+    load();
     for (size_t i = 0; i < count; i++)
-        run_check(&run, reports[i].check, plan->timeout_ns);
+        run_check(reports[i].check, plan->timeout_ns);
     _exit(0);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The governor's books: every figure of every account, and of every request that waits. */
+/* The accounts: every figure of every holder, authority and ticket. */
 #include "world.h"
 
 static uint64_t smaller(uint64_t a, uint64_t b)
@@ -14,7 +14,7 @@ static uint64_t minus(uint64_t a, uint64_t b)
 
 /* ---- holders ---- */
 
-/* Peaks are of any moment, also within an operation. */
+/* A peak covers every moment, also within an operation. */
 static void check_peak(struct sim_world *world, struct sim_holder *holder, uint64_t added,
                        const struct moor_holder_stats *stats)
 {
@@ -34,9 +34,8 @@ static void check_limits(struct sim_world *world, const struct sim_holder *holde
     sim_check_equal(world, "the revision of a holder's limits", holder->revision, stats->revision);
     sim_check_equal(world, "a holder's role", (uint64_t)(holder - world->holders) % (MOOR_ROLE_CACHE + 1),
                     stats->role);
-    sim_check_equal(world, "how often a holder was asked", holder->asked, stats->asked);
-    sim_check_equal(world, "the bytes that a holder let go when it was asked", holder->evicted,
-                    stats->evicted_bytes);
+    sim_check_equal(world, "calls of a pressure function that is absent", 0,
+                    stats->asked + stats->evicted_bytes);
 }
 
 static void check_holder(struct sim_world *world, int index, const struct moor_holder_stats *stats)
@@ -64,7 +63,7 @@ static void check_holder(struct sim_world *world, int index, const struct moor_h
 
 /* ---- authorities ---- */
 
-/* What all holders of an authority have together. */
+/* Sums over the holders of an authority. */
 struct sums {
     uint64_t reserved, charged, pending, quarantined, leased, shared, requested, evictable, claims;
 };
@@ -100,23 +99,24 @@ static void check_sums(struct sim_world *world, const struct sums *sums,
                     stats->live_bytes);
 }
 
-/* What others hold is looked at by order, and where a request or a device lacks room. */
+/* External bytes change only in a refresh. The host requests one, and so does a call that finds too few
+ * bytes. */
 static void check_external(struct sim_world *world, int index, const struct moor_authority_stats *stats)
 {
     struct sim_authority *authority = &world->authorities[index];
     uint64_t others = 0;
     for (uint32_t i = 0; i < world->geometry.devices; i++)
         others += world->authority_of[i] == index ? world->external[i] : 0;
-    if (authority->may_look && (!authority->external_known || stats->external_bytes != authority->external)) {
-        sim_check_span(world, "what others hold", 0, stats->external_known ? others : 0,
-                       stats->external_bytes);
+    if (authority->may_refresh &&
+        (!authority->external_known || stats->external_bytes != authority->external)) {
+        sim_check_span(world, "external bytes", 0, stats->external_known ? others : 0, stats->external_bytes);
     } else {
-        sim_check_equal(world, "whether it is known what others hold", authority->external_known,
+        sim_check_equal(world, "whether the external bytes are known", authority->external_known,
                         stats->external_known);
-        sim_check_equal(world, "what others hold, as it was seen", authority->external,
+        sim_check_equal(world, "external bytes without a refresh", authority->external,
                         stats->external_bytes);
     }
-    authority->may_look = false;
+    authority->may_refresh = false;
     authority->external_known = stats->external_known;
     authority->external = stats->external_bytes;
 }
@@ -143,10 +143,10 @@ static void check_room(struct sim_world *world, int index, const struct sums *su
     sim_check_equal(world, "bytes kept for guarantees", sums->claims - used, stats->guaranteed_bytes);
     sim_check_equal(world, "bytes over a capacity", sim_over(world, index, has), stats->over_bytes);
     sim_check_span(world, "an authority's peak", stats->charged_bytes, UINT64_MAX, stats->peak_charged_bytes);
-    sim_check_equal(world, "whether the devices contradict themselves", 0, stats->inconsistent);
+    sim_check_equal(world, "whether the device statistics are inconsistent", 0, stats->inconsistent);
 }
 
-/* Promise I7: what is charged is what the device itself holds. */
+/* Promise I7: the charged bytes are the bytes that the device holds. */
 static void check_device_side(struct sim_world *world, int index, const struct moor_authority_stats *stats)
 {
     uint64_t held = 0;
@@ -184,35 +184,19 @@ void sim_check_authority(struct sim_world *world, int index)
 
 /* ---- tickets ---- */
 
-/* What is let go for it and is still on its way. */
-static struct sim_pending pending_of(const struct sim_world *world, uint32_t index)
-{
-    struct sim_pending pending = {0};
-    for (uint32_t i = 0; i < world->release_count; i++) {
-        const struct sim_release *release = &world->releases[i];
-        if (release->ticket != index + 1 || release->ticket_serial != world->tickets[index].serial)
-            continue;
-        pending.most += release->bytes;
-        pending.least += sim_release_may_be_done(world, release) ? 0 : release->bytes;
-    }
-    return pending;
-}
-
-/* Nobody leaves room unused that somebody waits for. */
+/* A ticket that waits alone for its pools must not fit. */
 static void check_waits_in_need(struct sim_world *world, const struct sim_ticket *ticket)
 {
-    struct sim_request request = {.is_waiting = true};
-    struct sim_verdict told = {0};
     for (uint32_t i = 0; i < ticket->count; i++)
-        request.parts[request.count++] = ticket->parts[i];
-    sim_judge(world, &request, &told);
-    sim_check(world, told.must || told.may, "a request that fits and is not served", 0, 1);
+        if (sim_open_tickets(world, world->holders[ticket->parts[i].holder].authority) > 1)
+            return;
+    sim_check(world, !sim_fits_now(world, ticket->parts, ticket->count),
+              "a request that fits and is not served", 0, 1);
 }
 
 static void check_ticket(struct sim_world *world, uint32_t index)
 {
     const struct sim_ticket *ticket = &world->tickets[index];
-    struct sim_pending pending = pending_of(world, index);
     struct moor_ticket_stats stats = {0};
     moor_status status = moor_ticket_get_stats(world->runtime, ticket->handle, &stats);
     if (!sim_expect_ok(world, "statistics of a ticket", status))
@@ -221,17 +205,10 @@ static void check_ticket(struct sim_world *world, uint32_t index)
     sim_check_equal(world, "the deadline of a ticket", ticket->deadline_ns, stats.deadline_ns);
     sim_check_equal(world, "the priority of a ticket", (uint64_t)ticket->priority, (uint64_t)stats.priority);
     sim_check_equal(world, "whether a ticket is served", ticket->served, stats.served);
-    sim_check_equal(world, "what was let go for a ticket", ticket->evicted, stats.evicted_bytes);
-    sim_check_span(world, "what was let go for a ticket and is pending", pending.least, pending.most,
-                   stats.pending_bytes);
-    sim_check_equal(world, "what was let go for a ticket and is back", ticket->evicted - stats.pending_bytes,
-                    stats.returned_bytes);
-    sim_check_span(world, "how often a ticket asked", ticket->asked, ticket->asked + world->line.irregular,
-                   stats.asked);
-    if (!sim_ticket_is_open(ticket))
-        return;
-    sim_check_equal(world, "how often a ticket was passed", ticket->passed, stats.passed);
-    check_waits_in_need(world, ticket);
+    sim_check_equal(world, "bytes evicted for a ticket", 0,
+                    stats.asked + stats.evicted_bytes + stats.pending_bytes + stats.returned_bytes);
+    if (sim_ticket_is_open(ticket))
+        check_waits_in_need(world, ticket);
 }
 
 void sim_check_tickets(struct sim_world *world)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What is not about one piece of memory: reaping, quarantine, the device's surroundings, loading,
+/* Operations on more than one piece of memory: reaping, quarantine, the device's surroundings, loading,
  * unloading. */
 #include "draw.h"
 #include "memory.h"
@@ -7,7 +7,7 @@
 #include <sched.h>
 #include <string.h>
 
-#define STREAM_LOOKS 8
+#define STREAM_REAPS 8
 
 /* ---- reaping ---- */
 
@@ -18,7 +18,8 @@ static bool draw_reap(const struct sim_world *world, struct sim_random *random, 
     return true;
 }
 
-/* A reap waits for given-up streams too, and for nothing of the device's, which could let the clock run. */
+/* Returns true if a reap could wait for destroyed streams alone: the device is idle, so no wait advances the
+ * clock. */
 static bool is_waiting_for_streams(const struct sim_world *world)
 {
     for (int i = 0; i < SIM_STREAMS; i++)
@@ -30,7 +31,7 @@ static bool is_waiting_for_streams(const struct sim_world *world)
 
 static void judge_reap(const struct sim_world *world, struct sim_verdict *verdict)
 {
-    sim_may(verdict, MOOR_PENDING); /* streams that were given up take several looks */
+    sim_may(verdict, MOOR_PENDING); /* destroyed streams need several reaps */
     for (uint32_t i = 0; i < world->release_count; i++)
         if (!world->releases[i].stuck && !world->releases[i].kept &&
             !sim_release_may_be_done(world, &world->releases[i]))
@@ -39,12 +40,12 @@ static void judge_reap(const struct sim_world *world, struct sim_verdict *verdic
         sim_must(verdict, MOOR_PENDING);
 }
 
-/* Streams that were given up take several looks. Where nothing else is pending they go, but while a thread of
- * the runtime's looks at them itself. */
-static bool is_to_look_again(struct sim_world *world, int looks)
+/* Destroyed streams need several reaps. If nothing else is pending they are freed, unless a thread of the
+ * runtime is inspecting them. */
+static bool is_to_reap_again(struct sim_world *world, int reaps)
 {
     struct moor_object_counts counts = {0};
-    if (looks < STREAM_LOOKS)
+    if (reaps < STREAM_REAPS)
         return true;
     (void)sched_yield();
     return moor_runtime_get_counts(world->runtime, &counts) == MOOR_OK && counts.releases == 0;
@@ -58,7 +59,7 @@ static void run_reap(struct sim_world *world, const struct sim_op *op)
         judge_reap(world, &verdict);
     sim_begin(world, op, &verdict);
     moor_status status = moor_runtime_reap(world->runtime, deadline);
-    for (int looks = 0; status == MOOR_PENDING && !verdict.must && is_to_look_again(world, looks); looks++) {
+    for (int reaps = 0; status == MOOR_PENDING && !verdict.must && is_to_reap_again(world, reaps); reaps++) {
         world->now.error_before = *moor_last_error();
         status = moor_runtime_reap(world->runtime, deadline);
     }
@@ -67,7 +68,7 @@ static void run_reap(struct sim_world *world, const struct sim_op *op)
     for (uint32_t i = world->release_count; all && i-- > 0;) {
         if (world->releases[i].stuck || world->releases[i].kept)
             continue;
-        /* It says that none is pending: then none may be that cannot have gone. */
+        /* The reap reports that nothing is pending, so every release must be possibly done. */
         sim_check(world, sim_release_may_be_done(world, &world->releases[i]), "releases that are not due", 0,
                   1);
         sim_release_gone(world, i);
@@ -90,10 +91,10 @@ static bool draw_fail_free(const struct sim_world *world, struct sim_random *ran
     return true;
 }
 
-/* Nothing else may be freed in its place. */
+/* Returns true if no other release can be freed next, so that the fault hits the wanted one. */
 static bool is_quiet(struct sim_world *world)
 {
-    (void)moor_runtime_reap(world->runtime, MOOR_NO_WAIT); /* what stays pending is looked at next */
+    (void)moor_runtime_reap(world->runtime, MOOR_NO_WAIT); /* the pending releases are inspected next */
     sim_reaped(world);
     for (uint32_t i = 0; i < world->release_count; i++)
         if (sim_release_may_be_done(world, &world->releases[i]))
@@ -101,7 +102,7 @@ static bool is_quiet(struct sim_world *world)
     return true;
 }
 
-/* It is released, and should be free in the next reap: there the device fails, and the library keeps it. */
+/* Makes the device fail when the release is freed in the next reap: the library then quarantines it. */
 static void free_fails(struct sim_world *world, struct sim_release *release)
 {
     const struct moor_mock_control *control = world->control;
@@ -109,7 +110,7 @@ static void free_fails(struct sim_world *world, struct sim_release *release)
     uint64_t before = control->calls(control->mock, "free");
     if (!sim_expect_ok(world, "a fault", control->fault(control->mock, &fault)))
         return;
-    /* A record that was made for it is reached now. */
+    /* Records made for the release are reached now. */
     (void)sim_expect_ok(world, "advance", control->advance(control->mock, 0));
     (void)moor_runtime_reap(world->runtime, MOOR_NO_WAIT); /* streams may be pending */
     release->stuck = control->calls(control->mock, "free") > before;
@@ -118,7 +119,7 @@ static void free_fails(struct sim_world *world, struct sim_release *release)
     sim_reaped(world);
 }
 
-/* The last mapping of a segment without a handle would take the segment along. */
+/* Returns true if the segment keeps another owner: its last mapping would release it too. */
 static bool stays_owned(const struct sim_world *world, const struct sim_op *unmap)
 {
     if (!sim_are_inside(world, unmap->arg[0], unmap->arg[1], 1))
@@ -176,7 +177,7 @@ static bool draw_device_stats(const struct sim_world *world, struct sim_random *
     return true;
 }
 
-/* Figures that cannot be, and the truth. */
+/* Implausible figures, and the true ones. */
 static const struct moor_abi_stats *lie(const struct sim_world *world, uint64_t which,
                                         struct moor_abi_stats *stats)
 {
@@ -185,14 +186,14 @@ static const struct moor_abi_stats *lie(const struct sim_world *world, uint64_t 
                                      .valid = MOOR_ABI_STAT_TOTAL | MOOR_ABI_STAT_FREE | MOOR_ABI_STAT_HELD,
                                      .total_bytes = total};
     switch (which) {
-    case 1: /* more free than there is */
+    case 1: /* free beyond the total */
         stats->free_bytes = total + 1;
         return stats;
-    case 2: /* held and free are more than all */
+    case 2: /* held and free beyond the total */
         stats->free_bytes = total;
         stats->held_bytes = 1;
         return stats;
-    case 3: /* more held than there is */
+    case 3: /* held beyond the total */
         stats->held_bytes = UINT64_MAX;
         return stats;
     default:
@@ -207,23 +208,23 @@ static void run_device_stats(struct sim_world *world, const struct sim_op *op)
     const struct moor_mock_control *control = world->control;
     uint32_t device = (uint32_t)op->arg[0];
     struct moor_abi_stats false_stats;
-    const struct moor_abi_stats *told = lie(world, op->arg[1], &false_stats);
+    const struct moor_abi_stats *false_figures = lie(world, op->arg[1], &false_stats);
     struct moor_device_stats stats = {0};
     struct sim_verdict verdict = {0};
-    if (!sim_expect_ok(world, "set_stats", control->set_stats(control->mock, device, told)))
+    if (!sim_expect_ok(world, "set_stats", control->set_stats(control->mock, device, false_figures)))
         return;
     sim_begin(world, op, &verdict);
     bool good = sim_end(world, op, moor_device_get_stats(world->devices[device], 0, &stats), &verdict);
     (void)sim_expect_ok(world, "set_stats", control->set_stats(control->mock, device, NULL));
     if (!good)
         return;
-    sim_check(world, stats.inconsistent == (told != NULL), "whether figures contradict each other",
-              told != NULL, stats.inconsistent);
+    sim_check(world, stats.inconsistent == (false_figures != NULL), "whether figures contradict each other",
+              false_figures != NULL, stats.inconsistent);
     sim_check(world, stats.free_bytes <= stats.total_bytes, "the most that can be free", stats.total_bytes,
               stats.free_bytes);
     sim_check(world, stats.held_bytes <= stats.total_bytes - stats.free_bytes, "the most that can be held",
               stats.total_bytes - stats.free_bytes, stats.held_bytes);
-    if (!told)
+    if (!false_figures)
         sim_check(world, stats.held_bytes == world->held[device], "bytes that the device says are held",
                   world->held[device], stats.held_bytes);
 }
@@ -247,7 +248,7 @@ static void run_load(struct sim_world *world, const struct sim_op *op)
 
 const struct sim_kind_info sim_kind_load = {"load", {0}, {0}, sim_draw_nothing, run_load};
 
-/* Something that no reap or retry can end. */
+/* Returns true if an object exists that neither a reap nor a retry can end. */
 static bool is_alive(const struct sim_world *world)
 {
     for (uint64_t i = 0; i < SIM_STREAMS; i++)
@@ -261,12 +262,12 @@ static void run_unload(struct sim_world *world, const struct sim_op *op)
     struct sim_verdict verdict = {0};
     bool last = world->loads == 1;
     if (last && !is_alive(world))
-        return; /* that is the end of a world */
+        return; /* the end of a world covers this */
     if (last && sim_someone_waits(world))
-        return; /* what is tried again is short for a moment */
+        return; /* the retry takes its bytes for a moment */
     if (last) {
         sim_must(&verdict, MOOR_BUSY);
-        sim_unstick(world, SIM_NONE); /* what is in quarantine is tried again first */
+        sim_unstick(world, SIM_NONE); /* quarantined releases are retried first */
     }
     sim_begin(world, op, &verdict);
     if (sim_end(world, op, moor_provider_unload(world->provider), &verdict))
@@ -290,8 +291,8 @@ static void run_destroy_early(struct sim_world *world, const struct sim_op *op)
 const struct sim_kind_info sim_kind_destroy_early = {
     "destroy_early", {0}, {0}, sim_draw_nothing, run_destroy_early};
 
-/* Something that the model is not told, so that a run can be seen to fail. No profile has it. */
-static void run_untold(struct sim_world *world, const struct sim_op *op)
+/* Bypasses the model, so that a test can see a run fail. No profile has this operation. */
+static void run_bypass(struct sim_world *world, const struct sim_op *op)
 {
     uint64_t holder = 0;
     struct sim_random random = {0};
@@ -306,4 +307,4 @@ static void run_untold(struct sim_world *world, const struct sim_op *op)
     (void)sim_end(world, op, moor_holder_set_limits(it->holder, &limits, 0, NULL), &verdict);
 }
 
-const struct sim_kind_info sim_kind_untold = {"untold", {0}, {0}, sim_draw_nothing, run_untold};
+const struct sim_kind_info sim_kind_bypass = {"bypass", {0}, {0}, sim_draw_nothing, run_bypass};

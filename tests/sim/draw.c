@@ -44,7 +44,7 @@ bool sim_is_free(const struct sim_world *world, enum sim_table table, uint64_t i
     if (table >= SIM_TABLE_COUNT || index >= sizes[table])
         return false;
     if (world->places[table] >> index & 1)
-        return false; /* the operation that is under way is about to fill it */
+        return false; /* reserved for the current operation */
     const struct sim_stream *stream = &world->streams[index % SIM_STREAMS];
     if (table == SIM_TABLE_STREAMS)
         return stream->state == SIM_STREAM_FREE ||
@@ -142,7 +142,7 @@ bool sim_draw_granules(const struct sim_world *world, struct sim_random *random,
     while (i < range->count && range->granules[(start + i) % range->count].state != state)
         i++;
     if (i == range->count && !sim_one_in(random, 8))
-        return false; /* now and then something that makes no sense here */
+        return false; /* sometimes a pointless choice */
     uint32_t first = (start + i) % range->count, count = 1;
     uint32_t most = 1 + sim_below(random, longest);
     while (count < most && first + count < range->count &&

@@ -5,72 +5,24 @@
 
 #include <string.h>
 
-/* Weights that all profiles start from; a profile's own come on top. */
+/* The weights of all profiles. A profile adds its own. */
 static const uint8_t common[SIM_KIND_COUNT] = {
-    [SIM_HOLDER_CREATE] = 2,
-    [SIM_HOLDER_DESTROY] = 1,
-    [SIM_HOLDER_LIMITS] = 1,
-    [SIM_HOLDER_PRESSURE] = 1,
-    [SIM_EVICTABLE] = 1,
-    [SIM_CAPACITY] = 1,
-    [SIM_SET_ASIDE] = 1,
-    [SIM_REFRESH] = 1,
-    [SIM_GRANT_RESERVE] = 3,
-    [SIM_GRANT_RELEASE] = 2,
-    [SIM_GRANT_COMMIT] = 1,
-    [SIM_LEASE_COMMIT] = 2,
-    [SIM_LEASE_ADJUST] = 2,
-    [SIM_LEASE_REFUND] = 2,
-    [SIM_GRANTS_RESERVE] = 1,
-    [SIM_TICKET_OPEN] = 1,
-    [SIM_TICKET_WAIT] = 2,
-    [SIM_TICKET_CANCEL] = 1,
-    [SIM_BINDING_OPEN] = 3,
-    [SIM_BINDING_CLOSE] = 1,
-    [SIM_ALLOCATE] = 8,
-    [SIM_WRAP] = 2,
-    [SIM_RELEASE_BUFFER] = 7,
-    [SIM_RESERVE] = 3,
-    [SIM_RELEASE_RANGE] = 2,
-    [SIM_COMMIT] = 8,
-    [SIM_DECOMMIT] = 5,
-    [SIM_CREATE_SEGMENT] = 4,
-    [SIM_MAP] = 8,
-    [SIM_SEAL] = 4,
-    [SIM_UNMAP] = 5,
-    [SIM_MAKE_WRITABLE] = 2,
-    [SIM_RELEASE_SEGMENT] = 3,
-    [SIM_STEP_COMMIT] = 4,
-    [SIM_STEP_CREATE] = 2,
-    [SIM_STEP_MAP] = 2,
-    [SIM_TRANSACT] = 4,
-    [SIM_STREAM_CREATE] = 3,
-    [SIM_STREAM_DESTROY] = 2,
-    [SIM_ADVANCE] = 8,
-    [SIM_STEP] = 6,
-    [SIM_HOLD] = 2,
-    [SIM_OPEN] = 4,
-    [SIM_RECORD] = 3,
-    [SIM_FENCE_WAIT] = 3,
-    [SIM_STREAM_WAIT] = 3,
-    [SIM_KERNEL] = 10,
-    [SIM_SCATTER] = 2,
-    [SIM_TRESPASS] = 1,
-    [SIM_FILL] = 5,
-    [SIM_COPY] = 8,
-    [SIM_HOST_FUNCTION] = 2,
-    [SIM_USED] = 2,
-    [SIM_MEMORY_WAIT] = 3,
-    [SIM_LOOK] = 4,
-    [SIM_REAP] = 5,
-    [SIM_FAIL_FREE] = 1,
-    [SIM_EXTERNAL] = 1,
-    [SIM_DEVICE_STATS] = 1,
-    [SIM_LOAD] = 0,
-    [SIM_UNLOAD] = 0,
-    [SIM_DESTROY_EARLY] = 1,
-    [SIM_WRONG_HANDLE] = 5,
-    [SIM_WRONG_SIZE] = 2,
+    [SIM_HOLDER_CREATE] = 2, [SIM_HOLDER_DESTROY] = 1, [SIM_HOLDER_LIMITS] = 1,  [SIM_EVICTABLE] = 1,
+    [SIM_CAPACITY] = 1,      [SIM_SET_ASIDE] = 1,      [SIM_REFRESH] = 1,        [SIM_GRANT_RESERVE] = 3,
+    [SIM_GRANT_RELEASE] = 2, [SIM_GRANT_COMMIT] = 1,   [SIM_LEASE_COMMIT] = 2,   [SIM_LEASE_ADJUST] = 2,
+    [SIM_LEASE_REFUND] = 2,  [SIM_GRANTS_RESERVE] = 1, [SIM_TICKET_OPEN] = 1,    [SIM_TICKET_WAIT] = 2,
+    [SIM_TICKET_CANCEL] = 1, [SIM_BINDING_OPEN] = 3,   [SIM_BINDING_CLOSE] = 1,  [SIM_ALLOCATE] = 8,
+    [SIM_WRAP] = 2,          [SIM_RELEASE_BUFFER] = 7, [SIM_RESERVE] = 3,        [SIM_RELEASE_RANGE] = 2,
+    [SIM_COMMIT] = 8,        [SIM_DECOMMIT] = 5,       [SIM_CREATE_SEGMENT] = 4, [SIM_MAP] = 8,
+    [SIM_SEAL] = 4,          [SIM_UNMAP] = 5,          [SIM_MAKE_WRITABLE] = 2,  [SIM_RELEASE_SEGMENT] = 3,
+    [SIM_STEP_COMMIT] = 4,   [SIM_STEP_CREATE] = 2,    [SIM_STEP_MAP] = 2,       [SIM_TRANSACT] = 4,
+    [SIM_STREAM_CREATE] = 3, [SIM_STREAM_DESTROY] = 2, [SIM_ADVANCE] = 8,        [SIM_STEP] = 6,
+    [SIM_HOLD] = 2,          [SIM_OPEN] = 4,           [SIM_RECORD] = 3,         [SIM_FENCE_WAIT] = 3,
+    [SIM_STREAM_WAIT] = 3,   [SIM_KERNEL] = 10,        [SIM_SCATTER] = 2,        [SIM_TRESPASS] = 1,
+    [SIM_FILL] = 5,          [SIM_COPY] = 8,           [SIM_HOST_FUNCTION] = 2,  [SIM_USED] = 2,
+    [SIM_MEMORY_WAIT] = 3,   [SIM_READ] = 4,           [SIM_REAP] = 5,           [SIM_FAIL_FREE] = 1,
+    [SIM_EXTERNAL] = 1,      [SIM_DEVICE_STATS] = 1,   [SIM_LOAD] = 0,           [SIM_UNLOAD] = 0,
+    [SIM_DESTROY_EARLY] = 1, [SIM_WRONG_HANDLE] = 5,   [SIM_WRONG_SIZE] = 2,
 };
 
 const struct sim_profile sim_profiles[] = {
@@ -140,13 +92,11 @@ const struct sim_profile sim_profiles[] = {
      5,
      64,
      false,
-     {[SIM_HOLDER_CREATE] = 4, [SIM_HOLDER_LIMITS] = 12,  [SIM_HOLDER_PRESSURE] = 10,
-      [SIM_EVICTABLE] = 3,     [SIM_CAPACITY] = 8,        [SIM_SET_ASIDE] = 4,
-      [SIM_REFRESH] = 4,       [SIM_EXTERNAL] = 4,        [SIM_GRANT_RESERVE] = 25,
-      [SIM_GRANT_RELEASE] = 8, [SIM_GRANT_COMMIT] = 20,   [SIM_LEASE_COMMIT] = 15,
-      [SIM_LEASE_ADJUST] = 15, [SIM_LEASE_REFUND] = 8,    [SIM_GRANTS_RESERVE] = 12,
-      [SIM_TICKET_OPEN] = 20,  [SIM_TICKET_WAIT] = 20,    [SIM_TICKET_CANCEL] = 5,
-      [SIM_ALLOCATE] = 30,     [SIM_RELEASE_BUFFER] = 10, [SIM_COMMIT] = 10,
+     {[SIM_HOLDER_CREATE] = 4, [SIM_HOLDER_LIMITS] = 12,  [SIM_EVICTABLE] = 3,       [SIM_CAPACITY] = 8,
+      [SIM_SET_ASIDE] = 4,     [SIM_REFRESH] = 4,         [SIM_EXTERNAL] = 4,        [SIM_GRANT_RESERVE] = 25,
+      [SIM_GRANT_RELEASE] = 8, [SIM_GRANT_COMMIT] = 20,   [SIM_LEASE_COMMIT] = 15,   [SIM_LEASE_ADJUST] = 15,
+      [SIM_LEASE_REFUND] = 8,  [SIM_GRANTS_RESERVE] = 12, [SIM_TICKET_OPEN] = 20,    [SIM_TICKET_WAIT] = 20,
+      [SIM_TICKET_CANCEL] = 5, [SIM_ALLOCATE] = 30,       [SIM_RELEASE_BUFFER] = 10, [SIM_COMMIT] = 10,
       [SIM_FAIL_FREE] = 2,     [SIM_KERNEL] = 15}},
     {"faults",
      2000,
@@ -198,7 +148,7 @@ struct sim_geometry sim_draw_geometry(const struct sim_profile *profile, uint64_
     return geometry;
 }
 
-/* Nothing else can be done without these. */
+/* Most operations need one of each of these. */
 static bool draw_first_thing(const struct sim_world *world, struct sim_random *random, struct sim_op *op)
 {
     static const struct {
@@ -241,7 +191,7 @@ static void draw_fault(struct sim_random *random, struct sim_op *op)
     if (known == 0)
         return;
     const char *function = info->faults[sim_below(random, known)];
-    /* Later releases, and records for them, may be other objects' that follow. */
+    /* Later calls of release and record may belong to other objects. */
     bool once = strcmp(function, "release") == 0 || strcmp(function, "record") == 0;
     op->fault =
         (struct sim_fault){.function = sim_function_find(function),

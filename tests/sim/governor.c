@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Requests: whether one fits, will fit, or never can, as core/README.md has it; and what a full device says.
+ * Requests: the statuses that a host may get for a demand of budget and device memory.
  *
- * What is on its way out may have gone or not, so a holder has a span of bytes; where the ends of the span
- * give different answers, either will do.
+ * A request must succeed if it fits beside the bytes that remain after a reap, unless a ticket waits for the
+ * same pool. If it fits only beside the bytes without pending ones, it may be PENDING. If it does not fit even
+ * then, it is OVER_BUDGET, or NEVER_FITS if it would not fit an empty pool. After a success the statistics must
+ * show that the request fitted.
  */
 #include "world.h"
-
-#include <string.h>
 
 static uint64_t minus(uint64_t a, uint64_t b)
 {
@@ -19,73 +19,44 @@ static uint64_t larger(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
-/* ---- what holders have ---- */
-
-/* With all pending back; at least, and at most, after a reap. */
-enum view { VIEW_LATER, VIEW_LEAST, VIEW_MOST, VIEWS };
-
-struct spans {
-    uint64_t has[VIEWS][SIM_HOLDERS];
-};
-
-/* Bytes that count from that view on. */
-static void add(struct spans *spans, int holder, enum view from, uint64_t bytes)
+static uint64_t smaller(uint64_t a, uint64_t b)
 {
-    for (int view = (int)from; view < VIEWS; view++)
-        spans->has[view][holder] += bytes;
+    return a < b ? a : b;
 }
 
-/* It is taken back in the next reap. */
-static bool goes(const struct sim_world *world, const struct sim_release *release)
+static bool is_in_pool(const struct sim_world *world, int holder, int pool)
 {
-    /* A function's thread is given nothing by the device. */
-    return !sim_inside && !(release->fresh && release->streams) && sim_release_is_done(world, release);
+    return world->holders[holder].holder && world->holders[holder].authority == pool;
 }
 
-static void take_spans(const struct sim_world *world, struct spans *ret_spans)
+static int pool_of(const struct sim_world *world, const struct sim_part *part)
 {
-    *ret_spans = (struct spans){0};
-    for (int i = 0; i < SIM_HOLDERS; i++) {
-        uint64_t bytes = world->holders[i].holder ? world->holders[i].reserved + world->holders[i].live : 0;
-        add(ret_spans, i, VIEW_LATER, bytes);
-    }
-    for (uint32_t i = 0;
-         sim_inside && world->request && world->request->is_granted && i < world->request->count; i++)
-        add(ret_spans, world->request->parts[i].holder, VIEW_LATER, world->request->parts[i].bytes);
-    for (uint32_t i = 0; i < world->release_count; i++) {
-        const struct sim_release *release = &world->releases[i];
-        /* Before it says no for want of room, the library takes back what has gone. */
-        enum view from = release->stuck || release->kept            ? VIEW_LATER
-                         : !sim_release_may_be_done(world, release) ? VIEW_LEAST
-                         : !goes(world, release)                    ? VIEW_MOST
-                                                                    : VIEWS;
-        add(ret_spans, release->holder, from, release->bytes);
-    }
+    return world->holders[part->holder].authority;
 }
+
+/* ---- sums over holders ---- */
 
 uint64_t sim_guaranteed(const struct sim_world *world, int pool)
 {
     uint64_t sum = 0;
     for (int i = 0; i < SIM_HOLDERS; i++)
-        if (world->holders[i].holder && world->holders[i].authority == pool)
-            sum += world->holders[i].guarantee;
+        sum += is_in_pool(world, i, pool) ? world->holders[i].guarantee : 0;
     return sum;
 }
 
 uint64_t sim_over(const struct sim_world *world, int pool, const uint64_t *has)
 {
     const struct sim_authority *authority = &world->authorities[pool];
-    uint64_t sum = 0, claims = 0;
+    uint64_t sum = 0, commitments = 0;
     for (int i = 0; i < SIM_HOLDERS; i++) {
-        const struct sim_holder *holder = &world->holders[i];
-        if (!holder->holder || holder->authority != pool)
+        if (!is_in_pool(world, i, pool))
             continue;
         sum += has[i];
-        claims += larger(has[i], holder->guarantee);
+        commitments += larger(has[i], world->holders[i].guarantee);
     }
-    uint64_t lent = minus(claims + authority->set_aside, authority->capacity);
-    uint64_t borrowed = claims - sim_guaranteed(world, pool);
-    return larger(minus(sum, authority->capacity), lent < borrowed ? lent : borrowed);
+    uint64_t lent = minus(commitments + authority->set_aside, authority->capacity);
+    uint64_t borrowed = commitments - sim_guaranteed(world, pool);
+    return larger(minus(sum, authority->capacity), smaller(lent, borrowed));
 }
 
 void sim_last_seen(const struct sim_world *world, uint64_t *ret_has)
@@ -94,233 +65,160 @@ void sim_last_seen(const struct sim_world *world, uint64_t *ret_has)
         ret_has[i] = world->holders[i].reserved + world->holders[i].charged;
 }
 
-/* ---- budgets ---- */
-
-enum fit { FITS, MAY_FIT, COMES, TOO_MUCH, NEVER };
-
-/* How much of a pool there is beside what others hold. */
-struct capacities {
-    uint64_t of[SIM_DEVICES];
-};
-
-/* inside: the request is a pressure function's, and has the set-aside. */
-static uint64_t pool_room(const struct sim_world *world, const uint64_t *has, int of, uint64_t capacity,
-                          bool inside)
+/* Returns the bytes of a pool that are taken from a holder's point of view: its own bytes + the emergency
+ * reserve + the commitments max(bytes, guarantee) of the other holders. */
+static uint64_t taken_for(const struct sim_world *world, const uint64_t *has, int of)
 {
-    const struct sim_holder *holder = &world->holders[of];
-    uint64_t taken = has[of] + (inside ? 0 : world->authorities[holder->authority].set_aside);
+    int pool = world->holders[of].authority;
+    uint64_t taken = has[of] + world->authorities[pool].set_aside;
     for (int i = 0; i < SIM_HOLDERS; i++)
-        if (i != of && world->holders[i].holder && world->holders[i].authority == holder->authority)
+        if (i != of && is_in_pool(world, i, pool))
             taken += larger(has[i], world->holders[i].guarantee);
-    return minus(capacity, taken);
+    return taken;
 }
 
-bool sim_never_fits(const struct sim_world *world, const struct sim_part *parts, uint32_t count, bool inside)
+/* Returns true if the parts fit beside has[], one after the other. */
+static bool fits(const struct sim_world *world, const struct sim_part *parts, uint32_t count,
+                 const uint64_t *has, const uint64_t *capacities)
 {
-    uint64_t wish[SIM_HOLDERS] = {0};
+    uint64_t with[SIM_HOLDERS];
+    for (int i = 0; i < SIM_HOLDERS; i++)
+        with[i] = has[i];
     for (uint32_t i = 0; i < count; i++) {
-        const struct sim_part *part = &parts[i];
-        const struct sim_holder *holder = &world->holders[part->holder];
-        uint64_t capacity = world->authorities[holder->authority].capacity;
-        uint64_t room = pool_room(world, wish, part->holder, capacity, inside);
-        if (part->bytes > room || part->bytes > minus(holder->limit, wish[part->holder]))
-            return true;
-        wish[part->holder] += part->bytes;
+        int holder = parts[i].holder;
+        uint64_t room = minus(capacities[pool_of(world, &parts[i])], taken_for(world, with, holder));
+        if (parts[i].bytes > room || parts[i].bytes > minus(world->holders[holder].limit, with[holder]))
+            return false;
+        with[holder] += parts[i].bytes;
     }
-    return false;
+    return true;
 }
 
-/* *ret_pool: the authority that the first part lacks room in, SIM_NONE: it is not for that. */
-static bool fits(const struct sim_world *world, const struct sim_request *request, const uint64_t *span,
-                 const struct capacities *capacities, int *ret_pool)
+static void take_capacities(const struct sim_world *world, uint64_t *ret_capacities)
 {
-    uint64_t has[SIM_HOLDERS];
-    bool all = true;
-    *ret_pool = SIM_NONE;
-    for (int i = 0; i < SIM_HOLDERS; i++)
-        has[i] = span[i];
-    for (uint32_t i = 0; i < request->count; i++) {
-        const struct sim_part *part = &request->parts[i];
-        const struct sim_holder *holder = &world->holders[part->holder];
-        bool limited = part->bytes > minus(holder->limit, has[part->holder]);
-        uint64_t room = pool_room(world, has, part->holder, capacities->of[holder->authority], sim_inside);
-        if (all && !limited && part->bytes > room)
-            *ret_pool = holder->authority;
-        all &= !limited && part->bytes <= room;
-        has[part->holder] += part->bytes;
-    }
-    return all;
+    for (int i = 0; i < SIM_DEVICES; i++)
+        ret_capacities[i] = world->authorities[i].capacity;
 }
 
-static enum fit judge_parts(const struct sim_world *world, const struct sim_request *request,
-                            const struct spans *spans, const struct capacities *capacities)
+bool sim_never_fits(const struct sim_world *world, const struct sim_part *parts, uint32_t count)
 {
-    int unused;
-    if (fits(world, request, spans->has[VIEW_MOST], capacities, &unused))
-        return FITS;
-    if (fits(world, request, spans->has[VIEW_LEAST], capacities, &unused))
-        return MAY_FIT;
-    return fits(world, request, spans->has[VIEW_LATER], capacities, &unused) ? COMES : TOO_MUCH;
+    static const uint64_t nothing[SIM_HOLDERS];
+    uint64_t capacities[SIM_DEVICES];
+    take_capacities(world, capacities);
+    return !fits(world, parts, count, nothing, capacities);
 }
 
-/* ---- what others hold ---- */
-
-static uint64_t beside(const struct sim_world *world, int pool, uint64_t external)
-{
-    uint64_t there = world->geometry.total_bytes - external;
-    return there < world->authorities[pool].capacity ? there : world->authorities[pool].capacity;
-}
-
-/* As the core is to work it out from what the devices say, if they hold so much of ours. */
-static uint64_t external_beside(const struct sim_world *world, int pool, uint64_t held)
-{
-    uint64_t used = held, ours = held, total = world->geometry.total_bytes;
-    for (uint32_t i = 0; i < world->geometry.devices; i++)
-        used += world->authority_of[i] == pool ? world->external[i] : 0;
-    for (int i = 0; i < SIM_HOLDERS; i++)
-        if (world->holders[i].holder && world->holders[i].authority == pool)
-            ours += world->holders[i].leased;
-    return minus(used < total ? used : total, ours);
-}
+/* ---- external bytes ---- */
 
 uint64_t sim_external_now(const struct sim_world *world, int pool)
 {
-    uint64_t sum = 0, held = 0;
+    uint64_t used = 0, ours = 0, held = 0;
     for (uint32_t i = 0; i < world->geometry.devices; i++) {
-        (void)world->control->held(world->control->mock, i, &held); /* the device is there */
-        sum += world->authority_of[i] == pool ? held : 0;
+        if (world->authority_of[i] != pool)
+            continue;
+        (void)world->control->held(world->control->mock, i, &held); /* cannot fail for an existing device */
+        ours += held;
+        used += held + world->external[i];
     }
-    return external_beside(world, pool, sum);
+    for (int i = 0; i < SIM_HOLDERS; i++)
+        ours += is_in_pool(world, i, pool) ? world->holders[i].leased : 0;
+    return minus(smaller(used, world->geometry.total_bytes), ours);
 }
 
-/* What the devices of a pool hold after the next reap: at most, or at least. */
-static uint64_t held_later(const struct sim_world *world, int pool, bool least)
-{
-    uint64_t bytes = 0;
-    for (uint32_t i = 0; i < world->geometry.devices; i++)
-        bytes += world->authority_of[i] == pool ? world->live[i] : 0;
-    for (uint32_t i = 0; i < world->release_count; i++) {
-        const struct sim_release *release = &world->releases[i];
-        if (world->holders[release->holder].authority == pool && !goes(world, release) &&
-            !(least && sim_release_may_be_done(world, release)))
-            bytes += release->bytes;
-    }
-    return bytes;
-}
-
-/* As the devices said in the last look. */
-static void take_capacities(const struct sim_world *world, struct capacities *ret_capacities)
+/* Lowers the capacities to the bytes that the devices have beside external ones. The library may know the
+ * external bytes of its last refresh, or refresh them in the call: the larger figure counts. */
+static void leave_external(const struct sim_world *world, uint64_t *capacities)
 {
     for (int i = 0; i < SIM_DEVICES; i++) {
         const struct sim_authority *authority = &world->authorities[i];
-        bool known = authority->authority && authority->seen.external_known;
-        ret_capacities->of[i] =
-            known ? beside(world, i, authority->seen.external_bytes) : authority->capacity;
+        if (!authority->authority || !authority->seen.external_known)
+            continue;
+        uint64_t external = larger(authority->seen.external_bytes, sim_external_now(world, i));
+        capacities[i] = smaller(capacities[i], minus(world->geometry.total_bytes, external));
     }
 }
 
-static void tell(enum fit fit, const struct sim_request *request, struct sim_verdict *verdict)
+/* ---- budgets ---- */
+
+/* A reap before the call frees the release. */
+static bool is_due(const struct sim_world *world, const struct sim_release *release)
 {
-    bool late = request->deadline_ns != MOOR_NO_WAIT && !sim_inside;
-    switch (fit) {
-    case FITS:
-        break;
-    case MAY_FIT:
-        sim_may(verdict, late ? MOOR_TIMEOUT : MOOR_PENDING);
-        break;
-    case COMES:
-        sim_must(verdict, late ? MOOR_TIMEOUT : MOOR_PENDING);
-        break;
-    case TOO_MUCH:
-        sim_must(verdict, late                                     ? MOOR_TIMEOUT
-                          : request->asked || request->turned_away ? MOOR_NO_VICTIM
-                                                                   : MOOR_OVER_BUDGET);
-        if (request->asked && request->is_retried)
-            sim_must(verdict, MOOR_OVER_BUDGET); /* the last time there was nobody left */
-        break;
-    case NEVER:
-        sim_must(verdict, MOOR_NEVER_FITS);
-    }
+    return !(release->fresh && release->streams) && sim_release_is_done(world, release);
 }
 
-/* A pool where others hold what is missing. */
-static bool is_external(const struct sim_world *world, const struct capacities *capacities, int pool)
-{
-    return pool != SIM_NONE && capacities->of[pool] < world->authorities[pool].capacity;
-}
-
-/* Whether the core looks again at what others hold: before it refuses a request for that; if what holders
- * have is in between, the first part that does not fit may be another one. */
-enum looking { LOOKS_IF_SHORT, LOOKS, LOOKS_NOT };
-
-/* One way it may have gone. */
-struct way {
-    enum view view;  /* so much holders have */
-    bool held_least; /* so much devices hold of ours, when it is looked what others do */
-    enum looking looking;
+/* The holders' bytes by the library's statistics. */
+struct figures {
+    uint64_t has[SIM_HOLDERS];
+    uint64_t reaped[SIM_HOLDERS];  /* after a reap, at most */
+    uint64_t settled[SIM_HOLDERS]; /* after all pending bytes have returned */
 };
 
-static void look_at_others(const struct sim_world *world, int pool, bool held_least,
-                           struct capacities *capacities)
+static void take_figures(struct sim_world *world, struct figures *ret_figures)
 {
-    uint64_t held = held_later(world, pool, held_least);
-    capacities->of[pool] = beside(world, pool, external_beside(world, pool, held));
+    *ret_figures = (struct figures){0};
+    for (int i = 0; i < SIM_HOLDERS; i++) {
+        struct moor_holder_stats stats;
+        if (!world->holders[i].holder)
+            continue;
+        (void)sim_expect_ok(world, "statistics of a holder",
+                            moor_holder_get_stats(world->holders[i].holder, &stats));
+        ret_figures->has[i] = stats.reserved_bytes + stats.charged_bytes;
+        ret_figures->settled[i] = ret_figures->reaped[i] = ret_figures->has[i] - stats.pending_bytes;
+    }
+    for (uint32_t i = 0; i < world->release_count; i++) {
+        const struct sim_release *release = &world->releases[i];
+        if (!release->stuck && !release->kept && !is_due(world, release))
+            ret_figures->reaped[release->holder] += release->bytes;
+    }
+    for (int i = 0; i < SIM_HOLDERS; i++)
+        ret_figures->reaped[i] = smaller(ret_figures->reaped[i], ret_figures->has[i]);
 }
 
-static void judge_way(const struct sim_world *world, const struct sim_request *request,
-                      const struct spans *spans, const struct way *way, struct sim_verdict *verdict,
-                      bool *ret_fits)
+bool sim_fits_now(struct sim_world *world, const struct sim_part *parts, uint32_t count)
 {
-    struct capacities capacities;
-    uint32_t looked = 0;
-    int pool;
-    take_capacities(world, &capacities);
-    /* Not for a ticket; and a function's thread is told nothing by the device. */
-    bool looks = way->looking != LOOKS_NOT && !request->is_waiting && !sim_inside;
-    for (uint32_t i = 0; looks && way->looking == LOOKS && i < request->count; i++) {
-        pool = world->holders[request->parts[i].holder].authority;
-        if (world->authorities[pool].seen.external_known)
-            look_at_others(world, pool, way->held_least, &capacities);
-    }
-    while (!fits(world, request, spans->has[way->view], &capacities, &pool) && looks &&
-           way->looking != LOOKS && is_external(world, &capacities, pool) && !(looked >> pool & 1)) {
-        look_at_others(world, pool, way->held_least, &capacities);
-        looked |= UINT32_C(1) << pool;
-    }
-    tell(judge_parts(world, request, spans, &capacities), request, verdict);
-    *ret_fits |= fits(world, request, spans->has[way->view], &capacities, &pool);
+    struct figures figures;
+    uint64_t capacities[SIM_DEVICES];
+    take_figures(world, &figures);
+    take_capacities(world, capacities);
+    leave_external(world, capacities);
+    return fits(world, parts, count, figures.reaped, capacities);
 }
 
-/* Before it says no, the library takes back what has gone. */
-static void judge_budget(const struct sim_world *world, const struct sim_request *request,
+static bool has_ticket(const struct sim_world *world, const struct sim_request *request)
+{
+    for (uint32_t i = 0; i < request->count; i++)
+        if (sim_open_tickets(world, pool_of(world, &request->parts[i])) > 0)
+            return true;
+    return false;
+}
+
+static bool has_external(const struct sim_world *world, const struct sim_request *request)
+{
+    for (uint32_t i = 0; i < request->count; i++)
+        if (world->authorities[pool_of(world, &request->parts[i])].seen.external_known)
+            return true;
+    return false;
+}
+
+static void judge_budget(struct sim_world *world, const struct sim_request *request,
                          struct sim_verdict *verdict)
 {
-    static const struct way ways[] = {{VIEW_MOST, false, LOOKS_IF_SHORT}, {VIEW_LEAST, false, LOOKS_IF_SHORT},
-                                      {VIEW_LEAST, true, LOOKS_IF_SHORT}, {VIEW_MOST, false, LOOKS},
-                                      {VIEW_LEAST, true, LOOKS},          {VIEW_LEAST, true, LOOKS_NOT}};
-    struct spans spans;
-    struct capacities capacities;
-    struct sim_verdict told = {0};
-    bool may_fit = false;
-    int unused;
-    if (sim_never_fits(world, request->parts, request->count, sim_inside)) {
-        tell(NEVER, request, verdict);
+    bool waits = request->deadline_ns != MOOR_NO_WAIT;
+    struct figures figures;
+    uint64_t capacities[SIM_DEVICES];
+    if (sim_never_fits(world, request->parts, request->count)) {
+        sim_must(verdict, MOOR_NEVER_FITS);
         return;
     }
-    take_spans(world, &spans);
-    take_capacities(world, &capacities);
-    if (fits(world, request, spans.has[VIEW_MOST], &capacities, &unused))
-        return;
-    bool is_sure = memcmp(spans.has[VIEW_LEAST], spans.has[VIEW_MOST], sizeof spans.has[VIEW_MOST]) == 0;
-    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++)
-        if (i == 0 || !is_sure)
-            judge_way(world, request, &spans, &ways[i], &told, &may_fit);
-    if (may_fit) {
-        told.may |= told.must;
-        told.must = 0;
+    take_figures(world, &figures);
+    take_capacities(world, capacities);
+    if (!fits(world, request->parts, request->count, figures.settled, capacities)) {
+        sim_must(verdict, waits ? MOOR_TIMEOUT : MOOR_OVER_BUDGET);
+    } else if (has_ticket(world, request) || !sim_fits_now(world, request->parts, request->count)) {
+        sim_may(verdict, waits ? MOOR_TIMEOUT : MOOR_PENDING);
+        if (!waits && (has_ticket(world, request) || has_external(world, request)))
+            sim_may(verdict, MOOR_OVER_BUDGET);
     }
-    verdict->must |= told.must;
-    verdict->may |= told.may;
 }
 
 static void judge_grants(const struct sim_world *world, const struct sim_request *request,
@@ -333,62 +231,10 @@ static void judge_grants(const struct sim_world *world, const struct sim_request
             sim_must(verdict, MOOR_OVER_BUDGET);
 }
 
-/* ---- what a refusal says beside its status ---- */
+/* ---- device memory ---- */
 
-static void check_within(struct sim_world *world, const char *what, uint64_t a, uint64_t b, uint64_t seen)
-{
-    sim_check_span(world, what, a < b ? a : b, a < b ? b : a, seen);
-}
-
-/* The most that could fit: by its limit, and by the capacity beside what is guaranteed to others. */
-static uint64_t most_of(const struct sim_world *world, int index, bool inside)
-{
-    const struct sim_holder *holder = &world->holders[index];
-    static const uint64_t nothing[SIM_HOLDERS];
-    uint64_t room = pool_room(world, nothing, index, world->authorities[holder->authority].capacity, inside);
-    return room < holder->limit ? room : holder->limit;
-}
-
-static uint64_t short_of(const struct sim_world *world, const struct sim_part *part, const uint64_t *has,
-                         const struct capacities *capacities)
-{
-    const struct sim_holder *holder = &world->holders[part->holder];
-    uint64_t own = minus(holder->limit, has[part->holder]);
-    uint64_t pool = pool_room(world, has, part->holder, capacities->of[holder->authority], sim_inside);
-    return minus(part->bytes, own < pool ? own : pool);
-}
-
-void sim_check_shortage(struct sim_world *world, const struct sim_request *request, moor_status status)
-{
-    const struct moor_error *error = moor_last_error();
-    struct spans spans;
-    struct capacities capacities;
-    sim_check(world, error->status == status, "the status of the last error", (uint64_t)status,
-              (uint64_t)error->status);
-    struct sim_verdict drawn = {0};
-    judge_grants(world, request, &drawn);
-    if (request->count != 1 || request->is_device || drawn.must)
-        return;
-    const struct sim_part *part = &request->parts[0];
-    take_spans(world, &spans);
-    if (status == MOOR_NEVER_FITS)
-        sim_check_equal(world, "the most that could fit", most_of(world, part->holder, sim_inside),
-                        error->bytes);
-    if (status == MOOR_PENDING || (status != MOOR_OVER_BUDGET && status != MOOR_NO_VICTIM))
-        return;
-    /* As others are known to hold now: it was looked at before the refusal. */
-    moor_status known = moor_authority_get_stats(
-        world->authorities[world->holders[part->holder].authority].authority,
-        &world->authorities[world->holders[part->holder].authority].seen, NULL, 0, NULL);
-    (void)sim_expect_ok(world, "statistics of an authority", known);
-    take_capacities(world, &capacities);
-    check_within(world, "the bytes that are short", short_of(world, part, spans.has[VIEW_LEAST], &capacities),
-                 short_of(world, part, spans.has[VIEW_MOST], &capacities), error->bytes);
-}
-
-/* ---- memory ---- */
-
-/* The pool's memory itself, which others use too. */
+/* The device memory of a pool, which external users share. Before the library reports a full device it reaps
+ * and retries once. */
 static void judge_room(const struct sim_world *world, int pool, uint64_t bytes, struct sim_verdict *verdict)
 {
     uint64_t least = 0, most = 0, total = world->geometry.total_bytes, wanted = bytes;
@@ -403,9 +249,8 @@ static void judge_room(const struct sim_world *world, int pool, uint64_t bytes, 
         const struct sim_release *release = &world->releases[i];
         if (world->holders[release->holder].authority != pool)
             continue;
-        /* A device that is full is asked once more when what has completed was taken back. */
         least += sim_release_may_be_done(world, release) ? 0 : release->bytes;
-        most += goes(world, release) ? 0 : release->bytes;
+        most += is_due(world, release) ? 0 : release->bytes;
     }
     if (wanted > total || least > total - wanted)
         sim_must(verdict, MOOR_DEVICE_NOMEM);
@@ -421,27 +266,99 @@ static void judge_rooms(const struct sim_world *world, const struct sim_request 
             judge_room(world, i, request->rooms[i], verdict);
 }
 
-bool sim_may_lack_memory(const struct sim_world *world, const struct sim_request *request)
+void sim_judge(struct sim_world *world, const struct sim_request *request, struct sim_verdict *verdict)
 {
-    struct sim_verdict told = {0};
-    judge_rooms(world, request, &told);
-    return told.must || told.may;
-}
-
-void sim_judge(const struct sim_world *world, const struct sim_request *request, struct sim_verdict *verdict)
-{
-    struct sim_verdict told = {0};
-    judge_grants(world, request, &told);
-    if (!told.must && request->count && !request->is_device)
-        judge_budget(world, request, &told);
-    if (!told.must)
-        judge_rooms(world, request, &told);
+    struct sim_verdict own = {0};
+    judge_grants(world, request, &own);
+    if (!own.must && request->count)
+        judge_budget(world, request, &own);
+    if (!own.must)
+        judge_rooms(world, request, &own);
     if (!verdict->must)
-        verdict->must = told.must;
-    verdict->may |= told.may;
+        verdict->must = own.must;
+    verdict->may |= own.may;
 }
 
-/* ---- what is wanted, and what has come of it ---- */
+/* ---- after the call ---- */
+
+static uint64_t capacity_of(const struct sim_world *world, int holder)
+{
+    return world->authorities[world->holders[holder].authority].capacity;
+}
+
+static bool is_last_of_pool(const struct sim_world *world, const struct sim_request *request, uint32_t index)
+{
+    for (uint32_t i = index + 1; i < request->count; i++)
+        if (pool_of(world, &request->parts[i]) == pool_of(world, &request->parts[index]))
+            return false;
+    return true;
+}
+
+/* A granted request fitted: its holders are within their limits and its pools within their capacities, with
+ * the guarantees of the other holders and the emergency reserve intact. */
+static void check_granted(struct sim_world *world, const struct sim_request *request)
+{
+    struct figures figures;
+    take_figures(world, &figures);
+    for (uint32_t i = 0; i < request->count; i++) {
+        int holder = request->parts[i].holder;
+        sim_check(world, figures.has[holder] <= world->holders[holder].limit, "a granted holder's bytes",
+                  world->holders[holder].limit, figures.has[holder]);
+        if (is_last_of_pool(world, request, i))
+            sim_check(world, taken_for(world, figures.has, holder) <= capacity_of(world, holder),
+                      "the bytes taken of a granted pool", capacity_of(world, holder),
+                      taken_for(world, figures.has, holder));
+    }
+}
+
+/* The text of a refusal carries the status, and for NEVER_FITS the most bytes that could fit. */
+static void check_refused(struct sim_world *world, const struct sim_request *request, moor_status status)
+{
+    static const uint64_t nothing[SIM_HOLDERS];
+    const struct moor_error *error = moor_last_error();
+    sim_check(world, error->status == status, "the status of the last error", (uint64_t)status,
+              (uint64_t)error->status);
+    if (status != MOOR_NEVER_FITS || request->count != 1)
+        return;
+    int holder = request->parts[0].holder;
+    uint64_t room = minus(capacity_of(world, holder), taken_for(world, nothing, holder));
+    sim_check_equal(world, "the most that could fit", smaller(room, world->holders[holder].limit),
+                    error->bytes);
+}
+
+bool sim_request_begin(struct sim_world *world, const struct sim_op *op, const struct sim_verdict *verdict,
+                       struct sim_request *request, const uint64_t *output)
+{
+    struct sim_verdict rooms = {0};
+    request->is_refused = verdict->must != 0;
+    request->verdict = *verdict;
+    sim_judge(world, request, &request->verdict);
+    judge_rooms(world, request, &rooms);
+    /* While a ticket waits, a full device might serve it with the bytes that the call gives back. */
+    if (!request->is_refused && sim_someone_waits(world) && (rooms.must || rooms.may))
+        return false;
+    for (uint32_t i = 0; i < request->count; i++)
+        world->authorities[pool_of(world, &request->parts[i])].may_refresh = true;
+    for (int i = 0; i < SIM_DEVICES; i++)
+        world->authorities[i].may_refresh |= request->rooms[i] != 0;
+    sim_begin_with(world, op, &request->verdict, output);
+    return true;
+}
+
+bool sim_request_end(struct sim_world *world, const struct sim_op *op, moor_status status,
+                     struct sim_request *request)
+{
+    if (op->fault.function && request->deadline_ns != MOOR_NO_WAIT)
+        sim_may(&request->verdict, MOOR_TIMEOUT); /* the call cannot see completed releases */
+    bool good = sim_end(world, op, status, &request->verdict);
+    if (good)
+        check_granted(world, request);
+    if (status > 0 && request->count && !request->is_refused && !world->now.fault_hit)
+        check_refused(world, request, status);
+    return good;
+}
+
+/* ---- demands and charges ---- */
 
 void sim_want_budget(struct sim_world *world, struct sim_request *request, int holder, uint64_t bytes)
 {
@@ -481,9 +398,7 @@ void sim_charge_leased(struct sim_world *world, int index, int64_t bytes)
     struct sim_holder *holder = &world->holders[index];
     if (bytes > 0)
         world->added[index] += (uint64_t)bytes;
-    else
-        sim_let_go_at_once(world, index, (uint64_t)-bytes);
-    holder->live += (uint64_t)bytes; /* which wraps, to go down; so below */
+    holder->live += (uint64_t)bytes; /* a negative number wraps, which subtracts */
     holder->leased += (uint64_t)bytes;
     holder->requested += (uint64_t)bytes;
 }
@@ -493,4 +408,33 @@ int sim_grant_at(const struct sim_world *world, uint64_t arg, moor_grant *ret_ha
     bool known = arg > 0 && arg <= SIM_GRANTS && world->grants[arg - 1].handle;
     *ret_handle = known ? world->grants[arg - 1].handle : 0;
     return known ? (int)arg - 1 : SIM_NONE;
+}
+
+void sim_put_grant(struct sim_world *world, uint64_t place, moor_grant handle, int holder, uint64_t bytes)
+{
+    world->grants[place] = (struct sim_grant){handle, holder, bytes};
+    world->holders[holder].reserved += bytes;
+    world->holders[holder].users++;
+}
+
+/* ---- revisions ---- */
+
+uint64_t sim_revision(uint64_t how, uint64_t current, bool same, struct sim_verdict *verdict, bool *ret_known)
+{
+    const uint64_t revisions[] = {0, current + 1, current + 5, current, current > 1 ? current - 1 : 0};
+    uint64_t revision = revisions[how % (sizeof revisions / sizeof *revisions)];
+    *ret_known = false;
+    if (revision == 0 || revision > current)
+        return revision;
+    if (revision < current)
+        sim_must(verdict, MOOR_STALE);
+    else if (!same)
+        sim_must(verdict, MOOR_REFUSED);
+    *ret_known = revision == current;
+    return revision;
+}
+
+uint64_t sim_draw_revision(struct sim_random *random)
+{
+    return sim_one_in(random, 2) ? 0 : sim_below(random, 5);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Capacity, what others hold, grants, leases and bindings. */
+/* Capacity, external bytes, grants, leases and bindings. */
 #include "draw.h"
 
 #include <string.h>
@@ -11,7 +11,7 @@ static bool draw_capacity(const struct sim_world *world, struct sim_random *rand
     uint64_t total = world->geometry.total_bytes;
     op->arg[0] = sim_below(random, world->geometry.devices);
     const struct sim_authority *authority = &world->authorities[world->authority_of[op->arg[0]]];
-    /* Mostly near what the device has; also beyond it, nothing at all, and as before. */
+    /* Mostly near the device's total; sometimes beyond it, zero or unchanged. */
     op->arg[1] = sim_one_in(random, 16) ? 0 : total / 16 * (1 + sim_below(random, 20));
     if (sim_one_in(random, 6))
         op->arg[1] = authority->capacity;
@@ -36,7 +36,6 @@ static void run_capacity(struct sim_world *world, const struct sim_op *op)
         return;
     authority->capacity = op->arg[1];
     authority->revision = known ? authority->revision : revision ? revision : authority->revision + 1;
-    authority->reviewed |= world->listeners > 0;
     uint64_t expected = sim_over(world, pool, has);
     sim_check(world, over == expected, "bytes over a new capacity", expected, over);
 }
@@ -66,7 +65,6 @@ static void run_set_aside(struct sim_world *world, const struct sim_op *op)
     if (!sim_end(world, op, moor_authority_set_aside(authority->authority, op->arg[1]), &verdict))
         return;
     authority->set_aside = op->arg[1];
-    authority->reviewed |= world->listeners > 0;
 }
 
 const struct sim_kind_info sim_kind_set_aside = {
@@ -78,8 +76,7 @@ static bool draw_refresh(const struct sim_world *world, struct sim_random *rando
     return true;
 }
 
-/* A binding or an open stream keeps its device open; whether it is otherwise, the simulation does not know.
- * */
+/* Returns true if a binding keeps the device open. Without one the model does not know. */
 static bool is_open(const struct sim_world *world, int pool)
 {
     for (int i = 0; i < SIM_BINDINGS; i++)
@@ -98,22 +95,22 @@ static void run_refresh(struct sim_world *world, const struct sim_op *op)
     struct moor_authority_stats stats = {0};
     if (!is_open(world, pool))
         sim_may(&verdict, MOOR_UNSUPPORTED);
-    authority->may_look = true;
+    authority->may_refresh = true;
     sim_begin(world, op, &verdict);
     if (!sim_end(world, op, moor_authority_refresh(authority->authority), &verdict))
         return;
     moor_status status = moor_authority_get_stats(authority->authority, &stats, NULL, 0, NULL);
     (void)sim_expect_ok(world, "statistics of an authority", status);
     uint64_t expected = sim_external_now(world, pool);
-    sim_check(world, stats.external_known && stats.external_bytes == expected, "bytes that others hold",
-              expected, stats.external_bytes);
+    sim_check(world, stats.external_known && stats.external_bytes == expected,
+              "external bytes after a refresh", expected, stats.external_bytes);
 }
 
 const struct sim_kind_info sim_kind_refresh = {"refresh", {"device"}, {0}, draw_refresh, run_refresh};
 
 /* ---- grants ---- */
 
-/* 0: does not wait. 1: a deadline that has passed: it waits its turn, and that is over at once. */
+/* 0: no wait. 1: a deadline that has passed, so the call waits its turn for no time. */
 static uint64_t deadline_of(uint64_t arg)
 {
     return arg ? 1 : MOOR_NO_WAIT;
@@ -122,13 +119,6 @@ static uint64_t deadline_of(uint64_t arg)
 static uint64_t draw_deadline(struct sim_random *random)
 {
     return sim_one_in(random, 6) ? 1 : 0;
-}
-
-void sim_put_grant(struct sim_world *world, uint64_t place, moor_grant handle, int holder, uint64_t bytes)
-{
-    world->grants[place] = (struct sim_grant){handle, holder, bytes};
-    world->holders[holder].reserved += bytes;
-    world->holders[holder].users++;
 }
 
 static bool draw_grant_reserve(const struct sim_world *world, struct sim_random *random, struct sim_op *op)
@@ -170,7 +160,7 @@ static bool draw_one_grant(const struct sim_world *world, struct sim_random *ran
     return sim_draw_live(world, random, SIM_TABLE_GRANTS, &op->arg[0]);
 }
 
-/* It is gone, and what was left of it is reserved no more. */
+/* The grant has ended, and its remaining bytes are no longer reserved. */
 static void drop_grant(struct sim_world *world, struct sim_grant *grant)
 {
     sim_forget_handle(world, SIM_HANDLE_GRANT, grant->handle);
@@ -188,7 +178,6 @@ static void run_grant_release(struct sim_world *world, const struct sim_op *op)
     sim_begin(world, op, &verdict);
     if (!sim_end(world, op, moor_grant_release(world->runtime, grant->handle), &verdict))
         return;
-    sim_let_go_at_once(world, grant->holder, grant->remaining);
     drop_grant(world, grant);
 }
 
@@ -211,7 +200,7 @@ static bool draw_lease_commit(const struct sim_world *world, struct sim_random *
 typedef moor_status (*commit_function)(struct moor_runtime *runtime, moor_grant grant, uint64_t bytes,
                                        moor_lease *ret_lease);
 
-/* Returns whether it has been. */
+/* Returns true if the lease was committed. */
 static bool commit_lease(struct sim_world *world, const struct sim_op *op, commit_function commit)
 {
     if (!sim_is_free(world, SIM_TABLE_LEASES, op->arg[0]) ||
@@ -237,7 +226,7 @@ static bool commit_lease(struct sim_world *world, const struct sim_op *op, commi
 
 static void run_lease_commit(struct sim_world *world, const struct sim_op *op)
 {
-    (void)commit_lease(world, op, moor_lease_commit); /* it is in the books */
+    (void)commit_lease(world, op, moor_lease_commit); /* the accounts show the result */
 }
 
 const struct sim_kind_info sim_kind_lease_commit = {
@@ -265,8 +254,7 @@ static void run_lease_adjust(struct sim_world *world, const struct sim_op *op)
         return;
     struct sim_lease *lease = &world->leases[op->arg[0]];
     struct sim_verdict verdict = {0};
-    struct sim_request request = {.deadline_ns = deadline_of(op->arg[2]),
-                                  .leases = UINT32_C(1) << op->arg[0]};
+    struct sim_request request = {.deadline_ns = deadline_of(op->arg[2])};
     uint64_t bytes = op->arg[1], seen = 0;
     if (bytes == 0)
         sim_must(&verdict, MOOR_INVALID);
@@ -345,17 +333,17 @@ static bool draw_binding_close(const struct sim_world *world, struct sim_random 
     return sim_draw_live(world, random, SIM_TABLE_BINDINGS, &op->arg[0]);
 }
 
-/* Objects made through it: those that live, and those on their way out. Pieces of a range are the range's. */
+/* Returns true for objects made through a binding. Parts of a range belong to the range. */
 static bool is_object(const struct sim_release *release)
 {
     return release->kind != SIM_GONE_PIECE && release->kind != SIM_GONE_MAPPING;
 }
 
-/* What is known of the objects of a binding, after a reap. */
+/* The objects of a binding after a reap, as far as the model knows. */
 struct remains {
-    bool some;   /* for certain: alive, in quarantine, or behind fences */
-    bool maybe;  /* perhaps: their uses are done, but not all that the library may wait for */
-    bool fenced; /* some that no retry helps */
+    bool some;   /* certainly: live, quarantined or behind fences */
+    bool maybe;  /* possibly: the uses are done, but the library may wait for more */
+    bool fenced; /* objects that no retry frees */
 };
 
 static struct remains remains_of(const struct sim_world *world, int binding)
@@ -371,7 +359,7 @@ static struct remains remains_of(const struct sim_world *world, int binding)
         bool may_be_done = sim_release_may_be_done(world, &submitted);
         bool again = release->stuck || release->kept;
         remains.some |= again || !may_be_done;
-        /* What is tried again may need records that are made only then. */
+        /* A retry may need records that are made only then. */
         remains.maybe |=
             may_be_done && (again ? release->streams != 0 : !sim_release_is_done(world, release));
         remains.fenced |= !may_be_done;
@@ -394,12 +382,12 @@ static void run_binding_close(struct sim_world *world, const struct sim_op *op)
         return;
     struct sim_binding *binding = &world->bindings[op->arg[0]];
     if (sim_someone_waits(world) && has_stuck(world, binding->device))
-        return;                                            /* what is tried again is short for a moment */
-    (void)moor_runtime_reap(world->runtime, MOOR_NO_WAIT); /* what is left pending is what this asks about */
+        return;                                            /* the retry takes its bytes for a moment */
+    (void)moor_runtime_reap(world->runtime, MOOR_NO_WAIT); /* the call below reports the pending objects */
     sim_reaped(world);
     struct remains remains = remains_of(world, (int)op->arg[0]);
-    /* If anything is left of it, quarantined memory of the whole device is tried again: whether it was must
-     * be certain. */
+    /* If an object remains, the library retries the quarantined memory of the whole device. The model must be
+     * certain of it. */
     if (!remains.some && remains.maybe && has_stuck(world, binding->device))
         return;
     if (remains.some)

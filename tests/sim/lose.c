@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A world that ends with a lost device. What was under way there never comes to an end, so the model is set
- * aside; what still holds is that the books add up after each call, that everything can be given back, and
- * that nothing is left in the end.
+ * A world that ends with a lost device. Work of that device never ends, so the model is not used any more.
+ * The remaining promises: the accounts add up after each call, every object can be released, and nothing is
+ * left at the end.
  */
 #include "world.h"
 
@@ -10,7 +10,7 @@
 
 #include <moorage/runtime.h>
 
-#define LOST_TRIES 8 /* looks at what has completed, and attempts to close */
+#define LOST_TRIES 8 /* reaps, and attempts to close */
 
 static void check_sums(struct sim_world *world)
 {
@@ -35,7 +35,7 @@ static void check_sums(struct sim_world *world)
     }
 }
 
-/* A call on something that may be of the lost device. */
+/* A call on an object that may belong to the lost device. */
 static void expect_lost(struct sim_world *world, const char *what, moor_status status)
 {
     world->checks++;
@@ -50,7 +50,8 @@ static void use_streams(struct sim_world *world)
     for (uint64_t i = 0; i < SIM_STREAMS; i++) {
         struct sim_stream *stream = &world->streams[i];
         if (stream->held)
-            (void)world->control->open(world->control->mock, stream->native); /* it may be gone: INVALID */
+            /* INVALID if the stream is gone */
+            (void)world->control->open(world->control->mock, stream->native);
         if (!sim_stream_is_open(world, i))
             continue;
         expect_lost(world, "a record", moor_stream_record(stream->stream, &fence));
@@ -88,12 +89,13 @@ static void give_back(struct sim_world *world)
         expect_lost(world, "a release", moor_grant_release(world->runtime, world->grants[i].handle));
 }
 
-/* What went into quarantine is tried again with each attempt, and nothing runs there any more. */
+/* Each attempt retries the quarantined memory, and no work runs any more. */
 static void close_bindings(struct sim_world *world)
 {
     for (int tries = 0; tries < LOST_TRIES; tries++) {
         sim_run_dry(world);
-        (void)moor_runtime_reap(world->runtime, MOOR_NO_WAIT); /* what stays is seen in the end */
+        /* the end of the world shows the remaining objects */
+        (void)moor_runtime_reap(world->runtime, MOOR_NO_WAIT);
         check_sums(world);
         for (int i = 0; i < SIM_BINDINGS; i++)
             if (world->bindings[i].binding && moor_binding_close(world->bindings[i].binding) == MOOR_OK)
@@ -104,20 +106,16 @@ static void close_bindings(struct sim_world *world)
                   1);
 }
 
-/* Nobody waits any more, and nobody is asked. */
-static void end_pressure(struct sim_world *world)
+static void cancel_tickets(struct sim_world *world)
 {
     for (int i = 0; i < SIM_TICKETS; i++)
         (void)sim_expect_ok(world, "the end of a ticket",
                             moor_ticket_cancel(world->runtime, world->tickets[i].handle));
-    for (int i = 0; i < SIM_HOLDERS; i++)
-        if (world->holders[i].holder)
-            (void)sim_expect_ok(world, "the end of a pressure function", sim_line_listen(world, i, 0));
 }
 
 void sim_world_lose(struct sim_world *world, uint32_t device)
 {
-    end_pressure(world);
+    cancel_tickets(world);
     (void)sim_expect_ok(world, "lose", world->control->lose(world->control->mock, device));
     check_sums(world);
     use_bindings(world);

@@ -21,13 +21,13 @@ struct options {
     uint64_t seed;
     uint64_t steps;
     const struct sim_profile *profile;
-    uint64_t untold_step;
+    uint64_t bypass_step;
     const char *replay;
     const char *out;
     bool shrinks;
 };
 
-enum { KEY_SEED = 0x100, KEY_STEPS, KEY_PROFILE, KEY_PROVIDER, KEY_SHRINK, KEY_REPLAY, KEY_OUT, KEY_UNTOLD };
+enum { KEY_SEED = 0x100, KEY_STEPS, KEY_PROFILE, KEY_PROVIDER, KEY_SHRINK, KEY_REPLAY, KEY_OUT, KEY_BYPASS };
 
 static uint64_t take_number(const char *argument, uint64_t min, uint64_t max, struct argp_state *state)
 {
@@ -49,8 +49,8 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     case KEY_STEPS:
         options->steps = take_number(argument, 1, STEPS_MAX, state);
         break;
-    case KEY_UNTOLD:
-        options->untold_step = take_number(argument, 1, STEPS_MAX, state);
+    case KEY_BYPASS:
+        options->bypass_step = take_number(argument, 1, STEPS_MAX, state);
         break;
     case KEY_PROFILE:
         options->profile = sim_profile_find(argument);
@@ -90,16 +90,17 @@ static const struct argp_option option_list[] = {
     {"shrink", KEY_SHRINK, NULL, 0, "After a failure search for a shorter sequence that fails", 0},
     {"replay", KEY_REPLAY, "FILE", 0, "Run the sequence in this file instead", 0},
     {"out", KEY_OUT, "FILE", 0, "After a failure write the sequence to FILE instead of standard output", 0},
-    {"untold", KEY_UNTOLD, "STEP", OPTION_HIDDEN, "At this step bypass the model, so that the run fails", 0},
+    {"bypass", KEY_BYPASS, "STEP", OPTION_HIDDEN, "At this step bypass the model, so that the run fails", 0},
     {0}};
 
 static const struct argp argp = {
     .options = option_list,
     .parser = parse,
-    .doc = "Runs random host operations on the mock provider in virtual time, beside a model of the state that "
-           "the host must see. Checks the promises after each operation. Equal options give equal runs: the "
-           "digest in the report is the proof.\v"
-           "Exit status: 0 all promises kept, 1 a promise broken, 2 usage, 3 provider refused, 5 bad input."};
+    .doc =
+        "Runs random host operations on the mock provider in virtual time, beside a model of the state that "
+        "the host must see. Checks the promises after each operation. Equal options give equal runs: the "
+        "digest in the report is the proof.\v"
+        "Exit status: 0 all promises kept, 1 a promise broken, 2 usage, 3 provider refused, 5 bad input."};
 
 /* ---- the provider ---- */
 
@@ -178,7 +179,7 @@ static int run(const struct options *options, const char *path, struct sim_resul
                                   .profile = options->profile,
                                   .seed = options->seed,
                                   .steps = options->steps,
-                                  .untold_step = options->untold_step,
+                                  .bypass_step = options->bypass_step,
                                   .shows_progress = isatty(STDERR_FILENO) == 1};
     if (options->replay && !sim_text_read(options->replay, &result->sequence))
         return EXIT_BAD_INPUT;
@@ -203,8 +204,7 @@ int main(int argc, char **argv)
     argp_err_exit_status = EXIT_USAGE;
     (void)argp_parse(&argp, argc, argv, 0, NULL, &options); /* ends the program itself */
     char *path = realpath(options.provider, NULL);          /* NULL: loading the given name fails */
-    int status =
-        check_provider(path ? path : options.provider) ? run(&options, path, result) : EXIT_REFUSED;
+    int status = check_provider(path ? path : options.provider) ? run(&options, path, result) : EXIT_REFUSED;
     free(path);
     sim_result_destroy(result);
     return status;

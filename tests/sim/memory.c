@@ -15,7 +15,7 @@ void sim_set_blocks(struct sim_block *blocks, uint32_t count, int16_t value)
         blocks[i] = (struct sim_block){.value = value};
 }
 
-/* ---- what is answered ---- */
+/* ---- statuses ---- */
 
 void sim_judge_free(const struct sim_world *world, int range, uint32_t first, uint32_t count,
                     struct sim_verdict *verdict)
@@ -26,7 +26,7 @@ void sim_judge_free(const struct sim_world *world, int range, uint32_t first, ui
             sim_must(verdict, MOOR_INVALID);
         if (granule->state != SIM_LEAVING)
             continue;
-        /* Before it says PENDING, the library looks at what has completed. */
+        /* Before the library returns PENDING it reaps. */
         const struct sim_release *release = sim_leaving(world, range, i);
         if (!sim_release_may_be_done(world, release))
             sim_must(verdict, MOOR_PENDING);
@@ -77,7 +77,7 @@ void sim_judge_map(const struct sim_world *world, int index, int range, uint32_t
         sim_judge_free(world, range, first, segment->count, verdict);
     } else {
         sim_must(verdict, MOOR_INVALID);
-        sim_may(verdict, MOOR_PENDING); /* it covers other granules than those that are meant */
+        sim_may(verdict, MOOR_PENDING); /* the release covers granules outside the span */
     }
     if (world->bindings[segment->binding].device != world->bindings[world->ranges[range].binding].device)
         sim_must(verdict, MOOR_FOREIGN);
@@ -88,7 +88,7 @@ void sim_judge_map(const struct sim_world *world, int index, int range, uint32_t
         sim_judge_last_mappings(world, index, verdict);
 }
 
-/* ---- what has happened ---- */
+/* ---- effects ---- */
 
 void sim_commit_done(struct sim_world *world, int index, uint32_t first, uint32_t count, int grant)
 {
@@ -117,7 +117,7 @@ void sim_map_done(struct sim_world *world, int index, int at, uint32_t first, bo
 {
     struct sim_segment *segment = &world->segments[index];
     sim_granules_gone(world, at, first, segment->count);
-    /* The library has seen that no mapping is left of those that were on their way out. */
+    /* The library has seen that none of the pending mappings is left. */
     for (uint32_t i = world->release_count; writable && i-- > 0;)
         if (world->releases[i].segment == index)
             sim_release_gone(world, i);
@@ -143,7 +143,7 @@ struct sim_release *sim_take_away(struct sim_world *world, int index, uint32_t f
     release->range = index;
     release->first = first;
     release->count = count;
-    /* It may wait for uses of all of the range: the library is free to remember less exactly. */
+    /* The release may wait for uses of the whole range, because the library may remember uses per range. */
     for (uint32_t i = 0; i < range->count; i++)
         sim_release_behind(world, release, &range->granules[i].own, false);
     for (uint32_t i = first; i < first + count; i++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Buffers, and ranges piece by piece. */
+/* Buffers and ranges. */
 #include "draw.h"
 #include "memory.h"
 
@@ -7,7 +7,7 @@
 
 /* ---- buffers ---- */
 
-#define SIZE_UNITS 2 /* an allocation is worked on in halves */
+#define SIZE_UNITS 2 /* work uses an allocation in halves */
 
 static bool draw_allocate(const struct sim_world *world, struct sim_random *random, struct sim_op *op)
 {
@@ -19,7 +19,7 @@ static bool draw_allocate(const struct sim_world *world, struct sim_random *rand
     op->arg[3] = sim_below(random, 2);
     op->arg[5] = sim_one_in(random, 4) ? UINT64_C(1) << sim_below(random, 14) : 0;
     if (sim_one_in(random, 64))
-        op->arg[5] = 3; /* no power of two */
+        op->arg[5] = 3; /* not a power of two */
     if (!sim_draw_live(world, random, SIM_TABLE_BINDINGS, &op->arg[1]))
         return false;
     op->arg[4] = sim_draw_grant(world, random, op->arg[1]);
@@ -37,7 +37,7 @@ static void run_allocate(struct sim_world *world, const struct sim_op *op)
     int grant = sim_grant_at(world, op->arg[4], &options.grant);
     uint64_t size_bytes = op->arg[2], footprint = 0;
     struct sim_verdict verdict = {0};
-    struct sim_request request = {.device_holder = binding->holder, .device_bytes = size_bytes};
+    struct sim_request request = {0};
     if (size_bytes == 0 || (op->arg[5] & (op->arg[5] - 1)))
         sim_must(&verdict, MOOR_INVALID);
     moor_status status = moor_binding_get_footprint(binding->binding, size_bytes, &options, &footprint);
@@ -142,7 +142,8 @@ static void run_release_buffer(struct sim_world *world, const struct sim_op *op)
     if (buffer->area == SIM_NONE) {
         struct sim_release *release =
             sim_release_add(world, SIM_GONE_BUFFER, buffer->binding, buffer->bytes, buffer->requested);
-        release->stuck = world->now.fault_hit; /* to the host it is released; it is kept and charged */
+        /* the host has released the buffer; it stays quarantined and charged */
+        release->stuck = world->now.fault_hit;
         for (uint32_t i = 0; i < SIM_UNITS; i++)
             sim_release_behind(world, release, &buffer->own[i], true);
     }
@@ -175,7 +176,7 @@ static void run_reserve(struct sim_world *world, const struct sim_op *op)
     struct sim_verdict verdict = {0};
     moor_range handle = SIM_UNTOUCHED;
     sim_begin_with(world, op, &verdict, &handle);
-    /* One byte less than whole granules: it is rounded up. */
+    /* One byte less than whole granules: the library rounds up. */
     moor_status status =
         moor_range_reserve(world->bindings[op->arg[1]].binding, op->arg[2] * granule - 1, &options, &handle);
     if (!sim_end(world, op, status, &verdict))
@@ -208,7 +209,7 @@ static bool has_stuck(const struct sim_world *world, int range)
 
 static void run_release_range(struct sim_world *world, const struct sim_op *op)
 {
-    /* What is in quarantine of it would keep it: that is another operation's business. */
+    /* A quarantined part would keep the range; another operation covers that. */
     if (!sim_is_live(world, SIM_TABLE_RANGES, op->arg[0]) || has_stuck(world, (int)op->arg[0]))
         return;
     struct sim_range *range = &world->ranges[op->arg[0]];
@@ -259,10 +260,7 @@ static void run_commit(struct sim_world *world, const struct sim_op *op)
     uint32_t first = (uint32_t)op->arg[1], count = (uint32_t)op->arg[2];
     uint64_t bytes = count * range->granule_bytes;
     struct sim_verdict verdict = {0};
-    struct sim_request request = {.device_holder = world->bindings[range->binding].holder,
-                                  .device_bytes = bytes,
-                                  .is_retried = true,
-                                  .ranges = UINT32_C(1) << op->arg[0]};
+    struct sim_request request = {0};
     moor_grant grant = 0;
     int from = sim_grant_at(world, op->arg[3], &grant);
     sim_judge_free(world, (int)op->arg[0], first, count, &verdict);
@@ -318,7 +316,7 @@ static void run_unmap(struct sim_world *world, const struct sim_op *op)
     int segment = head->segment;
     struct sim_verdict verdict = {0};
     if (head->state == SIM_MAPPED) {
-        /* From inside a mapping it must be told no, whatever the length. */
+        /* From inside a mapping the call must be refused at any length. */
         count = world->segments[segment].count;
         if (head->index != 0)
             sim_must(&verdict, MOOR_INVALID);

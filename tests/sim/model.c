@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The model's books: how far streams are, and what is on its way out. */
+/* The progress of streams, and the releases under way. */
 #include "world.h"
 
 /* ---- streams ---- */
@@ -12,7 +12,7 @@ bool sim_is_done(const struct sim_world *world, uint32_t stream, uint32_t serial
 
 bool sim_may_be_done(const struct sim_world *world, uint32_t stream, uint32_t serial, uint32_t place)
 {
-    /* Behind each piece of work its probe, which runs later than the work itself takes effect. */
+    /* The probe behind a piece of work runs after the work takes effect. */
     const struct sim_stream *it = &world->streams[stream];
     return it->serial != serial || it->done + 1 >= place;
 }
@@ -40,18 +40,18 @@ void sim_uses_pending(const struct sim_world *world, const struct sim_uses *uses
             sim_must(verdict, MOOR_PENDING);
         else
             sim_may(verdict,
-                    MOOR_PENDING); /* it may wait for later work too, and for a record made only now */
+                    MOOR_PENDING); /* the library may also wait for later work, and for a new record */
     }
 }
 
-/* ---- the way out ---- */
+/* ---- releases ---- */
 
 struct sim_release *sim_release_add(struct sim_world *world, enum sim_release_kind kind, int binding,
                                     uint64_t bytes, uint64_t requested)
 {
     struct sim_binding *of = &world->bindings[binding];
     if (world->release_count == SIM_RELEASES) {
-        sim_fail(world, "the simulation's own list of releases is full");
+        sim_fail(world, "the simulation's list of releases is full");
         world->release_count--;
     }
     struct sim_release *release = &world->releases[world->release_count++];
@@ -65,8 +65,6 @@ struct sim_release *sim_release_add(struct sim_world *world, enum sim_release_ki
     release->segment = SIM_NONE;
     release->streams = 0;
     release->fresh = true;
-    release->ticket = bytes ? sim_let_go(world, of->holder, bytes) : 0;
-    release->ticket_serial = release->ticket ? world->tickets[release->ticket - 1].serial : 0;
     world->holders[of->holder].live -= bytes;
     world->holders[of->holder].requested -= requested;
     world->live[of->device] -= bytes;
@@ -94,7 +92,7 @@ void sim_release_behind(const struct sim_world *world, struct sim_release *relea
 {
     for (uint32_t left = uses->streams; left != 0; left &= left - 1) {
         uint32_t i = (uint32_t)__builtin_ctz(left);
-        /* What is done counts too: if the release has to be tried again, it may wait for what came later. */
+        /* Finished uses count too: a release that is retried may wait for later work. */
         if (uses->of[i].serial == world->streams[i].serial)
             behind(release, i, uses->of[i].serial, exact ? uses->of[i].place : 0,
                    world->streams[i].submitted);
@@ -139,8 +137,6 @@ void sim_tick(struct sim_world *world)
 void sim_release_gone(struct sim_world *world, uint32_t index)
 {
     struct sim_release *release = &world->releases[index];
-    if (release->ticket && world->tickets[release->ticket - 1].serial == release->ticket_serial)
-        world->tickets[release->ticket - 1].returned_least += release->bytes;
     if (release->range != SIM_NONE)
         for (uint32_t i = 0; i < release->count; i++)
             world->ranges[release->range].granules[release->first + i].state = SIM_FREE;
@@ -155,8 +151,7 @@ void sim_reaped(struct sim_world *world)
             sim_release_gone(world, i);
 }
 
-/* It is submitted anew: behind all that its streams have been given meanwhile, and behind new uses of the
- * range. */
+/* The release is submitted again: behind all work of its streams, and behind new uses of the range. */
 static void submit_again(struct sim_world *world, struct sim_release *release)
 {
     release->stuck = false;
@@ -168,7 +163,7 @@ static void submit_again(struct sim_world *world, struct sim_release *release)
         sim_release_behind(world, release, &world->ranges[release->range].granules[i].own, false);
 }
 
-/* A segment follows its mappings: which ones, nobody has written down. */
+/* A segment follows its mappings. The model does not know which, so it takes all. */
 static void follow_mappings(struct sim_world *world, struct sim_release *segment)
 {
     segment->kept = false;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Operations: what the simulated host does, one at a time. An operation is a kind and a few numbers that
- * name things by their place in the host's tables, so that any part of a sequence still makes sense: one
- * whose thing is not there does nothing.
+ * Operations of the simulated host, one at a time. An operation is a kind and a few numbers, which name
+ * objects by their place in the host's tables. Therefore any part of a sequence can run: an operation on a
+ * missing object does nothing.
  */
 #ifndef MOOR_SIM_OP_H
 #define MOOR_SIM_OP_H
@@ -17,7 +17,6 @@ enum sim_kind {
     SIM_HOLDER_CREATE,
     SIM_HOLDER_DESTROY,
     SIM_HOLDER_LIMITS,
-    SIM_HOLDER_PRESSURE,
     SIM_EVICTABLE,
     SIM_CAPACITY,
     SIM_SET_ASIDE,
@@ -68,7 +67,7 @@ enum sim_kind {
     SIM_HOST_FUNCTION,
     SIM_USED,
     SIM_MEMORY_WAIT,
-    SIM_LOOK,
+    SIM_READ,
     SIM_REAP,
     SIM_FAIL_FREE,
     SIM_EXTERNAL,
@@ -78,11 +77,11 @@ enum sim_kind {
     SIM_DESTROY_EARLY,
     SIM_WRONG_HANDLE,
     SIM_WRONG_SIZE,
-    SIM_UNTOLD,
+    SIM_BYPASS,
     SIM_KIND_COUNT,
 };
 
-/* The n-th call of a function of the provider, within the operation, fails. */
+/* Lets the n-th call of a provider function within the operation fail. */
 struct sim_fault {
     uint8_t function; /* 1 + index in sim_functions; 0: no fault */
     uint8_t nth;
@@ -96,7 +95,7 @@ struct sim_op {
     uint64_t arg[SIM_ARGS_MAX];
 };
 
-/* What a view is taken of: a buffer, a range, or a part of the host's own memory, in one number. */
+/* The target of a view: a buffer, a range, or a part of the host's own memory. Encoded in one number. */
 enum sim_thing { SIM_THING_BUFFER, SIM_THING_RANGE, SIM_THING_AREA, SIM_THING_COUNT };
 
 static inline uint64_t sim_thing(enum sim_thing thing, uint32_t index)
@@ -114,27 +113,27 @@ struct sim_random;
 
 struct sim_kind_info {
     const char *name;
-    const char *args[SIM_ARGS_MAX]; /* their names; one that ends in @ is a thing */
-    const char *faults[4];          /* functions of the provider that it can be made to fail at */
-    /* Fills op->arg with something that mostly makes sense now; false: nothing does. */
+    const char *args[SIM_ARGS_MAX]; /* names of the arguments; a name that ends in @ is a thing */
+    const char *faults[4];          /* provider functions that can fail in it */
+    /* Fills op->arg with mostly meaningful values. Returns false if there are none now. */
     bool (*draw)(const struct sim_world *world, struct sim_random *random, struct sim_op *op);
     void (*run)(struct sim_world *world, const struct sim_op *op);
 };
 
-/* By enum sim_kind. */
+/* Indexed by enum sim_kind. */
 extern const struct sim_kind_info *const sim_kinds[SIM_KIND_COUNT];
 
-/* Functions of the provider, as its control table calls them. */
+/* Provider functions by the names of the mock's control table. */
 extern const char *const sim_functions[];
 extern const size_t sim_function_count;
-/* 1 + index; 0: it is none. */
+/* Returns 1 + index, or 0 for an unknown function. */
 uint8_t sim_function_find(const char *name);
 
-/* What they are made to answer. */
+/* Statuses of faults. */
 extern const int16_t sim_fault_statuses[];
 extern const size_t sim_fault_status_count;
 
-/* splitmix64: small, and the same everywhere. */
+/* splitmix64: small, and equal on every machine. */
 struct sim_random {
     uint64_t state;
 };
@@ -152,7 +151,7 @@ static inline uint64_t sim_next(struct sim_random *random)
     return sim_mix(random->state);
 }
 
-/* Below count, which is not 0. */
+/* Returns a number below count, which is not 0. */
 static inline uint32_t sim_below(struct sim_random *random, uint32_t count)
 {
     return (uint32_t)((sim_next(random) >> 32) * count >> 32);

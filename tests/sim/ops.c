@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* All kinds of operation, and the functions of the provider that can be made to fail. */
+/* All kinds of operations, and the provider functions that can fail. */
 #include "op.h"
 
 #include <moorage/abi/status.h>
 #include <string.h>
 
 extern const struct sim_kind_info sim_kind_holder_create, sim_kind_holder_destroy, sim_kind_holder_limits,
-    sim_kind_holder_pressure, sim_kind_evictable; /* holder_ops.c */
+    sim_kind_evictable; /* holder_ops.c */
 extern const struct sim_kind_info sim_kind_capacity, sim_kind_set_aside, sim_kind_refresh,
     sim_kind_grant_reserve, sim_kind_grant_release, sim_kind_grant_commit, sim_kind_lease_commit,
     sim_kind_lease_adjust, sim_kind_lease_refund, sim_kind_binding_open,
@@ -24,16 +24,15 @@ extern const struct sim_kind_info sim_kind_stream_create, sim_kind_stream_destro
     sim_kind_stream_wait; /* stream_ops.c */
 extern const struct sim_kind_info sim_kind_kernel, sim_kind_scatter, sim_kind_trespass, sim_kind_fill,
     sim_kind_copy, sim_kind_host_function, sim_kind_used, sim_kind_memory_wait,
-    sim_kind_look; /* work_ops.c */
+    sim_kind_read; /* work_ops.c */
 extern const struct sim_kind_info sim_kind_reap, sim_kind_fail_free, sim_kind_external, sim_kind_device_stats,
-    sim_kind_load, sim_kind_unload, sim_kind_destroy_early, sim_kind_untold;  /* device_ops.c */
+    sim_kind_load, sim_kind_unload, sim_kind_destroy_early, sim_kind_bypass;  /* device_ops.c */
 extern const struct sim_kind_info sim_kind_wrong_handle, sim_kind_wrong_size; /* wrong_ops.c */
 
 const struct sim_kind_info *const sim_kinds[SIM_KIND_COUNT] = {
     [SIM_HOLDER_CREATE] = &sim_kind_holder_create,
     [SIM_HOLDER_DESTROY] = &sim_kind_holder_destroy,
     [SIM_HOLDER_LIMITS] = &sim_kind_holder_limits,
-    [SIM_HOLDER_PRESSURE] = &sim_kind_holder_pressure,
     [SIM_EVICTABLE] = &sim_kind_evictable,
     [SIM_CAPACITY] = &sim_kind_capacity,
     [SIM_SET_ASIDE] = &sim_kind_set_aside,
@@ -84,7 +83,7 @@ const struct sim_kind_info *const sim_kinds[SIM_KIND_COUNT] = {
     [SIM_HOST_FUNCTION] = &sim_kind_host_function,
     [SIM_USED] = &sim_kind_used,
     [SIM_MEMORY_WAIT] = &sim_kind_memory_wait,
-    [SIM_LOOK] = &sim_kind_look,
+    [SIM_READ] = &sim_kind_read,
     [SIM_REAP] = &sim_kind_reap,
     [SIM_FAIL_FREE] = &sim_kind_fail_free,
     [SIM_EXTERNAL] = &sim_kind_external,
@@ -94,7 +93,7 @@ const struct sim_kind_info *const sim_kinds[SIM_KIND_COUNT] = {
     [SIM_DESTROY_EARLY] = &sim_kind_destroy_early,
     [SIM_WRONG_HANDLE] = &sim_kind_wrong_handle,
     [SIM_WRONG_SIZE] = &sim_kind_wrong_size,
-    [SIM_UNTOLD] = &sim_kind_untold,
+    [SIM_BYPASS] = &sim_kind_bypass,
 };
 
 const char *const sim_functions[] = {

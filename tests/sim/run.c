@@ -10,11 +10,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define HANG_S 20u       /* so long without a look at the clock is a hang */
-#define HANG_AGAIN_S 10u /* likewise, of a sequence that is run again */
-#define LOOK_EVERY 256u  /* operations: at the clock, and at everything */
+#define HANG_S 20u       /* limit between two alarms */
+#define HANG_AGAIN_S 10u /* the same when a sequence is run again */
+#define CHECK_EVERY 256u /* operations between two full checks and alarms */
 #define PROGRESS_EVERY 65536u
-#define RELIEF_RELEASES 64u /* room that one operation may need */
+#define SPARE_RELEASES 64u /* free releases that one operation may need */
 
 struct sim_result *sim_result_create(void)
 {
@@ -25,7 +25,7 @@ struct sim_result *sim_result_create(void)
 
 void sim_result_destroy(struct sim_result *result)
 {
-    (void)munmap(result, sizeof *result); /* it was mapped so */
+    (void)munmap(result, sizeof *result); /* mapped by sim_result_create */
 }
 
 /* ---- one operation ---- */
@@ -47,7 +47,7 @@ static void digest_step(const struct sim_world *world, const struct sim_op *op, 
 static void run_op(struct sim_world *world, const struct sim_op *op, unsigned int hang_s,
                    struct sim_result *result)
 {
-    if (world->release_count > SIM_RELEASES - RELIEF_RELEASES)
+    if (world->release_count > SIM_RELEASES - SPARE_RELEASES)
         sim_let_run(world);
     result->totals.steps++;
     result->totals.kinds[op->kind]++;
@@ -57,8 +57,8 @@ static void run_op(struct sim_world *world, const struct sim_op *op, unsigned in
     sim_kinds[op->kind]->run(world, op);
     result->totals.effective[op->kind] += world->now.effective;
     sim_settle(world);
-    sim_check_books(world);
-    if (result->totals.steps % LOOK_EVERY == 0) {
+    sim_check_accounts(world);
+    if (result->totals.steps % CHECK_EVERY == 0) {
         sim_check_all(world);
         (void)alarm(hang_s);
     }
@@ -68,13 +68,13 @@ static void run_op(struct sim_world *world, const struct sim_op *op, unsigned in
 /* ---- one world ---- */
 
 struct life {
-    const struct sim_run *run; /* NULL: the operations are in the sequence */
+    const struct sim_run *run; /* NULL: run the operations of the sequence */
     struct sim_random random;
-    uint64_t end; /* of all steps */
+    uint64_t end; /* number of steps */
     unsigned int hang_s;
 };
 
-/* false: there is none, or no room. */
+/* Returns false at the end of the sequence or of the run. */
 static bool next_op(const struct life *life, struct sim_random *random, const struct sim_world *world,
                     uint32_t index, struct sim_result *result)
 {
@@ -84,9 +84,9 @@ static bool next_op(const struct life *life, struct sim_random *random, const st
     if (index == sequence->profile->world_steps || result->totals.steps == life->end)
         return false;
     sequence->ops[index] = sim_draw_op(sequence->profile, world, random);
-    if (life->run->untold_step && result->totals.steps + 1 == life->run->untold_step)
-        sequence->ops[index] = (struct sim_op){.kind = SIM_UNTOLD};
-    sequence->count = index + 1; /* before it runs, in case that does not come to an end */
+    if (life->run->bypass_step && result->totals.steps + 1 == life->run->bypass_step)
+        sequence->ops[index] = (struct sim_op){.kind = SIM_BYPASS};
+    sequence->count = index + 1; /* before it runs, so that a crash is in the sequence */
     return true;
 }
 
@@ -123,7 +123,7 @@ static void live(const char *path, const struct life *life, const struct sim_for
 
 static void live_all(const char *path, const struct life *life, struct sim_result *result)
 {
-    static struct sim_world world; /* too large for the stack */
+    static struct sim_world world; /* static because it is too large for the stack */
     struct sim_foreign foreign;
     uint64_t seed = life->run ? life->run->seed : 0;
     (void)alarm(life->hang_s);
@@ -141,22 +141,23 @@ static void live_all(const char *path, const struct life *life, struct sim_resul
     result->ended = true;
 }
 
-static void tell_crash(int status, struct sim_result *result)
+static void report_crash(int status, struct sim_result *result)
 {
     result->failed = true;
     int number = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
     result->hung = number == SIGALRM;
     if (result->hung)
-        (void)snprintf(result->failure, sizeof result->failure, "expected to go on, saw it hang");
+        (void)snprintf(result->failure, sizeof result->failure, "expected the run to continue, saw a hang");
     else
-        (void)snprintf(result->failure, sizeof result->failure, "expected to go on, saw the process end (%s)",
+        (void)snprintf(result->failure, sizeof result->failure,
+                       "expected the run to continue, saw the process end (%s)",
                        number ? sigabbrev_np(number) : "exit");
 }
 
 static void in_a_process(const char *path, const struct life *life, struct sim_result *result)
 {
     int status = 0;
-    (void)fflush(NULL); /* what is buffered here is not the child's to print */
+    (void)fflush(NULL); /* else the child prints buffered output again */
     pid_t child = fork();
     if (child == 0) {
         live_all(path, life, result);
@@ -164,13 +165,13 @@ static void in_a_process(const char *path, const struct life *life, struct sim_r
     }
     if (child < 0) {
         result->failed = true;
-        (void)snprintf(result->failure, sizeof result->failure, "no process to run in");
+        (void)snprintf(result->failure, sizeof result->failure, "fork: no process could be made");
         return;
     }
     while (waitpid(child, &status, 0) < 0 && errno == EINTR)
         ;
     if (!result->ended || !WIFEXITED(status) || WEXITSTATUS(status) != 0)
-        tell_crash(status, result);
+        report_crash(status, result);
 }
 
 static void begin(struct sim_result *result)

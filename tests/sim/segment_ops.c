@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Segments: made, mapped, sealed, written again. */
+/* Segments: create, map, seal, copy on write. */
 #include "draw.h"
 #include "memory.h"
 
@@ -22,9 +22,7 @@ static void run_create_segment(struct sim_world *world, const struct sim_op *op)
     uint64_t granule = world->geometry.granule_bytes << (op->arg[4] & 1);
     uint32_t count = (uint32_t)op->arg[2];
     struct sim_verdict verdict = {0};
-    struct sim_request request = {.device_holder = world->bindings[op->arg[1]].holder,
-                                  .device_bytes = count * granule,
-                                  .is_retried = true};
+    struct sim_request request = {0};
     moor_grant grant = 0;
     moor_segment handle = SIM_UNTOUCHED;
     int from = sim_grant_at(world, op->arg[3], &grant);
@@ -50,7 +48,7 @@ static bool draw_map(const struct sim_world *world, struct sim_random *random, s
         return false;
     bool likely = !world->segments[op->arg[0]].sealed;
     op->arg[3] = sim_one_in(random, 12) ? !likely : likely;
-    /* A few tries for a place where it fits. */
+    /* Try a few places. */
     for (int tries = 0; tries < 4; tries++)
         if (!sim_draw_granules(world, random, SIM_FREE, SIM_SEGMENT_GRANULES, &op->arg[1], &op->arg[2],
                                &count))
@@ -84,7 +82,7 @@ const struct sim_kind_info sim_kind_map = {
 
 /* ---- sealing ---- */
 
-/* Where the one mapping of a segment starts that is not sealed. NULL: it has none. */
+/* Returns the first granule of the only mapping of an unsealed segment, or NULL. */
 static struct sim_granule *writable_mapping(struct sim_world *world, int segment, int *ret_range)
 {
     for (int r = 0; r < SIM_RANGES; r++)
@@ -98,7 +96,7 @@ static struct sim_granule *writable_mapping(struct sim_world *world, int segment
     return NULL;
 }
 
-/* Calls that wait for the uses of a part of a range. */
+/* Adds the statuses of calls that wait for the uses of a part of a range. */
 static void judge_uses(const struct sim_world *world, int index, uint32_t first, uint32_t count,
                        struct sim_verdict *verdict)
 {
@@ -123,7 +121,7 @@ static void run_seal(struct sim_world *world, const struct sim_op *op)
     int range = SIM_NONE;
     struct sim_granule *head = segment->sealed ? NULL : writable_mapping(world, (int)op->arg[0], &range);
     if (sim_has_stuck_mapping(world, (int)op->arg[0]))
-        return; /* what is in quarantine may never go */
+        return; /* a quarantined mapping may never go */
     if (!segment->sealed)
         sim_judge_last_mappings(world, (int)op->arg[0], &verdict);
     if (head)
@@ -163,7 +161,7 @@ static void run_release_segment(struct sim_world *world, const struct sim_op *op
         return;
     struct sim_segment *segment = &world->segments[op->arg[0]];
     struct sim_verdict verdict = {0};
-    /* Only the last owner has it released within this call; a fault would meet another release later. */
+    /* Only the last owner is released in this call. A fault would meet a later release. */
     struct sim_op call = *op;
     if (segment->mapped > 0 || has_leaving(world, (int)op->arg[0]))
         call.fault.function = 0;
@@ -181,7 +179,7 @@ const struct sim_kind_info sim_kind_release_segment = {
 /* ---- copy on write ---- */
 
 #define FLAG_WAIT 1u
-#define FLAG_HANDLE 2u /* the host wants a handle of what is mapped there now */
+#define FLAG_HANDLE 2u /* the host wants a handle of the new memory */
 
 static bool draw_make_writable(const struct sim_world *world, struct sim_random *random, struct sim_op *op)
 {
@@ -194,7 +192,7 @@ static bool draw_make_writable(const struct sim_world *world, struct sim_random 
            sim_draw_free(world, random, SIM_TABLE_SEGMENTS, &op->arg[3]);
 }
 
-/* What the model knows of one before it is tried. */
+/* The model's state before the call. */
 struct exchange {
     struct sim_range *range;
     int range_index;
@@ -230,10 +228,10 @@ static void write_a_copy(struct sim_world *world, const struct exchange *exchang
     struct sim_target copy;
     if (sim_target_get(world, sim_thing(SIM_THING_RANGE, (uint32_t)exchange->range_index), exchange->first,
                        new->count, &copy))
-        sim_look(world, &copy);
+        sim_read(world, &copy);
 }
 
-/* The copy was submitted and given up: its memory leaves behind it. */
+/* The copy was submitted and given up. Its memory is released behind it. */
 static void give_up_copy(struct sim_world *world, const struct exchange *exchange)
 {
     struct sim_stream *stream = &world->streams[exchange->stream];
@@ -254,16 +252,16 @@ static void give_up_copy(struct sim_world *world, const struct exchange *exchang
     sim_release_behind(world, window, &copy, true);
 }
 
-/* Nobody is asked for the copy, and nobody waits for what it takes for a while and gives back: false. */
+/* Adds the demand of the copy. Returns false while a ticket waits, which might get the bytes that the call
+ * gives back. */
 static bool wants_copy(struct sim_world *world, const struct exchange *it, struct sim_request *request,
                        struct sim_verdict *verdict)
 {
-    struct sim_verdict told = {0};
     sim_want_memory(world, request, it->range->binding, it->grant, it->bytes);
-    sim_judge(world, request, &told);
-    if (sim_someone_waits(world) || (world->listeners && (told.must | told.may)))
+    if (sim_someone_waits(world))
         return false;
-    world->authorities[world->holders[world->bindings[it->range->binding].holder].authority].may_look = true;
+    world->authorities[world->holders[world->bindings[it->range->binding].holder].authority].may_refresh =
+        true;
     sim_judge(world, request, verdict);
     return true;
 }
@@ -277,7 +275,7 @@ static void exchange(struct sim_world *world, const struct sim_op *op, struct ex
     const struct sim_segment *old = &world->segments[it->old];
     if (!it->deadline)
         judge_uses(world, it->range_index, it->first, old->count, &verdict);
-    /* Whether the copy was begun must be certain. */
+    /* The model must be certain whether the copy was submitted. */
     if (!verdict.must && verdict.may && !it->in_place)
         return;
     bool waits = verdict.must != 0;
@@ -288,13 +286,13 @@ static void exchange(struct sim_world *world, const struct sim_op *op, struct ex
     if (!it->deadline && !it->in_place)
         sim_may(&verdict, MOOR_PENDING);
     if (it->deadline) {
-        /* While it waits for the mapping's uses, other things may leave. */
+        /* While the call waits for the mapping's uses, other releases may complete. */
         uint32_t loose = verdict.must & (sim_bit(MOOR_PENDING) | sim_bit(MOOR_DEVICE_NOMEM));
         verdict.must &= ~loose;
         verdict.may |= loose;
     }
     struct sim_op call = *op;
-    if (!it->deadline || world->listeners)
+    if (!it->deadline)
         call.fault.function = 0;
     bool wants_handle = op->arg[4] & FLAG_HANDLE;
     sim_begin_with(world, &call, &verdict, wants_handle ? &handle : NULL);
@@ -311,7 +309,8 @@ static void exchange(struct sim_world *world, const struct sim_op *op, struct ex
         give_up_copy(world, it);
     if (it->in_place || !it->deadline)
         return;
-    /* Something may have been submitted: it counts as work. What failed has left, or leaves behind that. */
+    /* The call may have submitted work. A failed call has released its memory, or does so behind that
+     * work. */
     sim_probe(world, it->stream);
     if (!done) {
         sim_run_dry(world);
@@ -320,7 +319,7 @@ static void exchange(struct sim_world *world, const struct sim_op *op, struct ex
     }
 }
 
-/* What a call says that finds no mapping there, or one that is writable already. */
+/* A call on granules without a mapping, or with a writable one. */
 static void expect_nothing(struct sim_world *world, const struct sim_op *op)
 {
     const struct sim_range *range = &world->ranges[op->arg[0]];
@@ -362,8 +361,8 @@ static void run_make_writable(struct sim_world *world, const struct sim_op *op)
     moor_grant unused;
     if (it.deadline && !op->fault.function)
         it.grant = sim_grant_at(world, op->arg[5], &unused);
-    /* A mapping that is on its way out still owns: whether it has gone must be certain. */
-    (void)moor_runtime_reap(world->runtime, MOOR_NO_WAIT); /* what is left pending is what is asked next */
+    /* A pending mapping is still an owner. The model must be certain whether it is gone. */
+    (void)moor_runtime_reap(world->runtime, MOOR_NO_WAIT); /* the next call reports the pending mappings */
     sim_reaped(world);
     it.in_place = !old->handle && old->mapped == 1;
     for (uint32_t i = 0; i < world->release_count && it.in_place; i++) {

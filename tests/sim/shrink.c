@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Shrinking: delta debugging over a failing world's operations. Halves, quarters, ... and at last single
- * operations are left out as long as what remains still fails, in whatever way: a smaller sequence is the
- * better account of a failure.
+ * Shrinking: delta debugging over the operations of a failing world. Removes halves, quarters, ... and
+ * finally single operations while the remaining sequence still fails, in any way: a shorter sequence explains
+ * a failure better.
  */
 #include "shrink.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* A stated bound, in operations that are run again, and not in time: the same failure shrinks to the same
- * sequence everywhere. */
+/* The bound is a number of operations, not a time, so that equal failures shrink to equal sequences. */
 #define OPS_MAX 3000000u
 
 struct shrinker {
@@ -23,7 +22,7 @@ struct shrinker {
     char failure[sizeof((struct sim_result *)0)->failure];
 };
 
-/* Whether it still fails without [first, first + count) of the best sequence; then that is the best one. */
+/* Returns true, and keeps the shorter sequence, if it fails without [first, first + count). */
 static bool fails_without(struct shrinker *shrinker, uint32_t first, uint32_t count)
 {
     struct sim_result *result = shrinker->result;
@@ -33,10 +32,10 @@ static bool fails_without(struct shrinker *shrinker, uint32_t first, uint32_t co
     result->sequence.count = first + rest;
     shrinker->spent += result->sequence.count + 1;
     sim_run_again(shrinker->path, result);
-    /* One that hangs is another failure, and each look at it costs seconds. */
+    /* A hang is another failure, and each attempt costs seconds. */
     if (!result->failed || (result->hung && !shrinker->hung))
         return false;
-    /* What comes after the failure does not matter. */
+    /* Operations after the failure do not matter. */
     if (result->totals.steps < result->sequence.count)
         result->sequence.count = (uint32_t)result->totals.steps;
     shrinker->count = result->sequence.count;
@@ -45,8 +44,8 @@ static bool fails_without(struct shrinker *shrinker, uint32_t first, uint32_t co
     return true;
 }
 
-/* One pass with parts of that size, from the end: later operations need earlier ones. */
-static bool leave_out(struct shrinker *shrinker, uint32_t size)
+/* One pass from the end, because later operations depend on earlier ones. */
+static bool remove_parts(struct shrinker *shrinker, uint32_t size)
 {
     bool any = false;
     for (uint32_t end = shrinker->count; end > 0 && shrinker->spent < OPS_MAX;) {
@@ -69,7 +68,7 @@ bool sim_shrink(const char *path, struct sim_result *result)
     memcpy(shrinker.best, result->sequence.ops, shrinker.count * sizeof *shrinker.best);
     bool reproduced = fails_without(&shrinker, shrinker.count, 0);
     for (uint32_t size = (shrinker.count + 1) / 2; reproduced && size > 0;) {
-        bool any = leave_out(&shrinker, size);
+        bool any = remove_parts(&shrinker, size);
         if (size == 1 && !any)
             break;
         size = size > 1 ? (size + 1) / 2 : 1;

@@ -4,8 +4,8 @@
 
 #include "run.h"
 
-/* Leaves out of the result's sequence, which fails, what it fails without. The failure is then that of what
- * is left. false: the last world alone does not fail. */
+/* Removes the operations from the result's failing sequence that the failure does not need, and sets the
+ * failure to that of the shorter sequence. Returns false if the last world alone does not fail. */
 bool sim_shrink(const char *path, struct sim_result *result);
 
 #endif

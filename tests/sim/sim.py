@@ -80,20 +80,20 @@ check("each kind of operation succeeds in some profile", len(effective) > 50 and
 
 # ---- a run that fails ----
 
-FAILING = ["--seed", "7", "--steps", "5000", "--untold", "3000"]
+FAILING = ["--seed", "7", "--steps", "5000", "--bypass", "3000"]
 result = sim(*FAILING)
 check("a broken promise is exit status 1, in one line", result.status == 1 and result.is_one_line("CORRUPT"), result)
 check("the line names the step, the expected value and the value seen",
       re.search(r"profile mixed, seed 7, step 3000: a holder's priority: expected \d+, saw 12345 "
                 r"\(3000 operations in a world of seed \d+\)", result.err), result)
 check("the sequence goes to standard output, the figures last",
-      result.out.startswith("sim 1\nprofile mixed\nseed ") and "untold\n3000 steps in" in result.out, result)
+      result.out.startswith("sim 1\nprofile mixed\nseed ") and "bypass\n3000 steps in" in result.out, result)
 
 result = sim(*FAILING, "--shrink", "--out", path("short"))
 short = read("short")
 operations = short.splitlines()[3:]
 check("a shrunk sequence keeps only the operations that the failure needs",
-      [line.split()[0] for line in operations] == ["holder_create", "untold"], short)
+      [line.split()[0] for line in operations] == ["holder_create", "bypass"], short)
 check("the shrunk sequence is counted", "(2 operations in a world" in result.err, result)
 replayed = sim("--replay", path("short"))
 check("a replay fails in the same way", replayed.status == 1 and replayed.is_one_line("CORRUPT") and
@@ -104,7 +104,7 @@ check("equal failures shrink to equal sequences", read("again") == short, again)
 whole = sim(*FAILING, "--out", path("whole"))
 check("without --shrink the whole world is kept", sim("--replay", path("whole")).err.replace(path("whole"), "") ==
       f"CORRUPT: , step 3000: {re.search(r'step 3000: (.*) [(]', whole.err)[1]}\n", whole)
-result = sim("--replay", write("sound", short.replace("untold\n", "# untold\n  \n")))
+result = sim("--replay", write("sound", short.replace("bypass\n", "# bypass\n  \n")))
 check("the rest of the sequence is sound, and comments are skipped", result.status == 0 and "1 steps in" in result.out,
       result)
 result = sim("--steps", "1000", preexec_fn=lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN))
@@ -119,7 +119,7 @@ for name, (data, line) in {
         "unknown operation": (HEAD + "fly\n", 4), "a name": (HEAD + "advance s=1\n", 4),
         "no number": (HEAD + "advance ns=-1\n", 4), "too large": (HEAD + "advance ns=18446744073709551616\n", 4),
         "too few": (HEAD + "step\nadvance\n", 5), "too many": (HEAD + "step 1\n", 4),
-        "no thing": (HEAD + "look on=x1 first=0 count=1 wait=0\n", 4),
+        "no thing": (HEAD + "read on=x1 first=0 count=1 wait=0\n", 4),
         "unknown fault": (HEAD + "reap wait=0 ! fly 1 PROVIDER\n", 4),
         "unknown status": (HEAD + "reap wait=0 ! reap 1 FINE\n", 4),
         "half a fault": (HEAD + "reap wait=0 ! reap 1\n", 4)}.items():
@@ -130,7 +130,7 @@ result = sim("--replay", path("nothing"))
 check("bad input: no file", result.status == 5 and result.is_one_line("INVALID"), result)
 for name, arguments in {"unknown profile": ["--profile", "x"], "no steps": ["--steps", "0"], "no number": ["--seed", "x"],
                         "an argument": ["x"], "unknown option": ["--x"],
-                        "out": ["--steps", "10", "--untold", "10", "--out", "/nothing/x"]}.items():
+                        "out": ["--steps", "10", "--bypass", "10", "--out", "/nothing/x"]}.items():
     result = sim(*arguments)
     check(f"usage: {name}", result.status == 2 and result.err != "", result)
 for name, provider in {"no mock": CPU, "no file": "/nothing.so"}.items():

@@ -18,7 +18,7 @@ static void run_stream_create(struct sim_world *world, const struct sim_op *op)
     struct sim_verdict verdict = {0};
     struct moor_stream *made = NULL;
     if (stream->state == SIM_STREAM_CLOSED && !stream->seen_closed) {
-        (void)moor_runtime_reap(world->runtime, MOOR_NO_WAIT); /* the library asks how far it is */
+        (void)moor_runtime_reap(world->runtime, MOOR_NO_WAIT); /* the library reads the stream's progress */
         sim_reaped(world);
     }
     sim_begin(world, op, &verdict);
@@ -168,12 +168,12 @@ static void run_fence_wait(struct sim_world *world, const struct sim_op *op)
     struct sim_verdict verdict = {0};
     if (op->arg[2]) {
         struct moor_fence ahead = {fence->fence.stream, fence->fence.value + (op->arg[2] << 32)};
-        sim_must(&verdict, MOOR_INVALID); /* it was never recorded */
+        sim_must(&verdict, MOOR_INVALID); /* never recorded */
         sim_begin(world, op, &verdict);
         (void)sim_end(world, op, moor_fence_wait(&ahead, deadline), &verdict);
         return;
     }
-    /* Exact: the last thing before the fence was a probe. */
+    /* Exact, because a probe precedes the fence. */
     if (!deadline && world->streams[fence->stream].done < fence->place)
         sim_must(&verdict, MOOR_PENDING);
     sim_begin(world, op, &verdict);

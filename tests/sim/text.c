@@ -8,7 +8,7 @@
 
 #define TITLE "sim 1"
 
-static const char thing_letters[SIM_THING_COUNT + 1] = "bra"; /* by enum sim_thing */
+static const char thing_letters[SIM_THING_COUNT + 1] = "bra"; /* index: enum sim_thing */
 
 static bool is_thing(const char *arg)
 {
@@ -94,7 +94,7 @@ static bool read_arg(const char *name, const char *text, uint64_t *ret_value)
     return true;
 }
 
-/* NULL, or what is wrong with "NAME=VALUE" as the n-th argument of a kind. */
+/* Reads "NAME=VALUE". Returns NULL, or the error. */
 static const char *read_word(char *word, const char *name, uint64_t *ret_value)
 {
     if (name == NULL)
@@ -102,10 +102,10 @@ static const char *read_word(char *word, const char *name, uint64_t *ret_value)
     size_t length = (size_t)name_length(name);
     if (strncmp(word, name, length) != 0 || word[length] != '=')
         return "has an argument of another name";
-    return read_arg(name, word + length + 1, ret_value) ? NULL : "has an argument that is no number";
+    return read_arg(name, word + length + 1, ret_value) ? NULL : "has an argument that is not a number";
 }
 
-/* Behind the '!': function, nth, status. */
+/* Reads the words behind '!': function, nth, status. */
 static const char *read_fault(char **save, struct sim_fault *ret_fault)
 {
     const char *function = strtok_r(NULL, " ", save), *nth = strtok_r(NULL, " ", save);
@@ -130,7 +130,7 @@ static const char *read_op(char *line, struct sim_op *ret_op)
     while (kind < SIM_KIND_COUNT && strcmp(sim_kinds[kind]->name, name) != 0)
         kind++;
     if (kind == SIM_KIND_COUNT)
-        return "is no operation";
+        return "is not an operation";
     ret_op->kind = (uint16_t)kind;
     for (char *word; wrong == NULL && (word = strtok_r(NULL, " ", &save)) != NULL; count++) {
         if (strcmp(word, "!") == 0)
@@ -158,7 +158,7 @@ static const char *read_line(char *line, uint64_t number, struct sim_sequence *s
     if (line[strspn(line, " ")] == '\0' || *line == '#')
         return NULL;
     if (sequence->count == SIM_OPS_MAX)
-        return "is one too many";
+        return "exceeds the operations of one world";
     return read_op(line, &sequence->ops[sequence->count++]);
 }
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Requests of several parts, and requests that wait by themselves. */
+/* Requests of several parts, and tickets. */
 #include "draw.h"
+
+#define PASSED_MAX 6 /* the library gives an exclusive turn at 16, and one operation may pass several times */
 
 /* ---- several parts ---- */
 
@@ -20,7 +22,7 @@ static bool draw_grants_reserve(const struct sim_world *world, struct sim_random
     return true;
 }
 
-/* Places of grants that are free: as many as that, or false. */
+/* Finds free places for grants. Returns false if there are too few. */
 static bool find_places(const struct sim_world *world, uint32_t count, uint32_t *ret_places)
 {
     uint32_t found = 0;
@@ -30,8 +32,7 @@ static bool find_places(const struct sim_world *world, uint32_t count, uint32_t 
     return found == count;
 }
 
-/* The parts that an operation names as pairs of a holder and bytes; 0 bytes: none. false: a holder is not
- * there. */
+/* Reads pairs of holder and bytes; 0 bytes: no part. Returns false if a holder is missing. */
 static bool take_parts(const struct sim_world *world, const uint64_t *args, uint32_t most,
                        struct sim_part *ret_parts, uint32_t *ret_count)
 {
@@ -96,20 +97,6 @@ static bool draw_ticket_open(const struct sim_world *world, struct sim_random *r
            sim_draw_live(world, random, SIM_TABLE_HOLDERS, &op->arg[3]);
 }
 
-/* Two wait for one pool, and no more: the last of them may be asked for by one look alone. */
-static bool is_full(const struct sim_world *world, const struct sim_ticket *ticket)
-{
-    for (int pool = 0; pool < SIM_DEVICES; pool++) {
-        uint32_t open = 0;
-        for (int i = 0; i < SIM_TICKETS; i++)
-            open +=
-                sim_ticket_is_open(&world->tickets[i]) && sim_ticket_is_of(world, &world->tickets[i], pool);
-        if (open > 1 && sim_ticket_is_of(world, ticket, pool))
-            return true;
-    }
-    return false;
-}
-
 static void describe(struct sim_world *world, struct sim_ticket *ticket)
 {
     ticket->priority = INT32_MIN;
@@ -120,30 +107,19 @@ static void describe(struct sim_world *world, struct sim_ticket *ticket)
     }
 }
 
-/* Only what can never fit is refused. */
-static void judge_open(struct sim_world *world, const struct sim_ticket *ticket, struct sim_verdict *verdict)
-{
-    struct sim_request request = {0};
-    struct sim_verdict told = {0};
-    for (uint32_t i = 0; i < ticket->count; i++)
-        sim_want_budget(world, &request, ticket->parts[i].holder, ticket->parts[i].bytes);
-    sim_judge(world, &request, &told);
-    verdict->must |= told.must & sim_bit(MOOR_NEVER_FITS);
-}
-
 static void forget_parts(struct sim_world *world, const struct sim_ticket *ticket)
 {
     for (uint32_t i = 0; i < ticket->count; i++)
         world->holders[ticket->parts[i].holder].users--;
 }
 
-/* The deadline of 1 ns has passed: it was served at once, or never. */
+/* A deadline of 1 ns has passed: the ticket was served at once or never will be. */
 static void see_end(struct sim_world *world, struct sim_ticket *ticket)
 {
     sim_observe_tickets(world);
     ticket->ended = ticket->deadline_ns != MOOR_FOREVER && !ticket->served;
     if (ticket->ended)
-        forget_parts(world, ticket); /* it is not open any more */
+        forget_parts(world, ticket); /* the ticket is closed */
 }
 
 static void run_ticket_open(struct sim_world *world, const struct sim_op *op)
@@ -153,18 +129,19 @@ static void run_ticket_open(struct sim_world *world, const struct sim_op *op)
     struct sim_verdict verdict = {0};
     moor_ticket handle = SIM_UNTOUCHED;
     if (!sim_is_free(world, SIM_TABLE_TICKETS, op->arg[0]) ||
-        !take_parts(world, &op->arg[1], 2, ticket.parts, &ticket.count) || is_full(world, &ticket))
+        !take_parts(world, &op->arg[1], 2, ticket.parts, &ticket.count))
         return;
     describe(world, &ticket);
     make_requests(world, ticket.parts, ticket.count, requests);
-    judge_open(world, &ticket, &verdict);
+    if (sim_never_fits(world, ticket.parts, ticket.count))
+        sim_must(&verdict, MOOR_NEVER_FITS);
+    for (uint32_t i = 0; i < ticket.count; i++)
+        world->added[ticket.parts[i].holder] += ticket.parts[i].bytes;
     sim_begin_with(world, op, &verdict, &handle);
     moor_status status = moor_ticket_open(requests, ticket.count, ticket.deadline_ns, &handle);
     if (!sim_end(world, op, status, &verdict))
         return;
     ticket.handle = handle;
-    ticket.serial = ++world->ticket_serials;
-    ticket.arrival = ++world->arrivals;
     world->tickets[op->arg[0]] = ticket;
     for (uint32_t i = 0; i < ticket.count; i++)
         world->holders[ticket.parts[i].holder].users++;
@@ -199,7 +176,7 @@ static void drop_ticket(struct sim_world *world, struct sim_ticket *ticket)
     ticket->handle = 0;
 }
 
-/* Not for one that is open: it might never end. */
+/* Skips open tickets, which might never end. */
 static void run_ticket_wait(struct sim_world *world, const struct sim_op *op)
 {
     if (!sim_is_live(world, SIM_TABLE_TICKETS, op->arg[0]))
@@ -224,7 +201,7 @@ static void run_ticket_wait(struct sim_world *world, const struct sim_op *op)
     world->now.effective = true;
     for (uint32_t i = 0; good && i < ticket->count; i++) {
         world->holders[ticket->parts[i].holder].reserved -=
-            ticket->parts[i].bytes; /* it is the grant's now */
+            ticket->parts[i].bytes; /* belongs to the grant now */
         sim_put_grant(world, places[i], grants[i], ticket->parts[i].holder, ticket->parts[i].bytes);
     }
     drop_ticket(world, ticket);
@@ -239,8 +216,6 @@ static void run_ticket_cancel(struct sim_world *world, const struct sim_op *op)
         return;
     struct sim_ticket *ticket = &world->tickets[op->arg[0]];
     struct sim_verdict verdict = {0};
-    if (ticket->served && ticket->count > 1 && sim_someone_waits(world))
-        return; /* its parts come back one by one, and each time it is looked who is short of what */
     sim_begin(world, op, &verdict);
     if (!sim_end(world, op, moor_ticket_cancel(world->runtime, ticket->handle), &verdict))
         return;
@@ -251,3 +226,36 @@ static void run_ticket_cancel(struct sim_world *world, const struct sim_op *op)
 
 const struct sim_kind_info sim_kind_ticket_cancel = {
     "ticket_cancel", {"ticket"}, {0}, draw_one_ticket, run_ticket_cancel};
+
+/* ---- waiting ---- */
+
+/* Cancels a ticket that has been passed too often. Returns true if there was one. */
+static bool give_up(struct sim_world *world)
+{
+    for (uint64_t i = 0; i < SIM_TICKETS; i++) {
+        struct moor_ticket_stats stats = {0};
+        if (!sim_ticket_is_open(&world->tickets[i]) ||
+            moor_ticket_get_stats(world->runtime, world->tickets[i].handle, &stats) != MOOR_OK ||
+            stats.passed < PASSED_MAX)
+            continue;
+        const struct sim_op op = {.kind = SIM_TICKET_CANCEL, .arg = {i}};
+        struct sim_present now = world->now;
+        sim_kinds[op.kind]->run(world, &op);
+        world->now = now;
+        return true;
+    }
+    return false;
+}
+
+void sim_settle(struct sim_world *world)
+{
+    sim_observe_tickets(world);
+    while (sim_someone_waits(world) && world->failure[0] == '\0') {
+        sim_tick(world);
+        (void)moor_runtime_reap(world->runtime, MOOR_NO_WAIT); /* the accounts show the pending releases */
+        sim_reaped(world);
+        sim_observe_tickets(world);
+        if (!give_up(world))
+            return;
+    }
+}

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Transactions: their steps are operations of their own, that wait for the one that carries them out. */
+/* Transactions. A step is an operation of its own and is kept until a transact operation. */
 #include "draw.h"
 #include "memory.h"
 
@@ -53,17 +53,17 @@ static bool draw_step_map(const struct sim_world *world, struct sim_random *rand
 const struct sim_kind_info sim_kind_step_map = {
     "step_map", {"segment", "range", "first"}, {0}, draw_step_map, add_step};
 
-/* ---- one step, as the model sees it ---- */
+/* ---- steps ---- */
 
 struct part {
     const struct sim_op *op;
-    int range; /* SIM_NONE: none */
+    int range; /* SIM_NONE: no range */
     uint32_t first;
     uint32_t count;
     int grant;
 };
 
-/* false: what it names is not there any more. */
+/* The make functions return false if an object of the step is gone. */
 static bool make_commit(const struct sim_world *world, struct part *part, struct moor_step *step)
 {
     const uint64_t *arg = part->op->arg;
@@ -146,15 +146,6 @@ static void judge_step(struct sim_world *world, const struct part *part, const s
     sim_want_memory(world, request, binding, part->grant, step->length_bytes);
 }
 
-/* What a pressure function must not touch meanwhile. */
-static void leave_alone(const struct part *part, struct sim_request *request)
-{
-    if (part->range != SIM_NONE)
-        request->ranges |= UINT32_C(1) << part->range;
-    if (part->op->kind == SIM_STEP_MAP)
-        request->segments |= UINT32_C(1) << part->op->arg[0];
-}
-
 static bool names_the_same(const struct part *a, const struct part *b)
 {
     return a->range != SIM_NONE && a->range == b->range && a->first < b->first + b->count &&
@@ -175,7 +166,7 @@ static void step_done(struct sim_world *world, const struct part *part, const st
         sim_map_done(world, (int)arg[0], part->range, part->first, part->op->kind == SIM_STEP_CREATE);
 }
 
-/* ---- all of them ---- */
+/* ---- the transaction ---- */
 
 static bool draw_transact(const struct sim_world *world, struct sim_random *random, struct sim_op *op)
 {
@@ -184,7 +175,7 @@ static bool draw_transact(const struct sim_world *world, struct sim_random *rand
     return world->step_count > 0;
 }
 
-/* Two steps may not make a segment in the same place of the table. */
+/* Two steps may not create a segment in the same place. */
 static bool place_is_taken(const struct part *parts, size_t count, const struct sim_op *op)
 {
     for (size_t i = 0; i < count; i++)
@@ -200,13 +191,12 @@ static void run_transact(struct sim_world *world, const struct sim_op *op)
     struct moor_step steps[SIM_STEPS];
     size_t count = 0, failed = SIZE_MAX;
     struct sim_verdict verdict = {0};
-    struct sim_request request = {.is_retried = true};
+    struct sim_request request = {0};
     for (uint32_t i = 0; i < world->step_count; i++) {
         parts[count] = (struct part){.op = &world->step_ops[i], .range = SIM_NONE, .grant = SIM_NONE};
         if (place_is_taken(parts, count, parts[count].op) || !make_step(world, &parts[count], &steps[count]))
             continue;
         judge_step(world, &parts[count], &steps[count], &request, &verdict);
-        leave_alone(&parts[count], &request);
         for (size_t j = 0; j < count; j++)
             if (names_the_same(&parts[j], &parts[count]))
                 sim_must(&verdict, MOOR_INVALID);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Work on memory: what it is done on, what it has to come after, and the probe behind it. A host orders its
- * own work; so does this one, and what is then found out of order is the library's doing, or the device's.
+ * Work on memory: its targets, its order, and the probe behind it. The simulated host orders its own work, so
+ * disorder is an error of the library or of the device.
  */
 #include "world.h"
 
@@ -105,7 +105,7 @@ bool sim_target_get(struct sim_world *world, uint64_t thing, uint32_t first, uin
     return true;
 }
 
-void sim_look(struct sim_world *world, const struct sim_target *target)
+void sim_read(struct sim_world *world, const struct sim_target *target)
 {
     const unsigned char *memory = (const unsigned char *)(uintptr_t)target->view.address;
     for (uint32_t i = 0; world->host_access && i < target->count; i++) {
@@ -120,7 +120,7 @@ void sim_look(struct sim_world *world, const struct sim_target *target)
 
 /* ---- order ---- */
 
-/* A fence behind all that the stream has been given. */
+/* Records a fence behind all work of the stream. */
 static bool fence_of(struct sim_world *world, struct sim_stream *stream)
 {
     if (stream->fence_place == stream->submitted)
@@ -131,13 +131,13 @@ static bool fence_of(struct sim_world *world, struct sim_stream *stream)
     return true;
 }
 
-/* A given-up stream has no fences; its work must be done, and the host must have asked. */
+/* A destroyed stream has no fences. Its work must be done, and a reap must have seen that. */
 static bool see_closed(struct sim_world *world, struct sim_stream *stream)
 {
     if (stream->done < stream->submitted)
         return false;
     if (!stream->seen_closed) {
-        (void)moor_runtime_reap(world->runtime, MOOR_NO_WAIT); /* what is left pending is checked elsewhere */
+        (void)moor_runtime_reap(world->runtime, MOOR_NO_WAIT); /* other checks cover the pending releases */
         sim_reaped(world);
         stream->seen_closed = true;
     }
@@ -172,7 +172,7 @@ bool sim_order(struct sim_world *world, int index, const struct sim_target *targ
                 order_behind(world, &world->streams[index], other, uses->of[other].serial,
                              uses->of[other].place))
                 continue;
-            sim_probe(world, index); /* behind the waits that were put there already */
+            sim_probe(world, index); /* behind the waits that were just submitted */
             return false;
         }
     }
@@ -205,7 +205,7 @@ static void check_area(struct sim_world *world, const struct sim_stream *stream,
     }
 }
 
-/* Runs in stream order, while the clock runs. */
+/* Runs in stream order when the clock advances. */
 static void run_probe(void *user)
 {
     struct sim_stream *stream = user;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What is done with memory: kernels, fills, copies, host functions; waiting for it, and looking at it. */
+/* Work on memory: kernels, fills, copies, host functions. Waiting for memory, and reading it. */
 #include "draw.h"
 
 #include <string.h>
@@ -10,7 +10,7 @@ static bool draw_stream_and_thing(const struct sim_world *world, struct sim_rand
            sim_draw_thing(world, random, &op->arg[1], &op->arg[2], &op->arg[3]);
 }
 
-/* The stream and what it is to work on. */
+/* Gets the stream and the target of its work. */
 static bool get(struct sim_world *world, const struct sim_op *op, struct sim_target *target)
 {
     return sim_stream_is_open(world, op->arg[0]) && sim_stream_has_room(world, (int)op->arg[0]) &&
@@ -27,12 +27,12 @@ static void set_values(const struct sim_target *target, int16_t value)
 
 static bool draw_kernel(const struct sim_world *world, struct sim_random *random, struct sim_op *op)
 {
-    op->arg[4] = sim_below(random, 3); /* 0: reads; otherwise writes */
+    op->arg[4] = sim_below(random, 3); /* 0: read; otherwise write */
     op->arg[5] = sim_below(random, 256);
     return draw_stream_and_thing(world, random, op);
 }
 
-/* Launched on the device's own stream, behind the library's back, and told afterwards. */
+/* Launches on the native stream without the library, and declares the uses afterwards. */
 static void run_kernel(struct sim_world *world, const struct sim_op *op)
 {
     struct sim_target target;
@@ -67,8 +67,8 @@ static void run_kernel(struct sim_world *world, const struct sim_op *op)
 const struct sim_kind_info sim_kind_kernel = {
     "kernel", {"stream", "on@", "first", "count", "writes", "value"}, {0}, draw_kernel, run_kernel};
 
-/* One kernel reads every other granule of a range, and is told granule by granule: more parts than are
- * remembered. */
+/* A kernel reads every other granule of a range. The host declares each granule separately: more parts than
+ * the library remembers exactly. */
 static bool draw_scatter(const struct sim_world *world, struct sim_random *random, struct sim_op *op)
 {
     op->arg[2] = sim_below(random, 2);
@@ -108,7 +108,7 @@ static void run_scatter(struct sim_world *world, const struct sim_op *op)
 const struct sim_kind_info sim_kind_scatter = {
     "scatter", {"stream", "range", "down"}, {0}, draw_scatter, run_scatter};
 
-/* A kernel writes where it may not: the device must see it, or the map is not read-only. */
+/* A kernel writes through a read-only map: the device must report it. */
 static bool draw_trespass(const struct sim_world *world, struct sim_random *random, struct sim_op *op)
 {
     uint64_t count;
@@ -172,7 +172,7 @@ static void run_fill(struct sim_world *world, const struct sim_op *op)
         set_values(&target, (int16_t)(op->arg[4] & 0xff));
         sim_submitted(world, (int)op->arg[0], &target, 1, &writes);
     } else {
-        sim_probe(world, (int)op->arg[0]); /* behind the waits that were put before it */
+        sim_probe(world, (int)op->arg[0]); /* behind the waits submitted for it */
     }
 }
 
@@ -189,7 +189,7 @@ static bool draw_copy(const struct sim_world *world, struct sim_random *random, 
            sim_draw_thing(world, random, &op->arg[3], &op->arg[4], &op->arg[5]);
 }
 
-/* The one value of the source's bytes [low, high), or SIM_UNKNOWN. */
+/* Returns the value of the source's bytes [low, high), or SIM_UNKNOWN if they differ. */
 static int16_t value_of(const struct sim_target *source, uint64_t low, uint64_t high)
 {
     uint64_t unit = low / source->unit_bytes;
@@ -251,7 +251,7 @@ static void run_copy(struct sim_world *world, const struct sim_op *op)
 const struct sim_kind_info sim_kind_copy = {
     "copy", {"stream", "to@", "to_first", "from@", "from_first", "count"}, {"copy"}, draw_copy, run_copy};
 
-/* ---- host functions and marks ---- */
+/* ---- host functions and declared uses ---- */
 
 static void do_nothing(void *user)
 {
@@ -280,7 +280,7 @@ const struct sim_kind_info sim_kind_host_function = {"host_function",
                                                      draw_stream_and_thing,
                                                      run_host_function};
 
-/* A mark without work: the host may well be careful. It stands for all that the stream has been given. */
+/* Declares a use without work, as a careful host may. It stands for all earlier work of the stream. */
 static void run_used(struct sim_world *world, const struct sim_op *op)
 {
     struct sim_target target;
@@ -300,7 +300,7 @@ static void run_used(struct sim_world *world, const struct sim_op *op)
 const struct sim_kind_info sim_kind_used = {
     "used", {"stream", "on@", "first", "count"}, {0}, draw_stream_and_thing, run_used};
 
-/* ---- waiting and looking ---- */
+/* ---- waiting and reading ---- */
 
 static bool draw_memory_wait(const struct sim_world *world, struct sim_random *random, struct sim_op *op)
 {
@@ -308,8 +308,8 @@ static bool draw_memory_wait(const struct sim_world *world, struct sim_random *r
     return sim_draw_thing(world, random, &op->arg[0], &op->arg[1], &op->arg[2]);
 }
 
-/* What a wait for the target's uses may answer: those of the other parts of its owner may be waited for
- * too. */
+/* Adds the statuses of a wait for the target's uses. The library may also wait for other parts of the same
+ * owner. */
 static void judge_wait(struct sim_world *world, uint64_t thing, const struct sim_target *target,
                        struct sim_verdict *verdict)
 {
@@ -345,15 +345,15 @@ const struct sim_kind_info sim_kind_memory_wait = {"memory_wait",
                                                    draw_memory_wait,
                                                    run_memory_wait};
 
-/* The host reads memory through its address, when all work on it is done. */
-static void run_look(struct sim_world *world, const struct sim_op *op)
+/* Reads memory by address after all work on it is done. */
+static void run_read(struct sim_world *world, const struct sim_op *op)
 {
     struct sim_target target;
     if (!sim_target_get(world, op->arg[0], (uint32_t)op->arg[1], (uint32_t)op->arg[2], &target) ||
         target.area != SIM_NONE || target.read.must || !wait_for(world, op, &target))
         return;
-    sim_look(world, &target);
+    sim_read(world, &target);
 }
 
-const struct sim_kind_info sim_kind_look = {
-    "look", {"on@", "first", "count", "wait"}, {0}, draw_memory_wait, run_look};
+const struct sim_kind_info sim_kind_read = {
+    "read", {"on@", "first", "count", "wait"}, {0}, draw_memory_wait, run_read};

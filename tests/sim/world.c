@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A world comes and goes. */
+/* The creation and the end of a world. */
 #include "draw.h"
 
 #include <moorage/runtime.h>
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define STREAM_LOOKS_MAX 10000
+#define STREAM_REAPS_MAX 10000
 
 /* ---- loading ---- */
 
@@ -34,14 +34,14 @@ static void describe(const struct sim_geometry *geometry, uint64_t seed, struct 
     set(settings, "clock", "virtual");
     set_number(settings, "seed", seed & UINT32_MAX);
     set_number(settings, "strict", 1);
-    /* Each kind of work takes another time, so that streams overtake each other. */
+    /* Each kind of work takes a different time, so that streams overtake each other. */
     set_number(settings, "cost_kernel_ns", 700);
     set_number(settings, "cost_copy_ns_per_mib", 200000);
     set_number(settings, "cost_fill_ns_per_mib", 90000);
     set_number(settings, "cost_host_function_ns", 50);
 }
 
-/* From here on the device moves for this thread alone, whatever the runtime's own threads do. */
+/* From here on the device's clock advances only by calls of this thread, not by the runtime's threads. */
 static moor_status drive(struct moor_provider *provider)
 {
     const void *table = NULL;
@@ -53,9 +53,7 @@ static moor_status drive(struct moor_provider *provider)
 
 static bool load(struct sim_world *world)
 {
-    /* How long a holder takes to answer is a matter of real time; so none is given up on. */
-    static const struct moor_runtime_options options = {.patience_ns = MOOR_FOREVER};
-    if (!sim_expect_ok(world, "a runtime", moor_runtime_create(&options, &world->runtime)))
+    if (!sim_expect_ok(world, "a runtime", moor_runtime_create(NULL, &world->runtime)))
         return false;
     moor_status status = moor_provider_load(world->runtime, world->path, &world->load, &world->provider);
     if (status != MOOR_OK) {
@@ -67,8 +65,8 @@ static bool load(struct sim_world *world)
         moor_provider_get_extension(world->provider, MOOR_MOCK_CONTROL, MOOR_MOCK_CONTROL_VERSION, &table);
     world->control = table;
     world->loads = 1;
-    return sim_expect_ok(world, "the hands on the device", status) &&
-           sim_expect_ok(world, "the device to be driven", drive(world->provider));
+    return sim_expect_ok(world, "the mock's control table", status) &&
+           sim_expect_ok(world, "driving the device", drive(world->provider));
 }
 
 /* ---- devices and their pools ---- */
@@ -103,7 +101,7 @@ static bool make_areas(struct sim_world *world)
         uint64_t unit_bytes = world->geometry.granule_bytes;
         area->memory = aligned_alloc(unit_bytes, SIM_UNITS * unit_bytes);
         if (!area->memory) {
-            sim_fail(world, "no memory for the host's own");
+            sim_fail(world, "no memory for the host's areas");
             return false;
         }
         for (int j = 0; j < SIM_UNITS; j++) {
@@ -118,7 +116,6 @@ bool sim_world_create(struct sim_world *world, const char *path, const struct si
                       uint64_t seed, const struct sim_foreign *foreign)
 {
     memset(world, 0, sizeof *world);
-    sim_line_init(world);
     describe(geometry, seed, &world->settings);
     world->geometry = *geometry;
     world->foreign = foreign;
@@ -136,7 +133,7 @@ static void run(struct sim_world *world, enum sim_kind kind, uint64_t arg, uint6
     memset(world->places, 0, sizeof world->places);
     sim_kinds[kind]->run(world, &op);
     sim_settle(world);
-    sim_check_books(world);
+    sim_check_accounts(world);
 }
 
 static void run_all(struct sim_world *world, enum sim_kind kind, uint64_t count)
@@ -176,13 +173,14 @@ static void check_nothing_left(struct sim_world *world)
         sim_check(world, world->held[i] == 0, "bytes held at the end", 0, world->held[i]);
 }
 
-/* Streams that were given up take several looks, and a thread of the runtime's may be at it. No check: how
- * often it is looked is a matter of time. */
+/* Destroyed streams need several reaps, and a thread of the runtime may be inspecting them. No check is
+ * counted, because the number of reaps depends on time. */
 static void retire_streams(struct sim_world *world)
 {
     struct moor_object_counts counts = {.streams = 1};
-    for (int looks = 0; counts.streams > 0 && looks < STREAM_LOOKS_MAX; looks++) {
-        (void)moor_runtime_reap(world->runtime, MOOR_NO_WAIT); /* what stays is seen afterwards */
+    for (int reaps = 0; counts.streams > 0 && reaps < STREAM_REAPS_MAX; reaps++) {
+        /* the end of the world shows the remaining objects */
+        (void)moor_runtime_reap(world->runtime, MOOR_NO_WAIT);
         (void)sched_yield();
         (void)moor_runtime_get_counts(world->runtime, &counts);
     }
@@ -204,12 +202,10 @@ void sim_world_destroy(struct sim_world *world)
 {
     run_all(world, SIM_TICKET_CANCEL, SIM_TICKETS);
     for (uint64_t i = 0; i < world->geometry.devices; i++)
-        run(world, SIM_CAPACITY, i, 2 * world->geometry.total_bytes); /* nothing is over it */
-    run_all(world, SIM_HOLDER_PRESSURE, SIM_HOLDERS);
-    run_all(world, SIM_TICKET_CANCEL, SIM_TICKETS); /* those that had to wait for that */
+        run(world, SIM_CAPACITY, i, 2 * world->geometry.total_bytes); /* no holder is over it */
     sim_let_run(world);
     sim_check_all(world);
-    /* The last of these tries again what is in quarantine. */
+    /* The last unload retries the quarantined memory. */
     run_all(world, SIM_UNLOAD, world->loads);
     run_all(world, SIM_RELEASE_BUFFER, SIM_BUFFERS);
     run_all(world, SIM_RELEASE_RANGE, SIM_RANGES);
@@ -223,7 +219,7 @@ void sim_world_destroy(struct sim_world *world)
     run_all(world, SIM_BINDING_CLOSE, SIM_BINDINGS);
     run_all(world, SIM_HOLDER_DESTROY, SIM_HOLDERS);
     for (uint64_t i = 0; i < SIM_HOLDERS; i++)
-        sim_check(world, !sim_is_live(world, SIM_TABLE_HOLDERS, i), "a holder with nothing can end", 0, 1);
+        sim_check(world, !sim_is_live(world, SIM_TABLE_HOLDERS, i), "holders that cannot be destroyed", 0, 1);
     sim_world_end(world);
 }
 
@@ -269,6 +265,6 @@ bool sim_foreign_create(const char *path, struct sim_foreign *foreign, char *tex
         status =
             moor_segment_create(binding, info.granule_recommended_bytes, 0, 0, &handles[SIM_HANDLE_SEGMENT]);
     if (status)
-        (void)snprintf(text, text_bytes, "%s", moor_last_error()->text); /* cut short is good enough */
+        (void)snprintf(text, text_bytes, "%s", moor_last_error()->text); /* cuts a longer text */
     return status == MOOR_OK;
 }

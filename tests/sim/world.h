@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One world: a runtime with a simulated device, what the host holds of it, and the model.
+ * One world: a runtime with a simulated device, the host's objects, and the model.
  *
- * The model is what a host may know without looking into the library: which handles live, whose bytes they
- * are, what was written where, and how far each stream is. The last it knows from probes: a host function
- * of the simulation's own behind each piece of work. What the library is free to choose is a span in the
- * model: a release may complete from when its last uses are done, and must have completed in a reap after
- * all that its streams had been given by then.
+ * The model contains the state that a host can know without looking into the library: the live handles, the
+ * owner of each byte, the values written, and the progress of each stream. The progress comes from probes: a
+ * host function of the simulation behind each piece of work. Where the library has a choice, the model has a
+ * span: a release may complete as soon as its last uses are done, and must complete in the first reap after
+ * all work that its streams had then.
  */
 #ifndef MOOR_SIM_WORLD_H
 #define MOOR_SIM_WORLD_H
@@ -17,12 +17,12 @@
 #include <moorage/stats.h>
 #include <moorage/stream.h>
 
-/* ---- work, and what it used ---- */
+/* ---- work and its uses ---- */
 
-/* The last uses of something, by stream: the n-th piece of work on it. A stream's place in the table serves
- * again when its work is done, with another serial. */
+/* The last uses of an object per stream: the number of the piece of work. A stream's place is reused, with
+ * another serial, when its work is done. */
 struct sim_uses {
-    uint32_t streams; /* bit i: of[i] counts */
+    uint32_t streams; /* bit i: of[i] is valid */
     struct {
         uint32_t serial;
         uint32_t place;
@@ -30,14 +30,15 @@ struct sim_uses {
     } of[SIM_STREAMS];
 };
 
-/* Bytes that are one value. */
+/* Bytes of one value. */
 struct sim_block {
     int16_t value;
-    struct sim_uses uses; /* through whatever address */
+    struct sim_uses uses; /* through any address */
 };
 
 enum sim_stream_state { SIM_STREAM_FREE, SIM_STREAM_OPEN, SIM_STREAM_CLOSED };
 
+/* Large: the handle and the progress of a stream, as the probes show it. */
 struct sim_stream {
     enum sim_stream_state state;
     struct sim_world *world;
@@ -45,18 +46,18 @@ struct sim_stream {
     uint64_t native;
     int device;
     uint32_t serial;
-    uint32_t submitted; /* pieces of work, a probe behind each */
+    uint32_t submitted; /* pieces of work, each followed by a probe */
     uint32_t done;      /* probes that have run */
-    uint32_t recorded;  /* pieces of work that a record of the host's own is behind */
+    uint32_t recorded;  /* pieces of work covered by a record of the host */
     bool held;
-    bool seen_closed; /* the host has asked the library since it was given up and its work was done */
+    bool seen_closed; /* a reap has seen the stream destroyed and its work done */
     struct moor_fence fence;
     uint32_t fence_place;
-    uint32_t ordered[SIM_STREAMS]; /* behind the other's piece of work with this number */
+    uint32_t ordered[SIM_STREAMS]; /* ordered behind this piece of work of the other stream */
     uint32_t ordered_serial[SIM_STREAMS];
-    /* What a copy to the host must have brought, for each probe under way. */
+    /* For each probe under way: the bytes that a copy to the host must have written. */
     struct {
-        int area; /* SIM_NONE: nothing */
+        int area; /* SIM_NONE: no copy */
         uint32_t first;
         uint32_t count;
         int16_t values[SIM_UNITS];
@@ -76,13 +77,13 @@ struct sim_binding {
     struct moor_binding *binding;
     int device;
     int holder;
-    uint32_t live; /* buffers, ranges, segments that have an owner */
+    uint32_t live; /* buffers, ranges and segments with an owner */
 };
 
 struct sim_buffer {
     moor_buffer handle;
     int binding;
-    int area; /* wrapped; SIM_NONE: allocated */
+    int area; /* the wrapped area; SIM_NONE: an allocation */
     uint64_t bytes;
     uint64_t requested;
     uint64_t leased;
@@ -90,18 +91,18 @@ struct sim_buffer {
     uint32_t units;
     struct moor_view view;
     struct sim_uses own[SIM_UNITS];
-    struct sim_block blocks[SIM_UNITS]; /* unless wrapped */
+    struct sim_block blocks[SIM_UNITS]; /* contents of an allocation */
 };
 
 enum sim_granule_state { SIM_FREE, SIM_COMMITTED, SIM_MAPPED, SIM_LEAVING };
 
 struct sim_granule {
     enum sim_granule_state state;
-    int segment; /* mapped */
+    int segment; /* if mapped */
     uint32_t index;
     bool writable;
-    struct sim_uses own;    /* through this address */
-    struct sim_block block; /* committed */
+    struct sim_uses own;    /* uses through this address */
+    struct sim_block block; /* if committed */
 };
 
 struct sim_range {
@@ -115,12 +116,12 @@ struct sim_range {
 
 struct sim_segment {
     bool used;
-    moor_segment handle; /* 0: given up; mappings keep it */
+    moor_segment handle; /* 0: released; the mappings keep the segment */
     int binding;
     uint64_t granule_bytes;
     uint32_t count;
     bool sealed;
-    uint32_t mapped; /* mappings that are not leaving */
+    uint32_t mapped; /* mappings without a pending release */
     struct sim_block blocks[SIM_SEGMENT_GRANULES];
 };
 
@@ -129,46 +130,44 @@ struct sim_area {
     struct sim_block blocks[SIM_UNITS];
 };
 
-/* ---- on the way out ---- */
+/* ---- releases ---- */
 
 enum sim_release_kind { SIM_GONE_BUFFER, SIM_GONE_PIECE, SIM_GONE_MAPPING, SIM_GONE_RANGE, SIM_GONE_SEGMENT };
 
 struct sim_release {
     enum sim_release_kind kind;
-    bool stuck; /* in quarantine, until it is tried again */
-    bool kept;  /* a segment whose last mappings are: it counts as they do, and follows them */
-    bool fresh; /* records that were made for it are still to take effect, when the clock is next looked at */
+    bool stuck; /* quarantined until a retry */
+    bool kept;  /* a segment with quarantined mappings: it is counted like them, and follows them */
+    bool fresh; /* the records take effect when the clock is next read */
     int binding;
     int holder;
     uint64_t bytes;
     uint64_t requested;
-    uint32_t ticket; /* 1 + the place of the one that it was let go for; 0: none */
-    uint32_t ticket_serial;
-    int range; /* of a piece or mapping; SIM_NONE: it has gone too */
+    int range; /* range of a part or mapping; SIM_NONE: the range is gone too */
     uint32_t first;
     uint32_t count;
-    int segment; /* of a mapping; SIM_NONE: it has no other owner any more */
+    int segment; /* segment of a mapping; SIM_NONE: the mapping was the last owner */
     uint32_t streams;
     struct {
         uint32_t serial;
         uint32_t earliest; /* not before this piece of work is done */
-        uint32_t latest;   /* in the next reap after this one */
+        uint32_t latest;   /* in the first reap after this piece of work */
     } of[SIM_STREAMS];
 };
 
-/* Bytes on their way out. */
+/* Pending bytes of which some may have returned. */
 struct sim_pending {
-    uint64_t least; /* cannot have gone */
-    uint64_t most;  /* nobody knows that they have */
+    uint64_t least; /* certainly pending */
+    uint64_t most;  /* possibly pending */
 };
 
 /* ---- the world ---- */
 
 struct sim_geometry {
     uint32_t devices;
-    bool shared_pool; /* all devices take from one */
+    bool shared_pool; /* one pool for all devices */
     uint64_t granule_bytes;
-    uint64_t total_bytes; /* of each pool */
+    uint64_t total_bytes; /* per pool */
 };
 
 enum sim_handle_kind {
@@ -186,7 +185,7 @@ struct sim_foreign {
     uint64_t handles[SIM_HANDLE_KINDS];
 };
 
-/* A handle that was given up. */
+/* A released handle. */
 struct sim_stale {
     enum sim_handle_kind kind;
     uint64_t handle;
@@ -194,39 +193,40 @@ struct sim_stale {
 
 #define SIM_SETTINGS_MAX 16
 
-/* What the provider is loaded with. */
+/* The provider's settings. */
 struct sim_settings {
     struct moor_setting list[SIM_SETTINGS_MAX];
     char values[SIM_SETTINGS_MAX][24];
     size_t count;
 };
 
-/* Of one operation; one that a pressure function carries out within another has its own. */
+/* The state of the current operation. */
 struct sim_present {
     uint64_t calls_before;
-    const uint64_t *output; /* that its call writes if it succeeds, and only then; NULL: it has none */
+    const uint64_t *output; /* the call writes it on success only; NULL: none */
     struct moor_error error_before;
     bool fault_hit;
-    bool effective; /* it did something, and not in vain */
+    bool effective; /* the operation changed something */
     moor_status status;
 };
 
+/* Large: the runtime, the tables of the host's objects, and the model of each. */
 struct sim_world {
     struct sim_geometry geometry;
     struct sim_settings settings;
     struct moor_runtime *runtime;
     struct moor_provider *provider;
-    const char *path; /* [borrowed] of the provider */
+    const char *path; /* [borrowed] path of the provider */
     struct moor_load_options load;
     uint32_t loads;
     const struct moor_mock_control *control;
     const struct sim_foreign *foreign;
-    bool host_access; /* memory may be read by its address */
+    bool host_access; /* the host may read memory by address */
 
     struct moor_device *devices[SIM_DEVICES];
-    uint64_t external[SIM_DEVICES]; /* held by others */
-    uint64_t held[SIM_DEVICES];     /* by us, as last seen */
-    uint64_t live[SIM_DEVICES];     /* by the model: what is alive */
+    uint64_t external[SIM_DEVICES]; /* external bytes */
+    uint64_t held[SIM_DEVICES];     /* our bytes, after the last operation */
+    uint64_t live[SIM_DEVICES];     /* our bytes by the model, live memory only */
     struct sim_authority authorities[SIM_DEVICES];
     int authority_of[SIM_DEVICES];
     struct sim_holder holders[SIM_HOLDERS];
@@ -241,50 +241,41 @@ struct sim_world {
     struct sim_fence fences[SIM_FENCES];
     struct sim_area areas[SIM_AREAS];
     struct moor_step steps[SIM_STEPS];
-    struct sim_op step_ops[SIM_STEPS]; /* what they were made from */
+    struct sim_op step_ops[SIM_STEPS]; /* the operations of the steps */
     uint32_t step_count;
     struct sim_release releases[SIM_RELEASES];
     uint32_t release_count;
-    uint32_t serials; /* of streams, given so far */
+    uint32_t serials; /* streams created so far */
     uint32_t held_streams;
     struct sim_stale stale[SIM_STALE]; /* the latest ones */
     uint32_t stale_count;
 
-    uint32_t ticket_serials; /* given so far, as the next two */
-    uint64_t arrivals;
-    uint64_t creations; /* of holders */
-    uint64_t asks;
-    uint32_t answers;   /* functions that have acted */
-    uint32_t listeners; /* holders with a function */
-    struct sim_line line;
-    struct sim_request *request; /* the driver's, under way; NULL: none */
-
     struct sim_present now;
-    uint32_t places[SIM_TABLE_COUNT]; /* that the operation is about to fill: nobody else may */
-    uint64_t added[SIM_HOLDERS];      /* bytes that it may have charged, for the peaks */
+    uint32_t places[SIM_TABLE_COUNT]; /* reserved for the current operation */
+    uint64_t added[SIM_HOLDERS];      /* bytes that the operation may have charged, for the peaks */
 
     uint64_t checks;
-    char failure[512]; /* what was expected, and what was seen; empty: nothing is wrong */
+    char failure[512]; /* expected and seen values; empty: no failure */
 };
 
-/* Loads the provider into a fresh runtime. false: the world's failure says why. */
+/* Loads the provider into a new runtime. Returns false with the world's failure. */
 bool sim_world_create(struct sim_world *world, const char *path, const struct sim_geometry *geometry,
                       uint64_t seed, const struct sim_foreign *foreign);
-/* Lets all work end, gives everything back and ends the runtime, checking that nothing is left. */
+/* Finishes all work, releases everything, destroys the runtime, and checks that nothing is left. */
 void sim_world_destroy(struct sim_world *world);
-/* The same, after a device has been lost. */
+/* The same after the loss of a device. */
 void sim_world_lose(struct sim_world *world, uint32_t device);
-/* The last part of both: nothing is left, the provider is unloaded. */
+/* The last part of both: nothing is left, and the provider is unloaded. */
 void sim_world_end(struct sim_world *world);
-/* Handles of another runtime, for those who are to be refused; it stays to the end of the process. */
+/* Makes handles of another runtime, which calls must refuse. The runtime stays until the process ends. */
 bool sim_foreign_create(const char *path, struct sim_foreign *ret_foreign, char *ret_why, size_t why_bytes);
-/* Lets all work be done that is not held; or opens what is held before. */
+/* sim_run_dry finishes all work that is not held; sim_let_run first opens the held streams. */
 void sim_run_dry(struct sim_world *world);
 void sim_let_run(struct sim_world *world);
 
-/* Something is wrong; the first counts. */
+/* Records a failure. The first one counts. */
 void sim_fail(struct sim_world *world, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* One check. */
+/* Counts a check, and fails unless it is good. */
 static inline void sim_check(struct sim_world *world, bool good, const char *what, uint64_t expected,
                              uint64_t seen)
 {
@@ -296,27 +287,27 @@ static inline void sim_check(struct sim_world *world, bool good, const char *wha
 
 /* ---- calls ---- */
 
-/* What an output is before the call. */
+/* The value of an output before the call. */
 #define SIM_UNTOUCHED UINT64_C(0x5a5a5a5a5a5a5a5a)
 
-/* Around each call that an operation is about: arms its fault, and judges the answer. True: it succeeded.
- * sim_begin_with: one that gives a handle, to be SIM_UNTOUCHED before. */
+/* Around the call of an operation: sim_begin arms the fault, sim_end judges the status and returns true on
+ * success. sim_begin_with: for a call with an output, set to SIM_UNTOUCHED before. */
 void sim_begin_with(struct sim_world *world, const struct sim_op *op, const struct sim_verdict *verdict,
                     const uint64_t *output);
 void sim_begin(struct sim_world *world, const struct sim_op *op, const struct sim_verdict *verdict);
 bool sim_end(struct sim_world *world, const struct sim_op *op, moor_status status,
              const struct sim_verdict *verdict);
-/* Of calls that the simulation makes for itself, and that must succeed. */
+/* For calls that the simulation makes for itself. */
 bool sim_expect_ok(struct sim_world *world, const char *what, moor_status status);
 
-/* 0 or for ever; not for ever while a stream is held. */
+/* Returns 0 or MOOR_FOREVER; never MOOR_FOREVER while a stream is held. */
 uint64_t sim_deadline(const struct sim_world *world, uint64_t arg);
 
-/* After each operation: what can be seen must be what the model says. */
-void sim_check_books(struct sim_world *world);
+/* After each operation: the visible figures must be those of the model. */
+void sim_check_accounts(struct sim_world *world);
 void sim_check_equal(struct sim_world *world, const char *what, uint64_t expected, uint64_t seen);
 void sim_check_span(struct sim_world *world, const char *what, uint64_t least, uint64_t most, uint64_t seen);
-/* Every handle, grant and granule. */
+/* Checks every handle, grant and granule. */
 void sim_check_all(struct sim_world *world);
 
 /* ---- model ---- */
@@ -325,80 +316,81 @@ bool sim_is_done(const struct sim_world *world, uint32_t stream, uint32_t serial
 bool sim_may_be_done(const struct sim_world *world, uint32_t stream, uint32_t serial, uint32_t place);
 void sim_uses_add(struct sim_uses *uses, const struct sim_stream *stream, int index, uint32_t place,
                   bool writes);
-/* Adds what calls that wait for these uses may answer if there is no deadline. exact: it is just these. */
+/* Adds the statuses of calls that wait for these uses with MOOR_NO_WAIT. exact: the call waits for no other
+ * uses. */
 void sim_uses_pending(const struct sim_world *world, const struct sim_uses *uses, bool exact,
                       struct sim_verdict *verdict);
 
-/* Begins one, which waits for nothing yet; its bytes are not alive any more. A full table ends the world: the
- * last one is lost, and this takes its place. */
+/* Starts a release that waits for nothing yet; its bytes are no longer live. A full table fails the world and
+ * reuses the last entry. */
 struct sim_release *sim_release_add(struct sim_world *world, enum sim_release_kind kind, int binding,
                                     uint64_t bytes, uint64_t requested);
-/* It waits for these uses; not exact: perhaps it does. */
+/* Lets the release wait for these uses; not exact: it may wait for them. */
 void sim_release_behind(const struct sim_world *world, struct sim_release *release,
                         const struct sim_uses *uses, bool exact);
-/* What the other waits for; not exact: perhaps. */
+/* Lets the release wait for the uses of the other; not exact: it may wait for them. */
 void sim_release_behind_other(struct sim_release *release, const struct sim_release *other, bool exact);
 bool sim_release_may_be_done(const struct sim_world *world, const struct sim_release *release);
 bool sim_release_is_done(const struct sim_world *world, const struct sim_release *release);
-/* What is due now has happened: marks behind work that was done. */
+/* Lets records behind finished work take effect. */
 void sim_tick(struct sim_world *world);
-/* A reap has been: what must have gone has. */
+/* After a reap: removes the releases that must have completed. */
 void sim_reaped(struct sim_world *world);
-/* What is in quarantine on a device (SIM_NONE: on all) is on its way out again. */
+/* Retries the quarantined releases of a device. SIM_NONE: of all devices. */
 void sim_unstick(struct sim_world *world, int device);
-/* The release has completed: the call's success says so. */
+/* Removes a release that a call has shown to be complete. */
 void sim_release_gone(struct sim_world *world, uint32_t index);
-/* Likewise what leaves these granules. */
+/* The same for the releases of these granules. */
 void sim_granules_gone(struct sim_world *world, int range, uint32_t first, uint32_t count);
-/* The release that a granule leaves by. */
+/* Returns the pending release of a granule, or NULL. */
 const struct sim_release *sim_leaving(const struct sim_world *world, int range, uint32_t granule);
 
 struct sim_pending sim_pending_of_holder(const struct sim_world *world, int holder);
 uint64_t sim_quarantined_of_holder(const struct sim_world *world, int holder);
-/* What was asked for where that is on its way out. */
+/* Returns the requested bytes of the holder's pending releases. */
 struct sim_pending sim_requested_of_holder(const struct sim_world *world, int holder);
 
-/* A handle is gone for good. */
+/* Records a released handle. */
 void sim_forget_handle(struct sim_world *world, enum sim_handle_kind kind, uint64_t handle);
 
-/* Its last owner has gone: it follows its mappings. */
+/* Starts the release of a segment without owners, which follows its mappings. */
 void sim_segment_drop(struct sim_world *world, int segment);
 
-/* ---- targets: what work is done on ---- */
+/* ---- targets of work ---- */
 
 struct sim_unit {
-    struct sim_uses *own;    /* through this owner; NULL: plain host memory */
-    struct sim_block *block; /* NULL: nothing is behind it */
+    struct sim_uses *own;    /* uses through this owner; NULL: plain host memory */
+    struct sim_block *block; /* NULL: no memory */
 };
 
 struct sim_target {
     struct moor_view view;
-    int area; /* SIM_NONE: none */
+    int area; /* SIM_NONE: no area */
     uint32_t first;
     uint32_t count;
     uint64_t unit_bytes;
     struct sim_unit units[SIM_GRANULES];
-    struct sim_verdict read; /* what work on it may be told */
+    struct sim_verdict read; /* statuses of work on the target */
     struct sim_verdict write;
 };
 
-/* How many units a thing has; 0: it is not there. */
+/* Returns the number of units of a thing, or 0 if it is missing. */
 uint32_t sim_thing_units(const struct sim_world *world, uint64_t thing);
-/* false: there is no such thing, or not so many units. */
+/* Returns false if the thing is missing or has too few units. */
 bool sim_target_get(struct sim_world *world, uint64_t thing, uint32_t first, uint32_t count,
                     struct sim_target *ret_target);
 
-/* The host reads it by its address, where it may; no work on it is under way. */
-void sim_look(struct sim_world *world, const struct sim_target *target);
+/* Reads the target by address if the host may. Requires that no work on it is under way. */
+void sim_read(struct sim_world *world, const struct sim_target *target);
 
-/* Has the stream wait for all work that this would race with. false: it cannot be done now. */
+/* Makes the stream wait for all work that would race. Returns false if that is impossible now. */
 bool sim_order(struct sim_world *world, int stream, const struct sim_target *target, bool writes);
-/* Room for another piece of work. */
+/* Returns true if the stream has room for another piece of work. */
 bool sim_stream_has_room(const struct sim_world *world, int stream);
-/* The work was submitted: it counts, and a probe follows it. */
+/* Records submitted work, and submits its probe. */
 void sim_submitted(struct sim_world *world, int stream, const struct sim_target *targets, size_t count,
                    const bool *writes);
-/* A probe without work before it. */
+/* Submits a probe without work before it. */
 void sim_probe(struct sim_world *world, int stream);
 
 static inline bool sim_stream_is_open(const struct sim_world *world, uint64_t stream)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What no sound host does: handles that are gone, foreign or made up, and sizes that wrap. All of it must
- * be told so, and change nothing. */
+/* Mistakes of hosts: stale, foreign and invented handles, and sizes that wrap. Each must get its status and
+ * change nothing. */
 #include "draw.h"
 
 /* ---- handles ---- */
@@ -148,7 +148,7 @@ static moor_status lease_refund(struct sim_world *world, uint64_t handle)
 
 static const struct {
     enum sim_handle_kind kind;
-    bool zero_is_nothing; /* giving up nothing is no mistake */
+    bool zero_is_nothing; /* releasing 0 is legal */
     moor_status (*call)(struct sim_world *world, uint64_t handle);
 } handle_calls[] = {
     {SIM_HANDLE_BUFFER, false, buffer_view},    {SIM_HANDLE_BUFFER, false, buffer_native},
@@ -168,7 +168,7 @@ static const struct {
 
 #define HANDLE_CALLS (sizeof handle_calls / sizeof *handle_calls)
 
-/* A live handle of another kind. 0: there is none. */
+/* Returns a live handle of another kind, or 0. */
 static uint64_t live_handle(const struct sim_world *world, enum sim_handle_kind not_kind)
 {
     for (int i = 0; i < SIM_BUFFERS && not_kind != SIM_HANDLE_BUFFER; i++)
@@ -225,7 +225,7 @@ static void run_wrong_handle(struct sim_world *world, const struct sim_op *op)
     case WRONG_KIND:
         handle = live_handle(world, kind);
         sim_must(&verdict, MOOR_INVALID);
-        /* A view may be of a buffer too. */
+        /* A view may also belong to a buffer. */
         if (handle_calls[op->arg[0]].call == range_wait)
             return;
         break;
@@ -337,8 +337,8 @@ static moor_status grant_reserve(struct sim_world *world, uint64_t thing, uint64
 }
 
 static const struct {
-    enum sim_table table; /* of what it is about */
-    bool of_granules;     /* takes whole granules only */
+    enum sim_table table; /* table of the operation's object */
+    bool of_granules;     /* accepts whole granules only */
     moor_status (*call)(struct sim_world *world, uint64_t thing, uint64_t size);
 } size_calls[] = {
     {SIM_TABLE_BINDINGS, false, size_allocate}, {SIM_TABLE_BINDINGS, false, size_reserve},
@@ -350,7 +350,7 @@ static const struct {
     {SIM_TABLE_RANGES, false, view_slice},      {SIM_TABLE_HOLDERS, false, grant_reserve},
 };
 
-#define LEAST_ALIGNMENT 256u /* of the simulated device */
+#define LEAST_ALIGNMENT 256u /* least alignment of the mock */
 #define SIZE_CALLS (sizeof size_calls / sizeof *size_calls)
 
 static bool draw_wrong_size(const struct sim_world *world, struct sim_random *random, struct sim_op *op)
@@ -363,11 +363,11 @@ static bool draw_wrong_size(const struct sim_world *world, struct sim_random *ra
     op->arg[2] = sim_one_in(random, 3) ? near_half[sim_below(random, 4)]
                                        : UINT64_MAX - below_top[sim_below(random, 8)];
     if (sim_one_in(random, 4))
-        op->arg[2] = 1 + sim_below(random, (uint32_t)granule - 1); /* no granule at all */
+        op->arg[2] = 1 + sim_below(random, (uint32_t)granule - 1); /* not a whole granule */
     return sim_draw_live(world, random, size_calls[op->arg[0]].table, &op->arg[1]);
 }
 
-/* Calls of the provider that make something. */
+/* Counts the provider's calls that make objects. */
 static uint64_t making_calls(const struct sim_world *world)
 {
     static const char *const functions[] = {"footprint", "allocate", "reserve", "commit", "shared.create"};
@@ -386,11 +386,12 @@ static void run_wrong_size(struct sim_world *world, const struct sim_op *op)
                                           sim_bit(MOOR_NO_VA)};
     bool is_huge = op->arg[2] >= UINT64_C(1) << 62;
     if (!is_huge && (!size_calls[op->arg[0]].of_granules || op->arg[2] % world->geometry.granule_bytes == 0))
-        return; /* not wrong */
+        return; /* not a mistake */
     uint64_t before = making_calls(world);
     sim_begin(world, op, &verdict);
     (void)sim_end(world, op, size_calls[op->arg[0]].call(world, op->arg[1], op->arg[2]), &verdict);
-    /* What wraps with the least alignment, or is no whole number of granules, is no provider's business. */
+    /* Providers need not detect sizes that wrap only with the least alignment, or that are not whole
+     * granules. */
     if (!is_huge || op->arg[2] > UINT64_MAX - LEAST_ALIGNMENT)
         sim_check(world, making_calls(world) == before, "calls of the provider with a size that is wrong", 0,
                   making_calls(world) - before);

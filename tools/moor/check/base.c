@@ -82,7 +82,7 @@ static bool describe(struct moor_abi_instance *instance, uint32_t device, struct
     return run.provider->base->device_info(instance, device, info, check_error()) == MOOR_OK;
 }
 
-/* Calls inspect(run, device, info) for each device that describes itself. */
+/* Calls inspect(device, info) for each device that describes itself. */
 static void each_device(void (*look)(uint32_t device, const struct moor_abi_device_info *info))
 {
     if (run.device_count == 0)

@@ -274,7 +274,7 @@ const char *check_surroundings_differ(const struct check_surroundings *before,
 bool check_surroundings_differ_by_driver(const struct check_surroundings *before,
                                          const struct check_surroundings *after);
 
-/* Runs work(run, index, user) for index 0 to count - 1 concurrently, one thread each, and joins the
+/* Runs work(index, user) for index 0 to count - 1 concurrently, one thread each, and joins the
  * threads. */
 void check_parallel(unsigned int count, void (*work)(unsigned int index, void *user), void *user);
 

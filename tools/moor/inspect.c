@@ -293,16 +293,6 @@ static error_t parse_option(int key, char *argument, struct argp_state *state)
 {
     struct inspect_options *options = state->input;
     switch (key) {
-    case ARGP_KEY_ERROR:
-        tool_refuse_option(state, options->failure);
-        break;
-    case TOOL_KEY_JSON:
-        options->json = true;
-        break;
-    case TOOL_KEY_SET:
-        /* the failure holds the reason */
-        (void)tool_settings_add(&options->settings, argument, options->failure);
-        break;
     case KEY_TIMEOUT:
         (void)tool_take_number("--timeout", argument, 1, TIMEOUT_S_MAX, &options->timeout_s,
                                options->failure); /* the failure holds the reason */
@@ -318,7 +308,7 @@ static error_t parse_option(int key, char *argument, struct argp_state *state)
             (void)tool_fail(options->failure, TOOL_USAGE, MOOR_INVALID, "PROVIDER is missing");
         break;
     default:
-        return ARGP_ERR_UNKNOWN;
+        return tool_parse_common(key, argument, state, options->failure, &options->settings, &options->json);
     }
     return 0;
 }

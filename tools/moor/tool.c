@@ -87,7 +87,7 @@ void tool_refuse_option(const struct argp_state *state, struct tool_failure *fai
                     state->argv[state->next - 1], state->argv[0]);
 }
 
-bool tool_settings_add(struct tool_settings *settings, const char *argument, struct tool_failure *failure)
+static bool settings_add(struct tool_settings *settings, const char *argument, struct tool_failure *failure)
 {
     const char *equals = strchr(argument, '=');
     if (equals == NULL || equals == argument)
@@ -100,6 +100,20 @@ bool tool_settings_add(struct tool_settings *settings, const char *argument, str
     settings->list = tool_reallocate(settings->list, settings->count + 1, sizeof *settings->list);
     settings->list[settings->count++] = (struct moor_setting){.key = key, .value = value};
     return true;
+}
+
+error_t tool_parse_common(int key, const char *argument, const struct argp_state *state,
+                          struct tool_failure *failure, struct tool_settings *settings, bool *json)
+{
+    if (key == TOOL_KEY_SET)
+        (void)settings_add(settings, argument, failure); /* the failure holds the reason */
+    else if (key == TOOL_KEY_JSON)
+        *json = true;
+    else if (key == ARGP_KEY_ERROR)
+        tool_refuse_option(state, failure);
+    else
+        return ARGP_ERR_UNKNOWN;
+    return 0;
 }
 
 void tool_settings_finish(struct tool_settings *settings)

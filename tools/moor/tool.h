@@ -68,9 +68,11 @@ struct tool_settings {
     struct moor_setting *list; /* [owned], like the keys; each value lies in its key's string */
     size_t count;
 };
-/* Adds a setting. A text that is not KEY=VALUE is a usage failure. */
-bool tool_settings_add(struct tool_settings *settings, const char *argument, struct tool_failure *failure);
 void tool_settings_finish(struct tool_settings *settings);
+/* Parses --set and --json, and reports unknown options. An argument of --set that is not KEY=VALUE is a usage
+ * failure. */
+error_t tool_parse_common(int key, const char *argument, const struct argp_state *state,
+                          struct tool_failure *failure, struct tool_settings *settings, bool *json);
 
 /* Parses a whole decimal number within the bounds, or sets a usage failure. */
 bool tool_take_number(const char *option, const char *argument, uint64_t min, uint64_t max,

@@ -125,22 +125,12 @@ static error_t parse(int key, char *argument, struct argp_state *state)
         (void)tool_take_number("--rounds", argument, 1, BENCH_ROUNDS_MAX, &options->rounds,
                                options->failure); /* the failure holds the reason */
         break;
-    case TOOL_KEY_SET:
-        /* the failure holds the reason */
-        (void)tool_settings_add(&options->settings, argument, options->failure);
-        break;
-    case TOOL_KEY_JSON:
-        options->json = true;
-        break;
     case ARGP_KEY_ARGS:
         options->names = &state->argv[state->next];
         options->name_count = (size_t)(state->argc - state->next);
         break;
-    case ARGP_KEY_ERROR:
-        tool_refuse_option(state, options->failure);
-        break;
     default:
-        return ARGP_ERR_UNKNOWN;
+        return tool_parse_common(key, argument, state, options->failure, &options->settings, &options->json);
     }
     return 0;
 }

@@ -65,27 +65,33 @@ static moor_status settle(struct world *world)
 
 /* ---- allocations ---- */
 
-static moor_status allocate_once(struct world *world, uint64_t bytes)
+static moor_status allocate_once(struct world *world, unsigned variant)
 {
     moor_buffer buffer;
-    moor_status status = moor_buffer_allocate(world->own.binding, bytes, NULL, &buffer);
+    moor_status status =
+        moor_buffer_allocate(world->own.binding, variant ? LARGE_BYTES : SMALL_BYTES, NULL, &buffer);
     if (!status)
         status = moor_buffer_release(world->runtime, buffer);
     return status ? status : settle(world);
 }
 
-/* The first run is not counted, so that a case inherits nothing from the case before. */
-#define RUNS_PER_SAMPLE 4u
+/* Measures the mean of a few runs. The first run is not counted, so that a case inherits nothing from the case
+ * before. */
+static moor_status repeat(struct world *world, moor_status (*once)(struct world *world, unsigned variant),
+                          unsigned variant, double *ret_us)
+{
+    const unsigned runs = 4;
+    moor_status status = once(world, variant);
+    uint64_t start_ns = moor_clock_ns();
+    for (unsigned i = 0; i < runs && !status; i++)
+        status = once(world, variant);
+    *ret_us = us_since(start_ns) / runs;
+    return status;
+}
 
 static moor_status run_allocate(struct world *world, unsigned variant, double *ret_us)
 {
-    uint64_t bytes = variant ? LARGE_BYTES : SMALL_BYTES;
-    moor_status status = allocate_once(world, bytes);
-    uint64_t start_ns = moor_clock_ns();
-    for (unsigned i = 0; i < RUNS_PER_SAMPLE && !status; i++)
-        status = allocate_once(world, bytes);
-    *ret_us = us_since(start_ns) / RUNS_PER_SAMPLE;
-    return status;
+    return repeat(world, allocate_once, variant, ret_us);
 }
 
 static moor_status fly_once(struct world *world)
@@ -125,8 +131,9 @@ static moor_status reserve_range(struct world *world)
                               &world->range);
 }
 
-static moor_status commit_once(struct world *world)
+static moor_status commit_once(struct world *world, unsigned variant)
 {
+    (void)variant;
     moor_status status = moor_range_commit(world->runtime, world->range, 0, world->piece_bytes, 0);
     if (!status)
         status = moor_range_decommit(world->runtime, world->range, 0, world->piece_bytes);
@@ -135,15 +142,8 @@ static moor_status commit_once(struct world *world)
 
 static moor_status run_commit(struct world *world, unsigned variant, double *ret_us)
 {
-    (void)variant;
     moor_status status = reserve_range(world);
-    if (!status)
-        status = commit_once(world);
-    uint64_t start_ns = moor_clock_ns();
-    for (unsigned i = 0; i < RUNS_PER_SAMPLE && !status; i++)
-        status = commit_once(world);
-    *ret_us = us_since(start_ns) / RUNS_PER_SAMPLE;
-    return status;
+    return status ? status : repeat(world, commit_once, variant, ret_us);
 }
 
 static moor_status make_segment(struct world *world, unsigned variant)
@@ -170,13 +170,7 @@ static moor_status map_once(struct world *world, unsigned variant)
 static moor_status run_map(struct world *world, unsigned variant, double *ret_us)
 {
     moor_status status = make_segment(world, variant);
-    if (!status)
-        status = map_once(world, variant);
-    uint64_t start_ns = moor_clock_ns();
-    for (unsigned i = 0; i < RUNS_PER_SAMPLE && !status; i++)
-        status = map_once(world, variant);
-    *ret_us = us_since(start_ns) / RUNS_PER_SAMPLE;
-    return status;
+    return status ? status : repeat(world, map_once, variant, ret_us);
 }
 
 /* ---- copies ---- */

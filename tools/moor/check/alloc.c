@@ -40,8 +40,7 @@ static struct moor_abi_allocation allocate_with(struct check_place *place,
     char what[80];
     (void)snprintf(what, sizeof what, "allocate of %" PRIu64 " bytes at alignment %" PRIu64, args->size_bytes,
                    args->alignment_bytes);
-    check_status(run.provider->alloc->allocate(place->context, args, &allocation, check_error()), MOOR_OK,
-                 what);
+    check_ok(CALL(alloc, allocate, place->context, args, &allocation), what);
     return allocation;
 }
 
@@ -117,8 +116,7 @@ static void compare_footprints(struct check_place *place)
         struct moor_abi_alloc_args args = check_alloc_args(place, some_sizes[i / 2]);
         args.flags = i % 2 != 0 ? MOOR_ABI_ALLOC_ZERO : 0;
         uint64_t bytes = 0;
-        check_status(run.provider->alloc->footprint(place->context, &args, &bytes, check_error()), MOOR_OK,
-                     "footprint");
+        check_ok(CALL(alloc, footprint, place->context, &args, &bytes), "footprint");
         struct moor_abi_allocation allocation = allocate_with(place, &args);
         check_that(bytes == allocation.actual_bytes,
                    "%" PRIu64 " bytes: a footprint of %" PRIu64 ", and %" PRIu64 " were taken",
@@ -132,8 +130,6 @@ static void compare_footprints(struct check_place *place)
 static void dirty_and_take_again(struct check_place *place)
 {
     static const uint64_t zeroed_sizes[] = {1, 100, 4096, 64 * KIB + 1, MIB};
-    if (!check_can_touch(place))
-        return;
     for (size_t i = 0; i < sizeof zeroed_sizes / sizeof *zeroed_sizes; i++) {
         uint64_t bytes = zeroed_sizes[i];
         for (int round = 0; round < 3; round++) {
@@ -158,8 +154,6 @@ static uint64_t patterned_size(uint32_t index)
 static void keep_patterns(struct check_place *place)
 {
     struct moor_abi_allocation live[PATTERNED_COUNT];
-    if (!check_can_touch(place))
-        return;
     for (uint32_t i = 0; i < PATTERNED_COUNT; i++) {
         live[i] = check_allocate(place, patterned_size(i), 0);
         check_fill(place, live[i].address, patterned_size(i), (uint8_t)(i + 1));
@@ -187,8 +181,7 @@ static void refuse(struct check_place *place, const struct moor_abi_alloc_args *
     (void)snprintf(what, sizeof what,
                    "allocate of %" PRIu64 " bytes at alignment %" PRIu64 ", flags 0x%" PRIx64 ", domain %u",
                    args->size_bytes, args->alignment_bytes, args->flags, args->domain);
-    check_refused(run.provider->alloc->allocate(place->context, args, &allocation, check_error()), allowed,
-                  what);
+    check_refused(CALL(alloc, allocate, place->context, args, &allocation), allowed, what);
     check_that(memcmp(&allocation, &before, sizeof allocation) == 0, "%s failed but wrote its output", what);
 }
 
@@ -197,7 +190,7 @@ static void refuse(struct check_place *place, const struct moor_abi_alloc_args *
 static void measure_endless(struct check_place *place, const struct moor_abi_alloc_args *args)
 {
     uint64_t bytes = 0;
-    int32_t status = run.provider->alloc->footprint(place->context, args, &bytes, check_error());
+    int32_t status = CALL(alloc, footprint, place->context, args, &bytes);
     check_that(status != MOOR_OK || bytes >= args->size_bytes,
                "the footprint of %" PRIu64 " bytes is %" PRIu64, args->size_bytes, bytes);
     check_that(status == MOOR_OK || bytes == 0, "footprint failed but wrote its output");
@@ -260,7 +253,7 @@ static void take_elsewhere(struct check_place *place)
 static int32_t call_allocate(struct check_place *place, void *argument)
 {
     struct moor_abi_allocation allocation = {.struct_size = MOOR_ABI_ALLOCATION_SIZE};
-    int32_t status = run.provider->alloc->allocate(place->context, argument, &allocation, check_error());
+    int32_t status = CALL(alloc, allocate, place->context, argument, &allocation);
     if (status == MOOR_OK)
         (void)check_free(place, allocation.handle);
     return status;
@@ -269,13 +262,13 @@ static int32_t call_allocate(struct check_place *place, void *argument)
 static int32_t call_footprint(struct check_place *place, void *argument)
 {
     uint64_t bytes = 0;
-    return run.provider->alloc->footprint(place->context, argument, &bytes, check_error());
+    return CALL(alloc, footprint, place->context, argument, &bytes);
 }
 
 static int32_t call_allocate_into(struct check_place *place, void *argument)
 {
     const struct moor_abi_alloc_args args = check_alloc_args(place, 4096);
-    int32_t status = run.provider->alloc->allocate(place->context, &args, argument, check_error());
+    int32_t status = CALL(alloc, allocate, place->context, &args, argument);
     if (status == MOOR_OK)
         (void)check_free(place, ((const struct moor_abi_allocation *)argument)->handle);
     return status;
@@ -326,7 +319,7 @@ static void fill_up(struct check_place *place)
         check_that(count <= CHUNK_COUNT, "%u chunks of %" PRIu64 " bytes fit into %" PRIu64, count,
                    args.size_bytes, place->info.total_bytes);
         live[count] = (struct moor_abi_allocation){.struct_size = MOOR_ABI_ALLOCATION_SIZE};
-        status = run.provider->alloc->allocate(place->context, &args, &live[count], check_error());
+        status = CALL(alloc, allocate, place->context, &args, &live[count]);
         count += status == MOOR_OK;
     }
     check_refused(status, CHECK_MAY(MOOR_DEVICE_NOMEM), "allocate on a full device");
@@ -350,9 +343,9 @@ const struct check check_alloc[] = {
     {"alloc.footprint", "The footprint equals the actual bytes of the allocation.", MOOR_ABI_CAPS_REQUIRED,
      CHECK_EACH_PLACE, .visit = compare_footprints},
     {"alloc.zero", "Memory requested with ZERO reads as zero, reused memory included.",
-     MOOR_ABI_CAPS_REQUIRED, CHECK_EACH_PLACE, .visit = dirty_and_take_again},
+     MOOR_ABI_CAPS_REQUIRED, CHECK_EACH_PLACE | CHECK_TOUCHES, .visit = dirty_and_take_again},
     {"alloc.contents_distinct", "An allocation keeps its contents while others are made and released.",
-     MOOR_ABI_CAPS_REQUIRED, CHECK_EACH_PLACE, .visit = keep_patterns},
+     MOOR_ABI_CAPS_REQUIRED, CHECK_EACH_PLACE | CHECK_TOUCHES, .visit = keep_patterns},
     {"alloc.size_endless", "Sizes near 2^63 and 2^64 are refused, and do not wrap.", MOOR_ABI_CAPS_REQUIRED,
      CHECK_EACH_PLACE, .visit = take_endless},
     {"alloc.size_zero", "An allocation of 0 bytes is INVALID.", MOOR_ABI_CAPS_REQUIRED, CHECK_EACH_PLACE,

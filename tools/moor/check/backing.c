@@ -21,8 +21,8 @@ struct moor_abi_range_args check_range_args(const struct check_place *place, uin
 struct check_range check_reserve_args(struct check_place *place, const struct moor_abi_range_args *args)
 {
     struct moor_abi_range range = {.struct_size = MOOR_ABI_RANGE_SIZE};
-    int32_t status = run.provider->virtual_->reserve(place->context, args, &range, check_error());
-    check_status(status, MOOR_OK, "reserve");
+    int32_t status = CALL(virtual_, reserve, place->context, args, &range);
+    check_ok(status, "reserve");
     check_that(range.handle != 0, "reserve returned handle 0");
     check_that(range.address != 0, "reserve returned address 0");
     return (struct check_range){range.handle, range.address, args->granule_bytes,
@@ -64,9 +64,9 @@ void check_commit(struct check_place *place, const struct check_range *range, ui
 {
     uint64_t length = count * range->granule_bytes;
     uint64_t actual = 0;
-    int32_t status = run.provider->virtual_->commit(
-        place->context, range->handle, first * range->granule_bytes, length, &actual, check_error());
-    check_status(status, MOOR_OK, "commit");
+    int32_t status =
+        CALL(virtual_, commit, place->context, range->handle, first * range->granule_bytes, length, &actual);
+    check_ok(status, "commit");
     check_that(actual == length, "a commit of %llu bytes took %llu", (unsigned long long)length,
                (unsigned long long)actual);
 }
@@ -96,10 +96,9 @@ void check_committed(struct check_place *place, const struct check_range *range,
                      uint64_t count, uint64_t expected, const char *when)
 {
     uint64_t bytes = 0;
-    int32_t status =
-        run.provider->virtual_->committed(place->context, range->handle, first * range->granule_bytes,
-                                          count * range->granule_bytes, &bytes, check_error());
-    check_status(status, MOOR_OK, "committed");
+    int32_t status = CALL(virtual_, committed, place->context, range->handle, first * range->granule_bytes,
+                          count * range->granule_bytes, &bytes);
+    check_ok(status, "committed");
     check_that(bytes == expected * range->granule_bytes, "%s: %llu bytes are committed, not %llu", when,
                (unsigned long long)bytes, (unsigned long long)(expected * range->granule_bytes));
 }
@@ -120,8 +119,8 @@ struct moor_abi_segment check_segment_create(struct check_place *place, uint64_t
 {
     struct moor_abi_segment_args args = check_segment_args(place, granule_count);
     struct moor_abi_segment segment = {.struct_size = MOOR_ABI_SEGMENT_SIZE};
-    int32_t status = run.provider->shared->create(place->context, &args, &segment, check_error());
-    check_status(status, MOOR_OK, "create of a segment");
+    int32_t status = CALL(shared, create, place->context, &args, &segment);
+    check_ok(status, "create of a segment");
     check_that(segment.handle != 0, "create returned a segment with handle 0");
     check_that(segment.actual_bytes >= args.size_bytes, "a segment of %llu bytes took %llu",
                (unsigned long long)args.size_bytes, (unsigned long long)segment.actual_bytes);
@@ -148,7 +147,7 @@ void check_map(struct check_place *place, const struct check_range *range, uint6
                uint32_t access)
 {
     struct moor_abi_map_args args = check_map_args(range, first, segment, access);
-    check_status(run.provider->shared->map(place->context, &args, check_error()), MOOR_OK, "map");
+    check_ok(CALL(shared, map, place->context, &args), "map");
 }
 
 void check_unmap(struct check_place *place, const struct check_range *range, uint64_t first, uint64_t count)
@@ -168,7 +167,7 @@ void check_refused_in_use(int32_t actual, const char *what)
 
 void check_release_in_use(struct check_place *place, const struct moor_abi_release *release, const char *what)
 {
-    check_refused_in_use(run.provider->release->release(place->context, release, check_error()), what);
+    check_refused_in_use(CALL(release, release, place->context, release), what);
     check_reap_none(place, what);
 }
 
@@ -225,8 +224,8 @@ void check_stale_handle(struct check_place *place, check_handle_call call, uint6
 struct moor_abi_stats check_stats_now(struct check_place *place)
 {
     struct moor_abi_stats stats = {.struct_size = MOOR_ABI_STATS_SIZE};
-    int32_t status = run.provider->stats->stats(place->context, place->domain, &stats, check_error());
-    check_status(status, MOOR_OK, "stats");
+    int32_t status = CALL(stats, stats, place->context, place->domain, &stats);
+    check_ok(status, "stats");
     return stats;
 }
 

@@ -34,8 +34,7 @@ static void entry_pure(void)
 static void init_minor_0(void)
 {
     struct moor_abi_instance *instance = NULL;
-    check_status(run.provider->base->init(&run.host, 0, &instance, check_error()), MOOR_OK,
-                 "init with negotiated_minor 0");
+    check_ok(CALL(base, init, &run.host, 0, &instance), "init with negotiated_minor 0");
     check_shutdown(instance);
 }
 
@@ -68,8 +67,7 @@ static void device_count_stable(void)
                DEVICES_MAX);
     for (int i = 0; i < 100; i++) {
         uint32_t count = UINT32_MAX;
-        check_status(run.provider->base->device_count(run.instance, &count, check_error()), MOOR_OK,
-                     "device_count");
+        check_ok(CALL(base, device_count, run.instance, &count), "device_count");
         check_that(count == run.device_count, "device_count was %u, then %u", run.device_count, count);
     }
 }
@@ -79,7 +77,7 @@ static void device_count_stable(void)
 static bool describe(struct moor_abi_instance *instance, uint32_t device, struct moor_abi_device_info *info)
 {
     *info = (struct moor_abi_device_info){.struct_size = MOOR_ABI_DEVICE_INFO_SIZE};
-    return run.provider->base->device_info(instance, device, info, check_error()) == MOOR_OK;
+    return CALL(base, device_info, instance, device, info) == MOOR_OK;
 }
 
 /* Calls inspect(device, info) for each device that describes itself. */
@@ -159,13 +157,12 @@ static void device_values(void)
 
 static int32_t call_device_info(struct check_place *place, void *argument)
 {
-    return run.provider->base->device_info(place->instance, place->device, argument, check_error());
+    return CALL(base, device_info, place->instance, place->device, argument);
 }
 
 static int32_t call_domain_info(struct check_place *place, void *argument)
 {
-    return run.provider->base->domain_info(place->instance, place->device, place->domain, argument,
-                                           check_error());
+    return CALL(base, domain_info, place->instance, place->device, place->domain, argument);
 }
 
 static void size_device_info(struct check_place *place)
@@ -318,7 +315,7 @@ static void open_again(struct check_place *place)
 static void ask_native(struct check_place *place)
 {
     uint64_t native = 0;
-    int32_t status = run.provider->base->context_native(place->context, &native, check_error());
+    int32_t status = CALL(base, context_native, place->context, &native);
     if (status != MOOR_OK)
         check_refused(status, CHECK_MAY(MOOR_UNSUPPORTED), "context_native");
     check_that((status == MOOR_OK) == (native != 0), "context_native returned %s and 0x%" PRIx64,
@@ -331,7 +328,7 @@ static void extension_unknown(void)
                                         "a.name.that.is.rather.long.and.known.to.nobody"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         const void *table = NULL;
-        int32_t status = run.provider->base->get_extension(run.instance, names[i], 1, &table, check_error());
+        int32_t status = CALL(base, get_extension, run.instance, names[i], 1, &table);
         check_refused(status, CHECK_MAY(MOOR_UNSUPPORTED), "get_extension of an unknown name");
         check_that(table == NULL, "get_extension was refused but wrote its output");
     }

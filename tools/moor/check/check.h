@@ -21,8 +21,9 @@
 
 struct check_place;
 
-#define CHECK_EACH_PLACE 0u  /* visit every place that has the needs (check_each_place) */
-#define CHECK_EACH_DEVICE 1u /* visit only the first such domain of each device (check_each_device) */
+#define CHECK_EACH_PLACE 0u  /* visit every place that has the needs */
+#define CHECK_EACH_DEVICE 1u /* visit only the first such domain of each device */
+#define CHECK_TOUCHES 4u     /* pass over places whose memory cannot be read (check_can_touch) */
 #define CHECK_OUR_MINOR 2u   /* skip a provider of a newer minor, which may know more bytes of a struct */
 
 struct check {
@@ -120,6 +121,9 @@ struct moor_abi_error *check_error(void);
 /* Ends the check as failed unless actual == expected. The text names the call by `what` and quotes the
  * thread's error record. */
 void check_status(int32_t actual, int32_t expected, const char *what);
+void check_ok(int32_t actual, const char *what); /* expected: MOOR_OK */
+/* Calls a function of the provider with a fresh error record. */
+#define CALL(table_, function_, ...) run.provider->table_->function_(__VA_ARGS__, check_error())
 
 /* Sets of statuses that a refusal may return. */
 #define CHECK_MAY(status_) (UINT32_C(1) << -(status_))
@@ -171,13 +175,9 @@ struct check_place {
     struct moor_abi_stream *copier; /* stream of check_write and check_read; NULL before their first use */
 };
 
-typedef void (*check_visit)(struct check_place *place);
-
-/* Visits every domain that has the capabilities, on at most 4 devices, with an open context. Skips the check
- * if no domain has them. */
-void check_each_place(uint64_t capabilities, check_visit visit);
-/* Visits only the first such domain of each device: for rules that do not depend on the domain. */
-void check_each_device(uint64_t capabilities, check_visit visit);
+/* Calls check->visit for its places, on at most 4 devices, each with an open context. Skips the check if no
+ * domain has the capabilities. */
+void check_tour(const struct check *check);
 
 /* check_device_describe fills in the device's first domain, without a context. It returns false if the device
  * refuses to describe itself: this is legal, and the core leaves such a device out. check_domain_describe
@@ -242,7 +242,7 @@ void check_gate_await(struct check_gate *gate);
 /* Sleeps while a gate is closed, so that a wrong completion has time to appear. */
 #define CHECK_HELD_NS UINT64_C(20000000)
 void check_gate_pause(void);
-void check_gate_open(struct check_gate *gate);
+void check_gate_open(struct check_gate *gate); /* NULL does nothing */
 /* Requires an open gate that the stream has passed, or NULL. */
 void check_gate_free(struct check_gate *gate);
 

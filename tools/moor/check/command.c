@@ -179,10 +179,6 @@ static error_t parse(int key, char *argument, struct argp_state *state)
 {
     struct check_options *options = state->input;
     switch (key) {
-    case TOOL_KEY_SET:
-        /* the failure holds the reason */
-        (void)tool_settings_add(&options->settings, argument, options->failure);
-        break;
     case KEY_LIST:
         options->list = true;
         break;
@@ -193,9 +189,6 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     case KEY_VERBOSE:
         options->verbose = true;
         break;
-    case TOOL_KEY_JSON:
-        options->json = true;
-        break;
     case ARGP_KEY_ARGS:
         options->provider = state->argv[state->next];
         options->names = &state->argv[state->next + 1];
@@ -205,11 +198,8 @@ static error_t parse(int key, char *argument, struct argp_state *state)
         if (!options->list)
             (void)tool_fail(options->failure, TOOL_USAGE, MOOR_INVALID, "PROVIDER is missing");
         break;
-    case ARGP_KEY_ERROR:
-        tool_refuse_option(state, options->failure);
-        break;
     default:
-        return ARGP_ERR_UNKNOWN;
+        return tool_parse_common(key, argument, state, options->failure, &options->settings, &options->json);
     }
     return 0;
 }

@@ -59,7 +59,7 @@ static void fill(struct moor_abi_stream *stream, uint64_t destination, uint64_t 
                  uint32_t pattern_bytes)
 {
     struct moor_abi_fill_args args = fill_args(destination, size_bytes, pattern, pattern_bytes);
-    check_status(run.provider->copy->fill(stream, &args, check_error()), MOOR_OK, "fill");
+    check_ok(CALL(copy, fill, stream, &args), "fill");
 }
 
 /* ---- contents ---- */
@@ -340,8 +340,7 @@ static void behind_gate(struct bench *bench, struct moor_abi_stream *working, st
     check_copy_submit(working, MOOR_ABI_COPY_H2H, (uintptr_t)bench->host[1], (uintptr_t)bench->host[0],
                       SLICE_BYTES);
     uint64_t value = check_record(working);
-    int32_t status =
-        run.provider->stream->wait(working, value, moor_clock_ns() + UINT64_C(30000000), check_error());
+    int32_t status = CALL(stream, wait, working, value, moor_clock_ns() + UINT64_C(30000000));
     check_status(status, MOOR_TIMEOUT, "wait for a copy behind a gate");
     expect_guarded(bench->host[1], SLICE_BYTES, SLICE_BYTES, 0, "behind a gate, a copy");
     check_gate_open(gate);
@@ -406,13 +405,13 @@ static struct moor_abi_fill_args good_fill(const struct bench *bench)
 static void expect_copy_refused(const struct bench *bench, const struct moor_abi_copy_args *args,
                                 uint32_t allowed, const char *what)
 {
-    check_refused(run.provider->copy->copy(bench->stream, args, check_error()), allowed, what);
+    check_refused(CALL(copy, copy, bench->stream, args), allowed, what);
 }
 
 static void expect_fill_refused(const struct bench *bench, const struct moor_abi_fill_args *args,
                                 uint32_t allowed, const char *what)
 {
-    check_refused(run.provider->copy->fill(bench->stream, args, check_error()), allowed, what);
+    check_refused(CALL(copy, fill, bench->stream, args), allowed, what);
 }
 
 static void refuses_nothing(struct check_place *place)
@@ -495,7 +494,7 @@ static void refuses_flags(struct check_place *place)
 static int32_t copy_for_structs(struct check_place *place, void *args)
 {
     struct moor_abi_stream *stream = check_stream_create(place);
-    int32_t status = run.provider->copy->copy(stream, args, check_error());
+    int32_t status = CALL(copy, copy, stream, args);
     check_stream_destroy(stream);
     return status;
 }
@@ -503,7 +502,7 @@ static int32_t copy_for_structs(struct check_place *place, void *args)
 static int32_t fill_for_structs(struct check_place *place, void *args)
 {
     struct moor_abi_stream *stream = check_stream_create(place);
-    int32_t status = run.provider->copy->fill(stream, args, check_error());
+    int32_t status = CALL(copy, fill, stream, args);
     check_stream_destroy(stream);
     return status;
 }

@@ -49,7 +49,7 @@ static struct moor_abi_pin_args pin_args(const uint8_t *memory, uint64_t count)
 
 static int32_t try_pin(struct check_place *place, const struct moor_abi_pin_args *args, uint64_t *handle)
 {
-    return run.provider->pinned->pin(place->context, args, handle, check_error());
+    return CALL(pinned, pin, place->context, args, handle);
 }
 
 /* Returns false, and passes the place over, if the system lets this process lock too little. */
@@ -62,7 +62,7 @@ static bool pin(struct check_place *place, const uint8_t *memory, uint64_t count
                         (unsigned long long)args.size_bytes);
         return false;
     }
-    check_status(status, MOOR_OK, "pin");
+    check_ok(status, "pin");
     check_that(*ret_handle != 0, "pin returned handle 0");
     return true;
 }
@@ -93,7 +93,7 @@ static void copy(struct moor_abi_stream *stream, uint32_t direction, uint64_t de
                  uint64_t size_bytes)
 {
     struct moor_abi_copy_args args = {MOOR_ABI_COPY_ARGS_SIZE, direction, destination, source, size_bytes, 0};
-    check_status(run.provider->copy->copy(stream, &args, check_error()), MOOR_OK, "copy");
+    check_ok(CALL(copy, copy, stream, &args), "copy");
 }
 
 /* Copies the first half of pinned pages to the device, and back to the second half. */
@@ -267,7 +267,7 @@ static void structs(struct check_place *place)
 static int32_t release_pin(struct check_place *place, uint64_t handle, uint64_t user)
 {
     struct moor_abi_release release = check_release_args(MOOR_ABI_RELEASE_PIN, handle, user, NULL, 0);
-    return run.provider->release->release(place->context, &release, check_error());
+    return CALL(release, release, place->context, &release);
 }
 
 static void wrong_handles(struct check_place *place)

@@ -20,8 +20,7 @@ static struct moor_abi_release release_of(uint64_t handle, uint64_t cookie,
 static int32_t reap(struct check_place *place, struct moor_abi_completion *completions, uint32_t stride,
                     uint32_t capacity, uint64_t deadline_ns, uint32_t *ret_count)
 {
-    return run.provider->release->reap(place->context, completions, stride, capacity, deadline_ns, ret_count,
-                                       check_error());
+    return CALL(release, reap, place->context, completions, stride, capacity, deadline_ns, ret_count);
 }
 
 /* Ends the check as failed if a completion arrives within CHECK_HELD_NS. */
@@ -30,8 +29,7 @@ static void expect_none(struct check_place *place, const char *when)
     struct moor_abi_completion completion;
     uint32_t count = UINT32_MAX;
     check_reap_none(place, when);
-    check_status(reap(place, &completion, sizeof completion, 1, moor_clock_ns() + CHECK_HELD_NS, &count),
-                 MOOR_OK, "reap");
+    check_ok(reap(place, &completion, sizeof completion, 1, moor_clock_ns() + CHECK_HELD_NS, &count), "reap");
     check_that(count == 0, "%s: %u completions came", when, count);
 }
 
@@ -45,10 +43,9 @@ static void release_behind_gate(struct check_place *place)
     const struct moor_abi_fence_point point = {stream, check_record(stream)};
     const struct moor_abi_release release = release_of(allocation.handle, UINT64_MAX - 1, &point, 1);
     check_release_submit(place, &release);
-    if (gate != NULL) {
+    if (gate != NULL)
         expect_none(place, "a release whose point is held");
-        check_gate_open(gate);
-    }
+    check_gate_open(gate);
     (void)check_reap(place, release.cookie);
     check_reap_none(place, "a second time");
     check_stream_destroy(stream);
@@ -67,7 +64,7 @@ static void release_at_once(struct check_place *place)
         check_release_submit(place, &release);
         struct moor_abi_completion completion;
         uint32_t count = 0;
-        check_status(reap(place, &completion, sizeof completion, 1, MOOR_NO_WAIT, &count), MOOR_OK, "reap");
+        check_ok(reap(place, &completion, sizeof completion, 1, MOOR_NO_WAIT, &count), "reap");
         check_that(count == 1, "a release with %u points, all reached, did not complete in reap",
                    point_count);
         check_that(
@@ -147,8 +144,7 @@ static void reap_all(struct check_place *place, uint32_t count)
     bool *seen = check_memory(count, sizeof *seen);
     for (uint32_t reaped = 0; reaped < count;) {
         uint32_t got = UINT32_MAX;
-        check_status(reap(place, completions, sizeof *completions, capacity, run.deadline_ns, &got), MOOR_OK,
-                     "reap");
+        check_ok(reap(place, completions, sizeof *completions, capacity, run.deadline_ns, &got), "reap");
         check_that(got > 0, "%u of %u releases completed until the deadline", reaped, count);
         check_that(got <= capacity, "reap returned %u completions with room for %u", got, capacity);
         for (uint32_t i = 0; i < got; i++) {
@@ -178,10 +174,9 @@ static void release_many_behind_one(struct check_place *place)
         const struct moor_abi_release release = release_of(live[i].handle, i, &point, 1);
         check_release_submit(place, &release);
     }
-    if (gate != NULL) {
+    if (gate != NULL)
         expect_none(place, "1,000 releases behind a value that is held");
-        check_gate_open(gate);
-    }
+    check_gate_open(gate);
     reap_all(place, MANY_COUNT);
     check_stream_destroy(stream);
     check_gate_free(gate);
@@ -250,9 +245,9 @@ static void reap_into_gaps(struct check_place *place)
     while (reaped < DUE) {
         uint32_t count = UINT32_MAX;
         check_poison(memory, sizeof memory);
-        check_status(reap(place, (struct moor_abi_completion *)(void *)memory, STRIDE, CAPACITY,
-                          run.deadline_ns, &count),
-                     MOOR_OK, "reap");
+        check_ok(reap(place, (struct moor_abi_completion *)(void *)memory, STRIDE, CAPACITY, run.deadline_ns,
+                      &count),
+                 "reap");
         check_that(count > 0 && count <= DUE - reaped, "reap returned %u completions, but only %u were due",
                    count, DUE - reaped);
         for (uint32_t i = 0; i < sizeof memory; i++)
@@ -272,8 +267,7 @@ static void reap_one_by_one(struct check_place *place)
     for (uint32_t i = 0; i < DUE; i++) {
         uint32_t count = UINT32_MAX;
         check_poison(&completions[1], sizeof completions[1]);
-        check_status(reap(place, completions, sizeof *completions, 1, run.deadline_ns, &count), MOOR_OK,
-                     "reap");
+        check_ok(reap(place, completions, sizeof *completions, 1, run.deadline_ns, &count), "reap");
         check_that(count == 1 && check_is_poison(&completions[1], sizeof completions[1]),
                    "reap with room for one returned %u, or wrote a second one", count);
     }
@@ -284,8 +278,8 @@ static void reap_nothing(struct check_place *place)
 {
     struct moor_abi_completion completion;
     uint32_t count = UINT32_MAX;
-    check_status(reap(place, &completion, sizeof completion, 1, MOOR_FOREVER, &count), MOOR_OK,
-                 "reap with nothing queued");
+    check_ok(reap(place, &completion, sizeof completion, 1, MOOR_FOREVER, &count),
+             "reap with nothing queued");
     check_that(count == 0, "reap returned %u completions with nothing queued", count);
 }
 
@@ -304,8 +298,7 @@ static void reap_until_deadline(struct check_place *place)
         struct moor_abi_completion completion;
         uint32_t count = UINT32_MAX;
         uint64_t deadline_ns = moor_clock_ns() + CHECK_HELD_NS;
-        check_status(reap(place, &completion, sizeof completion, 1, deadline_ns, &count), MOOR_OK,
-                     "reap with a deadline");
+        check_ok(reap(place, &completion, sizeof completion, 1, deadline_ns, &count), "reap with a deadline");
         uint64_t now_ns = moor_clock_ns();
         check_that(count == 0 && now_ns >= deadline_ns && now_ns - deadline_ns < LATE_NS_MAX,
                    "reap returned %u completions of a blocked release, %" PRId64 " ns after its deadline",
@@ -408,10 +401,9 @@ static void release_while_queued(struct check_place *place)
     const struct moor_abi_release first = release_of(allocation.handle, 1, &point, 1);
     const struct moor_abi_release second = release_of(allocation.handle, 2, NULL, 0);
     check_release_submit(place, &first);
-    check_refused(run.provider->release->release(place->context, &second, check_error()), CHECK_BAD_HANDLE,
+    check_refused(CALL(release, release, place->context, &second), CHECK_BAD_HANDLE,
                   "release of what is queued already");
-    if (gate != NULL)
-        check_gate_open(gate);
+    check_gate_open(gate);
     (void)check_reap(place, first.cookie);
     check_reap_none(place, "a release refused because the first was queued");
     check_stream_destroy(stream);
@@ -448,7 +440,7 @@ static int32_t call_release(struct check_place *place, void *argument)
     struct moor_abi_release *release = argument;
     struct moor_abi_allocation allocation = check_allocate(place, ALLOCATION_BYTES, 0);
     release->handle = allocation.handle;
-    int32_t status = run.provider->release->release(place->context, release, check_error());
+    int32_t status = CALL(release, release, place->context, release);
     if (status == MOOR_OK)
         (void)check_reap(place, release->cookie);
     else

@@ -119,14 +119,11 @@ static void run_check(const struct check *check, uint64_t timeout_ns)
                    run.provider->prefix.minor, MOOR_ABI_MAJOR, MOOR_ABI_MINOR);
     run.instance = check_init();
     run.passed_over[0] = '\0';
-    check_status(run.provider->base->device_count(run.instance, &run.device_count, check_error()), MOOR_OK,
-                 "device_count");
+    check_ok(CALL(base, device_count, run.instance, &run.device_count), "device_count");
     if (check->run != NULL)
         check->run();
-    else if ((check->flags & CHECK_EACH_DEVICE) != 0)
-        check_each_device(check->needs, check->visit);
     else
-        check_each_place(check->needs, check->visit);
+        check_tour(check);
     check_shutdown(run.instance);
     check_end(CHECK_PASSED, "");
     run.instance = NULL;

@@ -18,8 +18,6 @@
 /* Maps one segment three times in two ranges: bytes written through one map are read through every map. */
 static void same_memory(struct check_place *place)
 {
-    if (!check_can_touch(place))
-        return;
     struct check_range frames[2] = {check_reserve(place, FRAME), check_reserve(place, FRAME)};
     struct moor_abi_segment segment = check_segment_create(place, GRANULES);
     const struct {
@@ -49,8 +47,6 @@ static void same_memory(struct check_place *place)
 static void segments_are_apart(struct check_place *place)
 {
     enum { COUNT = FRAME / GRANULES };
-    if (!check_can_touch(place))
-        return;
     struct check_range frame = check_reserve(place, FRAME);
     struct moor_abi_segment segments[COUNT];
     for (uint64_t i = 0; i < COUNT; i++) {
@@ -72,8 +68,6 @@ static void segments_are_apart(struct check_place *place)
 
 static void fresh_memory_is_zero(struct check_place *place)
 {
-    if (!check_can_touch(place))
-        return;
     struct check_range frame = check_reserve(place, FRAME);
     for (unsigned int round = 0; round < 8; round++) {
         struct moor_abi_segment segment = check_segment_create(place, GRANULES);
@@ -89,8 +83,6 @@ static void fresh_memory_is_zero(struct check_place *place)
 /* A segment without a map keeps its bytes for the next map. */
 static void contents_outlive_maps(struct check_place *place)
 {
-    if (!check_can_touch(place))
-        return;
     struct check_range frame = check_reserve(place, FRAME);
     struct moor_abi_segment segment = check_segment_create(place, GRANULES);
     check_map(place, &frame, 1, segment.handle, MOOR_ABI_ACCESS_READ_WRITE);
@@ -141,7 +133,7 @@ static void protect(struct check_place *place, const struct check_range *frame, 
                     uint64_t segment, uint32_t access)
 {
     struct moor_abi_map_args args = check_map_args(frame, first, segment, access);
-    check_status(run.provider->shared->protect(place->context, &args, check_error()), MOOR_OK, "protect");
+    check_ok(CALL(shared, protect, place->context, &args), "protect");
 }
 
 /* A segment mapped twice: READ_WRITE at granule 0, another access at granule 4. */
@@ -255,13 +247,13 @@ static void maps_are_not_committed(struct check_place *place)
 
 const struct check check_shared[] = {
     {"shared.same_memory", "Bytes written through one map of a segment are read through every map.", NEEDS,
-     CHECK_EACH_PLACE, .visit = same_memory},
-    {"shared.segments_are_apart", "Live segments have distinct handles and memory.", NEEDS, CHECK_EACH_PLACE,
-     .visit = segments_are_apart},
+     CHECK_EACH_PLACE | CHECK_TOUCHES, .visit = same_memory},
+    {"shared.segments_are_apart", "Live segments have distinct handles and memory.", NEEDS,
+     CHECK_EACH_PLACE | CHECK_TOUCHES, .visit = segments_are_apart},
     {"shared.fresh_memory_is_zero", "A new segment reads as zero, reused memory included.", NEEDS,
-     CHECK_EACH_PLACE, .visit = fresh_memory_is_zero},
+     CHECK_EACH_PLACE | CHECK_TOUCHES, .visit = fresh_memory_is_zero},
     {"shared.contents_outlive_maps", "A segment keeps its contents while it has no map.", NEEDS,
-     CHECK_EACH_PLACE, .visit = contents_outlive_maps},
+     CHECK_EACH_PLACE | CHECK_TOUCHES, .visit = contents_outlive_maps},
     {"shared.read_only_maps",
      "Memory cannot be written through a READ map, and the map shows writes through other maps.", NEEDS,
      CHECK_EACH_PLACE, .visit = read_only_maps},

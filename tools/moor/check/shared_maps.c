@@ -49,8 +49,6 @@ static void clear_rest_of_row(struct check_place *place, struct row *row)
 
 static void unmap_leaves_others(struct check_place *place)
 {
-    if (!check_can_touch(place))
-        return;
     struct row row = set_row(place);
     check_unmap(place, &row.frame, 1, GRANULES);
     expect_rest_of_row(place, &row, "beside an unmap");
@@ -77,8 +75,6 @@ static void unmap_takes_one_map(struct check_place *place)
                  {MOOR_ABI_RELEASE_UNMAP, 6, 2, "an unmap of nothing"},
                  {MOOR_ABI_RELEASE_DECOMMIT, 1, 2, "a decommit of a map"},
                  {MOOR_ABI_RELEASE_DECOMMIT, 4, 2, "a decommit of half a map and memory"}};
-    if (!check_can_touch(place))
-        return;
     struct row row = set_row(place);
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         struct moor_abi_release release =
@@ -103,7 +99,7 @@ static void expect_unmap_waits(struct check_place *place, struct moor_abi_stream
     check_granules_bytes(place, &row.frame, 1, GRANULES, 0x51, "behind work that is not done, a map");
     check_release_in_use(place, &release, "a second unmap of what is still leaving");
     struct moor_abi_map_args args = check_map_args(&row.frame, 1, row.segment.handle, MOOR_ABI_ACCESS_READ);
-    check_refused_in_use(run.provider->shared->protect(place->context, &args, check_error()),
+    check_refused_in_use(CALL(shared, protect, place->context, &args),
                          "a protect of a map whose unmap is pending");
     check_gate_open(gate);
     uint64_t bytes = check_reap(place, release.cookie);
@@ -114,8 +110,6 @@ static void expect_unmap_waits(struct check_place *place, struct moor_abi_stream
 
 static void unmap_waits(struct check_place *place)
 {
-    if (!check_can_touch(place))
-        return;
     struct moor_abi_stream *stream = check_stream_create(place);
     struct check_gate *gate = check_gate_close(stream);
     if (gate)
@@ -126,8 +120,6 @@ static void unmap_waits(struct check_place *place)
 
 static void mapped_things_stay(struct check_place *place)
 {
-    if (!check_can_touch(place))
-        return;
     struct row row = set_row(place);
     struct moor_abi_release segment =
         check_release_args(MOOR_ABI_RELEASE_SEGMENT, row.segment.handle, 0, NULL, 0);
@@ -153,7 +145,7 @@ static void segment_waits(struct check_place *place)
 static int32_t create_and_release(struct check_place *place, const struct moor_abi_segment_args *args,
                                   struct moor_abi_segment *segment)
 {
-    int32_t status = run.provider->shared->create(place->context, args, segment, check_error());
+    int32_t status = CALL(shared, create, place->context, args, segment);
     if (status == MOOR_OK) {
         struct moor_abi_release release =
             check_release_args(MOOR_ABI_RELEASE_SEGMENT, segment->handle, 0, NULL, 0);
@@ -177,7 +169,7 @@ static int32_t create_out(struct check_place *place, void *segment)
 /* Maps the segment of an existing row at its granule 6. */
 static int32_t map_in(struct check_place *place, void *args)
 {
-    int32_t status = run.provider->shared->map(place->context, args, check_error());
+    int32_t status = CALL(shared, map, place->context, args);
     if (status == MOOR_OK) {
         struct moor_abi_map_args map;
         memcpy(&map, args, sizeof map); /* a longer struct starts like this one */
@@ -189,7 +181,7 @@ static int32_t map_in(struct check_place *place, void *args)
 
 static int32_t protect_in(struct check_place *place, void *args)
 {
-    return run.provider->shared->protect(place->context, args, check_error());
+    return CALL(shared, protect, place->context, args);
 }
 
 static void structs(struct check_place *place)
@@ -264,21 +256,19 @@ static void map_refuses_taken(struct check_place *place)
                  {2, "a map over halves of two maps"},
                  {4, "a map over half a map and committed memory"},
                  {5, "a map over committed memory"}};
-    if (!check_can_touch(place))
-        return;
     struct row row = set_row(place);
     struct moor_abi_segment other = check_segment_create(place, GRANULES);
     for (size_t i = 0; i < sizeof taken / sizeof *taken; i++) {
         struct moor_abi_map_args args =
             check_map_args(&row.frame, taken[i].first, other.handle, MOOR_ABI_ACCESS_READ_WRITE);
-        int32_t status = run.provider->shared->map(place->context, &args, check_error());
+        int32_t status = CALL(shared, map, place->context, &args);
         check_refused_in_use(status, taken[i].what);
         check_granules_bytes(place, &row.frame, 1, GRANULES, 0x51, taken[i].what);
         expect_rest_of_row(place, &row, taken[i].what);
     }
     uint64_t actual = 0;
-    int32_t status = run.provider->virtual_->commit(place->context, row.frame.handle, 0,
-                                                    2 * row.frame.granule_bytes, &actual, check_error());
+    int32_t status =
+        CALL(virtual_, commit, place->context, row.frame.handle, 0, 2 * row.frame.granule_bytes, &actual);
     check_refused_in_use(status, "a commit over half a map");
     check_segment_release(place, &other); /* `other` has no map */
     check_unmap(place, &row.frame, 1, GRANULES);
@@ -296,7 +286,7 @@ static void map_refuses_spans(struct check_place *place)
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         struct moor_abi_map_args args = check_map_args(&frame, 0, segment.handle, MOOR_ABI_ACCESS_READ);
         args.offset_bytes = wrong[i];
-        check_refused(run.provider->shared->map(place->context, &args, check_error()), allowed,
+        check_refused(CALL(shared, map, place->context, &args), allowed,
                       "a map that does not cover whole granules of the range");
     }
     check_segment_release(place, &segment);
@@ -326,19 +316,19 @@ static void protect_refuses_unmapped(struct check_place *place)
 static int32_t release_segment(struct check_place *place, uint64_t handle, uint64_t user)
 {
     struct moor_abi_release release = check_release_args(MOOR_ABI_RELEASE_SEGMENT, handle, user, NULL, 0);
-    return run.provider->release->release(place->context, &release, check_error());
+    return CALL(release, release, place->context, &release);
 }
 
 static int32_t map_segment(struct check_place *place, uint64_t segment, uint64_t range)
 {
     struct moor_abi_map_args args = {MOOR_ABI_MAP_ARGS_SIZE, MOOR_ABI_ACCESS_READ, range, 0, segment};
-    return run.provider->shared->map(place->context, &args, check_error());
+    return CALL(shared, map, place->context, &args);
 }
 
 static int32_t protect_segment(struct check_place *place, uint64_t segment, uint64_t range)
 {
     struct moor_abi_map_args args = {MOOR_ABI_MAP_ARGS_SIZE, MOOR_ABI_ACCESS_READ, range, 0, segment};
-    return run.provider->shared->protect(place->context, &args, check_error());
+    return CALL(shared, protect, place->context, &args);
 }
 
 static int32_t map_into(struct check_place *place, uint64_t range, uint64_t segment)
@@ -366,15 +356,15 @@ static void wrong_handles(struct check_place *place)
 
 const struct check check_shared_maps[] = {
     {"shared.unmap_leaves_others",
-     "unmap frees its own addresses and leaves other maps and memory unchanged.", NEEDS, CHECK_EACH_PLACE,
-     .visit = unmap_leaves_others},
+     "unmap frees its own addresses and leaves other maps and memory unchanged.", NEEDS,
+     CHECK_EACH_PLACE | CHECK_TOUCHES, .visit = unmap_leaves_others},
     {"shared.unmap_takes_one_map",
      "Unmapping anything but one whole map, and decommitting a map, are INVALID and change nothing.", NEEDS,
-     CHECK_EACH_PLACE, .visit = unmap_takes_one_map},
+     CHECK_EACH_PLACE | CHECK_TOUCHES, .visit = unmap_takes_one_map},
     {"shared.unmap_waits", "An unmap takes no effect before its fence points are reached.", NEEDS,
-     CHECK_EACH_PLACE, .visit = unmap_waits},
+     CHECK_EACH_PLACE | CHECK_TOUCHES, .visit = unmap_waits},
     {"shared.mapped_things_stay", "A mapped segment, and a range that holds maps, cannot be released.", NEEDS,
-     CHECK_EACH_PLACE, .visit = mapped_things_stay},
+     CHECK_EACH_PLACE | CHECK_TOUCHES, .visit = mapped_things_stay},
     {"shared.segment_waits", "A segment is released when its fence points are reached, and not before.",
      NEEDS, CHECK_EACH_PLACE, .visit = segment_waits},
     {"shared.refuses_args", "Wrong sizes, granules, domains and flags of a segment are refused.", NEEDS,
@@ -383,7 +373,7 @@ const struct check check_shared_maps[] = {
      .visit = refuses_access},
     {"shared.map_refuses_taken",
      "A map over granules that are committed or mapped is refused and changes nothing.", NEEDS,
-     CHECK_EACH_PLACE, .visit = map_refuses_taken},
+     CHECK_EACH_PLACE | CHECK_TOUCHES, .visit = map_refuses_taken},
     {"shared.map_refuses_spans", "A map that does not cover whole granules inside the range is refused.",
      NEEDS, CHECK_EACH_PLACE, .visit = map_refuses_spans},
     {"shared.protect_refuses_unmapped", "protect is INVALID where no map of the segment starts.", NEEDS,

@@ -139,7 +139,7 @@ static void held_by_its_own(struct check_place *place)
     for (sibling.domain = 0; sibling.domain < place->device_info.domain_count; sibling.domain++) {
         struct moor_abi_stats stats = {.struct_size = MOOR_ABI_STATS_SIZE};
         if (sibling.domain == place->domain ||
-            run.provider->stats->stats(place->context, sibling.domain, &stats, check_error()) != MOOR_OK ||
+            CALL(stats, stats, place->context, sibling.domain, &stats) != MOOR_OK ||
             (stats.valid & MOOR_ABI_STAT_HELD) == 0)
             continue;
         check_that(stats.held_bytes == 0, "domain %u holds %llu bytes of an allocation in domain %u",
@@ -202,7 +202,7 @@ static void figures_make_sense(struct check_place *place)
 
 static int32_t stats_out(struct check_place *place, void *stats)
 {
-    return run.provider->stats->stats(place->context, place->domain, stats, check_error());
+    return CALL(stats, stats, place->context, place->domain, stats);
 }
 
 static void structs(struct check_place *place)
@@ -211,7 +211,7 @@ static void structs(struct check_place *place)
     struct moor_abi_stats stats;
     check_poison(&stats, sizeof stats);
     stats.struct_size = MOOR_ABI_STATS_SIZE;
-    check_status(stats_out(place, &stats), MOOR_OK, "stats");
+    check_ok(stats_out(place, &stats), "stats");
     uint64_t reserved = stats.reserved0;
     for (size_t i = 0; i < sizeof stats.reserved / sizeof *stats.reserved; i++)
         reserved |= stats.reserved[i];
@@ -226,7 +226,7 @@ static void refuses_domains(struct check_place *place)
         check_poison(&stats, sizeof stats);
         stats.struct_size = MOOR_ABI_STATS_SIZE;
         struct moor_abi_stats before = stats;
-        int32_t status = run.provider->stats->stats(place->context, wrong[i], &stats, check_error());
+        int32_t status = CALL(stats, stats, place->context, wrong[i], &stats);
         check_refused(status, CHECK_BAD_ARGUMENT, "stats of an unknown domain");
         check_that(memcmp(&stats, &before, sizeof stats) == 0, "a refused stats wrote its output");
     }

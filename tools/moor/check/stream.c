@@ -89,7 +89,7 @@ static void hold_early_and_late(struct check_place *place)
 
 static int32_t wait_until(struct moor_abi_stream *stream, uint64_t value, uint64_t deadline_ns)
 {
-    return run.provider->stream->wait(stream, value, deadline_ns, check_error());
+    return CALL(stream, wait, stream, value, deadline_ns);
 }
 
 static void work_slowly(void *user)
@@ -110,10 +110,8 @@ static void wait_for_reached(struct check_place *place)
     uint64_t reached = check_watermark(stream);
     check_that(reached >= value, "after a wait for value %" PRIu64 " the watermark is %" PRIu64, value,
                reached);
-    check_status(wait_until(stream, value, MOOR_NO_WAIT), MOOR_OK,
-                 "wait with MOOR_NO_WAIT for a reached value");
-    check_status(wait_until(stream, value, MOOR_FOREVER), MOOR_OK,
-                 "wait with MOOR_FOREVER for a reached value");
+    check_ok(wait_until(stream, value, MOOR_NO_WAIT), "wait with MOOR_NO_WAIT for a reached value");
+    check_ok(wait_until(stream, value, MOOR_FOREVER), "wait with MOOR_FOREVER for a reached value");
     check_stream_destroy(stream);
 }
 
@@ -350,8 +348,7 @@ static void outlive_other(struct check_place *place, struct moor_abi_stream *wai
         check_wait_stream(newer[i], waiting, behind);
         (void)check_record(newer[i]);
     }
-    if (gate != NULL)
-        check_gate_open(gate);
+    check_gate_open(gate);
     check_wait(waiting, behind);
     for (unsigned int i = 0; i < NEWER_COUNT; i++)
         check_stream_destroy(newer[i]);
@@ -420,7 +417,7 @@ static void ask_native(struct check_place *place)
 {
     struct moor_abi_stream *stream = check_stream_create(place);
     uint64_t native = 0;
-    int32_t status = run.provider->stream->native(stream, &native, check_error());
+    int32_t status = CALL(stream, native, stream, &native);
     if (status != MOOR_OK)
         check_refused(status, CHECK_MAY(MOOR_UNSUPPORTED), "native");
     check_that((status == MOOR_OK) == (native != 0), "native returned %s and 0x%" PRIx64,
@@ -435,11 +432,10 @@ static void import_own(struct check_place *place)
     struct moor_abi_stream_args args = {.struct_size = MOOR_ABI_STREAM_ARGS_SIZE,
                                         .flags = MOOR_ABI_STREAM_IMPORT};
     struct moor_abi_stream *imported = NULL;
-    if (run.provider->stream->native(owner, &args.native, check_error()) != MOOR_OK) {
+    if (CALL(stream, native, owner, &args.native) != MOOR_OK) {
         check_pass_over("the provider has no native streams");
     } else {
-        check_status(run.provider->stream->create(place->context, &args, &imported, check_error()), MOOR_OK,
-                     "create of an imported stream");
+        check_ok(CALL(stream, create, place->context, &args, &imported), "create of an imported stream");
         uint64_t value = check_record(imported);
         check_that(value == 1, "the first record of an imported stream returned %" PRIu64, value);
         order_streams(imported, owner);
@@ -457,10 +453,10 @@ static void import_nothing(struct check_place *place)
     struct moor_abi_stream *stream = check_stream_create(place);
     struct moor_abi_stream *imported = NULL;
     uint64_t native = 0;
-    if (run.provider->stream->native(stream, &native, check_error()) == MOOR_OK) {
+    if (CALL(stream, native, stream, &native) == MOOR_OK) {
         check_pass_over("the provider has native streams, and an import cannot be verified");
     } else {
-        check_refused(run.provider->stream->create(place->context, &args, &imported, check_error()),
+        check_refused(CALL(stream, create, place->context, &args, &imported),
                       CHECK_MAY(MOOR_UNSUPPORTED) | CHECK_MAY(MOOR_INVALID), "create with IMPORT");
         check_that(imported == NULL, "create was refused but wrote its output");
     }
@@ -470,7 +466,7 @@ static void import_nothing(struct check_place *place)
 static int32_t call_create(struct check_place *place, void *argument)
 {
     struct moor_abi_stream *stream = NULL;
-    int32_t status = run.provider->stream->create(place->context, argument, &stream, check_error());
+    int32_t status = CALL(stream, create, place->context, argument, &stream);
     if (status == MOOR_OK)
         check_stream_destroy(stream);
     else

@@ -81,6 +81,11 @@ void check_status(int32_t actual, int32_t expected, const char *what)
                actual != MOOR_OK ? record_text() : "");
 }
 
+void check_ok(int32_t actual, const char *what)
+{
+    check_status(actual, MOOR_OK, what);
+}
+
 static void check_record_text(const char *what)
 {
     check_that(record.struct_size == MOOR_ABI_ERROR_SIZE && record.reserved == 0,
@@ -149,7 +154,7 @@ void check_in_struct(struct check_place *place, const void *good, uint32_t size_
     }
     set_struct_size(structure, size_bytes + TAIL_BYTES);
     (void)snprintf(text, sizeof text, "%s, %u bytes longer and zero there", what, TAIL_BYTES);
-    check_status(call(place, structure), MOOR_OK, text);
+    check_ok(call(place, structure), text);
     for (uint32_t at = size_bytes; at < size_bytes + TAIL_BYTES; at += TAIL_BYTES - 1) {
         structure[at] = 1;
         (void)snprintf(text, sizeof text, "%s, longer and not zero at byte %u", what, at);
@@ -187,7 +192,7 @@ void check_out_struct(struct check_place *place, uint32_t size_bytes, check_call
         if (is_short)
             check_refused(status, CHECK_BAD_ARGUMENT, text);
         else
-            check_status(status, MOOR_OK, text);
+            check_ok(status, text);
         check_out_bytes(structure, sizes[i], is_short ? (uint32_t)sizeof(uint32_t) : size_bytes, memory_bytes,
                         what);
     }
@@ -219,29 +224,27 @@ void *check_memory(size_t count, size_t size_bytes)
 struct moor_abi_instance *check_init(void)
 {
     struct moor_abi_instance *instance = NULL;
-    check_status(run.provider->base->init(&run.host, MOOR_ABI_MINOR, &instance, check_error()), MOOR_OK,
-                 "init");
+    check_ok(CALL(base, init, &run.host, MOOR_ABI_MINOR, &instance), "init");
     check_that(instance != NULL, "init succeeded without an instance");
     return instance;
 }
 
 void check_shutdown(struct moor_abi_instance *instance)
 {
-    check_status(run.provider->base->shutdown(instance, check_error()), MOOR_OK, "shutdown");
+    check_ok(CALL(base, shutdown, instance), "shutdown");
 }
 
 struct moor_abi_context *check_context_open(struct moor_abi_instance *instance, uint32_t device)
 {
     struct moor_abi_context *context = NULL;
-    check_status(run.provider->base->context_open(instance, device, &context, check_error()), MOOR_OK,
-                 "context_open");
+    check_ok(CALL(base, context_open, instance, device, &context), "context_open");
     check_that(context != NULL, "context_open succeeded without a context");
     return context;
 }
 
 void check_context_close(struct moor_abi_context *context)
 {
-    check_status(run.provider->base->context_close(context, check_error()), MOOR_OK, "context_close");
+    check_ok(CALL(base, context_close, context), "context_close");
 }
 
 /* ---- places ---- */
@@ -251,16 +254,14 @@ bool check_device_describe(uint32_t device, struct check_place *ret_place)
     *ret_place = (struct check_place){.instance = run.instance,
                                       .device = device,
                                       .device_info = {.struct_size = MOOR_ABI_DEVICE_INFO_SIZE}};
-    return run.provider->base->device_info(run.instance, device, &ret_place->device_info, check_error()) ==
-           MOOR_OK;
+    return CALL(base, device_info, run.instance, device, &ret_place->device_info) == MOOR_OK;
 }
 
 void check_domain_describe(struct check_place *place)
 {
     place->info = (struct moor_abi_domain_info){.struct_size = MOOR_ABI_DOMAIN_INFO_SIZE};
-    check_status(run.provider->base->domain_info(place->instance, place->device, place->domain, &place->info,
-                                                 check_error()),
-                 MOOR_OK, "domain_info");
+    check_ok(CALL(base, domain_info, place->instance, place->device, place->domain, &place->info),
+             "domain_info");
 }
 
 struct check_place check_place_open(const struct check_place *place)
@@ -279,9 +280,7 @@ void check_place_close(struct check_place *place)
 }
 
 struct tour {
-    uint64_t capabilities;
-    check_visit visit;
-    bool first_domain_only;
+    const struct check *check;
     uint32_t visits;
     uint32_t passed_over;
 };
@@ -292,7 +291,8 @@ static void visit_place(struct tour *tour, const struct check_place *found)
     struct check_place place = check_place_open(found);
     run.place = &place;
     run.passed_over[0] = '\0';
-    tour->visit(&place);
+    if ((tour->check->flags & CHECK_TOUCHES) == 0 || check_can_touch(&place))
+        tour->check->visit(&place);
     tour->visits++;
     tour->passed_over += run.passed_over[0] != '\0';
     check_place_close(&place);
@@ -306,16 +306,17 @@ static void visit_device(struct tour *tour, uint32_t device)
         return;
     for (; place.domain < place.device_info.domain_count; place.domain++) {
         check_domain_describe(&place);
-        if ((tour->capabilities & ~place.info.capabilities) != 0)
+        if ((tour->check->needs & ~place.info.capabilities) != 0)
             continue;
         visit_place(tour, &place);
-        if (tour->first_domain_only)
+        if ((tour->check->flags & CHECK_EACH_DEVICE) != 0)
             return;
     }
 }
 
-static void go_round(struct tour tour)
+void check_tour(const struct check *check)
 {
+    struct tour tour = {.check = check};
     for (uint32_t i = 0; i < run.device_count && i < DEVICES_VISITED_MAX; i++)
         visit_device(&tour, i);
     if (run.device_count == 0)
@@ -324,16 +325,6 @@ static void go_round(struct tour tour)
         check_skip("no domain has the needed capabilities");
     if (tour.passed_over == tour.visits)
         check_skip("%s", run.passed_over);
-}
-
-void check_each_place(uint64_t capabilities, check_visit visit)
-{
-    go_round((struct tour){.capabilities = capabilities, .visit = visit});
-}
-
-void check_each_device(uint64_t capabilities, check_visit visit)
-{
-    go_round((struct tour){.capabilities = capabilities, .visit = visit, .first_domain_only = true});
 }
 
 /* ---- calls that must succeed ---- */
@@ -353,8 +344,7 @@ struct moor_abi_allocation check_allocate(struct check_place *place, uint64_t si
     struct moor_abi_allocation allocation = {.struct_size = MOOR_ABI_ALLOCATION_SIZE};
     char what[48];
     (void)snprintf(what, sizeof what, "allocate of %llu bytes", (unsigned long long)size_bytes);
-    check_status(run.provider->alloc->allocate(place->context, &args, &allocation, check_error()), MOOR_OK,
-                 what);
+    check_ok(CALL(alloc, allocate, place->context, &args, &allocation), what);
     check_that(allocation.handle != 0, "%s returned handle 0", what);
     check_that(allocation.reserved == 0, "%s left %u in a reserved field", what, allocation.reserved);
     check_that(allocation.actual_bytes >= size_bytes, "%s took only %llu", what,
@@ -366,8 +356,7 @@ struct moor_abi_stream *check_stream_create(struct check_place *place)
 {
     const struct moor_abi_stream_args args = {.struct_size = MOOR_ABI_STREAM_ARGS_SIZE};
     struct moor_abi_stream *stream = NULL;
-    check_status(run.provider->stream->create(place->context, &args, &stream, check_error()), MOOR_OK,
-                 "stream create");
+    check_ok(CALL(stream, create, place->context, &args, &stream), "stream create");
     check_that(stream != NULL, "stream create succeeded without a stream");
     return stream;
 }
@@ -375,20 +364,20 @@ struct moor_abi_stream *check_stream_create(struct check_place *place)
 void check_stream_destroy(struct moor_abi_stream *stream)
 {
     check_finish(stream);
-    check_status(run.provider->stream->destroy(stream, check_error()), MOOR_OK, "stream destroy");
+    check_ok(CALL(stream, destroy, stream), "stream destroy");
 }
 
 uint64_t check_record(struct moor_abi_stream *stream)
 {
     uint64_t value = 0;
-    check_status(run.provider->stream->record(stream, &value, check_error()), MOOR_OK, "record");
+    check_ok(CALL(stream, record, stream, &value), "record");
     return value;
 }
 
 uint64_t check_watermark(struct moor_abi_stream *stream)
 {
     uint64_t value = 0;
-    check_status(run.provider->stream->watermark(stream, &value, check_error()), MOOR_OK, "watermark");
+    check_ok(CALL(stream, watermark, stream, &value), "watermark");
     return value;
 }
 
@@ -396,7 +385,7 @@ void check_wait(struct moor_abi_stream *stream, uint64_t value)
 {
     char what[48];
     (void)snprintf(what, sizeof what, "wait for value %llu", (unsigned long long)value);
-    check_status(run.provider->stream->wait(stream, value, run.deadline_ns, check_error()), MOOR_OK, what);
+    check_ok(CALL(stream, wait, stream, value, run.deadline_ns), what);
     check_that(moor_clock_ns() < run.deadline_ns, "%s returned only at its deadline", what);
 }
 
@@ -407,8 +396,8 @@ void check_finish(struct moor_abi_stream *stream)
 
 void check_wait_stream(struct moor_abi_stream *stream, struct moor_abi_stream *other, uint64_t value)
 {
-    check_status(run.provider->stream->wait_stream(stream, other, value, check_error()), MOOR_OK,
-                 stream == other ? "wait_stream for a value of the stream's own" : "wait_stream");
+    check_ok(CALL(stream, wait_stream, stream, other, value),
+             stream == other ? "wait_stream for a value of the stream's own" : "wait_stream");
 }
 
 struct moor_abi_copy_args check_copy_args(uint32_t direction, uint64_t destination, uint64_t source,
@@ -425,13 +414,12 @@ void check_copy_submit(struct moor_abi_stream *stream, uint32_t direction, uint6
                        uint64_t source, uint64_t size_bytes)
 {
     struct moor_abi_copy_args args = check_copy_args(direction, destination, source, size_bytes);
-    check_status(run.provider->copy->copy(stream, &args, check_error()), MOOR_OK, "copy");
+    check_ok(CALL(copy, copy, stream, &args), "copy");
 }
 
 void check_host_function(struct moor_abi_stream *stream, moor_abi_host_function function, void *user)
 {
-    check_status(run.provider->stream->host_function(stream, function, user, check_error()), MOOR_OK,
-                 "host_function");
+    check_ok(CALL(stream, host_function, stream, function, user), "host_function");
 }
 
 /* ---- release ---- */
@@ -450,16 +438,15 @@ struct moor_abi_release check_release_args(uint32_t kind, uint64_t handle, uint6
 
 void check_release_submit(struct check_place *place, const struct moor_abi_release *release)
 {
-    check_status(run.provider->release->release(place->context, release, check_error()), MOOR_OK, "release");
+    check_ok(CALL(release, release, place->context, release), "release");
 }
 
 static uint32_t reap_one(struct check_place *place, uint64_t deadline_ns,
                          struct moor_abi_completion *completion)
 {
     uint32_t count = UINT32_MAX;
-    check_status(run.provider->release->reap(place->context, completion, sizeof *completion, 1, deadline_ns,
-                                             &count, check_error()),
-                 MOOR_OK, "reap");
+    check_ok(CALL(release, reap, place->context, completion, sizeof *completion, 1, deadline_ns, &count),
+             "reap");
     check_that(count <= 1, "reap with room for 1 returned %u completions", count);
     return count;
 }
@@ -489,7 +476,7 @@ void check_reap_none(struct check_place *place, const char *when)
 void check_release_refused(struct check_place *place, const struct moor_abi_release *release,
                            uint32_t allowed, const char *what)
 {
-    int32_t status = run.provider->release->release(place->context, release, check_error());
+    int32_t status = CALL(release, release, place->context, release);
     check_refused(status, allowed, what);
     check_reap_none(place, what);
 }

@@ -33,10 +33,9 @@ static uint32_t reap_some(struct yard *yard, struct check_place *place, uint64_t
 {
     struct moor_abi_completion completions[5];
     uint32_t count = UINT32_MAX;
-    check_status(run.provider->release->reap(place->context, completions, sizeof *completions,
-                                             sizeof completions / sizeof *completions, deadline_ns, &count,
-                                             check_error()),
-                 MOOR_OK, "reap");
+    check_ok(CALL(release, reap, place->context, completions, sizeof *completions,
+                  sizeof completions / sizeof *completions, deadline_ns, &count),
+             "reap");
     check_that(count <= sizeof completions / sizeof *completions,
                "reap with room for 5 returned %u completions", count);
     for (uint32_t i = 0; i < count; i++) {

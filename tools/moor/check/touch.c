@@ -84,6 +84,8 @@ void check_gate_pause(void)
 
 void check_gate_open(struct check_gate *gate)
 {
+    if (gate == NULL)
+        return;
     pthread_mutex_lock(&gate->lock);
     gate->is_open = true;
     pthread_cond_broadcast(&gate->moved);

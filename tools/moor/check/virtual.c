@@ -60,10 +60,10 @@ static void addresses_take_no_memory(struct check_place *place)
     for (uint64_t bytes = UINT64_C(1) << 30; bytes <= UINT64_C(1) << 40; bytes *= 4) {
         struct moor_abi_range_args args = check_range_args(place, bytes / place->info.granule_min_bytes);
         struct moor_abi_range out = {.struct_size = MOOR_ABI_RANGE_SIZE};
-        int32_t status = run.provider->virtual_->reserve(place->context, &args, &out, check_error());
+        int32_t status = CALL(virtual_, reserve, place->context, &args, &out);
         if (status == MOOR_NO_VA || status == MOOR_LIMIT)
             return;
-        check_status(status, MOOR_OK, "reserve");
+        check_ok(status, "reserve");
         struct check_range range = {out.handle, out.address, args.granule_bytes, bytes / args.granule_bytes};
         check_committed(place, &range, 0, range.granule_count, 0, "freshly reserved");
         check_held(place, held, "with addresses reserved");
@@ -100,7 +100,7 @@ static void refuses_too_much(struct check_place *place)
         check_poison(&range, sizeof range);
         range.struct_size = MOOR_ABI_RANGE_SIZE;
         struct moor_abi_range before = range;
-        int32_t status = run.provider->virtual_->reserve(place->context, &args, &range, check_error());
+        int32_t status = CALL(virtual_, reserve, place->context, &args, &range);
         check_refused(status, CHECK_BAD_SIZE, "a reservation of more addresses than exist");
         check_that(memcmp(&range, &before, sizeof range) == 0, "a refused reserve wrote its output");
     }
@@ -111,7 +111,7 @@ static void refuses_too_much(struct check_place *place)
 static int32_t reserve_and_release(struct check_place *place, const struct moor_abi_range_args *args,
                                    struct moor_abi_range *range)
 {
-    int32_t status = run.provider->virtual_->reserve(place->context, args, range, check_error());
+    int32_t status = CALL(virtual_, reserve, place->context, args, range);
     if (status == MOOR_OK) {
         struct moor_abi_release release =
             check_release_args(MOOR_ABI_RELEASE_RANGE, range->handle, 0, NULL, 0);
@@ -180,8 +180,6 @@ static void refuses_args(struct check_place *place)
 
 static void fresh_memory_is_zero(struct check_place *place)
 {
-    if (!check_can_touch(place))
-        return;
     struct check_range range = check_reserve(place, SMALL_GRANULES);
     for (unsigned int round = 0; round < 4; round++) {
         check_commit(place, &range, 1, 4);
@@ -199,8 +197,6 @@ static void contents_stay(struct check_place *place)
     enum { GRANULES = 24, STEPS = 400 };
     uint8_t model[GRANULES] = {0};
     uint32_t random = 1;
-    if (!check_can_touch(place))
-        return;
     struct check_range range = check_reserve(place, GRANULES);
     for (uint32_t step = 1; step <= STEPS; step++) {
         random = random * 1664525u + 1013904223u;
@@ -271,17 +267,15 @@ static void any_granule(struct check_place *place)
 /* Offsets of more than 32 bits: the granules at 0 and at 4 GiB are distinct. */
 static void far_granules(struct check_place *place)
 {
-    if (!check_can_touch(place))
-        return;
     const uint64_t far_granule = (UINT64_C(1) << 32) / place->info.granule_min_bytes;
     const struct moor_abi_range_args args = check_range_args(place, far_granule + 2);
     struct moor_abi_range out = {.struct_size = MOOR_ABI_RANGE_SIZE};
-    int32_t status = run.provider->virtual_->reserve(place->context, &args, &out, check_error());
+    int32_t status = CALL(virtual_, reserve, place->context, &args, &out);
     if (status == MOOR_NO_VA || status == MOOR_LIMIT) {
         check_pass_over("4 GiB of addresses are not available");
         return;
     }
-    check_status(status, MOOR_OK, "reserve");
+    check_ok(status, "reserve");
     const struct check_range range = {out.handle, out.address, args.granule_bytes, far_granule + 2};
     check_commit(place, &range, 0, 1);
     check_granules_fill(place, &range, 0, 1, 0x17);
@@ -303,8 +297,8 @@ static int32_t commit_at(struct check_place *place, const struct check_range *ra
 {
     uint64_t actual = 0;
     check_poison(&actual, sizeof actual);
-    int32_t status = run.provider->virtual_->commit(place->context, range->handle, offset_bytes, length_bytes,
-                                                    &actual, check_error());
+    int32_t status =
+        CALL(virtual_, commit, place->context, range->handle, offset_bytes, length_bytes, &actual);
     check_that(status == MOOR_OK || check_is_poison(&actual, sizeof actual),
                "a refused commit wrote its output");
     return status;
@@ -315,8 +309,8 @@ static int32_t committed_at(struct check_place *place, const struct check_range 
 {
     uint64_t bytes = 0;
     check_poison(&bytes, sizeof bytes);
-    int32_t status = run.provider->virtual_->committed(place->context, range->handle, offset_bytes,
-                                                       length_bytes, &bytes, check_error());
+    int32_t status =
+        CALL(virtual_, committed, place->context, range->handle, offset_bytes, length_bytes, &bytes);
     check_that(status == MOOR_OK || check_is_poison(&bytes, sizeof bytes),
                "a refused committed wrote its output");
     return status;
@@ -350,8 +344,6 @@ static void commit_is_all_or_nothing(struct check_place *place)
     static const struct {
         uint64_t first, count;
     } overlapping[] = {{3, 2}, {3, 1}, {4, 1}, {1, 3}, {4, 3}, {2, 5}, {0, 8}};
-    if (!check_can_touch(place))
-        return;
     struct check_range range = reserve_with_two(place);
     uint64_t held = check_reports_held(place) ? check_stats_now(place).held_bytes : 0;
     for (size_t i = 0; i < sizeof overlapping / sizeof *overlapping; i++) {
@@ -367,8 +359,6 @@ static void commit_is_all_or_nothing(struct check_place *place)
 static void refuses_spans(struct check_place *place)
 {
     const uint32_t allowed = CHECK_MAY(MOOR_INVALID) | CHECK_MAY(MOOR_OVERFLOW);
-    if (!check_can_touch(place))
-        return;
     struct check_range range = reserve_with_two(place);
     const uint64_t granule = range.granule_bytes;
     const uint64_t size = granule * SMALL_GRANULES;
@@ -408,8 +398,6 @@ static void decommit_refuses_uncommitted(struct check_place *place)
     static const struct {
         uint64_t first, count;
     } uncommitted[] = {{0, 1}, {2, 2}, {4, 2}, {2, 4}, {0, 8}};
-    if (!check_can_touch(place))
-        return;
     struct check_range range = reserve_with_two(place);
     for (size_t i = 0; i < sizeof uncommitted / sizeof *uncommitted; i++) {
         struct moor_abi_release release = check_part_args(
@@ -424,8 +412,6 @@ static void decommit_refuses_uncommitted(struct check_place *place)
 
 static void range_with_memory_stays(struct check_place *place)
 {
-    if (!check_can_touch(place))
-        return;
     struct check_range range = reserve_with_two(place);
     struct moor_abi_release release = check_release_args(MOOR_ABI_RELEASE_RANGE, range.handle, 0, NULL, 0);
     check_release_in_use(place, &release, "the release of a range with memory in it");
@@ -462,8 +448,6 @@ static void expect_decommit_waits(struct check_place *place, struct moor_abi_str
 /* COPY needs its own stream here: the gate blocks the other one. */
 static void decommit_waits(struct check_place *place)
 {
-    if (!check_can_touch(place))
-        return;
     struct moor_abi_stream *stream = check_stream_create(place);
     struct check_gate *gate = check_gate_close(stream);
     if (gate)
@@ -492,7 +476,7 @@ static int32_t call_with_range(struct check_place *place, uint64_t handle, uint6
         return committed_at(place, &range, 0, range.granule_bytes);
     if (call == RELEASE)
         release = check_release_args(MOOR_ABI_RELEASE_RANGE, handle, 0, NULL, 0);
-    return run.provider->release->release(place->context, &release, check_error());
+    return CALL(release, release, place->context, &release);
 }
 
 static void wrong_handles(struct check_place *place)
@@ -524,10 +508,10 @@ const struct check check_virtual[] = {
     {"virtual.structs", "Range arguments and ranges follow the size rules of structs.", NEEDS,
      CHECK_EACH_PLACE | CHECK_OUR_MINOR, .visit = structs},
     {"virtual.fresh_memory_is_zero", "Committed memory reads as zero, memory committed again included.",
-     NEEDS, CHECK_EACH_PLACE, .visit = fresh_memory_is_zero},
+     NEEDS, CHECK_EACH_PLACE | CHECK_TOUCHES, .visit = fresh_memory_is_zero},
     {"virtual.contents_stay",
      "Memory keeps its contents and address while other granules are committed and decommitted.", NEEDS,
-     CHECK_EACH_PLACE, .visit = contents_stay},
+     CHECK_EACH_PLACE | CHECK_TOUCHES, .visit = contents_stay},
     {"virtual.committed_counts", "`committed` counts the committed bytes of exactly the named span.", NEEDS,
      CHECK_EACH_PLACE, .visit = committed_counts},
     {"virtual.any_granule",
@@ -535,21 +519,21 @@ const struct check check_virtual[] = {
      CHECK_EACH_PLACE, .visit = any_granule},
     {"virtual.far_granules",
      "Offsets have 64 bits: a call on the granule at 4 GiB does not affect the first granule.", NEEDS,
-     CHECK_EACH_PLACE, .visit = far_granules},
+     CHECK_EACH_PLACE | CHECK_TOUCHES, .visit = far_granules},
     {"virtual.commit_is_all_or_nothing",
-     "A commit that names a committed granule is refused and changes nothing.", NEEDS, CHECK_EACH_PLACE,
-     .visit = commit_is_all_or_nothing},
+     "A commit that names a committed granule is refused and changes nothing.", NEEDS,
+     CHECK_EACH_PLACE | CHECK_TOUCHES, .visit = commit_is_all_or_nothing},
     {"virtual.refuses_spans",
      "Spans that are empty, not whole granules, beyond the range or wrap are refused and change nothing.",
-     NEEDS, CHECK_EACH_PLACE, .visit = refuses_spans},
+     NEEDS, CHECK_EACH_PLACE | CHECK_TOUCHES, .visit = refuses_spans},
     {"virtual.decommit_refuses_uncommitted",
      "A decommit of granules that are not all committed is INVALID and changes nothing.", NEEDS,
-     CHECK_EACH_PLACE, .visit = decommit_refuses_uncommitted},
+     CHECK_EACH_PLACE | CHECK_TOUCHES, .visit = decommit_refuses_uncommitted},
     {"virtual.range_with_memory_stays", "A range that holds memory cannot be released.", NEEDS,
-     CHECK_EACH_PLACE, .visit = range_with_memory_stays},
+     CHECK_EACH_PLACE | CHECK_TOUCHES, .visit = range_with_memory_stays},
     {"virtual.decommit_waits",
      "A decommit takes no memory before its fence points are reached, and then returns the bytes once.",
-     NEEDS, CHECK_EACH_PLACE, .visit = decommit_waits},
+     NEEDS, CHECK_EACH_PLACE | CHECK_TOUCHES, .visit = decommit_waits},
     {"virtual.range_waits", "A range is released when its fence points are reached, and not before.", NEEDS,
      CHECK_EACH_PLACE, .visit = range_waits},
     {"virtual.wrong_handles",

@@ -213,23 +213,13 @@ static error_t parse_option(int key, char *argument, struct argp_state *state)
     struct parse *parse = state->input;
     struct replay_config *config = parse->config;
     switch (key) {
-    case ARGP_KEY_ERROR:
-        tool_refuse_option(state, parse->failure);
-        return 0;
-    case TOOL_KEY_JSON:
-        config->json = true;
-        return 0;
-    case TOOL_KEY_SET:
-        /* the failure holds the reason */
-        (void)tool_settings_add(&config->settings, argument, parse->failure);
-        return 0;
     case ARGP_KEY_ARGS:
         config->traces = state->argv + state->next;
         config->trace_count = (size_t)(state->argc - state->next);
         return 0;
     default:
         if (key < TOOL_KEY_OWN || key >= KEY_END)
-            return ARGP_ERR_UNKNOWN;
+            return tool_parse_common(key, argument, state, parse->failure, &config->settings, &config->json);
         parse_own_option(parse, key, argument);
         return 0;
     }

@@ -21,10 +21,9 @@
 
 struct check_place;
 
-#define CHECK_EACH_PLACE 0u  /* visit every place that has the needs */
-#define CHECK_EACH_DEVICE 1u /* visit only the first such domain of each device */
-#define CHECK_TOUCHES 4u     /* pass over places whose memory cannot be read (check_can_touch) */
-#define CHECK_OUR_MINOR 2u   /* skip a provider of a newer minor, which may know more bytes of a struct */
+#define CHECK_ONE_DOMAIN 1u /* visit only the first such domain of each device */
+#define CHECK_TOUCHES 2u    /* pass over places whose memory cannot be read (check_can_touch) */
+#define CHECK_OUR_MINOR 4u  /* skip a provider of a newer minor, which may know more bytes of a struct */
 
 struct check {
     const char *name; /* stable, for scripts: "release.waits_for_points" */
@@ -103,7 +102,15 @@ struct check_run {
 };
 extern struct check_run run;
 
-/* ---- ending a check early ---- */
+/* The message with the result of a check, from the child to the parent. */
+struct check_answer {
+    int32_t result;       /* enum check_result */
+    int32_t process;      /* sender */
+    int64_t device_count; /* -1: unknown */
+    char reason[CHECK_REASON_BYTES];
+};
+
+/* ---- ending a check early (answer.c) ---- */
 
 /* Sends the result to the parent, and ends the process unless the check passed. The first of several threads
  * wins. */
@@ -118,7 +125,7 @@ void check_pass_over(const char *format, ...) __attribute__((format(printf, 1, 2
 
 /* Returns the calling thread's error record, reset for its next call of the provider. */
 struct moor_abi_error *check_error(void);
-/* Ends the check as failed unless actual == expected. The text names the call by `what` and quotes the
+/* Ends the check as failed unless actual == expected. The text names the call (what) and quotes the
  * thread's error record. */
 void check_status(int32_t actual, int32_t expected, const char *what);
 void check_ok(int32_t actual, const char *what); /* expected: MOOR_OK */
@@ -174,10 +181,6 @@ struct check_place {
     struct moor_abi_domain_info info;
     struct moor_abi_stream *copier; /* stream of check_write and check_read; NULL before their first use */
 };
-
-/* Calls check->visit for its places, on at most 4 devices, each with an open context. Skips the check if no
- * domain has the capabilities. */
-void check_tour(const struct check *check);
 
 /* check_device_describe fills in the device's first domain, without a context. It returns false if the device
  * refuses to describe itself: this is legal, and the core leaves such a device out. check_domain_describe

@@ -517,18 +517,20 @@ static void fork_in_the_middle(struct check_place *place)
     travel(place, NULL, NULL);
 }
 
+#define NEEDS MOOR_ABI_CAPS_REQUIRED
+
 const struct check check_life[] = {
     {"life.cycles", "100 cycles from init to shutdown leave no thread, file, mapping or memory behind.",
-     MOOR_ABI_CAPS_REQUIRED, CHECK_EACH_DEVICE, .visit = cycle},
+     NEEDS, CHECK_ONE_DOMAIN, .visit = cycle},
     {"life.thread_state",
      "No call changes the signal mask, rounding mode, umask, working directory, handlers or environment.",
-     MOOR_ABI_CAPS_REQUIRED, CHECK_EACH_DEVICE, .visit = keep_surroundings},
+     NEEDS, CHECK_ONE_DOMAIN, .visit = keep_surroundings},
     {"life.process_state",
-     "Loading and using the provider changes none of these either, apart from its driver's needs.",
-     MOOR_ABI_CAPS_REQUIRED, CHECK_EACH_DEVICE, .visit = keep_process},
-    {"life.current_device", "The caller's current device is the same after each call.",
-     MOOR_ABI_CAPS_REQUIRED, CHECK_EACH_DEVICE, .visit = keep_current},
-    {"life.fork", "A forked child that makes no call can exit, and the parent continues.",
-     MOOR_ABI_CAPS_REQUIRED, CHECK_EACH_DEVICE | CHECK_TOUCHES, .visit = fork_in_the_middle},
+     "Loading and using the provider changes none of these either, apart from its driver's needs.", NEEDS,
+     CHECK_ONE_DOMAIN, .visit = keep_process},
+    {"life.current_device", "The caller's current device is the same after each call.", NEEDS,
+     CHECK_ONE_DOMAIN, .visit = keep_current},
+    {"life.fork", "A forked child that makes no call can exit, and the parent continues.", NEEDS,
+     CHECK_ONE_DOMAIN | CHECK_TOUCHES, .visit = fork_in_the_middle},
     {0},
 };

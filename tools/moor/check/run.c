@@ -29,46 +29,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-struct check_run run;
-
-/* One message: the result of a check. */
-struct answer {
-    int32_t result;       /* enum check_result */
-    int32_t process;      /* sender */
-    int64_t device_count; /* -1: unknown */
-    char reason[CHECK_REASON_BYTES];
-};
-
 /* ---- in the child ---- */
-
-/* Turns a provider's text into one line of UTF-8. */
-static void tidy(char *text)
-{
-    bool is_utf8 = check_is_utf8(text);
-    for (char *at = text; *at != '\0'; at++) {
-        unsigned char byte = (unsigned char)*at;
-        if (byte < ' ' || byte == 0x7f)
-            *at = ' ';
-        else if (byte >= 0x80 && !is_utf8)
-            *at = '?';
-    }
-}
-
-void check_end(enum check_result result, const char *reason)
-{
-    static atomic_flag over = ATOMIC_FLAG_INIT;
-    if (result != CHECK_PASSED && atomic_flag_test_and_set(&over))
-        for (;;) /* another thread is ending the process */
-            (void)pause();
-    struct answer answer = {.result = (int32_t)result,
-                            .process = getpid(),
-                            .device_count = run.instance != NULL ? (int64_t)run.device_count : -1};
-    (void)snprintf(answer.reason, sizeof answer.reason, "%s", reason); /* cuts a longer text */
-    tidy(answer.reason);
-    ssize_t written = write(run.answer_fd, &answer, sizeof answer);
-    if (result != CHECK_PASSED || written != (ssize_t)sizeof answer) /* the parent has exited */
-        _exit(0);
-}
 
 static void log_line(void *user, uint32_t level, const char *message)
 {
@@ -108,6 +69,58 @@ static void load(void)
     check_that(run.provider != NULL, "the entry returned NULL");
 }
 
+#define DEVICES_VISITED_MAX 4
+
+struct tour {
+    const struct check *check;
+    uint32_t visits;
+    uint32_t passed_over;
+};
+
+static void visit_place(struct tour *tour, const struct check_place *found)
+{
+    run.place = found;
+    struct check_place place = check_place_open(found);
+    run.place = &place;
+    run.passed_over[0] = '\0';
+    if ((tour->check->flags & CHECK_TOUCHES) == 0 || check_can_touch(&place))
+        tour->check->visit(&place);
+    tour->visits++;
+    tour->passed_over += run.passed_over[0] != '\0';
+    check_place_close(&place);
+    run.place = NULL;
+}
+
+static void visit_device(struct tour *tour, uint32_t device)
+{
+    struct check_place place;
+    if (!check_device_describe(device, &place))
+        return;
+    for (; place.domain < place.device_info.domain_count; place.domain++) {
+        check_domain_describe(&place);
+        if ((tour->check->needs & ~place.info.capabilities) != 0)
+            continue;
+        visit_place(tour, &place);
+        if ((tour->check->flags & CHECK_ONE_DOMAIN) != 0)
+            return;
+    }
+}
+
+/* Calls check->visit for its places, each with an open context. Skips the check if no domain has the
+ * capabilities. */
+static void make_tour(const struct check *check)
+{
+    struct tour tour = {.check = check};
+    for (uint32_t i = 0; i < run.device_count && i < DEVICES_VISITED_MAX; i++)
+        visit_device(&tour, i);
+    if (run.device_count == 0)
+        check_skip("the provider has no device");
+    if (tour.visits == 0)
+        check_skip("no domain has the needed capabilities");
+    if (tour.passed_over == tour.visits)
+        check_skip("%s", run.passed_over);
+}
+
 static void run_check(const struct check *check, uint64_t timeout_ns)
 {
     run.deadline_ns = moor_clock_ns() + timeout_ns / 10 * 9;
@@ -123,7 +136,7 @@ static void run_check(const struct check *check, uint64_t timeout_ns)
     if (check->run != NULL)
         check->run();
     else
-        check_tour(check);
+        make_tour(check);
     check_shutdown(run.instance);
     check_end(CHECK_PASSED, "");
     run.instance = NULL;
@@ -208,12 +221,12 @@ static bool start_child(const struct check_plan *plan, const struct check_report
 enum event { ANSWERED, ENDED, TIMED_OUT };
 
 /* Returns true if the child itself sent the message: not the provider, nor a process that it forked. */
-static bool is_answer(const struct child *child, const struct answer *answer, ssize_t size)
+static bool is_answer(const struct child *child, const struct check_answer *answer, ssize_t size)
 {
     return size == (ssize_t)sizeof *answer && answer->process == child->pid;
 }
 
-static enum event await(const struct child *child, uint64_t deadline_ns, struct answer *answer)
+static enum event await(const struct child *child, uint64_t deadline_ns, struct check_answer *answer)
 {
     struct pollfd fds[] = {{.fd = child->answers, .events = POLLIN}, {.fd = child->end, .events = POLLIN}};
     for (;;) {
@@ -250,7 +263,7 @@ static void explain_end(int status, struct check_report *report)
 static void take_report(struct child *child, uint64_t timeout_ns, struct check_report *report,
                         int64_t *device_count)
 {
-    struct answer answer;
+    struct check_answer answer;
     switch (await(child, moor_clock_ns() + timeout_ns, &answer)) {
     case ANSWERED:
         report->result = (enum check_result)answer.result;

@@ -3,55 +3,9 @@
  * succeed. */
 #include "check/check.h"
 
-#include <jansson.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define DEVICES_VISITED_MAX 4
-
-/* ---- ending a check ---- */
-
-__attribute__((format(printf, 2, 0))) static void end_with(enum check_result result, const char *format,
-                                                           va_list arguments)
-{
-    char reason[CHECK_REASON_BYTES];
-    int length = 0;
-    if (run.place != NULL)
-        length =
-            snprintf(reason, sizeof reason, "device %u, domain %u: ", run.place->device, run.place->domain);
-    /* cuts a longer text */
-    (void)vsnprintf(reason + length, sizeof reason - (size_t)length, format, arguments);
-    check_end(result, reason);
-}
-
-void check_that(bool condition, const char *format, ...)
-{
-    if (condition)
-        return;
-    va_list arguments;
-    va_start(arguments, format);
-    end_with(CHECK_FAILED, format, arguments);
-    va_end(arguments);
-}
-
-void check_skip(const char *format, ...)
-{
-    va_list arguments;
-    va_start(arguments, format);
-    end_with(CHECK_SKIPPED, format, arguments);
-    va_end(arguments);
-    abort(); /* not reached */
-}
-
-void check_pass_over(const char *format, ...)
-{
-    va_list arguments;
-    va_start(arguments, format);
-    (void)vsnprintf(run.passed_over, sizeof run.passed_over, format, arguments);
-    va_end(arguments);
-}
 
 /* ---- statuses and records ---- */
 
@@ -199,24 +153,9 @@ void check_out_struct(struct check_place *place, uint32_t size_bytes, check_call
     free(structure);
 }
 
-bool check_is_utf8(const char *text)
-{
-    json_t *string = json_string(text); /* NULL unless valid UTF-8 */
-    bool is_utf8 = string != NULL;
-    json_decref(string);
-    return is_utf8;
-}
-
 bool check_is_power_of_two(uint64_t value)
 {
     return value != 0 && (value & (value - 1)) == 0;
-}
-
-void *check_memory(size_t count, size_t size_bytes)
-{
-    void *memory = calloc(count, size_bytes);
-    check_that(memory != NULL, "no host memory for the check itself: %zu times %zu bytes", count, size_bytes);
-    return memory;
 }
 
 /* ---- instances and contexts ---- */
@@ -277,54 +216,6 @@ void check_place_close(struct check_place *place)
     if (place->copier != NULL)
         check_stream_destroy(place->copier);
     check_context_close(place->context);
-}
-
-struct tour {
-    const struct check *check;
-    uint32_t visits;
-    uint32_t passed_over;
-};
-
-static void visit_place(struct tour *tour, const struct check_place *found)
-{
-    run.place = found;
-    struct check_place place = check_place_open(found);
-    run.place = &place;
-    run.passed_over[0] = '\0';
-    if ((tour->check->flags & CHECK_TOUCHES) == 0 || check_can_touch(&place))
-        tour->check->visit(&place);
-    tour->visits++;
-    tour->passed_over += run.passed_over[0] != '\0';
-    check_place_close(&place);
-    run.place = NULL;
-}
-
-static void visit_device(struct tour *tour, uint32_t device)
-{
-    struct check_place place;
-    if (!check_device_describe(device, &place))
-        return;
-    for (; place.domain < place.device_info.domain_count; place.domain++) {
-        check_domain_describe(&place);
-        if ((tour->check->needs & ~place.info.capabilities) != 0)
-            continue;
-        visit_place(tour, &place);
-        if ((tour->check->flags & CHECK_EACH_DEVICE) != 0)
-            return;
-    }
-}
-
-void check_tour(const struct check *check)
-{
-    struct tour tour = {.check = check};
-    for (uint32_t i = 0; i < run.device_count && i < DEVICES_VISITED_MAX; i++)
-        visit_device(&tour, i);
-    if (run.device_count == 0)
-        check_skip("the provider has no device");
-    if (tour.visits == 0)
-        check_skip("no domain has the needed capabilities");
-    if (tour.passed_over == tour.visits)
-        check_skip("%s", run.passed_over);
 }
 
 /* ---- calls that must succeed ---- */

@@ -281,19 +281,21 @@ static void waits_at_once(struct check_place *place)
     free(lane);
 }
 
+#define NEEDS MOOR_ABI_CAPS_REQUIRED
+
 const struct check check_threads[] = {
-    {"threads.own_contexts", "16 threads allocate, use and release at once, each in its own context.",
-     MOOR_ABI_CAPS_REQUIRED, CHECK_EACH_DEVICE, .visit = own_contexts},
-    {"threads.shared_context", "16 threads allocate, use, release and reap at once in one context.",
-     MOOR_ABI_CAPS_REQUIRED, CHECK_EACH_PLACE, .visit = shared_context},
-    {"threads.reaps", "Concurrent reaps return each completion once.", MOOR_ABI_CAPS_REQUIRED,
-     CHECK_EACH_DEVICE, .visit = reap_at_once},
-    {"threads.records", "Concurrent records on one stream return each value once.", MOOR_ABI_CAPS_REQUIRED,
-     CHECK_EACH_DEVICE, .visit = records_once},
+    {"threads.own_contexts", "16 threads allocate, use and release at once, each in its own context.", NEEDS,
+     CHECK_ONE_DOMAIN, .visit = own_contexts},
+    {"threads.shared_context", "16 threads allocate, use, release and reap at once in one context.", NEEDS,
+     .visit = shared_context},
+    {"threads.reaps", "Concurrent reaps return each completion once.", NEEDS, CHECK_ONE_DOMAIN,
+     .visit = reap_at_once},
+    {"threads.records", "Concurrent records on one stream return each value once.", NEEDS, CHECK_ONE_DOMAIN,
+     .visit = records_once},
     {"threads.functions",
-     "Host functions that threads submit to one stream are called once, in each thread's order.",
-     MOOR_ABI_CAPS_REQUIRED, CHECK_EACH_DEVICE, .visit = functions_once},
+     "Host functions that threads submit to one stream are called once, in each thread's order.", NEEDS,
+     CHECK_ONE_DOMAIN, .visit = functions_once},
     {"threads.waits", "Threads that wait for values of one stream all continue when the values are reached.",
-     MOOR_ABI_CAPS_REQUIRED, CHECK_EACH_DEVICE, .visit = waits_at_once},
+     NEEDS, CHECK_ONE_DOMAIN, .visit = waits_at_once},
     {0},
 };

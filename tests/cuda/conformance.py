@@ -13,20 +13,20 @@ BRIEF = sys.argv[5:] == ["brief"]  # where all is slow
 sys.path.insert(0, str(pathlib.Path(root) / "tests/support"))
 import tap  # noqa: E402
 
-NO_HOST_ACCESS = "the host has no access to the domain"
+NO_HOST_ACCESS = "the domain lacks HOST_ACCESS"
 ALWAYS = {
-    "stream.import_nothing": "streams have native names here",
+    "stream.import_nothing": "the provider has native streams",
     "shared.read_only_maps": NO_HOST_ACCESS,
     "shared.protect_changes_access": NO_HOST_ACCESS,
     "shared.protect_changes_one_map": NO_HOST_ACCESS,
     "pinned.limit_is_told": "RLIMIT_MEMLOCK does not bind",
-    "stats.system_agrees": "the system does not say",
+    "stats.system_agrees": "the domain does not report system_held_bytes",
 }
 ONE = {"stream.waits_across_devices": "the provider has one device"}
 
 
 def check(name, sim, *settings, skips=ONE, without=()):
-    """without: checks, or groups of them, of what this device has not: each says so."""
+    """without: checks, or groups of them, for capabilities that the device lacks: each is skipped with that reason."""
     environment = dict(os.environ, MOOR_CUDASIM=f"total=4GiB,leaks=1,{sim}")
     arguments = [word for setting in (f"driver={driver}", *settings) for word in ("--set", setting)]
     done = subprocess.run([tool, "check", provider, "--timeout=60", *arguments], env=environment, capture_output=True, text=True,
@@ -35,10 +35,10 @@ def check(name, sim, *settings, skips=ONE, without=()):
     tap.check(name, done.returncode == 0 and done.stdout.count("\nok ") > 100 and "violation" not in done.stderr,
               "\n".join(lines) + done.stderr)
     seen = dict(re.findall(r"^skip (\S+): (.*)$", done.stdout, re.M))
-    seen.pop("alloc.exhaustion", None)  # of so large a device it depends on the machine; see below
-    seen = {each: reason for each, reason in seen.items() if "a sanitizer is in this process" not in reason}
+    seen.pop("alloc.exhaustion", None)  # depends on the machine for so large a device; see below
+    seen = {each: reason for each, reason in seen.items() if "a sanitizer is active" not in reason}
     expected = ALWAYS | skips
-    expected |= {each: "no domain has what this needs" for each in seen if {each, each.split(".")[0]} & set(without)}
+    expected |= {each: "no domain has the needed capabilities" for each in seen if {each, each.split(".")[0]} & set(without)}
     wrong = [f"{each}: {reason}" for each, reason in seen.items() if expected.get(each, "?") not in reason]
     wrong += [f"{each} is not skipped" for each in expected if each not in seen]
     tap.check("... and nothing is skipped that need not be", not wrong, "\n".join(wrong))

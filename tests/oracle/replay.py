@@ -1,38 +1,37 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Oracle of replay model R1: what `moor replay` must count, worked out again without any of its code.
+"""Oracle of replay model R1: computes the counts of `moor replay` without any of its code.
 
-It knows no provider, no memory and no governor: blocks are numbers. Time is integer microseconds.
+The oracle has no provider, memory or governor: blocks are numbers. Time is in integer microseconds.
 
-The model's text leaves room in a few places; below are the readings taken. "Fixed" means that the five
-published rows come out only with this reading, of those tried; "open" that they come out with others as
-well.
+The model's text is ambiguous in a few places; the readings taken are listed below. "Fixed": of the readings tried, only
+this one gives the five published rows. "Open": other readings give them too.
 
  R1  used = blocks guaranteed to started requests (committed or not) + cached blocks + blocks behind a fence.
-     It grows at a start only, by `need`; a grow event moves nothing but the committed count. Fixed.
- R2  active = used - cached blocks that nobody references, so it includes blocks behind a fence. Fixed: the
-     506 of row 2 are 502 held by live requests and 4 pending.
- R3  Pending counts every block on its way back: private ones and those that `live` drops. Its peak is taken
-     at one moment only: in a finish, after the private blocks have joined, before references are dropped.
-     What `live` drops therefore shows in another finish within the same fence time, or not at all. Fixed:
-     51, not 239.
+     `used` grows only at a start, by `need`; a grow event changes the committed count alone. Fixed.
+ R2  active = used - unreferenced cached blocks, so it includes blocks behind a fence. Fixed: the 506 of row 2
+     are 502 held by live requests and 4 pending.
+ R3  Pending counts every block behind a fence: private ones, and published ones dropped by policy `live`. The
+     peak is read at one moment only: in a finish, after the private blocks have been added and before the
+     references are dropped. Blocks dropped by `live` therefore show in another finish within the same fence
+     time, or not at all. Fixed: 51, not 239.
  R4  An evicted block is free at once: it passes no fence and is never pending. Fixed: 5 and 7 pending.
- R5  A cached block is evictable from its finish on, not from the fence on: the text's words. Open.
- R6  Evict exactly used + need - cap blocks, or none while that many are not to be had (open). Oldest = its
-     count reached 0 first; a hit takes a block out of the line, its next drop puts it last. Tails before
-     heads: fixed.
- R7  k is final before eviction: where k*b >= in took one hit back, that block is no hit and may be evicted.
-     It is published again at prefill done if it has gone by then; else the request's copy stays private.
-     Open. With nothing to take back (in = 0) k stays 0.
- R8  A block that `live` drops leaves the index at the finish; its memory is back at the fence. Open.
+ R5  A cached block is evictable from its finish on, not from its fence on, as the text says. Open.
+ R6  Evict exactly used + need - cap blocks, or none while fewer are evictable (open). The oldest block is the
+     one whose count reached 0 first; a hit removes a block from the order, its next drop puts it last. Tails
+     before heads: fixed.
+ R7  k is final before eviction: if k*b >= in removed one hit, that block is not a hit and may be evicted. The
+     request publishes its copy at prefill done if the block was evicted by then; else the copy stays private.
+     Open. With no hit to remove (in = 0) k stays 0.
+ R8  A block dropped by `live` leaves the index at the finish; its memory returns at the fence. Open.
  R9  Arrivals are inserted first, in file order; grows in block order and then the finish at prefill done;
-     the fence at the finish. "Try to start" follows every single event and goes on past rejected heads.
+     the fence at the finish. "Try to start" follows every single event and continues past rejected heads.
      Open.
- R10 A request with tot > cap is rejected when it heads the line while no prefill runs, not when it arrives.
+ R10 A request with tot > cap is rejected when it is the head of the queue while no prefill runs, not when it arrives.
      Open.
  R11 new_blocks = sum of `need`, grown blocks included; share = sum of k; freed = blocks that passed a fence.
      Fixed.
- R12 Waits are start - arrival of started requests; rejected ones have none. p99 is the element with index
+ R12 Waits are start - arrival of started requests; a rejected request has none. p99 is the element with index
      floor(0.99 * (n - 1)) of the sorted waits: no rounding up, no interpolation. Fixed.
  R13 makespan is the time of the last event, counted from 0: normally the last fence (fixed).
  R14 Arrival = timestamp * 1000 * s, the scale read as an exact decimal, rounded once, halves up. Open.
@@ -54,7 +53,7 @@ import sys
 ARRIVAL, PREFILL_DONE, GROW, FINISH, FENCE_PASSED = range(5)
 
 POLICIES = ("none", "live", "retain")
-TRACE_BLOCK_TOKENS = 512  # what one hash of a Mooncake trace stands for
+TRACE_BLOCK_TOKENS = 512  # tokens per hash of a Mooncake trace
 
 Row = collections.namedtuple("Row", "arrival_ms tokens_in tokens_out hashes")
 
@@ -64,7 +63,7 @@ def ceil_div(a, b):
 
 
 def load_mooncake(path, limit=None):
-    """The rows of a Mooncake trace, at most `limit` of them."""
+    """Returns the rows of a Mooncake trace, at most `limit`."""
     opener = gzip.open if str(path).endswith(".gz") else open
     rows = []
     with opener(path, "rt", encoding="utf-8") as file:
@@ -87,7 +86,7 @@ class Request:
 
     def __init__(self, row, hits, total_blocks):
         self.row = row
-        self.shared = list(row.hashes[:hits])  # blocks it references, in order: hits, then what it publishes
+        self.shared = list(row.hashes[:hits])  # referenced blocks in order: hits, then the published ones
         self.private_blocks = total_blocks - hits
 
 
@@ -107,7 +106,7 @@ class Replay:
         self.now = 0
         self.events = []  # heap of (time, kind, insertion number, subject)
         self.inserted = 0
-        self.line = collections.deque()  # (row, arrival time), waiting to start
+        self.queue = collections.deque()  # (row, arrival time) of waiting requests
         self.prefilling = False
         self.references = {}  # the prefix index: hash of a resident block -> references to it
         self.cached = collections.OrderedDict()  # resident hashes without references, oldest first
@@ -139,12 +138,12 @@ class Replay:
         while self.events:
             self.now, kind, _, subject = heapq.heappop(self.events)
             handlers[kind](subject)
-            while self.line and not self.prefilling and self.try_start():
+            while self.queue and not self.prefilling and self.try_start():
                 pass
             self.check()
 
         count = self.count
-        assert not self.line and self.live == 0 and self.pending == 0
+        assert not self.queue and self.live == 0 and self.pending == 0
         assert count["done"] + count["reject"] == rows
         assert self.used == self.committed == len(self.cached) == len(self.references)
         assert count["new_blocks"] == count["evict"] + count["freed"] + self.used
@@ -152,22 +151,22 @@ class Replay:
         return self
 
     def arrive(self, row):
-        self.line.append((row, self.now))
+        self.queue.append((row, self.now))
 
     def try_start(self):
-        """Rejects or starts the head of the line; False if it has to wait."""
-        row, arrived = self.line[0]
+        """Rejects or starts the head of the queue. Returns False if it must wait."""
+        row, arrived = self.queue[0]
         hits = self.count_hits(row)
         total = ceil_div(row.tokens_in + row.tokens_out, self.block_tokens)
         need = total - hits
         if total > self.cap:
             self.count["reject"] += 1
-            self.line.popleft()
+            self.queue.popleft()
             return True
         if not self.make_room(need, row.hashes[:hits]):
             return False
 
-        self.line.popleft()
+        self.queue.popleft()
         for block in row.hashes[:hits]:
             self.cached.pop(block, None)
             self.references[block] += 1
@@ -187,7 +186,7 @@ class Replay:
         return True
 
     def count_hits(self, row):
-        """Length of the longest resident prefix that leaves at least one token of the prompt to compute."""
+        """Returns the length of the longest resident prefix that leaves at least one prompt token to compute."""
         if self.policy == "none":
             return 0
         hits = 0
@@ -200,7 +199,7 @@ class Replay:
         return hits
 
     def make_room(self, need, hits):
-        """Evicts what is missing for `need` blocks, all of it or nothing; False if it is not to be had."""
+        """Evicts the blocks missing for `need`, or none. Returns False if too few are evictable."""
         missing = self.used + need - self.cap
         if missing <= 0:
             return True
@@ -267,7 +266,7 @@ class Replay:
 
 def simulate(rows, *, trace, policy, capacity_blocks, scale="1", block_tokens=TRACE_BLOCK_TOKENS,
              kv_bytes_per_token=131072, prefill_us=125, decode_us=30000, fence_us=30000):
-    """Runs the model and returns its figures under the keys that `moor replay --json` uses."""
+    """Runs the model. Returns its figures under the keys of `moor replay --json`."""
     run = Replay(rows, policy, capacity_blocks, scale, block_tokens, prefill_us, decode_us, fence_us).run()
     waits = sorted(run.waits)
     return {
@@ -291,7 +290,7 @@ def simulate(rows, *, trace, policy, capacity_blocks, scale="1", block_tokens=TR
 
 
 def expected_arguments():
-    """The runs whose figures are kept in expected.json. Traces are named relative to the traces folder."""
+    """Returns the runs of expected.json. Traces are named relative to the traces folder."""
     conversation, synthetic = "mooncake/conversation_trace.jsonl", "mooncake/synthetic_trace.jsonl"
     base = {"trace": conversation, "limit": 1000, "policy": "retain", "capacity_blocks": 640, "scale": "8"}
     for trace, limits in ((conversation, (100, 1000, 4000)), (synthetic, (100, 1000, None))):

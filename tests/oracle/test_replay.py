@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Tests of the oracle: the published rows, traces small enough to work out by hand, and the kept figures."""
+"""Tests of the oracle: the published rows, small traces computed by hand, and expected.json."""
 import gzip
 import json
 import pathlib
@@ -25,7 +25,7 @@ PUBLISHED = (
 
 
 class PublishedRows(unittest.TestCase):
-    @unittest.skipUnless(CONVERSATION.exists(), "the conversation trace is not here")
+    @unittest.skipUnless(CONVERSATION.exists(), "the conversation trace is missing")
     def test_rows_come_out_exactly(self):
         rows = replay.load_mooncake(CONVERSATION)
         self.assertEqual(len(rows), 12031)
@@ -62,12 +62,12 @@ class HandComputed(unittest.TestCase):
         self.check([row], "retain", 2, reject=1, done=0, new_blocks=0, wait_mean_s=0.0, makespan_s=0.0)
 
     def test_full_hit_leaves_the_last_block_to_compute(self):
-        # The second finds 2 blocks = its whole prompt, so k = 1 and 512 tokens are computed: 2000 .. 2512.
+        # The second request finds 2 blocks = its whole prompt, so k = 1 and 512 tokens are computed: 2000 .. 2512.
         rows = [(0, 1024, 0, [1, 2]), (2, 1024, 0, [1, 2])]
         common = {"share": 1, "new_blocks": 3, "resident_end": 2, "makespan_s": 0.002612}
-        # Room for three: its copy of block 2 stays private, as 2 is known, and leaves at the finish.
+        # Capacity 3: its copy of block 2 stays private, because 2 is known, and leaves at the finish.
         self.check(rows, "retain", 3, evict=0, freed=1, **common)
-        # Room for two: block 2 is no hit and gives way at the start; the copy is published in its place.
+        # Capacity 2: block 2 is not a hit and is evicted at the start; the copy is published instead.
         self.check(rows, "retain", 2, evict=1, freed=0, **common)
 
     def test_tails_are_evicted_before_heads_and_hits_never(self):
@@ -79,7 +79,7 @@ class HandComputed(unittest.TestCase):
 
     def test_the_head_blocks_the_line_and_memory_is_back_at_the_fence(self):
         # First: tot 2, prefill done and grow of block 1 at 512, finish at 512 + 5120 = 5632, fence at 5732.
-        # Second: tot 3 > cap, rejected at 512, when the line moves. Third: 5732 to 5732 + 612.
+        # Second: tot 3 > cap, rejected at 512, when the queue advances. Third: 5732 to 5732 + 612.
         rows = [(0, 512, 512, [1]), (0, 1536, 0, [2, 3, 4]), (0, 512, 0, [5])]
         self.check(rows, "none", 2, done=2, reject=1, grow=1, new_blocks=3, freed=3, max_live=1,
                    wait_mean_s=0.002866, wait_p99_s=0.0, peak_pending_blocks=2, makespan_s=0.006344)
@@ -92,7 +92,7 @@ class HandComputed(unittest.TestCase):
         self.check(rows, "live", 4, done=2, share=1, new_blocks=4, grow=1, freed=4, max_live=2,
                    peak_used_blocks=4, peak_active_blocks=4, peak_commit_blocks=4, peak_pending_blocks=2,
                    wait_mean_s=0.000512, makespan_s=0.001644)
-        # Without sharing and with room to spare it waits for the first prefill alone.
+        # Without sharing and with free blocks the second request waits only for the first prefill.
         self.check(rows, "none", 8, share=0, max_live=2, wait_mean_s=0.000512)
         # With one block less the second waits for the fence of the first; nothing is resident by then.
         self.check(rows, "live", 3, share=0, new_blocks=5, max_live=1, peak_pending_blocks=1, wait_p99_s=0.0,
@@ -123,7 +123,7 @@ class HandComputed(unittest.TestCase):
 
     def test_nothing_to_do(self):
         self.check([], "retain", 1, done=0, new_blocks=0, wait_mean_s=0.0, wait_p99_s=0.0, makespan_s=0.0)
-        # A request without tokens takes no blocks, but passes through all the same.
+        # A request without tokens takes no blocks and still finishes.
         self.check([(0, 0, 0, [])], "retain", 1, done=1, new_blocks=0, share=0, makespan_s=0.0001)
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Bugs to plant, one or two lines each. The old text must be in the file exactly once, spaces and line ends
 aside. The last field says who must find it, each of them: a suite, the governor's model in lockstep, the sweep over
-some scenarios, the governor's stress test, and moor sim with a profile."""
+some scenarios, the governor's stress test, and the simulated host of tests/sim with a profile."""
 from typing import NamedTuple
 
 

@@ -2,7 +2,7 @@
 """Plants each bug of bugs.py in a copy of its file, and has it found: the file is compiled as the build
 compiles it, a program is linked with it in place of what it has of the core or the kit, and must find the
 bug. Programs are the suites, of which a test must fail, the fault sweep over its scenarios with a word in their
-name, the governor's model in lockstep and its stress test, and moor sim, which must see a promise broken.
+name, the governor's model in lockstep and its stress test, and sim with a profile, which must see a promise broken.
 
     planted.py BUILD SOURCE [WORD...]     all bugs, or those with one of the words in their name
 
@@ -36,7 +36,7 @@ SUITES = {"core": "tests/core/core-", "kit": "tests/kit/kit_", "loader": "tests/
 PLUGINS = [os.path.join(BUILD, "plugins", name, name + ".so") for name in ("fault", "cpu", "mock")]
 LIBRARY = "core/libmoorage.so.0.1.0"
 DEVICE = "plugins/mock/mock.so"
-MOOR = "tools/moor/moor"
+SIM = "tests/sim/sim"
 # Memory that was freed does not keep its contents.
 ENVIRONMENT = dict(os.environ, MALLOC_PERTURB_="165", LOCKSTEP_PATIENCE_S=LOCKSTEP_PATIENCE_S,
                    MOOR_ZOO_DIR=os.path.join(BUILD, "tests/zoo"), MOORAGE_PROBE=os.path.join(BUILD, "core/moorage-probe"), MOOR_FAULT_PROVIDER=PLUGINS[0],
@@ -167,11 +167,11 @@ class Planted:
             device = self.link(DEVICE, "mock.so")
         elif self.unit:
             self.link(LIBRARY, "libmoorage.so.0")
-        command = [MOOR, "sim", "--provider", device, "--profile", profile, "--seed", "1", "--steps"]
+        command = [SIM, "--provider", device, "--profile", profile, "--seed", "1", "--steps"]
         environment = dict(ENVIRONMENT, LD_LIBRARY_PATH=self.directory)
         done = run([*command, SIM_STEPS], env=environment, timeout=PROGRAM_S)
         if done.returncode > 1:
-            raise ValueError(f"moor sim cannot be run: {done.stderr}")
+            raise ValueError(f"sim cannot run: {done.stderr}")
         told = re.search(r"step (\d+): (.*?)(?: \(\d+ operations|$)", done.stderr)
         return f"step {told[1]}: {told[2]}" if told else done.returncode and f"exit status {done.returncode}"
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""A bad trace is refused with file, line, event and reason before anything is loaded: the provider named
-here does not even exist."""
+"""A bad trace is refused with file, line, event and reason before the provider is loaded: the provider named here does
+not exist."""
 import gzip
 from moor_tool import PROVIDER, check, finish, moor, one_line_error, path, row, write
 
@@ -20,13 +20,13 @@ BAD = [  # name, text, line, event, part of the reason
      "not a list"),
     ("an id is text", row(hash_ids=[0, "1"]), 1, 1, "not a whole number"),
     ("a negative id", row(hash_ids=[0, -1]), 1, 1, "negative"),
-    ("a huge id", row(hash_ids=[0, 1 << 62]), 1, 1, "huge"),
+    ("a huge id", row(hash_ids=[0, 1 << 62]), 1, 1, "too large"),
     ("negative time", row(timestamp=-1), 1, 1, "negative"),
-    ("huge time", row(timestamp=1 << 62), 1, 1, "huge"),
+    ("huge time", row(timestamp=1 << 62), 1, 1, "too large"),
     ("negative input", row(input_length=-600), 1, 1, "negative"),
     ("negative output", row(output_length=-1), 1, 1, "negative"),
-    ("huge input", row(input_length=1 << 62), 1, 1, "huge"),
-    ("huge output", row(output_length=1 << 31), 1, 1, "huge"),
+    ("huge input", row(input_length=1 << 62), 1, 1, "too large"),
+    ("huge output", row(output_length=1 << 31), 1, 1, "too large"),
     ("larger than 64 bits", row(output_length=1 << 70), 1, 1, "not JSON"),
     ("out of order", row(timestamp=5) + "\n" + row(timestamp=4), 3, 2, "out of order"),
     ("too few ids", row(hash_ids=[0]), 1, 1, "1 ids"),

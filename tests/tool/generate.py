@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The generator: reproducible, a valid trace, and like the published statistics of the trace it imitates."""
+"""The generator: its traces are reproducible, valid, and close to the published statistics of the original trace."""
 import json
 from moor_tool import PROVIDER, check, finish, moor, path
 
@@ -7,16 +7,16 @@ from moor_tool import PROVIDER, check, finish, moor, path
 def generate(name, requests, seed):
     result = moor("replay", "--generate", "mooncake-conversation", "--requests", requests, "--seed", seed,
                   "--out", path(name))
-    check(f"{name} is made", result.status == 0, result)
+    check(f"{name} is generated", result.status == 0, result)
     with open(path(name), encoding="utf-8") as file:
         return file.read()
 
 
 first = generate("first.jsonl", 12031, 1)
 check("a seed gives one trace", first == generate("again.jsonl", 12031, 1))
-check("another seed another", first != generate("other.jsonl", 12031, 2))
-check("a shorter one is its beginning", first.startswith(generate("short.jsonl", 100, 1)))
-check("none is legal", generate("none.jsonl", 0, 1) == "")
+check("another seed gives another", first != generate("other.jsonl", 12031, 2))
+check("a shorter trace is its beginning", first.startswith(generate("short.jsonl", 100, 1)))
+check("an empty trace is legal", generate("none.jsonl", 0, 1) == "")
 
 rows = [json.loads(line) for line in first.splitlines()]
 
@@ -52,7 +52,7 @@ near("new blocks", len(known) / blocks, 0.63, 0.05)
 near("reusable tokens", reused_tokens / sum(row["input_length"] for row in rows), 0.374, 0.05)
 check("block 0 is common to all", all(row["hash_ids"][0] == 0 for row in rows))
 
-# The file gives the figures that the generated trace gives at once.
+# Replaying the file gives the figures of replaying the generated trace.
 options = ["--provider", PROVIDER, "--capacity-blocks", "250", "--kv-bytes-per-token", "128", "--json"]
 direct = moor("replay", "--generate", "mooncake-conversation", "--requests", "100", "--seed", "1", *options)
 file = moor("replay", path("short.jsonl"), *options)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""moor inspect: keys, text, and providers that do not survive being started."""
+"""moor inspect: keys, text, and providers that crash, exit or hang while they start."""
 import os
 import sys
 from moor_tool import MOCK, PROVIDER, SOURCE_ROOT, check, finish, moor, one_line_error, write
 
-ZOO, OWN = sys.argv[5:7]  # folders of modules that misbehave
+ZOO, OWN = sys.argv[5:7]  # folders of misbehaving modules
 KEYS = ["path", "abi", "provider", "simulated", "capabilities", "devices", "warnings"]
 DEVICE_KEYS = ["key", "name", "simulated", "total_bytes", "capabilities", "domains"]
 DOMAIN_KEYS = ["kind", "total_bytes", "enforced", "granule_bytes", "granule_min_bytes", "alignment_bytes",
@@ -12,7 +12,7 @@ DOMAIN_KEYS = ["kind", "total_bytes", "enforced", "granule_bytes", "granule_min_
 
 
 def inspect(provider, *arguments):
-    """The report, after the checks that hold for any."""
+    """Runs moor inspect and the checks for every provider. Returns the report."""
     result = moor("inspect", provider, *arguments, "--json")
     name = os.path.basename(provider)
     check(f"{name}: exits 0", result.status == 0 and result.err == "", result)
@@ -34,7 +34,7 @@ def inspect(provider, *arguments):
 
 
 def figures(value):
-    """Every number and every string of the report but its keys."""
+    """Returns every number and string of the report apart from the keys."""
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, list):
@@ -72,7 +72,7 @@ trace = write("empty.jsonl", "")
 result = moor("replay", trace, "--provider", "cpu", "--capacity", "64MiB")
 check("a name, for replay", result.status == 0, result)
 result = moor("inspect", "no-such-provider")
-check("a name of none", result.status == 3 and one_line_error(result, "REFUSED") and
+check("an unknown name", result.status == 3 and one_line_error(result, "REFUSED") and
       "no-such-provider" in result.err, result)
 
 result = moor("inspect", MOCK, "--set", "devices=0", "--json")
@@ -81,17 +81,17 @@ result = moor("inspect", MOCK, "--set", "total_bytes=no size")
 check("a setting that the provider refuses", result.status == 3 and "total_bytes" in result.err, result)
 
 printing = moor("inspect", os.path.join(OWN, "init_prints.so"), "--json")
-check("what a provider prints goes where errors go", printing.status == 0 and "printed by" not in printing.out and
+check("a provider's prints go to standard error", printing.status == 0 and "printed by" not in printing.out and
       "printed by the provider" in printing.err, printing)
-check("what it warns of is told, once", sum("not quite itself" in each for each in printing.json()["warnings"]) == 1 and
+check("a warning is reported once", sum("not quite itself" in each for each in printing.json()["warnings"]) == 1 and
       not any("nobody needs" in each for each in printing.json()["warnings"]), printing)
-check("... and as text", "not quite itself" in moor("inspect", os.path.join(OWN, "init_prints.so")).out)
+check("... in the text too", "not quite itself" in moor("inspect", os.path.join(OWN, "init_prints.so")).out)
 
 huge = moor("inspect", os.path.join(OWN, "total_huge.so"), "--json")
-check("no figure is negative: what has no place in 63 bits is unknown",
+check("a figure beyond 63 bits is unknown, never negative",
       huge.status == 0 and huge.json()["devices"][0]["total_bytes"] is None, huge)
 
-# A sanitizer would make a report of its own, and an exit, of a crash that is meant.
+# A sanitizer would turn the intended crash into its own report and exit.
 os.environ["ASAN_OPTIONS"] = os.environ.get("ASAN_OPTIONS", "") + ":handle_segv=0"
 for folder, name, words in [
         (ZOO, "constructor_crashes", "killed its probe process"), (ZOO, "constructor_exits", "exit status 0"),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Runs the tool. Each script is: import, checks, finish()."""
+"""Runs the moor command. A script imports this module, runs checks and calls finish()."""
 import json
 import os
 import subprocess
@@ -26,7 +26,7 @@ class Result:
 
 
 def moor(*arguments, timeout=300, stdin=subprocess.DEVNULL, **options):
-    """Options are those of subprocess.run."""
+    """options: passed to subprocess.run."""
     return Result(subprocess.run([MOOR, *map(str, arguments)], stdin=stdin, capture_output=True, timeout=timeout,
                                  check=False, **options))
 
@@ -42,12 +42,12 @@ def write(name, data):
 
 
 def row(timestamp=0, input_length=600, output_length=10, hash_ids=(0, 1), **more):
-    """One line of a trace; a value of None leaves the key out."""
+    """Returns one line of a trace. A value of None omits the key."""
     fields = dict(timestamp=timestamp, input_length=input_length, output_length=output_length,
                   hash_ids=hash_ids if hash_ids is None else list(hash_ids), **more)
     return json.dumps({key: value for key, value in fields.items() if value is not None}) + "\n"
 
 
 def one_line_error(result, status_name):
-    """Errors are one line, with the status name first."""
+    """Returns True if standard error is one line that starts with the status name."""
     return result.err.startswith(status_name + ": ") and result.err.count("\n") == 1

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""The tool's figures against those of the independent model in tests/oracle, on real memory: the counts depend on
-blocks alone, so blocks are as small as the provider makes them. Rows of up to 1,000 requests, all with MOOR_TEST_LONG=1,
-each in ranges of addresses and as buffers of the mock; those of up to 100 also as buffers of the CPU provider, which
-works asynchronously."""
+"""Compares moor replay, on real memory, with the independent model in tests/oracle. The counts depend on blocks alone, so
+blocks are as small as the provider allows. Rows of up to 1,000 requests (all rows with MOOR_TEST_LONG=1) run in ranges of
+addresses and as buffers of the mock; rows of up to 100 also as buffers of the CPU provider, which is asynchronous."""
 import json
 import os
 
@@ -36,7 +35,7 @@ for row in rows:
     limit = arguments["limit"]
     name = " ".join(f"{key}={value}" for key, value in arguments.items())
     if not os.path.exists(os.path.join(TRACES, arguments["trace"])):
-        skip(name, "the traces are not here")
+        skip(name, "the traces are missing")
         continue
     if "block_tokens" in arguments or not LONG and (limit is None or limit > 1000):
         continue

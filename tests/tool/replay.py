@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""The replay's figures: keys, identities, determinism, small cases worked out by hand, published rows. All of it in
-both modes: blocks in ranges of addresses, and each as a buffer."""
+"""The figures of moor replay: keys, identities, determinism, small cases computed by hand, published rows. All of them in
+both modes: blocks in ranges of addresses, and one buffer per block."""
 import os
 import sys
 from moor_tool import MOCK, PROVIDER, TRACE, check, finish, moor, row, skip, write
@@ -12,7 +12,7 @@ KEYS = ["trace", "provider", "mode", "policy", "scale", "capacity_blocks", "bloc
 BOOK_KEYS = ["ledger_bytes", "provider_bytes", "kernel_bytes", "samples", "balanced"]
 
 
-HOSTS = {  # where it runs, and in which mode
+HOSTS = {  # provider and mode
     "virtual": ["--provider", PROVIDER],
     "eager": ["--provider", PROVIDER, "--mode", "eager"],
     "virtual, synchronous": ["--provider", sys.argv[5]],
@@ -22,7 +22,7 @@ HOSTS = {  # where it runs, and in which mode
 }
 
 
-BARE = {"nothing but buffers": ["--provider", sys.argv[6]]}  # it has no ranges of addresses
+BARE = {"nothing but buffers": ["--provider", sys.argv[6]]}  # a provider without ranges
 
 
 def replay(host, *arguments):
@@ -30,7 +30,7 @@ def replay(host, *arguments):
 
 
 def expect(name, host, arguments, **figures):
-    """Runs it. The figures, the identities that hold in any report, and balanced books."""
+    """Replays, and checks the given figures, the identities of every report, and balanced accounts."""
     result = replay(host, *arguments)
     report = result.json() if result.status == 0 else {}
     figures["mode"] = host.split(",")[0]
@@ -48,13 +48,13 @@ def expect(name, host, arguments, **figures):
 
 
 def counts(report):
-    """What has to be the same wherever it runs."""
+    """Returns the figures that do not depend on provider and mode."""
     return {key: value for key, value in report.items() if key not in ("provider", "mode", "wall_s", "books")}
 
 
 def expect_everywhere(name, *arguments, hosts=HOSTS, **figures):
     reports = [expect(name, host, arguments, **figures) for host in hosts]
-    check(f"{name}: the same everywhere", all(counts(report) == counts(reports[0]) for report in reports), reports)
+    check(f"{name}: equal on every host", all(counts(report) == counts(reports[0]) for report in reports), reports)
     return reports[0]
 
 
@@ -65,28 +65,28 @@ two = write("two.jsonl", TWO)
 expect_everywhere("none: nothing is shared", two, "--capacity", "64MiB", "--policy", "none", "--touch", "full",
                   done=2, share=0, new_blocks=4, freed=4, evict=0, grow=0, peak_used_blocks=2, max_live=1,
                   makespan_s=10.405)
-expect_everywhere("live: the first has gone", two, "--capacity", "64MiB", "--policy", "live", "--touch", "full",
+expect_everywhere("live: the first request has ended", two, "--capacity", "64MiB", "--policy", "live", "--touch", "full",
                   share=0, new_blocks=4, freed=4, makespan_s=10.405)
 expect_everywhere("retain: block 0 is shared", two, "--capacity", "64MiB", "--touch", "full",
                   share=1, new_blocks=3, freed=2, resident_end=1, peak_used_blocks=2, makespan_s=10.341)
 
-# The second comes while the first decodes, for 100 tokens, and finishes before it: block 0 goes with the first.
+# The second request arrives while the first decodes 100 tokens, and finishes before it: the first releases block 0.
 overlap = write("overlap.jsonl", row(output_length=100) + row(timestamp=1000, hash_ids=[0, 2]))
-expect_everywhere("live: a block goes with the last that uses it", overlap, "--capacity", "64MiB", "--policy", "live",
+expect_everywhere("live: the last user releases a block", overlap, "--capacity", "64MiB", "--policy", "live",
                   "--touch", "full", share=1, new_blocks=3, freed=3, max_live=2, peak_used_blocks=3,
                   makespan_s=0.075 + 3 + 0.03)
 
-# 500 tokens in, 20 out: one block at first, one more when token 513 comes.
+# 500 tokens in, 20 out: one block at first, a second one at token 513.
 expect_everywhere("growth", write("grow.jsonl", row(input_length=500, output_length=20, hash_ids=[0])),
                   "--capacity", "64MiB", "--touch", "page",
                   new_blocks=2, grow=1, freed=2, peak_used_blocks=2, peak_commit_blocks=2)
 
-# A whole prompt that is resident is not shared to its end: something must be computed.
+# The last block of a resident prompt is not shared, because at least one token must be computed.
 whole = row(input_length=512, hash_ids=[0]) + row(timestamp=10000, input_length=512, hash_ids=[0])
 expect_everywhere("the last block of a prompt is always new", write("whole.jsonl", whole), "--capacity", "64MiB",
                   share=0, new_blocks=4, grow=2, resident_end=1, freed=3)
 
-# Room for two blocks: the third request pushes the first's block out, and one of three blocks never fits.
+# Capacity 2: the third request evicts the first one's block, and a request of three blocks never fits.
 tight = (row(input_length=512, output_length=1, hash_ids=[0]) +
          row(timestamp=10000, input_length=512, output_length=1, hash_ids=[1]) +
          row(timestamp=20000, input_length=512, output_length=1, hash_ids=[2]) +
@@ -94,22 +94,22 @@ tight = (row(input_length=512, output_length=1, hash_ids=[0]) +
 expect_everywhere("eviction and rejection", write("tight.jsonl", tight), "--capacity-blocks", "2",
                   done=3, reject=1, evict=2, new_blocks=6, freed=3, resident_end=1, grow=3)
 
-# Room for three, and a fence of 5 s: when the second needs two, the first has finished and its own block is still
-# behind the fence, but the one that it left in the index can go at once.
+# Capacity 3 and a fence of 5 s: when the second request needs two blocks, the first has finished. Its own block is still
+# behind the fence, but its published block can be evicted at once.
 soon = (row(input_length=512, output_length=1, hash_ids=[0]) +
         row(timestamp=1000, input_length=512, output_length=1, hash_ids=[1]))
 expect_everywhere("eviction before the fence", write("soon.jsonl", soon), "--capacity-blocks", "3",
                   "--fence-us", "5000000", evict=1, new_blocks=4, freed=2, resident_end=1, peak_pending_blocks=2, wait_p99_s=0,
                   makespan_s=1 + 0.064 + 0.03 + 5)
 
-expect_everywhere("sizes that are no power of two", two, "--model", "qwen2.5-7b", "--capacity-blocks", "4",
+expect_everywhere("block sizes that are not powers of two", two, "--model", "qwen2.5-7b", "--capacity-blocks", "4",
                   "--touch", "page", block_bytes=57344 * 512, share=1)
 zero = write("zero.jsonl", row(input_length=0, output_length=0, hash_ids=[]))
-expect_everywhere("nothing in, nothing out", zero, "--capacity", "64MiB", done=1, new_blocks=0)
-# Ids are local to a file: the two do not share.
+expect_everywhere("a request without tokens", zero, "--capacity", "64MiB", done=1, new_blocks=0)
+# Ids are local to a file: the two files share no block.
 expect_everywhere("two files", two, write("other.jsonl", row(timestamp=20000)), "--capacity", "64MiB", rows=3, share=1)
 
-# A block of 512 bytes is a page of the CPU provider's, and what it is on the mock; in ranges there is no such block.
+# A buffer of 512 bytes takes a page on the CPU provider and 512 bytes on the mock. Ranges have no such granule.
 tiny = [two, "--capacity", "16KiB", "--kv-bytes-per-token", "1", "--touch", "full"]
 expect("blocks smaller than a page", "eager", tiny, footprint_bytes=4096, capacity_blocks=4, share=1, resident_end=1)
 expect("blocks smaller than a page", "eager, simulated", tiny, footprint_bytes=512, capacity_blocks=32, share=1)
@@ -121,18 +121,18 @@ for name, host, arguments, status in [
     check(f"{name}: exits {status}", result.status == status and result.err.count("\n") == 1, result)
 
 report = expect_everywhere("keys", two, "--capacity", "64MiB", "--scale", "2.5", scale=2.5)
-check("the keys and no others, in order", list(report) == KEYS and list(report["books"]) == BOOK_KEYS,
+check("exactly these keys, in order", list(report) == KEYS and list(report["books"]) == BOOK_KEYS,
       list(report))
 
 result = moor("replay", "--provider", PROVIDER, two, "--capacity", "64MiB")
-check("text", result.status == 0 and "books balanced" in result.out and result.err == "", result)
+check("text", result.status == 0 and "accounts balanced" in result.out and result.err == "", result)
 
 GENERATED = ["--generate", "mooncake-conversation", "--requests", "300", "--seed", "7",
              "--capacity-blocks", "300", "--scale", "8", "--kv-bytes-per-token", "128", "--touch", "full"]
 for policy in ["none", "live", "retain"]:
     first = expect_everywhere(f"generated, {policy}", *GENERATED, "--policy", policy)
     again = expect(f"generated again, {policy}", "virtual", [*GENERATED, "--policy", policy])
-    check("two runs are the same", counts(first) == counts(again) and first.get("books") == again.get("books"),
+    check("two runs are equal", counts(first) == counts(again) and first.get("books") == again.get("books"),
           [first, again])
 
 ROWS = [  # the table of the replay model: rows of the conversation trace at scale 8
@@ -151,7 +151,7 @@ ROWS = [  # the table of the replay model: rows of the conversation trace at sca
 for rows, capacity, policy, figures, wait_mean_s, wait_p99_s, makespan_s in ROWS:
     name = f"conversation trace, {rows} rows, {capacity} blocks, {policy}"
     if not os.path.exists(TRACE):
-        skip(name, "the trace is not here")
+        skip(name, "the trace is missing")
         continue
     arguments = [TRACE, "--limit", rows, "--scale", "8", "--capacity-blocks", capacity, "--policy", policy,
                  "--touch", "page"]
@@ -162,7 +162,7 @@ for rows, capacity, policy, figures, wait_mean_s, wait_p99_s, makespan_s in ROWS
     check("... and its times", times == [wait_mean_s, wait_p99_s, makespan_s], times)
     if (rows, policy) == (1000, "retain"):
         expect(f"{name}, in blocks of 2 MiB", "virtual", arguments, **figures)
-    if rows == 12031:  # what no machine here has: 40 GiB of blocks, of a device of 256 GiB
+    if rows == 12031:  # 40 GiB of blocks on a simulated device of 256 GiB
         expect(f"{name}, in blocks of 64 MiB", "virtual, simulated",
                [*arguments[:-1], "none", "--kv-bytes-per-token", "131072", "--set", "total_bytes=256GiB",
                 "--set", "contents=none", "--set", "granule_bytes=64MiB"], block_bytes=64 << 20, **figures)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Exit statuses and errors of the command line."""
+"""moor: exit statuses and errors of the command line."""
 import os
 from moor_tool import MOCK, PROVIDER, check, finish, moor, one_line_error, path, row, write
 
@@ -68,7 +68,7 @@ for arguments in [["--version"], ["check", "--help"], ["check", "--list"], ["che
     for fault in [close_input_and_output, fill_up_output]:
         result = moor(*arguments, preexec_fn=fault)
         name = " ".join(os.path.basename(argument) for argument in arguments)
-        check(f"exits 1 where it cannot print: {name}, {fault.__name__}",
+        check(f"exits 1 if standard output fails: {name}, {fault.__name__}",
               result.status == 1 and one_line_error(result, "INVALID"), result)
 
 check("an option may come first", moor("replay", "--json", *base[1:]).status == 0)

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The steps of tools/gpu-check once everything is built: looks at the device, checks the provider, measures, replays,
-writes one JSON and prints a table. Each step has a time limit, and all of them together another.
-Exit status: 0; 1 a check or a replay failed, or a step broke off; 3 the provider was refused; 4 no device."""
+"""The steps of tools/gpu-check after the build: probes the device, checks the provider, measures, replays, writes one
+JSON and prints a table. Each step has a time limit, and so has the whole run.
+Exit status: 0 success; 1 a check or a replay failed, or a step broke off; 3 the provider was refused; 4 no device."""
 import argparse
 import ctypes
 import datetime
@@ -19,7 +19,7 @@ LIMITS_S = {"look": 60, "inspect": 20, "raw": 45, "bench": 40, "bench without po
 COUNTS = ["done", "reject", "share", "new_blocks", "evict", "grow", "freed", "peak_active_blocks", "max_live",
           "peak_pending_blocks"]
 TRACE = "conversation trace"
-# Of the conversation trace at scale 8: rows, capacity in blocks, policy, and what came out of an independent program.
+# The conversation trace at scale 8: rows, capacity in blocks, policy -> the counts of an independent program.
 PUBLISHED = {
     (1000, 160, "none"): [983, 17, 0, 24667, 0, 679, 24667, 160, 12, 160],
     (1000, 640, "none"): [1000, 0, 0, 27997, 0, 692, 27997, 506, 13, 240],
@@ -27,7 +27,7 @@ PUBLISHED = {
     (1000, 640, "retain"): [1000, 0, 999, 26998, 24680, 692, 1690, 509, 13, 5],
     (12031, 640, "retain"): [12031, 0, 12214, 284599, 263659, 8313, 20322, 609, 19, 7],
 }
-# In this order, as far as time goes: KV bytes of a token (512 tokens are a block), mode.
+# Rows of the replay step, run in this order while time is left: ..., KV bytes per token, mode.
 ROWS = [
     (1000, 640, "retain", 4096, "virtual"),
     (1000, 160, "none", 4096, "virtual"),
@@ -40,7 +40,7 @@ ROWS = [
 BLOCK_TOKENS = 512
 GIB = 1 << 30
 
-# What, ours, the driver's own: (name, param); a param of None is any.
+# Label, our case, the driver's cases. A case is (name, param); None stands for any param.
 COMPARED = [
     ("allocate + release, 2 MiB", ("device/allocate + release", "2 MiB"),
      [("raw/cuMemAlloc + cuMemFree", "2 MiB"),
@@ -68,15 +68,15 @@ COMPARED = [
 ]
 
 
-def look(library):
-    """None if there is a CUDA device; else one line."""
+def probe(library):
+    """Returns None if there is a CUDA device, else the reason in one line."""
     try:
         driver = ctypes.CDLL(library)
         find = driver.cuGetProcAddress_v2
     except OSError as error:
         return f"no CUDA driver: {error}"
     except AttributeError:
-        return f"no CUDA driver: {library} is none, or older than CUDA 12"
+        return f"no CUDA driver: {library} is not one, or is older than CUDA 12"
 
     def call(name, *arguments):
         address, found = ctypes.c_void_p(), ctypes.c_int()
@@ -95,7 +95,7 @@ def look(library):
 
 
 def kernel_module():
-    """The driver's part in the kernel, as it calls itself."""
+    """Returns the name that the driver's kernel module gives itself."""
     try:
         with open("/proc/driver/nvidia/version", encoding="utf-8") as file:
             return ", " + file.readline().strip()
@@ -104,7 +104,7 @@ def kernel_module():
 
 
 class Run:
-    """What a step has left."""
+    """A finished command: status, output, time."""
 
     def __init__(self, arguments, limit_s, cut_short):
         self.seconds, self.status, self.out, self.err = 0, None, "", ""
@@ -122,16 +122,16 @@ class Run:
                 pass
             try:
                 out, err = process.communicate(timeout=3)
-            except subprocess.TimeoutExpired:  # it hangs in the kernel: leave it
+            except subprocess.TimeoutExpired:  # hangs in the kernel, and is left behind
                 out, err = b"", b""
-                self.late += ", and cannot be ended"
+                self.late += ", and cannot be killed"
         self.cut_short = self.late is not None and cut_short
         self.status = process.returncode
         self.out, self.err = out.decode("utf-8", "replace"), err.decode("utf-8", "replace")
         self.seconds = round(time.monotonic() - start, 2)
 
     def json(self):
-        """The object that it printed, or None."""
+        """Returns the printed object, or None."""
         try:
             found = json.loads(self.out)
         except ValueError:
@@ -139,10 +139,10 @@ class Run:
         return found if isinstance(found, dict) else None
 
     def why(self):
-        """One line about what went wrong."""
+        """Returns the reason of a failure in one line."""
         if self.late:
             return self.late
-        last = (self.err.strip().splitlines() or ["nothing is said"])[-1]
+        last = (self.err.strip().splitlines() or ["no message"])[-1]
         if self.status is not None and self.status < 0:
             return f"ended by signal {-self.status}: {last}"
         return f"exit status {self.status}: {last}"
@@ -171,7 +171,7 @@ class Check:
         self.status = self.status or status
 
     def run(self, step, *arguments, what=None):
-        """None if there is no time for it, which is noted."""
+        """Returns None, and records the skip, if no time is left."""
         what = what or step
         limit_s = LIMITS_S[step]
         left_s = self.left_s()
@@ -207,7 +207,7 @@ class Check:
 
     def raw(self):
         if not self.options.raw:
-            self.skip("raw", "the program for the driver's own figures is not built")
+            self.skip("raw", "gpu-driver, which measures the driver's own calls, is not built")
             return
         library = ["--driver", self.options.driver] if self.options.driver else []
         run = self.run("raw", self.options.raw, "--seconds", LIMITS_S["raw"] - 10, "--rounds", self.options.rounds,
@@ -221,11 +221,11 @@ class Check:
         self.report["raw"] = found
         self.report["simulated"] |= found["simulated"]
         self.report["driver"] = found["facts"].get("driver_version")
-        for line in found["left_out"]:
+        for line in found["skipped"]:
             self.skip(f"{line['name']}, {line['param']}", line["reason"])
 
     def check(self):
-        """Group by group, so that one that does not end leaves the others' answers."""
+        """Runs one group at a time, so that a group that hangs does not cost the results of the others."""
         run = self.moor("inspect", "check", self.options.provider, "--list", "--json", what="check")
         if run is None:
             return
@@ -267,7 +267,7 @@ class Check:
                 self.fail(step, run.why())
                 continue
             self.report[step.replace(" ", "_")] = found
-            for line in found["left_out"]:
+            for line in found["skipped"]:
                 self.skip(f"{step}: {line['name']}, {line['param']}", line["reason"])
 
     def has_pool(self):
@@ -303,9 +303,9 @@ class Check:
             self.replay_row(name, arguments, mode, block, expected)
 
     def simulate(self, name, arguments, block):
-        """What a device without contents counts; None: not to be had."""
+        """Returns the counts of the mock provider, or None."""
         if not self.options.mock:
-            self.skip(f"replay: {name}", "no trace, and no simulated device to compare a generated one with")
+            self.skip(f"replay: {name}", "no trace, and no mock provider to compare a generated trace with")
             return None
         run = self.moor("replay", "replay", *arguments, "--provider", self.options.mock, "--set", "total_bytes=256GiB",
                         "--set", "contents=none", "--set", f"granule_bytes={block}", "--json",
@@ -322,7 +322,7 @@ class Check:
         granule = []
         if block > 2 << 20 and mode == "virtual":
             granule = ["--set", f"granule_bytes={block}"]
-            # As many blocks kept as the usual pool keeps granules.
+            # The pool keeps as many blocks as the default pool keeps granules.
             granule += ["--set", f"pool_bytes={32 * block}"] if self.has_pool() else []
         run = self.moor("replay", "replay", *arguments, "--provider", self.options.provider, "--mode", mode, "--touch",
                         "page", "--json", *self.settings, *granule, what=f"replay: {name}")
@@ -335,7 +335,7 @@ class Check:
         if run.status != 0 or "books" not in found:
             line["reason"] = run.why()
         elif not found["books"]["balanced"]:
-            line["reason"] = "the books do not balance"
+            line["reason"] = "accounts: do not balance"
         elif wrong:
             line["reason"] = "got, expected: " + ", ".join(f"{key} {got}, {value}" for key, (got, value) in wrong.items())
         if line["reason"]:
@@ -345,7 +345,7 @@ class Check:
     # ---- the report ----
 
     def results(self):
-        """(name, param) -> result; those without the pool under names of their own."""
+        """Returns (name, param) -> result. Results without the pool have the prefix "no pool: "."""
         found = {}
         for key, prefix in (("raw", ""), ("bench", ""), ("bench_without_pool", "no pool: ")):
             for line in self.report.get(key, {}).get("results", []):
@@ -369,7 +369,7 @@ class Check:
             lines = [(name.removeprefix("raw/"), pick(name, param)) for name, param in others]
             lines = [(name, line) for name, line in lines if line] or [("-", None)]
             for name, line in lines:
-                # The link's peak is the best of several, all else are medians.
+                # The peak of the link is a maximum; all other figures are medians.
                 figure = line and (line["max"] if "256 MiB" in name else line["median"])
                 table.append({"what": what, "ours": mine["median"], "unit": mine["unit"], "raw": figure,
                               "ratio": mine["median"] / figure if figure else None,
@@ -380,7 +380,7 @@ class Check:
         report = self.report
         title = f"{report.get('device', 'no device')}, driver {report.get('driver', 'unknown')}, {report['date']}"
         if report.get("simulated"):
-            title += ": SIMULATED, the figures mean nothing"
+            title += ": SIMULATED: the figures have no meaning"
         print(title)
         if report.get("table"):
             print(f"\n{'ours':34} {'unit':>5} {'ours':>10} {'raw':>10} {'ours/raw':>8}  raw is")
@@ -408,7 +408,7 @@ class Check:
         except OSError as error:
             print(f"failed: {self.options.json}: {error.strerror}")
             return self.status or FAILED
-        print(f"\n{'FAILED' if self.status else 'good'}; all of it is in {self.options.json}")
+        print(f"\n{'FAILED' if self.status else 'passed'}: full report: {self.options.json}")
         return self.status
 
     def all(self):
@@ -417,30 +417,30 @@ class Check:
             return self.status or FAILED
         for step in (self.raw, self.bench, self.check, self.replay):
             if step.__name__ not in self.options.only:
-                self.skip(step.__name__, "not asked for")
+                self.skip(step.__name__, "not selected")
                 continue
             try:
                 step()
-            except (KeyError, IndexError, TypeError, AttributeError) as error:  # the others' figures are not lost
-                self.fail(step.__name__, f"its answer makes no sense: {error!r}")
+            except (KeyError, IndexError, TypeError, AttributeError) as error:  # keep the results of the other steps
+                self.fail(step.__name__, f"malformed output: {error!r}")
         return self.finish()
 
 
 def parse():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--look", action="store_true", help="only say whether there is a CUDA device")
+    parser.add_argument("--look", action="store_true", help="only report whether there is a CUDA device")
     parser.add_argument("--look-here", action="store_true", help="the same, in this process")
-    parser.add_argument("--moor", help="the tool")
+    parser.add_argument("--moor", help="the moor command")
     parser.add_argument("--provider", help="the provider: a path")
-    parser.add_argument("--raw", help="the program that measures the driver itself")
-    parser.add_argument("--mock", help="the simulated device: what a generated trace is compared with")
+    parser.add_argument("--raw", help="gpu-driver, which measures the driver's own calls")
+    parser.add_argument("--mock", help="the mock provider, whose counts a generated trace must reach")
     parser.add_argument("--trace", help="the conversation trace")
     parser.add_argument("--driver", help="the CUDA driver's library")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a setting for the provider")
-    parser.add_argument("--only", default="raw,bench,check,replay", metavar="STEP,...", help="some of these steps")
-    parser.add_argument("--json", default="gpu-check.json", help="where the report goes")
+    parser.add_argument("--only", default="raw,bench,check,replay", metavar="STEP,...", help="run these steps alone")
+    parser.add_argument("--json", default="gpu-check.json", help="write the report to this file")
     parser.add_argument("--rounds", type=int, default=101, help="samples of each case")
-    parser.add_argument("--seconds", type=float, default=340, help="for all of it")
+    parser.add_argument("--seconds", type=float, default=340, help="time limit of the whole run")
     options = parser.parse_args()
     if not (options.look or options.look_here) and not (options.moor and options.provider):
         parser.error("--moor and --provider are needed")
@@ -455,11 +455,11 @@ def parse():
 def main():
     options = parse()
     if options.look_here:
-        reason = look(options.driver or "libcuda.so.1")
-    elif options.look:  # a driver may hang, even so that its process cannot be ended
+        reason = probe(options.driver or "libcuda.so.1")
+    elif options.look:  # in a child process, because a driver may hang beyond SIGKILL
         arguments = [sys.executable, __file__, "--look-here", *(["--driver", options.driver] if options.driver else [])]
         run = Run(arguments, LIMITS_S["look"], False)
-        reason = run.out.strip() or (f"the CUDA driver does not answer: {run.why()}" if run.status != DONE else None)
+        reason = run.out.strip() or (f"the CUDA driver does not respond: {run.why()}" if run.status != DONE else None)
     else:
         return Check(options).all()
     if reason:

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the device and its driver are. */
+/* Facts about the device and its driver. */
 #include "raw.h"
 
 #include <stdio.h>
@@ -38,7 +38,7 @@ static json_t *uuid_of(struct raw *raw)
     for (size_t i = 0; i < sizeof uuid.bytes; i++) {
         if (next < sizeof dashes / sizeof *dashes && dashes[next] == i) {
             next++;
-            (void)strcat(text, "-"); /* 32 digits and 4 of these fit */
+            (void)strcat(text, "-"); /* room for 32 digits and 4 dashes */
         }
         (void)snprintf(text + strlen(text), sizeof text - strlen(text), "%02x", (unsigned char)uuid.bytes[i]);
     }
@@ -63,7 +63,8 @@ void raw_device(struct raw *raw)
         (CUmemAllocationProp){.type = CU_MEM_ALLOCATION_TYPE_PINNED,
                               .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = raw->device}};
     if (raw->call.cuDeviceGetName != NULL)
-        (void)raw->call.cuDeviceGetName(name, (int)sizeof name, raw->device); /* then it has none */
+        /* on failure the name stays empty */
+        (void)raw->call.cuDeviceGetName(name, (int)sizeof name, raw->device);
     raw_fact(raw, "device", json_string(name));
     raw_fact(raw, "uuid", uuid_of(raw));
     if (raw->call.cuDriverGetVersion != NULL && raw->call.cuDriverGetVersion(&version) == CUDA_SUCCESS)

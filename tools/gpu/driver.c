@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Opening the driver and one device: its primary context is made current for as long as the program runs. */
+/* Opens the driver and one device. The device's primary context stays current until the program ends. */
 #include "raw.h"
 
 #include <dlfcn.h>
@@ -22,11 +22,11 @@ CUresult raw_did(struct raw *raw, const char *what, CUresult result)
 
 CUresult raw_missing(struct raw *raw, const char *function)
 {
-    (void)snprintf(raw->reason, sizeof raw->reason, "the driver has no %s", function);
+    (void)snprintf(raw->reason, sizeof raw->reason, "the driver lacks %s", function);
     return CUDA_ERROR_NOT_FOUND;
 }
 
-/* False where nothing can be done with it. Other functions that it lacks stay NULL. */
+/* Returns false if the driver lacks a function that every case needs. Other missing functions stay NULL. */
 static bool load_functions(struct raw *raw, void *library)
 {
     PFN_cuGetProcAddress_v12000 find;
@@ -60,7 +60,7 @@ int raw_open(struct raw *raw)
 {
     int count = 0;
     void *library =
-        dlopen(raw->library, RTLD_NOW | RTLD_LOCAL); /* never closed: the driver does not survive it */
+        dlopen(raw->library, RTLD_NOW | RTLD_LOCAL); /* never closed: the driver does not support unloading */
     if (library == NULL) {
         (void)snprintf(raw->reason, sizeof raw->reason, "no CUDA driver: %s", dlerror());
         return NO_DEVICE;
@@ -87,7 +87,7 @@ int raw_open(struct raw *raw)
 void raw_close(struct raw *raw)
 {
     CUcontext popped;
-    /* The process ends next: what fails here says nothing of the figures. */
+    /* The process ends next: a failure of these calls would not change a figure. */
     (void)raw->call.cuStreamDestroy(raw->stream);
     (void)raw->call.cuCtxPopCurrent(&popped);
     (void)raw->call.cuDevicePrimaryCtxRelease(raw->device);

@@ -1,87 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* gpu-driver: measures the CUDA driver's own calls and prints one JSON object. Exit status as moor's: 4 without a
- * driver or a device. */
+/* gpu-driver: measures the CUDA driver's own calls and prints one JSON object. The exit statuses are those of
+ * moor: 4 without a driver or a device. */
 #include "raw.h"
 
 #include <argp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-
-uint64_t raw_clock_ns(void)
-{
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now); /* cannot fail */
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
-double raw_us_since(uint64_t start_ns)
-{
-    return (double)(raw_clock_ns() - start_ns) / 1000.0;
-}
-
-void raw_fact(struct raw *raw, const char *key, json_t *value)
-{
-    (void)json_object_set_new(raw->facts, key, value); /* out of memory: it is not told */
-}
-
-/* ---- measuring ---- */
-
-static int compare(const void *left, const void *right)
-{
-    double a = *(const double *)left, b = *(const double *)right;
-    return (a > b) - (a < b);
-}
-
-static void report(struct raw *raw, const char *name, const struct raw_case *what, double *samples,
-                   size_t count)
-{
-    qsort(samples, count, sizeof *samples, compare);
-    double median = count % 2 ? samples[count / 2] : (samples[count / 2 - 1] + samples[count / 2]) / 2;
-    (void)json_array_append_new(raw->results,
-                                json_pack("{s:s, s:i, s:s, s:s, s:i, s:f, s:f, s:f}", "name", name, "threads",
-                                          1, "param", what->param, "unit", what->unit, "runs", (int)count,
-                                          "median", median, "min", samples[0], "max", samples[count - 1]));
-}
-
-static void leave_out(struct raw *raw, const struct raw_case *what)
-{
-    (void)json_array_append_new(raw->left_out, json_pack("{s:s, s:s, s:s}", "name", what->names[0], "param",
-                                                         what->param, "reason", raw->reason));
-}
-
-#define CASES_MAX 16u
-
-void raw_measure(struct raw *raw, const struct raw_case *cases, size_t count)
-{
-    static double samples[CASES_MAX][RAW_PARTS_MAX][RAW_ROUNDS_MAX];
-    size_t runs[CASES_MAX] = {0};
-    bool good[CASES_MAX] = {false};
-    double values[RAW_PARTS_MAX];
-    for (size_t i = 0; i < count; i++) {
-        (void)snprintf(raw->reason, sizeof raw->reason, "out of time");
-        good[i] =
-            raw_clock_ns() < raw->deadline_ns && cases[i].run(raw, cases[i].variant, values) == CUDA_SUCCESS;
-        if (!good[i])
-            leave_out(raw, &cases[i]);
-    }
-    for (size_t round = 0; round < raw->rounds; round++)
-        for (size_t i = 0; i < count; i++) {
-            bool wanted = good[i] && (cases[i].rounds_max == 0 || round < cases[i].rounds_max) &&
-                          (round == 0 || raw_clock_ns() < raw->deadline_ns);
-            if (!wanted || cases[i].run(raw, cases[i].variant, values) != CUDA_SUCCESS)
-                continue;
-            for (size_t part = 0; part < RAW_PARTS_MAX; part++)
-                samples[i][part][runs[i]] = values[part];
-            runs[i]++;
-        }
-    for (size_t i = 0; i < count; i++)
-        for (size_t part = 0; part < RAW_PARTS_MAX && cases[i].names[part] && runs[i] > 0; part++)
-            report(raw, cases[i].names[part], &cases[i], samples[i][part], runs[i]);
-}
-
-/* ---- the command line ---- */
 
 enum { KEY_LIBRARY = 0x100, KEY_DEVICE, KEY_ROUNDS, KEY_SECONDS };
 
@@ -95,7 +20,7 @@ static unsigned long number(const char *text, unsigned long min, unsigned long m
     char *rest;
     unsigned long value = strtoul(text, &rest, 10);
     if (*text < '0' || *text > '9' || *rest != '\0' || value < min || value > max)
-        argp_error(state, "'%s' is no number from %lu to %lu", text, min, max);
+        argp_error(state, "'%s': expected a number from %lu to %lu", text, min, max);
     return value;
 }
 
@@ -125,11 +50,11 @@ int main(int argc, char **argv)
 {
     static const struct argp_option options[] = {
         {"driver", KEY_LIBRARY, "FILE", 0, "The driver's library (default libcuda.so.1)", 0},
-        {"device", KEY_DEVICE, "N", 0, "Which device (default 0)", 0},
+        {"device", KEY_DEVICE, "N", 0, "Index of the device (default 0)", 0},
         {"rounds", KEY_ROUNDS, "N", 0, "Samples of each case (default 101)", 0},
-        {"seconds", KEY_SECONDS, "N", 0, "Begin nothing after so long (default 60)", 0},
+        {"seconds", KEY_SECONDS, "SECONDS", 0, "Start no round after SECONDS (default 60)", 0},
         {0}};
-    static const struct argp argp = {options, parse, NULL, "What the CUDA driver's own calls cost.",
+    static const struct argp argp = {options, parse, NULL, "Measures the CUDA driver's own calls.",
                                      NULL,    NULL,  NULL};
     static struct raw raw = {.library = "libcuda.so.1", .rounds = 101};
     struct arguments arguments = {.raw = &raw, .seconds = 60};
@@ -139,7 +64,7 @@ int main(int argc, char **argv)
     raw.deadline_ns = raw_clock_ns() + arguments.seconds * 1000000000u;
     raw.facts = json_object();
     raw.results = json_array();
-    raw.left_out = json_array();
+    raw.skipped = json_array();
     int status = raw_open(&raw);
     if (status != 0) {
         fprintf(stderr, "%s\n", raw.reason);
@@ -151,7 +76,7 @@ int main(int argc, char **argv)
     raw_work(&raw);
     raw_close(&raw);
     json_t *all = json_pack("{s:b, s:o, s:o, s:o}", "simulated", (int)raw.simulated, "facts", raw.facts,
-                            "results", raw.results, "left_out", raw.left_out);
+                            "results", raw.results, "skipped", raw.skipped);
     if (all == NULL || json_dumpf(all, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(12)) != 0)
         return 1;
     putchar('\n');

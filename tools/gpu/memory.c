@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Allocations: cuMemAlloc, and cuMemAllocAsync from the device's default pool, which keeps what is freed up to its
- * release threshold, and gives the rest back whenever a stream is waited for.
+ * Allocations: cuMemAlloc, and cuMemAllocAsync from the device's default pool. The pool keeps freed memory up
+ * to its release threshold and returns the rest whenever a stream is synchronised.
  */
 #include "raw.h"
 
@@ -11,10 +11,10 @@
 #define SMALL_BYTES (64 * KIB)
 #define LARGE_BYTES (2 * MIB)
 
-/* Variants, as sums. */
+/* Variants; combined by addition. */
 #define LARGE 1u
-#define KEEP 2u /* the pool keeps all */
-#define WAIT 4u /* until the stream has done it */
+#define KEEP 2u /* the pool keeps all freed memory */
+#define WAIT 4u /* until the stream has executed the calls */
 
 static uint64_t bytes_of(unsigned variant)
 {
@@ -79,7 +79,7 @@ static CUresult run_pool(struct raw *raw, unsigned variant, double *ret_us)
 {
     CUresult result = set_threshold(raw, variant);
     if (result == CUDA_SUCCESS)
-        result = alloc_once(raw, variant, false); /* for what the last case left */
+        result = alloc_once(raw, variant, false); /* replaces the state that the last case left */
     if (result == CUDA_SUCCESS)
         result = drain(raw);
     if (result != CUDA_SUCCESS)
@@ -92,7 +92,7 @@ static CUresult run_pool(struct raw *raw, unsigned variant, double *ret_us)
     return result == CUDA_SUCCESS ? drain(raw) : result;
 }
 
-/* ---- many in flight ---- */
+/* ---- many buffers in flight ---- */
 
 static CUresult run_pool_flight(struct raw *raw, unsigned variant, double *ret_us)
 {
@@ -105,7 +105,7 @@ static CUresult run_pool_flight(struct raw *raw, unsigned variant, double *ret_u
     return result != CUDA_SUCCESS ? result : drained;
 }
 
-/* What a host does without a queue: it waits, and frees then. */
+/* A host without a release queue waits and then frees. */
 static CUresult run_plain_flight(struct raw *raw, unsigned variant, double *ret_us)
 {
     static CUdeviceptr addresses[FLIGHT];
@@ -123,7 +123,7 @@ static CUresult run_plain_flight(struct raw *raw, unsigned variant, double *ret_
     }
     CUresult drained = drain(raw);
     for (unsigned i = 0; i < made; i++)
-        (void)raw->call.cuMemFree(addresses[i]); /* a driver that fails here fails again in the next case */
+        (void)raw->call.cuMemFree(addresses[i]); /* a driver error here appears again in the next case */
     *ret_us = raw_us_since(start_ns) / FLIGHT;
     return result != CUDA_SUCCESS ? result : drained;
 }
@@ -132,7 +132,7 @@ static CUresult run_plain_flight(struct raw *raw, unsigned variant, double *ret_
 
 #define PROBES 64u
 
-/* What the free memory loses for one block, and for each of many. */
+/* The decrease of free memory for one block, and per block for many. */
 static json_t *loss_of(struct raw *raw, uint64_t bytes)
 {
     CUdeviceptr addresses[PROBES];
@@ -142,7 +142,7 @@ static json_t *loss_of(struct raw *raw, uint64_t bytes)
         return json_null();
     for (; made < PROBES && raw->call.cuMemAlloc(&addresses[made], bytes) == CUDA_SUCCESS; made++)
         if (made == 0)
-            (void)raw->call.cuMemGetInfo(&first, &total); /* asked with success just before */
+            (void)raw->call.cuMemGetInfo(&first, &total); /* the same call succeeded just before */
     (void)raw->call.cuMemGetInfo(&after, &total);
     for (unsigned i = 0; i < made; i++)
         (void)raw->call.cuMemFree(addresses[i]);
@@ -153,14 +153,14 @@ static json_t *loss_of(struct raw *raw, uint64_t bytes)
                      (json_int_t)before - (json_int_t)after);
 }
 
-/* Whether blocks of whole 2 MiB lie at multiples of it; null if none could be had. */
+/* Returns true if blocks of whole 2 MiB lie at multiples of 2 MiB, null if no block could be allocated. */
 static json_t *large_are_aligned(struct raw *raw)
 {
     static const uint64_t sizes[] = {1, 2, 3, 8, 32};
     CUdeviceptr addresses[3 * sizeof sizes / sizeof *sizes], small;
     unsigned made = 0;
     bool aligned = true;
-    /* A small block first, so that the large ones do not follow a boundary by chance alone. */
+    /* A small block first, so that the alignment of the large ones is no accident of the start address. */
     bool has_small = raw->call.cuMemAlloc(&small, 1) == CUDA_SUCCESS;
     for (unsigned i = 0; i < sizeof addresses / sizeof *addresses; i++)
         if (raw->call.cuMemAlloc(&addresses[made], sizes[i % 5] * LARGE_BYTES) == CUDA_SUCCESS)
@@ -204,5 +204,5 @@ void raw_memory(struct raw *raw)
     };
     tell_facts(raw);
     raw_measure(raw, cases, sizeof cases / sizeof *cases);
-    (void)set_threshold(raw, 0); /* as it was; where there is no pool that has been told */
+    (void)set_threshold(raw, 0); /* restores it; a missing pool has been reported */
 }

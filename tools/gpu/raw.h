@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the CUDA driver's own calls cost, without Moorage: the figures that the provider's stand beside. The driver
- * is opened at run time; a function that it does not have leaves out the cases that need it.
+ * The cost of the CUDA driver's own calls without Moorage, for comparison with the provider. The driver is
+ * opened at run time. A case that needs a missing function is skipped.
  */
 #ifndef MOOR_GPU_RAW_H
 #define MOOR_GPU_RAW_H
@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Each in the version whose signature is used: see cuGetProcAddress. */
+/* Symbol, and the version that has the signature used here: see cuGetProcAddress. */
 #define RAW_SYMBOLS(SYMBOL)                                                                                  \
     SYMBOL(cuInit, 2000)                                                                                     \
     SYMBOL(cuDriverGetVersion, 2020)                                                                         \
@@ -75,52 +75,52 @@ struct raw_driver {
 
 struct raw {
     struct raw_driver call;
-    const char *library;  /* as given */
-    unsigned index;       /* of the device */
+    const char *library;  /* path from the command line */
+    unsigned index;       /* index of the device */
     size_t rounds;        /* at most RAW_ROUNDS_MAX */
-    uint64_t deadline_ns; /* monotonic: no round begins after it */
+    uint64_t deadline_ns; /* monotonic: no round starts after it */
     bool simulated;
     CUdevice device;
-    CUcontext context; /* the primary one, current; NULL: not yet */
+    CUcontext context; /* the primary context, current; NULL: not yet */
     CUstream stream;
     uint64_t granule_bytes;         /* at least 2 MiB; 0: no virtual memory management */
-    CUmemAllocationProp properties; /* of physical memory of this device */
+    CUmemAllocationProp properties; /* properties of the device's physical memory */
     json_t *facts;
     json_t *results;
-    json_t *left_out;
-    char reason[256]; /* what failed last */
+    json_t *skipped;
+    char reason[256]; /* the last failure */
 };
 
-/* A case: one call of `run` gives one sample of each part. A part's name is NULL where there are no more. */
+/* A case: one call of `run` gives one sample of each part. A NULL name ends the parts. */
 struct raw_case {
     const char *names[RAW_PARTS_MAX];
     const char *param;
     const char *unit;
     CUresult (*run)(struct raw *raw, unsigned variant, double *ret_values);
     unsigned variant;
-    size_t rounds_max; /* 0: as many as were asked for */
+    size_t rounds_max; /* 0: the number on the command line */
 };
 
-/* Opens driver and device. 0, or the exit status of the program; then `reason` says why. */
+/* Opens driver and device. Returns 0, or the program's exit status, with the text in `reason`. */
 int raw_open(struct raw *raw);
 void raw_close(struct raw *raw);
 
-/* One turn of all cases in each round. One that fails when it is tried first is left out, with the reason. */
+/* Each round runs every case once. A case that fails in its trial is skipped and listed with the reason. */
 void raw_measure(struct raw *raw, const struct raw_case *cases, size_t count);
 
-/* Notes what failed; returns the result. */
+/* Records a failure in `reason`. Returns the result. */
 CUresult raw_did(struct raw *raw, const char *what, CUresult result);
-/* Notes that the driver lacks a function. */
+/* Records that the driver lacks a function. */
 CUresult raw_missing(struct raw *raw, const char *function);
 
 uint64_t raw_clock_ns(void);
 double raw_us_since(uint64_t start_ns);
-void raw_fact(struct raw *raw, const char *key, json_t *value); /* takes the reference */
+void raw_fact(struct raw *raw, const char *key, json_t *value); /* takes over the reference */
 
-/* The groups; each tells facts and measures its cases. */
-void raw_device(struct raw *raw);  /* device.c: what it is */
+/* The groups. Each reports facts and measures its cases. */
+void raw_device(struct raw *raw);  /* device.c: the device and its driver */
 void raw_memory(struct raw *raw);  /* memory.c: allocations */
 void raw_virtual(struct raw *raw); /* virtual.c: physical memory, maps */
-void raw_work(struct raw *raw);    /* work.c: what a fence costs, and copies */
+void raw_work(struct raw *raw);    /* work.c: fences and copies */
 
 #endif

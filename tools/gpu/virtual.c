@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Physical memory and its maps: the steps of a commit and a decommit apart, and one piece of memory that is mapped
- * again and again. Facts: whether the device takes read-only access, and what fresh memory reads as.
+ * Physical memory and its mappings: the single steps of a commit and a decommit, and a piece of memory that
+ * is mapped repeatedly. Facts: whether the device supports read-only access, and the contents of fresh
+ * memory.
  */
 #include "raw.h"
 
@@ -9,11 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Addresses for two pieces: the first for what comes and goes, the second for what is mapped again. */
+/* Addresses of two granules: the first for memory that is created and released, the second for memory that is
+ * mapped repeatedly. */
 static CUdeviceptr place;
-static CUmemGenericAllocationHandle shared; /* 0: none */
+static CUmemGenericAllocationHandle shared; /* mapped repeatedly; 0: none */
 static char piece_text[32] = "2 MiB";
-static char lack[256]; /* why there is neither; "": there is */
+static char lack[256]; /* the reason if there is none; "" otherwise */
 
 static CUdeviceptr second_place(const struct raw *raw)
 {
@@ -46,7 +48,7 @@ static CUresult map(struct raw *raw, CUdeviceptr address, CUmemGenericAllocation
     return raw_did(raw, "cuMemMap", raw->call.cuMemMap(address, raw->granule_bytes, 0, handle, 0));
 }
 
-/* Maps and makes accessible, or neither. */
+/* Maps the memory and makes it accessible, or does neither. */
 static CUresult attach(struct raw *raw, CUdeviceptr address, CUmemGenericAllocationHandle handle,
                        CUmemAccess_flags flags)
 {
@@ -55,16 +57,16 @@ static CUresult attach(struct raw *raw, CUdeviceptr address, CUmemGenericAllocat
         return result;
     result = set_access(raw, address, flags);
     if (result != CUDA_SUCCESS)
-        (void)raw->call.cuMemUnmap(address, raw->granule_bytes); /* the first failure is told */
+        (void)raw->call.cuMemUnmap(address, raw->granule_bytes); /* the first failure is reported */
     return result;
 }
 
 /* ---- cases ---- */
 
 enum step { CREATE, MAP, ACCESS, FILL, UNMAP, RELEASE, ALL };
-_Static_assert(ALL < RAW_PARTS_MAX, "a part each");
+_Static_assert(ALL < RAW_PARTS_MAX, "one part per step");
 
-/* From one step to the next. */
+/* Measures the time since the last step. */
 static void lap(double *ret_us, uint64_t *from_ns)
 {
     uint64_t now_ns = raw_clock_ns();
@@ -72,7 +74,7 @@ static void lap(double *ret_us, uint64_t *from_ns)
     *from_ns = now_ns;
 }
 
-/* Between create and release. */
+/* Runs between create and release. */
 static CUresult use(struct raw *raw, CUmemGenericAllocationHandle handle, uint64_t *from_ns, double *ret_us)
 {
     CUresult result = map(raw, place, handle);
@@ -136,8 +138,9 @@ static CUresult run_again(struct raw *raw, unsigned variant, double *ret_us)
 #define SOILED_BYTES (64 * MIB)
 #define LOOKED_AT 16u
 
-/* Memory that is not as the driver's own tools leave it: most of it is taken again next. */
-static void soil(struct raw *raw)
+/* Marks memory dirty with a pattern that the driver's own tools do not leave. The driver reuses most of it
+ * next. */
+static void mark_dirty(struct raw *raw)
 {
     CUdeviceptr address;
     if (raw->call.cuMemAlloc == NULL || raw->call.cuMemFree == NULL ||
@@ -148,7 +151,7 @@ static void soil(struct raw *raw)
     (void)raw->call.cuMemFree(address);
 }
 
-/* 1: all zero; 0: not; -1: it could not be read. */
+/* Returns 1 if all bytes are zero, 0 if not, -1 if they could not be read. */
 static int reads_zero(struct raw *raw, CUdeviceptr address, unsigned char *bytes)
 {
     if (raw->call.cuMemcpyDtoHAsync == NULL)
@@ -160,7 +163,8 @@ static int reads_zero(struct raw *raw, CUdeviceptr address, unsigned char *bytes
     return bytes[0] == 0 && memcmp(bytes, bytes + 1, raw->granule_bytes - 1) == 0;
 }
 
-/* Pieces that are alive together, so that each is another. true says that these were zero, and no more. */
+/* Creates granules that are live together, so that they are distinct. true says that these granules were
+ * zero, not that all are. */
 static void look_at_fresh_memory(struct raw *raw)
 {
     CUmemGenericAllocationHandle handles[LOOKED_AT];
@@ -168,7 +172,7 @@ static void look_at_fresh_memory(struct raw *raw)
     unsigned char *bytes = malloc(raw->granule_bytes);
     if (bytes == NULL)
         return;
-    soil(raw);
+    mark_dirty(raw);
     for (; made < LOOKED_AT; made++)
         if (raw->call.cuMemCreate(&handles[made], raw->granule_bytes, &raw->properties, 0) != CUDA_SUCCESS)
             break;
@@ -178,7 +182,7 @@ static void look_at_fresh_memory(struct raw *raw)
         int found = reads_zero(raw, place, bytes);
         looked += found >= 0;
         zero += found > 0;
-        (void)unmap(raw, place); /* a map that stays makes the next fail, and that is seen */
+        (void)unmap(raw, place); /* a mapping that stays makes the next call fail, which is reported */
     }
     for (unsigned i = 0; i < made; i++)
         (void)raw->call.cuMemRelease(handles[i]);
@@ -198,7 +202,7 @@ static void tell_facts(struct raw *raw)
 
 /* ---- set-up ---- */
 
-/* False: `reason` says why. */
+/* Returns false with the text in `reason`. */
 static bool make_places(struct raw *raw)
 {
     if (!has_functions(raw)) {

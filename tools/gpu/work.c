@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the ways to tell that a stream has come to a point cost the host, and how fast data goes to the device and
- * back: from pinned memory, which the device reads by itself, and from pageable memory, which the driver takes
- * through memory of its own.
+ * The cost to the host of each way to learn that a stream has reached a point, and the speed of copies to and
+ * from the device: from pinned memory, which the device reads directly, and from pageable memory, which the
+ * driver stages.
  */
 #include "raw.h"
 
@@ -11,10 +11,10 @@
 
 #define COPIED_BYTES (64 * MIB)
 #define PEAK_BYTES (256 * MIB)
-#define CALLS 64u /* of a sample: streams take more without waiting */
+#define CALLS 64u /* calls per sample: a stream accepts more without blocking */
 
 static CUevent event;
-static uint64_t *word; /* pinned, and mapped */
+static uint64_t *word; /* pinned, and mapped for the device */
 static CUdeviceptr word_address;
 static void *pinned;
 static void *pageable;
@@ -63,7 +63,7 @@ static void CUDA_CB do_nothing(void *user)
     (void)user;
 }
 
-/* variant: until each has run */
+/* variant: wait until each has run */
 static CUresult run_host_function(struct raw *raw, unsigned variant, double *ret_us)
 {
     CUresult result = CUDA_SUCCESS;
@@ -105,7 +105,7 @@ static CUresult run_copy(struct raw *raw, unsigned variant, double *ret_gib_per_
 
 /* ---- set-up ---- */
 
-/* What cannot be had stays NULL, and its cases are left out. */
+/* An object that cannot be made stays NULL, and its cases are skipped. */
 static void make_all(struct raw *raw)
 {
     void *memory = NULL;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* uthash as this tool uses it: out of memory ends the tool like any other list of its own, and the hash is
- * FNV-1a, since the default's unannotated fall-through is an error here. */
+/* uthash as this tool uses it: out of memory ends the tool, and the hash is FNV-1a, because the default hash
+ * falls through cases without an annotation, which is an error here. */
 #ifndef MOOR_TOOL_HASH_H
 #define MOOR_TOOL_HASH_H
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * moor inspect: what a provider says it is and can do.
+ * moor inspect: describes a provider and its capabilities.
  *
- * The library tries it in a process of its own first, so that a crash, a hang or an exit() while it starts is
- * a report; then it is loaded here and described. The description is one JSON object, and the text is printed
- * from it: the two cannot differ.
+ * The library first tries the provider in a child process, so that a crash, a hang or an exit() during its
+ * start is reported. Then the provider is loaded here and described. The description is one JSON object, and
+ * the text is printed from it, so that both carry the same figures.
  */
 #include "json.h"
 #include "tool.h"
@@ -21,7 +21,7 @@ struct inspect_options {
     struct tool_failure *failure;
     char *provider;
     struct tool_settings settings;
-    uint64_t timeout_s; /* 0: as the library likes */
+    uint64_t timeout_s; /* 0: the library's default */
     bool json;
 };
 
@@ -81,7 +81,7 @@ static json_t *describe_domain(const struct moor_abi_domain_info *info)
     return domain;
 }
 
-/* The total of a device is that of its own memory; where it has no such domain, of its first one. */
+/* The total of a device is the total of its own memory, or of its first domain if it has none. */
 static bool describe_device(struct moor_device *device, json_t *devices, struct tool_failure *failure)
 {
     struct moor_abi_device_info info;
@@ -97,7 +97,7 @@ static bool describe_device(struct moor_device *device, json_t *devices, struct 
     tool_json_set(description, "key", tool_json_text(info.key));
     tool_json_set(description, "name", tool_json_text(info.name));
     tool_json_set(description, "simulated", flag_value(info.flags, MOOR_ABI_DEVICE_SIMULATED));
-    tool_json_set(description, "total_bytes", json_null()); /* in its place, until it is known */
+    tool_json_set(description, "total_bytes", json_null()); /* reserves the key's position */
     tool_json_set(description, "capabilities", capability_names(info.capabilities));
     tool_json_set(description, "domains", domains);
     for (uint32_t i = 0; i < info.domain_count; i++) {
@@ -142,10 +142,10 @@ static bool describe_provider(struct moor_provider *provider, json_t *descriptio
 
 /* ---- loading ---- */
 
-/* What the library and the provider warn of meanwhile, each once: the trial says again what the load says. */
+/* Warnings of the library and the provider, each one once: the probe repeats those of the load. */
 struct warnings {
     pthread_mutex_t lock;
-    json_t *list; /* under lock */
+    json_t *list; /* guarded by lock */
 };
 
 static void take_warning(void *user, uint32_t level, const char *message)
@@ -180,14 +180,15 @@ static bool load_and_describe(const struct inspect_options *options, struct moor
     return described;
 }
 
-/* Meanwhile standard output is where errors go: what a provider prints must not mix with the report. */
+/* Redirects standard output to standard error meanwhile, so that a provider's prints do not mix with the
+ * report. */
 static bool inspect(const struct inspect_options *options, json_t *description)
 {
     struct warnings warnings = {.lock = PTHREAD_MUTEX_INITIALIZER, .list = json_array()};
     struct moor_runtime_options runtime_options = {.log = take_warning, .log_user = &warnings};
     struct moor_runtime *runtime = NULL;
     int output = dup(STDOUT_FILENO);
-    (void)dup2(STDERR_FILENO, STDOUT_FILENO); /* all of them are there: main sees to it */
+    (void)dup2(STDERR_FILENO, STDOUT_FILENO); /* main has opened all three */
     bool described = moor_runtime_create(&runtime_options, &runtime) == MOOR_OK
                          ? load_and_describe(options, runtime, description)
                          : tool_fail_last(options->failure, TOOL_FAILED, "runtime");
@@ -219,7 +220,7 @@ static bool is_set(const json_t *object, const char *key)
     return json_is_true(json_object_get(object, key));
 }
 
-/* "8192 bytes", or what stands for a figure that there is not. */
+/* "8192 bytes", or `missing` for an absent figure. */
 static void print_bytes(const json_t *object, const char *key, const char *missing)
 {
     const json_t *value = json_object_get(object, key);
@@ -292,22 +293,13 @@ static error_t parse_option(int key, char *argument, struct argp_state *state)
 {
     struct inspect_options *options = state->input;
     switch (key) {
-    case ARGP_KEY_ERROR:
-        tool_refuse_option(state, options->failure);
-        break;
-    case TOOL_KEY_JSON:
-        options->json = true;
-        break;
-    case TOOL_KEY_SET:
-        (void)tool_settings_add(&options->settings, argument, options->failure); /* the failure ends it */
-        break;
     case KEY_TIMEOUT:
         (void)tool_take_number("--timeout", argument, 1, TIMEOUT_S_MAX, &options->timeout_s,
-                               options->failure); /* the failure ends it */
+                               options->failure); /* the failure holds the reason */
         break;
     case ARGP_KEY_ARG:
         if (options->provider != NULL)
-            (void)tool_fail(options->failure, TOOL_USAGE, MOOR_INVALID, "one PROVIDER at a time");
+            (void)tool_fail(options->failure, TOOL_USAGE, MOOR_INVALID, "inspect takes one PROVIDER");
         else
             options->provider = argument;
         break;
@@ -316,7 +308,7 @@ static error_t parse_option(int key, char *argument, struct argp_state *state)
             (void)tool_fail(options->failure, TOOL_USAGE, MOOR_INVALID, "PROVIDER is missing");
         break;
     default:
-        return ARGP_ERR_UNKNOWN;
+        return tool_parse_common(key, argument, state, options->failure, &options->settings, &options->json);
     }
     return 0;
 }
@@ -342,7 +334,7 @@ int inspect_command(int argc, char **argv, bool json)
 {
     static const struct argp_option option_list[] = {
         TOOL_OPTION_SET,
-        {"timeout", KEY_TIMEOUT, "SECONDS", 0, "How long its start may take (default 60)", 0},
+        {"timeout", KEY_TIMEOUT, "SECONDS", 0, "Limit the provider's start to SECONDS (default 60)", 0},
         TOOL_OPTION_JSON,
         TOOL_OPTION_HELP,
         {0}};
@@ -350,9 +342,8 @@ int inspect_command(int argc, char **argv, bool json)
         .options = option_list,
         .parser = parse_option,
         .args_doc = "PROVIDER",
-        .doc =
-            "What a provider is: ABI, devices, domains, capabilities, quantities. PROVIDER is the path of a "
-            "shared object, or a name to look up. It is tried in a process of its own first.",
+        .doc = "Describes a provider: ABI, devices, domains, capabilities, quantities. PROVIDER is the path "
+               "of a shared object, or a name to look up. A child process tries it first.",
     };
     struct tool_failure failure = {0};
     struct inspect_options options = {.failure = &failure, .json = json};

@@ -37,7 +37,8 @@ void tool_json_append(json_t *list, json_t *value)
 
 void tool_json_print(json_t *value)
 {
-    (void)json_dumpf(made(value), stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(12)); /* see json.h */
+    /* json.h: main tests stdout */
+    (void)json_dumpf(made(value), stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(12));
     putchar('\n');
     json_decref(value);
 }

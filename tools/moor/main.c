@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* moor: the command line. Picks the subcommand; each has a file or folder of its own. */
+/* moor: the command line. Selects the subcommand; each has its own file or folder. */
 #include "tool.h"
 
 #include <fcntl.h>
@@ -19,7 +19,6 @@ static const struct command {
     {"check", "moor check", check_command, "PROVIDER [CHECK...] [--list] [--json]"},
     {"replay", "moor replay", replay_command, "TRACE... --provider PROVIDER --capacity SIZE [--json]"},
     {"bench", "moor bench", bench_command, "[NAME...] --provider PROVIDER [--json]"},
-    {"sim", "moor sim", sim_command, "[--seed S] [--steps N] [--profile NAME] [--shrink] [--json]"},
     {"new-provider", "moor new-provider", new_provider_command, "DIR --name NAME [--json]"},
 };
 
@@ -30,12 +29,12 @@ static void print_help(void)
     puts("Usage: moor COMMAND [ARGUMENT...]\n");
     for (size_t i = 0; i < COMMAND_COUNT; i++)
         printf("    %s %s\n", commands[i].title, commands[i].synopsis);
-    puts("\n'moor COMMAND --help' says more. SIZE takes KiB, MiB, GiB, TiB.\n"
-         "Exit status: 0 done and the books balance, 1 they do not or a check failed, 2 usage,\n"
+    puts("\nRun 'moor COMMAND --help' for its options. SIZE takes KiB, MiB, GiB, TiB.\n"
+         "Exit status: 0 success, 1 a check failed or the accounts do not balance, 2 usage,\n"
          "3 provider refused, 4 no device, 5 bad input.");
 }
 
-/* Known before any option is parsed, so that a usage error is told as JSON too. */
+/* Looked up before the options are parsed, so that a usage error is reported as JSON too. */
 static bool wants_json(int argc, char **argv)
 {
     for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
@@ -49,7 +48,7 @@ static int run(int argc, char **argv)
     struct tool_failure failure = {0};
     bool json = wants_json(argc, argv);
     if (argc < 2) {
-        (void)tool_fail(&failure, TOOL_USAGE, MOOR_INVALID, "no command given (see moor --help)");
+        (void)tool_fail(&failure, TOOL_USAGE, MOOR_INVALID, "no command given: see moor --help");
         return tool_report(&failure, json);
     }
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "help") == 0) {
@@ -68,12 +67,12 @@ static int run(int argc, char **argv)
         argv[1] = title;
         return commands[i].run(argc - 1, argv + 1, json);
     }
-    (void)tool_fail(&failure, TOOL_USAGE, MOOR_INVALID, "'%s' is no command (see moor --help)", argv[1]);
+    (void)tool_fail(&failure, TOOL_USAGE, MOOR_INVALID, "'%s': unknown command: see moor --help", argv[1]);
     return tool_report(&failure, json);
 }
 
-/* No file that is opened later may become standard input, output or error. Those that are closed stay of no
- * use: what is written to them is lost, and that is told. */
+/* Opens the standard files that are closed, so that no later file becomes standard input, output or error.
+ * Writing to such a file fails, and the failure is reported. */
 static void keep_standard_files(void)
 {
     for (int file = STDIN_FILENO; file <= STDERR_FILENO; file++)
@@ -84,7 +83,7 @@ static void keep_standard_files(void)
 int main(int argc, char **argv)
 {
     keep_standard_files();
-    /* Whoever started the tool may have made it ignore this: then how a child ended could not be told. */
+    /* An inherited SIG_IGN would discard the exit statuses of children. */
     (void)signal(SIGCHLD, SIG_DFL);
     return tool_end_output(run(argc, argv));
 }

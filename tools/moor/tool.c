@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the subcommands share. Usage errors do not go through argp's own messages: those take several lines
- * and know nothing of status names or JSON, so argp runs silent and the help option is ours.
+ * Helpers of all subcommands. argp's own usage messages take several lines and know neither status names nor
+ * JSON. Therefore argp runs silent, and the help option is defined here.
  */
 #include "tool.h"
 #include "json.h"
@@ -22,7 +22,7 @@ bool tool_fail(struct tool_failure *failure, int exit_status, moor_status status
     failure->status = status;
     va_list arguments;
     va_start(arguments, format);
-    (void)vsnprintf(failure->text, sizeof failure->text, format, arguments); /* too long is cut */
+    (void)vsnprintf(failure->text, sizeof failure->text, format, arguments); /* cuts a longer text */
     va_end(arguments);
     for (char *at = failure->text; *at != '\0'; at++)
         if ((unsigned char)*at < ' ')
@@ -44,7 +44,7 @@ int tool_report(const struct tool_failure *failure, bool json)
     fprintf(stderr, "%s: %s\n", name, failure->text);
     if (json && !failure->has_report) {
         json_t *message = json_string(failure->text);
-        if (message == NULL) /* not UTF-8: a path may be anything */
+        if (message == NULL) /* not UTF-8: a path may hold any bytes */
             message = json_string("(the message is not UTF-8; see standard error)");
         tool_json_print(json_pack("{s:{s:s, s:o}}", "error", "status", name, "message", message));
     }
@@ -61,7 +61,7 @@ int tool_end_output(int exit_status)
 {
     if (fflush(stdout) == 0 && !ferror(stdout))
         return exit_status;
-    fprintf(stderr, "%s: cannot write to standard output\n", moor_status_name(MOOR_INVALID));
+    fprintf(stderr, "%s: standard output: cannot be written\n", moor_status_name(MOOR_INVALID));
     return exit_status != TOOL_DONE ? exit_status : TOOL_FAILED;
 }
 
@@ -77,17 +77,17 @@ bool tool_parse_options(const struct argp *argp, int argc, char **argv, void *in
     error_t error = argp_parse(argp, argc, argv, ARGP_NO_ERRS | ARGP_NO_HELP | ARGP_NO_EXIT, NULL, input);
     if (error != 0)
         return tool_fail(failure, TOOL_USAGE, MOOR_INVALID, "%s: %s", argv[0],
-                         strerror(error)); /* if none is told */
+                         strerror(error)); /* unless the parser set a failure */
     return failure->exit_status == TOOL_DONE;
 }
 
 void tool_refuse_option(const struct argp_state *state, struct tool_failure *failure)
 {
-    (void)tool_fail(failure, TOOL_USAGE, MOOR_INVALID, "'%s' is unknown or lacks its value (see %s --help)",
+    (void)tool_fail(failure, TOOL_USAGE, MOOR_INVALID, "'%s': unknown option or missing value: see %s --help",
                     state->argv[state->next - 1], state->argv[0]);
 }
 
-bool tool_settings_add(struct tool_settings *settings, const char *argument, struct tool_failure *failure)
+static bool settings_add(struct tool_settings *settings, const char *argument, struct tool_failure *failure)
 {
     const char *equals = strchr(argument, '=');
     if (equals == NULL || equals == argument)
@@ -102,15 +102,29 @@ bool tool_settings_add(struct tool_settings *settings, const char *argument, str
     return true;
 }
 
+error_t tool_parse_common(int key, const char *argument, const struct argp_state *state,
+                          struct tool_failure *failure, struct tool_settings *settings, bool *json)
+{
+    if (key == TOOL_KEY_SET)
+        (void)settings_add(settings, argument, failure); /* the failure holds the reason */
+    else if (key == TOOL_KEY_JSON)
+        *json = true;
+    else if (key == ARGP_KEY_ERROR)
+        tool_refuse_option(state, failure);
+    else
+        return ARGP_ERR_UNKNOWN;
+    return 0;
+}
+
 void tool_settings_finish(struct tool_settings *settings)
 {
     for (size_t i = 0; i < settings->count; i++)
-        free((void *)(uintptr_t)settings->list[i].key); /* const for the library, ours to free */
+        free((void *)(uintptr_t)settings->list[i].key); /* const for the library, owned here */
     free(settings->list);
     *settings = (struct tool_settings){0};
 }
 
-/* Digits only: strtoull alone would take signs, blanks and "-1" as a huge number. */
+/* Accepts digits only: strtoull alone accepts signs and blanks, and reads "-1" as a huge number. */
 static bool parse_digits(const char *text, uint64_t *ret_value, const char **ret_rest)
 {
     if (*text < '0' || *text > '9')
@@ -191,7 +205,7 @@ static char *absolute_path(const char *path)
     return absolute;
 }
 
-/* What has a slash is a path, as on a shell's command line; and so is a file's name. */
+/* A text with a slash, or with the suffix of a file name, is a path. */
 static bool is_path(const char *provider)
 {
     size_t length = strlen(provider);
@@ -226,7 +240,7 @@ bool tool_load_provider(struct moor_runtime *runtime, const char *provider,
 
 void tool_out_of_memory(void)
 {
-    fprintf(stderr, "%s: no memory for the tool's own lists\n", moor_status_name(MOOR_HOST_NOMEM));
+    fprintf(stderr, "%s: no host memory for the tool itself\n", moor_status_name(MOOR_HOST_NOMEM));
     exit(TOOL_FAILED);
 }
 

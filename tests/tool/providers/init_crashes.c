@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Crashes while it is initialised. */
+/* Crashes during init. */
 #include "zoo.h"
 
 #include <signal.h>

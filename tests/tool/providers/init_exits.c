@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Ends the process, as if all were well, while it is initialised. */
+/* Calls exit(0) during init. */
 #include "zoo.h"
 
 static int32_t init(const struct moor_abi_host *host, uint32_t minor, struct moor_abi_instance **ret_instance,

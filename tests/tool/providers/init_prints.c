@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Prints to standard output, and warns through the host's log, while it is initialised. */
+/* Prints to standard output and warns through the host's log during init. */
 #include "zoo.h"
 
 #include <stdio.h>

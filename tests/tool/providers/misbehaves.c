@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The mock, with a watermark that does what the setting `misbehaves` says: nothing but the checks that ask
- * for a watermark should suffer.
+ * The mock with a watermark that obeys the setting `misbehaves`. Only checks that read a watermark are
+ * affected.
  */
 #include <moorage/kit/check.h>
 #include <signal.h>
@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The sources of the mock, compiled with this name for their entry. The note is theirs. */
+/* The mock's sources are compiled with this name for their entry. The note is theirs too. */
 const struct moor_abi_provider *mock_entry(void);
 
 static void crash(void)
@@ -44,20 +44,20 @@ static void stop(void)
     (void)raise(SIGSTOP);
 }
 
-/* Out of the group that the tool ends, into the tool's own. */
+/* Moves from the process group that the tool kills to the tool's own group. */
 static void move_away(void)
 {
     if (setpgid(0, getpgid(getppid())) == 0)
         hang();
 }
 
-/* Ends, and leaves a process of another session that keeps its files open. */
+/* Exits, and leaves a process of another session that keeps the files open. */
 static void leave_a_daemon(void)
 {
     if (fork() == 0) {
         (void)setsid();
         for (int file = STDIN_FILENO; file <= STDERR_FILENO; file++)
-            (void)close(file); /* they are the test's */
+            (void)close(file); /* closes every file of the test */
         (void)sleep(3);
         _exit(0);
     }
@@ -66,7 +66,7 @@ static void leave_a_daemon(void)
 
 static const char *misbehaviour = "";
 
-/* Goes on in two processes, of which the other one is ahead, and fails. */
+/* Continues in two processes, of which the other one is ahead and fails. */
 static void go_on_twice(void)
 {
     if (fork() == 0)

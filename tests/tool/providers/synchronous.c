@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The CPU provider made into another kind of device: a synchronous one, whose host functions run within the
- * submitting call, with memory that the host does not reach by address.
+ * The CPU provider as a synchronous device: host functions run inside the submitting call, and the host
+ * cannot reach the memory by address.
  */
 #include <dlfcn.h>
 #include <moorage/abi/provider.h>
@@ -36,7 +36,8 @@ MOOR_ABI_EXPORT const struct moor_abi_provider *moor_provider_entry_v1(void)
     void *module = dlopen(CPU_PROVIDER, RTLD_NOW | RTLD_LOCAL);
     moor_abi_entry entry = NULL;
     if (module != NULL)
-        *(void **)&entry = dlsym(module, "moor_provider_entry_v1"); /* as POSIX has it */
+        /* POSIX lets an object pointer carry a function */
+        *(void **)&entry = dlsym(module, "moor_provider_entry_v1");
     if (entry == NULL)
         return NULL;
     cpu = entry();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Its domain has more bytes than 63 bits can tell. */
+/* Has a domain of more bytes than 63 bits can express. */
 #include "zoo.h"
 
 static int32_t domain_info(struct moor_abi_instance *instance, uint32_t device, uint32_t domain,

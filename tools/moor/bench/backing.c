@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * backing: the cost of 2 MiB that come, are touched page by page, and go back to the system. The provider's
- * private ranges and shared segments, through the public API, stand beside the raw system calls that do the
- * same. The ratio that counts is provider to best raw sequence, where best is the one with the lowest median.
+ * backing: the cost of committing 2 MiB, touching every page and returning the memory to the system. The
+ * provider's private ranges and shared segments, through the public API, are compared with raw system calls
+ * of the same effect. The main ratio is provider to best raw sequence, which is the raw sequence with the
+ * lowest median.
  */
 #include "bench/bench.h"
 
@@ -16,7 +17,7 @@
 
 #define PIECE_BYTES ((size_t)2 << 20)
 #define PAGE_BYTES 4096u
-#define PIECES 16u /* of the area; each round uses the next */
+#define PIECES 16u /* parts of the area; each round uses the next one */
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
@@ -32,7 +33,7 @@ struct host {
     char *frame_address;
 };
 
-/* What the raw sequences work on: reserved once. */
+/* Areas of the raw sequences, reserved once. */
 struct raw {
     char *huge;  /* huge pages advised, no access */
     char *open;  /* huge pages advised, read and write */
@@ -157,8 +158,7 @@ static char *reserve(int protection, int advice)
     if (memory == MAP_FAILED)
         return NULL;
     memory = (char *)(((uintptr_t)memory + PIECE_BYTES - 1) & ~(uintptr_t)(PIECE_BYTES - 1));
-    (void)madvise(memory, PIECES * PIECE_BYTES,
-                  advice); /* a system without huge pages shows in the figures */
+    (void)madvise(memory, PIECES * PIECE_BYTES, advice); /* without huge pages the figures differ visibly */
     return memory;
 }
 
@@ -207,7 +207,7 @@ static bool open_ranges(struct host *host, struct moor_device *device)
            reserve_range(host, &host->frame, &host->frame_address);
 }
 
-/* The pages are touched by address. NULL, or why that cannot be. */
+/* The benchmark touches pages by address. Returns NULL, or the reason why it cannot. */
 static const char *lack_of(struct moor_device *device)
 {
     const uint64_t needed = MOOR_ABI_CAP_VIRTUAL | MOOR_ABI_CAP_SHARED;
@@ -215,10 +215,10 @@ static const char *lack_of(struct moor_device *device)
     uint32_t domain;
     if (moor_device_find_domain(device, MOOR_ABI_DOMAIN_DEVICE, &domain) ||
         moor_device_get_domain_info(device, domain, &info))
-        return "the device has no memory of its own";
+        return "the device has no domain of its own";
     if (!(info.flags & MOOR_ABI_DOMAIN_HOST_ACCESS))
-        return "the host does not reach the device's memory";
-    return (info.capabilities & needed) == needed ? NULL : "the device has no ranges or no segments";
+        return "the device's memory lacks HOST_ACCESS";
+    return (info.capabilities & needed) == needed ? NULL : "the device's memory lacks VIRTUAL or SHARED";
 }
 
 static bool open_area(const struct bench_options *options, struct area *area)
@@ -234,7 +234,7 @@ static bool open_area(const struct bench_options *options, struct area *area)
 static void close_area(struct area *area)
 {
     struct host *host = &area->host;
-    /* The process ends next; a failure here would show nothing that the figures do not. */
+    /* The process ends next: a failure of these releases would not change a figure. */
     (void)moor_range_release(host->runtime, host->range);
     (void)moor_range_release(host->runtime, host->frame);
     (void)moor_runtime_reap(host->runtime, MOOR_FOREVER);
@@ -245,8 +245,8 @@ static void close_area(struct area *area)
 
 /* ---- measuring ---- */
 
-/* One sample is the mean of a few runs, after one that is not counted: a case shall not inherit the caches,
- * or the free page, that another left. */
+/* One sample is the mean of a few runs after an uncounted one, so that a case inherits neither the caches nor
+ * the free page of the case before. */
 #define RUNS_PER_SAMPLE 4u
 
 static bool sample(struct area *area, sequence run, size_t piece, double *ret_us)
@@ -261,8 +261,8 @@ static bool sample(struct area *area, sequence run, size_t piece, double *ret_us
     return true;
 }
 
-/* The cases shall share one processor's caches and free pages. Where that cannot be had the spread shows it.
- * ret_before: [out] what the next benchmark starts with. */
+/* Pins the thread, so that the cases share the caches and free pages of one processor. If pinning fails, the
+ * spread grows. ret_before: [out] the affinity to restore. */
 static void stay_on_this_processor(cpu_set_t *ret_before)
 {
     cpu_set_t set;
@@ -318,7 +318,7 @@ bool bench_backing(const struct bench_options *options, struct bench_report *rep
     bool good = open_device(options, &area);
     const char *lack = good ? lack_of(area.device) : NULL;
     if (lack != NULL) {
-        (void)moor_runtime_destroy(area.host.runtime); /* nothing has been made in it */
+        (void)moor_runtime_destroy(area.host.runtime); /* the runtime has no objects yet */
         return bench_decline(options, report, "backing", lack);
     }
     good = good && open_area(options, &area);

@@ -1,24 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* moor bench: picks the benchmarks, runs them, prints the report. */
+/* The samples, results and providers of benchmarks: see bench/bench.h. */
 #include "bench/bench.h"
-#include "json.h"
 
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-static const struct {
-    const char *name;
-    bool (*run)(const struct bench_options *options, struct bench_report *report);
-} benchmarks[] = {
-    {"backing", bench_backing},
-    {"device", bench_device},
-    {"governor", bench_governor},
-    {"load", bench_load},
-};
-
-#define BENCHMARK_COUNT (sizeof benchmarks / sizeof *benchmarks)
 
 static int compare(const void *left, const void *right)
 {
@@ -40,13 +27,13 @@ void bench_add(struct bench_report *report, struct bench_result result)
     report->results[report->count++] = result;
 }
 
-void bench_leave_out(struct bench_report *report, const char *name, const char *param, const char *reason)
+void bench_skip(struct bench_report *report, const char *name, const char *param, const char *reason)
 {
-    assert(report->left_out_count < sizeof report->left_out / sizeof *report->left_out);
-    struct bench_left_out *left_out = &report->left_out[report->left_out_count++];
-    left_out->name = name;
-    left_out->param = param;
-    (void)snprintf(left_out->reason, sizeof left_out->reason, "%s", reason); /* too long is cut */
+    assert(report->skipped_count < sizeof report->skipped / sizeof *report->skipped);
+    struct bench_skipped *skipped = &report->skipped[report->skipped_count++];
+    skipped->name = name;
+    skipped->param = param;
+    (void)snprintf(skipped->reason, sizeof skipped->reason, "%s", reason); /* cuts a longer text */
 }
 
 bool bench_load_provider(const struct bench_options *options, struct moor_runtime *runtime, uint64_t flags,
@@ -62,7 +49,7 @@ bool bench_get_device(const struct bench_options *options, struct moor_provider 
 {
     struct moor_provider_info info;
     if (moor_provider_get_info(provider, &info) == MOOR_OK && info.device_count == 0)
-        return tool_fail(options->failure, TOOL_NO_DEVICE, MOOR_UNSUPPORTED, "%s has no device", info.path);
+        return tool_fail(options->failure, TOOL_NO_DEVICE, MOOR_UNSUPPORTED, "%s: no device", info.path);
     return moor_provider_get_device(provider, 0, ret_device) == MOOR_OK ||
            tool_fail_last(options->failure, TOOL_REFUSED, options->provider);
 }
@@ -72,132 +59,6 @@ bool bench_decline(const struct bench_options *options, struct bench_report *rep
 {
     if (options->name_count > 0)
         return tool_fail(options->failure, TOOL_REFUSED, MOOR_UNSUPPORTED, "%s: %s", name, reason);
-    bench_leave_out(report, name, "-", reason);
+    bench_skip(report, name, "-", reason);
     return true;
-}
-
-static void print_json(const struct bench_report *report)
-{
-    json_t *results = json_array();
-    for (size_t i = 0; i < report->count; i++) {
-        const struct bench_result *result = &report->results[i];
-        tool_json_append(results, json_pack("{s:s, s:i, s:s, s:s, s:i, s:f, s:f, s:f}", "name", result->name,
-                                            "threads", (int)result->threads, "param", result->param, "unit",
-                                            result->unit, "runs", (int)result->runs, "median", result->median,
-                                            "min", result->min, "max", result->max));
-    }
-    json_t *left_out = json_array();
-    for (size_t i = 0; i < report->left_out_count; i++) {
-        json_t *line =
-            json_pack("{s:s, s:s}", "name", report->left_out[i].name, "param", report->left_out[i].param);
-        tool_json_append(left_out, line);
-        tool_json_set(line, "reason", tool_json_text(report->left_out[i].reason));
-    }
-    tool_json_print(json_pack("{s:o, s:o}", "results", results, "left_out", left_out));
-}
-
-static void print_text(const struct bench_report *report)
-{
-    printf("%-46s %8s %-12s %5s %5s %10s %10s %10s\n", "name", "threads", "param", "unit", "runs", "median",
-           "min", "max");
-    for (size_t i = 0; i < report->count; i++) {
-        const struct bench_result *result = &report->results[i];
-        printf("%-46s %8u %-12s %5s %5zu %10.2f %10.2f %10.2f\n", result->name, result->threads,
-               result->param, result->unit, result->runs, result->median, result->min, result->max);
-    }
-    for (size_t i = 0; i < report->left_out_count; i++)
-        printf("left out: %s, %s: %s\n", report->left_out[i].name, report->left_out[i].param,
-               report->left_out[i].reason);
-}
-
-/* ---- the command line ---- */
-
-enum { KEY_PROVIDER = TOOL_KEY_OWN, KEY_ROUNDS };
-
-static error_t parse(int key, char *argument, struct argp_state *state)
-{
-    struct bench_options *options = state->input;
-    switch (key) {
-    case KEY_PROVIDER:
-        options->provider = argument;
-        break;
-    case KEY_ROUNDS:
-        (void)tool_take_number("--rounds", argument, 1, BENCH_ROUNDS_MAX, &options->rounds,
-                               options->failure); /* told in failure */
-        break;
-    case TOOL_KEY_SET:
-        (void)tool_settings_add(&options->settings, argument, options->failure); /* told in failure */
-        break;
-    case TOOL_KEY_JSON:
-        options->json = true;
-        break;
-    case ARGP_KEY_ARGS:
-        options->names = &state->argv[state->next];
-        options->name_count = (size_t)(state->argc - state->next);
-        break;
-    case ARGP_KEY_ERROR:
-        tool_refuse_option(state, options->failure);
-        break;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
-    return 0;
-}
-
-static bool wanted(const struct bench_options *options, const char *name)
-{
-    bool found = options->name_count == 0;
-    for (size_t i = 0; i < options->name_count; i++)
-        found |= strcmp(options->names[i], name) == 0;
-    return found;
-}
-
-static bool check_options(const struct bench_options *options)
-{
-    if (options->provider == NULL)
-        return tool_fail(options->failure, TOOL_USAGE, MOOR_INVALID, "--provider is missing");
-    for (size_t i = 0; i < options->name_count; i++) {
-        bool known = false;
-        for (size_t b = 0; b < BENCHMARK_COUNT; b++)
-            known |= strcmp(options->names[i], benchmarks[b].name) == 0;
-        if (!known)
-            return tool_fail(options->failure, TOOL_USAGE, MOOR_INVALID,
-                             "'%s' is no benchmark (see moor bench --help)", options->names[i]);
-    }
-    return true;
-}
-
-int bench_command(int argc, char **argv, bool json)
-{
-    static const struct argp_option option_list[] = {
-        {"provider", KEY_PROVIDER, "PROVIDER", 0, "Measure this provider: a path, or a name to look up", 0},
-        {"rounds", KEY_ROUNDS, "N", 0, "Take N samples of each case (default 101)", 0},
-        TOOL_OPTION_SET,
-        TOOL_OPTION_JSON,
-        TOOL_OPTION_HELP,
-        {0}};
-    static const struct argp argp = {
-        option_list,
-        parse,
-        "[NAME...] --provider PROVIDER",
-        "Measures. Names: backing (commit, touch and decommit 2 MiB, beside raw system calls), device "
-        "(allocations, releases behind fences, commits, maps and copies of the first device), governor "
-        "(reserve, charge and refund, beside an atomic add and a mutex pair), load (from a path to a "
-        "provider and back, with and without a trial in a process of its own); all without a name.",
-        NULL,
-        NULL,
-        NULL};
-    struct tool_failure failure = {0};
-    struct bench_options options = {.failure = &failure, .rounds = 101, .json = json};
-    static struct bench_report report;
-    bool good = tool_parse_options(&argp, argc, argv, &options, &failure) && check_options(&options);
-    for (size_t i = 0; i < BENCHMARK_COUNT && good; i++)
-        if (wanted(&options, benchmarks[i].name))
-            good = benchmarks[i].run(&options, &report);
-    if (good && options.json)
-        print_json(&report);
-    else if (good)
-        print_text(&report);
-    tool_settings_finish(&options.settings);
-    return tool_report(&failure, options.json);
 }

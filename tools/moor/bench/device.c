@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * device: what memory of a device costs a host: the first device's own domain, through the public API, so with the
- * charge and the queue of releases. Nothing here reads or writes device memory by address.
+ * device: the cost of device memory to a host. Uses the first device's own domain through the public API, so
+ * the charge and the release queue are included. No case reads or writes device memory by address.
  *
- * What the domain lacks, or has no room for, is found out by trying each case once, and is left out of the report
- * with the reason.
+ * Each case runs once as a trial. A case that needs a capability or memory that the domain lacks is skipped
+ * and listed with the reason.
  */
 #include "bench/bench.h"
 
@@ -17,9 +17,9 @@
 #define LARGE_BYTES (UINT64_C(2) << 20)
 #define COPIED_BYTES (UINT64_C(64) << 20)
 #define FLIGHT_MAX 1000u
-#define CAPACITY_BYTES (UINT64_C(1) << 40) /* where the pool's size is not known */
-#define WAIT_NS UINT64_C(60000000000)      /* nothing here takes so long */
-#define COPY_ROUNDS_MAX 21u                /* copies say little more in a hundred */
+#define CAPACITY_BYTES (UINT64_C(1) << 40) /* if the pool's size is unknown */
+#define WAIT_NS UINT64_C(60000000000)      /* longer than any case takes */
+#define COPY_ROUNDS_MAX 21u                /* a hundred copies would tell little more */
 #define GIB ((double)(UINT64_C(1) << 30))
 
 struct account {
@@ -27,29 +27,29 @@ struct account {
     struct moor_binding *binding;
 };
 
-/* Zero is what has not been made: cases make what they need. */
+/* Large: the objects of all cases. Zero: not made yet. Each case makes the objects that it needs. */
 struct world {
     struct moor_runtime *runtime;
     struct moor_device *device;
     struct moor_abi_domain_info domain;
-    struct account own;    /* of the device's domain */
-    struct account pinned; /* of its domain of pinned host memory */
+    struct account own;    /* in the device's domain */
+    struct account pinned; /* in the domain of pinned host memory */
     struct moor_stream *stream;
-    moor_range range; /* commits go to its first piece, maps to its second */
+    moor_range range; /* commits use its first part, maps its second */
     uint64_t piece_bytes;
     moor_segment segments[2];      /* mapped for reading, mapped for writing */
     moor_buffer copied;            /* on the device */
     moor_buffer locked;            /* pinned */
-    struct moor_view copied_view;  /* of `copied` */
+    struct moor_view copied_view;  /* view of `copied` */
     struct moor_view host_view[2]; /* pageable, pinned */
     void *pageable;                /* [owned] */
-    uint32_t flight;               /* buffers between their fill and their reap */
+    uint32_t flight;               /* buffers released per reap */
     moor_buffer buffers[FLIGHT_MAX];
     char piece_text[32];
     char flight_text[32];
 };
 
-/* One sample; in us, or GiB/s. */
+/* Measures one sample, in us or GiB/s. */
 typedef moor_status (*device_case)(struct world *world, unsigned variant, double *ret_value);
 
 static double us_since(uint64_t start_ns)
@@ -57,7 +57,7 @@ static double us_since(uint64_t start_ns)
     return (double)(moor_clock_ns() - start_ns) / 1000.0;
 }
 
-/* Until all that was released has physically gone. */
+/* Waits until all released memory has been returned. */
 static moor_status settle(struct world *world)
 {
     return moor_runtime_reap(world->runtime, moor_clock_ns() + WAIT_NS);
@@ -65,27 +65,33 @@ static moor_status settle(struct world *world)
 
 /* ---- allocations ---- */
 
-static moor_status allocate_once(struct world *world, uint64_t bytes)
+static moor_status allocate_once(struct world *world, unsigned variant)
 {
     moor_buffer buffer;
-    moor_status status = moor_buffer_allocate(world->own.binding, bytes, NULL, &buffer);
+    moor_status status =
+        moor_buffer_allocate(world->own.binding, variant ? LARGE_BYTES : SMALL_BYTES, NULL, &buffer);
     if (!status)
         status = moor_buffer_release(world->runtime, buffer);
     return status ? status : settle(world);
 }
 
-/* The first one is not counted: a case shall not inherit what another left. */
-#define RUNS_PER_SAMPLE 4u
+/* Measures the mean of a few runs. The first run is not counted, so that a case inherits nothing from the case
+ * before. */
+static moor_status repeat(struct world *world, moor_status (*once)(struct world *world, unsigned variant),
+                          unsigned variant, double *ret_us)
+{
+    const unsigned runs = 4;
+    moor_status status = once(world, variant);
+    uint64_t start_ns = moor_clock_ns();
+    for (unsigned i = 0; i < runs && !status; i++)
+        status = once(world, variant);
+    *ret_us = us_since(start_ns) / runs;
+    return status;
+}
 
 static moor_status run_allocate(struct world *world, unsigned variant, double *ret_us)
 {
-    uint64_t bytes = variant ? LARGE_BYTES : SMALL_BYTES;
-    moor_status status = allocate_once(world, bytes);
-    uint64_t start_ns = moor_clock_ns();
-    for (unsigned i = 0; i < RUNS_PER_SAMPLE && !status; i++)
-        status = allocate_once(world, bytes);
-    *ret_us = us_since(start_ns) / RUNS_PER_SAMPLE;
-    return status;
+    return repeat(world, allocate_once, variant, ret_us);
 }
 
 static moor_status fly_once(struct world *world)
@@ -125,8 +131,9 @@ static moor_status reserve_range(struct world *world)
                               &world->range);
 }
 
-static moor_status commit_once(struct world *world)
+static moor_status commit_once(struct world *world, unsigned variant)
 {
+    (void)variant;
     moor_status status = moor_range_commit(world->runtime, world->range, 0, world->piece_bytes, 0);
     if (!status)
         status = moor_range_decommit(world->runtime, world->range, 0, world->piece_bytes);
@@ -135,15 +142,8 @@ static moor_status commit_once(struct world *world)
 
 static moor_status run_commit(struct world *world, unsigned variant, double *ret_us)
 {
-    (void)variant;
     moor_status status = reserve_range(world);
-    if (!status)
-        status = commit_once(world);
-    uint64_t start_ns = moor_clock_ns();
-    for (unsigned i = 0; i < RUNS_PER_SAMPLE && !status; i++)
-        status = commit_once(world);
-    *ret_us = us_since(start_ns) / RUNS_PER_SAMPLE;
-    return status;
+    return status ? status : repeat(world, commit_once, variant, ret_us);
 }
 
 static moor_status make_segment(struct world *world, unsigned variant)
@@ -170,13 +170,7 @@ static moor_status map_once(struct world *world, unsigned variant)
 static moor_status run_map(struct world *world, unsigned variant, double *ret_us)
 {
     moor_status status = make_segment(world, variant);
-    if (!status)
-        status = map_once(world, variant);
-    uint64_t start_ns = moor_clock_ns();
-    for (unsigned i = 0; i < RUNS_PER_SAMPLE && !status; i++)
-        status = map_once(world, variant);
-    *ret_us = us_since(start_ns) / RUNS_PER_SAMPLE;
-    return status;
+    return status ? status : repeat(world, map_once, variant, ret_us);
 }
 
 /* ---- copies ---- */
@@ -196,7 +190,7 @@ static moor_status open_account(struct world *world, uint32_t domain, struct acc
     return status ? status : moor_binding_open(world->device, domain, account->holder, &account->binding);
 }
 
-/* Pinned memory is a buffer of its domain; pageable memory comes from malloc, and has been touched. */
+/* Pinned memory is a buffer of its domain. Pageable memory comes from malloc and has been touched. */
 static moor_status make_host_memory(struct world *world, unsigned pinned)
 {
     uint32_t domain;
@@ -231,8 +225,8 @@ static moor_status wait_stream(struct world *world)
     return status ? status : moor_fence_wait(&fence, moor_clock_ns() + WAIT_NS);
 }
 
-#define COPY_PINNED 1u /* else pageable */
-#define COPY_BACK 2u   /* else to the device */
+#define COPY_PINNED 1u /* otherwise pageable */
+#define COPY_BACK 2u   /* otherwise to the device */
 
 static moor_status run_copy(struct world *world, unsigned variant, double *ret_gib_per_s)
 {
@@ -255,7 +249,7 @@ static moor_status run_copy(struct world *world, unsigned variant, double *ret_g
 
 static const struct {
     const char *name;
-    const char *param; /* NULL: told by the world */
+    const char *param; /* NULL: derived from the world */
     const char *unit;
     device_case run;
     unsigned variant;
@@ -281,7 +275,7 @@ static const char *param_of(const struct world *world, size_t index)
     return cases[index].run == run_flight ? world->flight_text : world->piece_text;
 }
 
-/* It cannot do this, or has no room for it. */
+/* Returns true if the domain lacks the capability or the memory. */
 static bool is_lack(moor_status status)
 {
     return status == MOOR_UNSUPPORTED || status == MOOR_LIMIT || status == MOOR_HOST_NOMEM ||
@@ -291,7 +285,7 @@ static bool is_lack(moor_status status)
 
 /* ---- set-up ---- */
 
-/* Units of 2 MiB where there are such, and no more buffers in flight than a quarter of the device. */
+/* Uses units of 2 MiB where such granules exist, and at most a quarter of the device for unreaped buffers. */
 static moor_status choose_sizes(struct world *world)
 {
     uint64_t footprint = SMALL_BYTES;
@@ -322,7 +316,7 @@ static bool open_world(const struct bench_options *options, struct world *world)
         !bench_get_device(options, provider, &world->device))
         return false;
     if (moor_device_find_domain(world->device, MOOR_ABI_DOMAIN_DEVICE, &domain))
-        domain = 0; /* the first one, where it has no memory of its own */
+        domain = 0; /* the first domain, if the device has no domain of its own */
     if (moor_device_get_domain_info(world->device, domain, &world->domain) ||
         open_account(world, domain, &world->own) || choose_sizes(world) ||
         moor_stream_create(world->device, NULL, &world->stream))
@@ -332,7 +326,7 @@ static bool open_world(const struct bench_options *options, struct world *world)
 
 static void close_world(struct world *world)
 {
-    /* The process ends next; a failure here would show nothing that the figures do not. */
+    /* The process ends next: a failure of these releases would not change a figure. */
     (void)moor_buffer_release(world->runtime, world->copied);
     (void)moor_buffer_release(world->runtime, world->locked);
     (void)moor_segment_release(world->runtime, world->segments[0]);
@@ -357,7 +351,7 @@ static size_t rounds_of(const struct bench_options *options, size_t index)
     return few && options->rounds > COPY_ROUNDS_MAX ? COPY_ROUNDS_MAX : options->rounds;
 }
 
-/* ret_there: [out] for each case, whether it can be had. */
+/* ret_there: [out] for each case, true if it can run. */
 static bool try_all(const struct bench_options *options, struct world *world, struct bench_report *report,
                     bool ret_there[CASE_COUNT])
 {
@@ -368,7 +362,7 @@ static bool try_all(const struct bench_options *options, struct world *world, st
         if (status && !is_lack(status))
             return tool_fail_last(options->failure, TOOL_FAILED, cases[i].name);
         if (status)
-            bench_leave_out(report, cases[i].name, param_of(world, i), moor_last_error()->text);
+            bench_skip(report, cases[i].name, param_of(world, i), moor_last_error()->text);
     }
     return true;
 }
@@ -387,7 +381,7 @@ static bool measure(const struct bench_options *options, struct world *world, co
 bool bench_device(const struct bench_options *options, struct bench_report *report)
 {
     static double samples[CASE_COUNT][BENCH_ROUNDS_MAX];
-    static struct world world; /* the report borrows its texts */
+    static struct world world; /* static because the report borrows its texts */
     bool there[CASE_COUNT];
     bool good = open_world(options, &world) && try_all(options, &world, report, there) &&
                 measure(options, &world, there, samples);

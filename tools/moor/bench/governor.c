@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * governor: what it costs to reserve, charge and refund while nothing is short: with more threads, more
- * holders, a trace function, many leases alive. An atomic add and a mutex pair are measured in the same run,
- * so that the figures of one machine say something about another.
+ * governor: the cost of reserve, charge and refund while no pool is short: with more threads, more holders, a
+ * trace function, many live leases. The same run measures an atomic add and a mutex pair, so that figures of
+ * different machines can be compared.
  *
- * A figure is the processor time of one operation, waiting included: the time from the first thread's start
- * to the last one's end, times the processors that they had, over the operations of all. So threads that do
- * not hinder each other have the figure of one, also where four of them share two processors.
+ * A figure is the processor time of one operation, waiting included:
+ *     figure = (end of the last thread - start of the first) * processors used / operations of all threads
+ * Threads that do not hinder each other have the figure of one thread, even when four of them share two
+ * processors.
  */
 #include "bench/bench.h"
 
@@ -18,18 +19,18 @@
 #include <string.h>
 
 #define THREADS_MAX 4u
-#define CAPACITY_BYTES (UINT64_C(1) << 40) /* never short */
+#define CAPACITY_BYTES (UINT64_C(1) << 40) /* the pool is never short */
 #define BYTES (UINT64_C(64) << 10)
 #define DRAWN_BYTES (UINT64_C(4) << 10)
 
-/* ---- what is measured in ---- */
+/* ---- places ---- */
 
-/* A runtime each, made once. */
+/* Each place has its own runtime, made once. */
 enum place { PLAIN, TRACED, LEASES_1E3, LEASES_1E5, HOLDERS_1E3, HOLDERS_1E5, PLACES };
 
 static const struct {
     size_t holders;
-    size_t leases; /* alive all the time: of one holder, or one of each */
+    size_t leases; /* live for the whole run: all of one holder, or one of each */
     bool traced;
 } shapes[PLACES] = {
     [PLAIN] = {THREADS_MAX, 0, false},   [TRACED] = {THREADS_MAX, 0, true},
@@ -41,35 +42,36 @@ struct world {
     struct moor_runtime *runtime;
     struct moor_authority *authority;
     struct moor_holder **holders; /* [owned] */
-    size_t holder_count;          /* so far */
+    size_t holder_count;          /* created so far */
     moor_lease *leases;           /* [owned] */
     size_t lease_count;
-    size_t next; /* the lease whose turn it is */
+    size_t next; /* the next lease to refund */
 };
 
-/* The threads of one sample, and what they share. */
+/* The threads of one sample, and their shared state. */
 struct crew {
     const struct bench_case *what;
     struct world *world;
-    uint64_t operations; /* of each thread */
+    uint64_t operations; /* per thread */
     cpu_set_t processors;
     _Atomic uint32_t arrived;
-    _Atomic uint32_t ended; /* the thread that is measured has; or one has failed */
+    /* not 0: the measured thread has ended, or a thread has failed */
+    _Atomic uint32_t ended;
     _Alignas(64) _Atomic uint64_t number;
     _Alignas(64) pthread_mutex_t mutex;
 };
 
 struct worker {
-    _Alignas(64) _Atomic uint64_t number; /* in a line of its own */
+    _Alignas(64) _Atomic uint64_t number; /* alone in its cache line */
     struct crew *crew;
     uint32_t index;
     pthread_t thread;
-    uint64_t start_ns; /* 0: it is not measured */
+    uint64_t start_ns; /* 0: not measured */
     uint64_t end_ns;
-    struct moor_error error; /* why it did not do what it was to do */
+    struct moor_error error; /* the error that ended the thread */
 };
 
-/* One row: `operations` by each thread are one sample. own: each thread has a holder of its own. */
+/* One row of the report: a sample is `operations` by each thread. own: each thread has its own holder. */
 struct bench_case {
     const char *name;
     const char *param;
@@ -80,7 +82,7 @@ struct bench_case {
     moor_status (*run)(struct worker *worker);
 };
 
-/* All threads of the sample start at once. */
+/* Starts all threads of the sample at once. */
 static void begin(struct worker *worker)
 {
     struct crew *crew = worker->crew;
@@ -100,7 +102,7 @@ static struct moor_holder *holder_of(const struct worker *worker)
     return worker->crew->world->holders[worker->crew->what->own ? worker->index : 0];
 }
 
-/* ---- yardsticks ---- */
+/* ---- reference operations ---- */
 
 static moor_status run_adds(struct worker *worker)
 {
@@ -152,9 +154,9 @@ static moor_status run_charges(struct worker *worker)
     return status;
 }
 
-/* The same with many leases alive, the oldest of which is refunded each time. In strides, so that no
- * processor guesses which comes next: what has to be fetched is waited for. */
-#define STRIDE 617u /* has no factor in common with how many there are */
+/* The same with many live leases, of which the next one in stride order is refunded each time. A processor
+ * cannot predict the stride, so the cost of fetching the lease is included. */
+#define STRIDE 617u /* coprime to the number of leases */
 
 static moor_status run_rounds(struct worker *worker)
 {
@@ -194,7 +196,7 @@ static moor_status run_releases(struct worker *worker)
     return status;
 }
 
-/* What is drawn stays until the clock has been read. */
+/* The drawn leases stay until the clock has been read. */
 static moor_status run_draws(struct worker *worker)
 {
     struct moor_runtime *runtime = worker->crew->world->runtime;
@@ -237,7 +239,7 @@ static moor_status run_adjustments(struct worker *worker)
     return status ? status : moor_lease_refund(runtime, lease);
 }
 
-/* The first thread looks; any other is busy meanwhile. */
+/* The first thread takes snapshots; the other threads allocate meanwhile. */
 static moor_status run_snapshots(struct worker *worker)
 {
     struct crew *crew = worker->crew;
@@ -257,7 +259,7 @@ static moor_status run_snapshots(struct worker *worker)
     return status;
 }
 
-/* By a holder that has as much as it may. */
+/* The holder is at its limit. */
 static moor_status run_refusals(struct worker *worker)
 {
     struct world *world = worker->crew->world;
@@ -313,7 +315,7 @@ enum row {
 
 #define CHARGES "governor/reserve + commit + refund"
 #define TRACED_CHARGES CHARGES ", traced"
-/* Operations of a sample: about a millisecond, so that most are not interrupted. */
+/* Operations of a sample: about a millisecond, so that most samples are not interrupted. */
 #define MANY 20000u
 #define SOME 4000u
 #define FEW 500u
@@ -355,14 +357,14 @@ static const struct {
     {"governor/ratio: 2 threads to 1", "own holders", CHARGE_2_OWN, CHARGE},
     {"governor/ratio: 4 threads to 1", "one holder", CHARGE_4, CHARGE},
     {"governor/ratio: 4 threads to 1", "own holders", CHARGE_4_OWN, CHARGE},
-    {"governor/ratio: traced to not", "one holder", TRACED_CHARGE, CHARGE},
+    {"governor/ratio: traced to untraced", "one holder", TRACED_CHARGE, CHARGE},
     {"governor/ratio: 1e5 leases to 1e3", "one holder", AMONG_1E5_LEASES, AMONG_1E3_LEASES},
     {"governor/ratio: 1e5 leases to 1e3", "own holders", AMONG_1E5_HOLDERS, AMONG_1E3_HOLDERS},
 };
 
 /* ---- set-up ---- */
 
-/* The cost of telling, and none of listening. */
+/* Empty, so that only the cost of calling a trace function is measured. */
 static void hear(void *user, const struct moor_trace_event *event)
 {
     (void)user;
@@ -403,7 +405,7 @@ static bool open_world(const struct bench_options *options, enum place place, st
 
 static void close_world(struct world *world)
 {
-    /* The process ends next; a failure here would show nothing that the figures do not. */
+    /* The process ends next: a failure of these releases would not change a figure. */
     for (size_t i = 0; i < world->lease_count; i++)
         (void)moor_lease_refund(world->runtime, world->leases[i]);
     for (size_t i = 0; i < world->holder_count; i++)
@@ -425,7 +427,7 @@ static void *work(void *user)
     cpu_set_t set;
     CPU_ZERO(&set);
     CPU_SET(processor, &set);
-    (void)sched_setaffinity(0, sizeof set, &set); /* where that cannot be had, the spread shows it */
+    (void)sched_setaffinity(0, sizeof set, &set); /* if pinning fails, the spread grows */
     moor_status status = crew->what->run(worker);
     if (status) {
         worker->error = *moor_last_error();
@@ -463,7 +465,7 @@ static bool run_crew(const struct bench_options *options, struct crew *crew, dou
         workers[started].index = started;
         error = pthread_create(&workers[started].thread, NULL, work, &workers[started]);
         if (error)
-            atomic_store(&crew->ended, 1); /* nobody waits for it */
+            atomic_store(&crew->ended, 1); /* no thread waits for this value */
     }
     for (uint32_t i = 0; i < started; i++) {
         pthread_join(workers[i].thread, NULL);
@@ -482,7 +484,7 @@ static bool run_crew(const struct bench_options *options, struct crew *crew, dou
 static bool sample(const struct bench_options *options, const cpu_set_t *processors,
                    const struct bench_case *what, struct world *world, double *ret_ns)
 {
-    /* First a few operations that are not counted: a case shall not inherit the caches that another left. */
+    /* The first, uncounted operations replace the caches of the case before. */
     const uint64_t counts[] = {what->operations / 8, what->operations};
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
         struct crew crew = {.what = what,
@@ -523,7 +525,8 @@ bool bench_governor(const struct bench_options *options, struct bench_report *re
     cpu_set_t processors;
     bool good = sched_getaffinity(0, sizeof processors, &processors) == 0;
     if (!good)
-        (void)tool_fail(options->failure, TOOL_FAILED, MOOR_UNSUPPORTED, "the processors cannot be told");
+        (void)tool_fail(options->failure, TOOL_FAILED, MOOR_UNSUPPORTED,
+                        "the thread's processors are unknown");
     for (int place = 0; place < PLACES && good; place++)
         good = open_world(options, (enum place)place, &worlds[place]);
     for (size_t round = 0; round < options->rounds; round++)

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * load: the time from a path to a provider that can be used, and back, with and without a trial in a process
- * of its own. Code stays in the process after unloading, so the first load is told apart: it alone maps the
- * file.
+ * load: the time from a path to a usable provider and back, with and without a probe in a child process. The
+ * code stays mapped after unloading, so the first load, which maps the file, is reported separately.
  */
 #include "bench/bench.h"
 

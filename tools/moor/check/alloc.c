@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* ALLOC: what single allocations are, and what is refused. */
+/* ALLOC: properties of single allocations, and refusals. */
 #include "check/check.h"
 
 #include <inttypes.h>
@@ -10,7 +10,7 @@
 
 #define KIB UINT64_C(1024)
 #define MIB (KIB * KIB)
-#define LIVE_COUNT 1000u /* small ones: all of them fit where few bytes may be locked */
+#define LIVE_COUNT 1000u /* small: they fit where few bytes may be locked */
 
 static const uint64_t some_sizes[] = {
     1,           2,       3,          7,    8,    63,           64,       65,           255,
@@ -19,62 +19,61 @@ static const uint64_t some_sizes[] = {
 
 #define SIZE_COUNT (sizeof some_sizes / sizeof *some_sizes)
 
-/* ---- what an allocation is ---- */
+/* ---- properties ---- */
 
-static void take_sizes(struct check_run *run, struct check_place *place)
+static void take_sizes(struct check_place *place)
 {
     for (size_t i = 0; i < SIZE_COUNT; i++) {
-        struct moor_abi_allocation allocation = check_allocate(run, place, some_sizes[i], 0);
-        check_that(run, allocation.address % place->info.alignment_bytes == 0,
+        struct moor_abi_allocation allocation = check_allocate(place, some_sizes[i], 0);
+        check_that(allocation.address % place->info.alignment_bytes == 0,
                    "%" PRIu64 " bytes at 0x%" PRIx64 ": the domain's alignment is %" PRIu64, some_sizes[i],
                    allocation.address, place->info.alignment_bytes);
-        (void)check_free(run, place, allocation.handle); /* release.actual_bytes looks at the bytes */
+        (void)check_free(place, allocation.handle); /* release.actual_bytes compares the bytes */
     }
 }
 
-/* Allocates with arguments that must do. */
-static struct moor_abi_allocation allocate_with(struct check_run *run, struct check_place *place,
+/* Allocates with valid arguments. */
+static struct moor_abi_allocation allocate_with(struct check_place *place,
                                                 const struct moor_abi_alloc_args *args)
 {
     struct moor_abi_allocation allocation = {.struct_size = MOOR_ABI_ALLOCATION_SIZE};
     char what[80];
     (void)snprintf(what, sizeof what, "allocate of %" PRIu64 " bytes at alignment %" PRIu64, args->size_bytes,
                    args->alignment_bytes);
-    check_status(run, run->provider->alloc->allocate(place->context, args, &allocation, check_error()),
-                 MOOR_OK, what);
+    check_ok(CALL(alloc, allocate, place->context, args, &allocation), what);
     return allocation;
 }
 
-static void take_alignments(struct check_run *run, struct check_place *place)
+static void take_alignments(struct check_place *place)
 {
     uint64_t most = 64 * KIB > place->info.alignment_bytes ? 64 * KIB : place->info.alignment_bytes;
     for (uint64_t alignment = place->info.alignment_bytes; alignment <= most; alignment *= 2) {
         struct moor_abi_alloc_args args = check_alloc_args(place, 100);
         args.alignment_bytes = alignment;
         struct moor_abi_allocation pair[2];
-        for (size_t i = 0; i < 2; i++) { /* the second does not start where a large block starts */
-            pair[i] = allocate_with(run, place, &args);
-            check_that(run, pair[i].address % alignment == 0, "0x%" PRIx64 " is not aligned to %" PRIu64,
+        for (size_t i = 0; i < 2; i++) { /* the second one does not start at the start of a large block */
+            pair[i] = allocate_with(place, &args);
+            check_that(pair[i].address % alignment == 0, "0x%" PRIx64 " is not aligned to %" PRIu64,
                        pair[i].address, alignment);
         }
         for (size_t i = 0; i < 2; i++)
-            (void)check_free(run, place, pair[i].handle);
+            (void)check_free(place, pair[i].handle);
     }
 }
 
-/* Many small ones of different sizes, all alive. [owned] */
-static struct moor_abi_allocation *allocate_many(struct check_run *run, struct check_place *place)
+/* Makes many live allocations of different small sizes. [owned] */
+static struct moor_abi_allocation *allocate_many(struct check_place *place)
 {
-    struct moor_abi_allocation *live = check_memory(run, LIVE_COUNT, sizeof *live);
+    struct moor_abi_allocation *live = check_memory(LIVE_COUNT, sizeof *live);
     for (uint32_t i = 0; i < LIVE_COUNT; i++)
-        live[i] = check_allocate(run, place, 1 + i * 37 % 5000, 0);
+        live[i] = check_allocate(place, 1 + i * 37 % 5000, 0);
     return live;
 }
 
-static void free_many(struct check_run *run, struct check_place *place, struct moor_abi_allocation *live)
+static void free_many(struct check_place *place, struct moor_abi_allocation *live)
 {
     for (uint32_t i = 0; i < LIVE_COUNT; i++)
-        (void)check_free(run, place, live[i].handle);
+        (void)check_free(place, live[i].handle);
     free(live);
 }
 
@@ -90,60 +89,57 @@ static int by_handle(const void *left, const void *right)
     return (a->handle > b->handle) - (a->handle < b->handle);
 }
 
-static void look_for_overlap(struct check_run *run, struct check_place *place)
+static void look_for_overlap(struct check_place *place)
 {
-    struct moor_abi_allocation *live = allocate_many(run, place);
+    struct moor_abi_allocation *live = allocate_many(place);
     qsort(live, LIVE_COUNT, sizeof *live, by_address);
     for (uint32_t i = 1; i < LIVE_COUNT; i++)
-        check_that(run, live[i].address - live[i - 1].address >= live[i - 1].actual_bytes,
+        check_that(live[i].address - live[i - 1].address >= live[i - 1].actual_bytes,
                    "%" PRIu64 " bytes at 0x%" PRIx64 " overlap with those at 0x%" PRIx64,
                    live[i - 1].actual_bytes, live[i - 1].address, live[i].address);
-    free_many(run, place, live);
+    free_many(place, live);
 }
 
-static void compare_handles(struct check_run *run, struct check_place *place)
+static void compare_handles(struct check_place *place)
 {
-    struct moor_abi_allocation *live = allocate_many(run, place);
+    struct moor_abi_allocation *live = allocate_many(place);
     qsort(live, LIVE_COUNT, sizeof *live, by_handle);
     for (uint32_t i = 1; i < LIVE_COUNT; i++)
-        check_that(run, live[i].handle != live[i - 1].handle, "handle 0x%" PRIx64 " was given to two",
+        check_that(live[i].handle != live[i - 1].handle, "two live allocations have handle 0x%" PRIx64,
                    live[i].handle);
-    free_many(run, place, live);
+    free_many(place, live);
 }
 
-static void compare_footprints(struct check_run *run, struct check_place *place)
+static void compare_footprints(struct check_place *place)
 {
     for (size_t i = 0; i < 2 * SIZE_COUNT; i++) {
         struct moor_abi_alloc_args args = check_alloc_args(place, some_sizes[i / 2]);
         args.flags = i % 2 != 0 ? MOOR_ABI_ALLOC_ZERO : 0;
         uint64_t bytes = 0;
-        check_status(run, run->provider->alloc->footprint(place->context, &args, &bytes, check_error()),
-                     MOOR_OK, "footprint");
-        struct moor_abi_allocation allocation = allocate_with(run, place, &args);
-        check_that(run, bytes == allocation.actual_bytes,
+        check_ok(CALL(alloc, footprint, place->context, &args, &bytes), "footprint");
+        struct moor_abi_allocation allocation = allocate_with(place, &args);
+        check_that(bytes == allocation.actual_bytes,
                    "%" PRIu64 " bytes: a footprint of %" PRIu64 ", and %" PRIu64 " were taken",
                    args.size_bytes, bytes, allocation.actual_bytes);
-        (void)check_free(run, place, allocation.handle);
+        (void)check_free(place, allocation.handle);
     }
 }
 
 /* ---- contents ---- */
 
-static void dirty_and_take_again(struct check_run *run, struct check_place *place)
+static void dirty_and_take_again(struct check_place *place)
 {
     static const uint64_t zeroed_sizes[] = {1, 100, 4096, 64 * KIB + 1, MIB};
-    if (!check_can_touch(run, place))
-        return;
     for (size_t i = 0; i < sizeof zeroed_sizes / sizeof *zeroed_sizes; i++) {
         uint64_t bytes = zeroed_sizes[i];
         for (int round = 0; round < 3; round++) {
-            struct moor_abi_allocation zeroed = check_allocate(run, place, bytes, MOOR_ABI_ALLOC_ZERO);
-            check_bytes(run, place, zeroed.address, bytes, 0, "memory asked for with ZERO");
-            check_fill(run, place, zeroed.address, bytes, 0xff);
-            (void)check_free(run, place, zeroed.handle);
-            struct moor_abi_allocation dirty = check_allocate(run, place, bytes, 0);
-            check_fill(run, place, dirty.address, bytes, 0xfe);
-            (void)check_free(run, place, dirty.handle);
+            struct moor_abi_allocation zeroed = check_allocate(place, bytes, MOOR_ABI_ALLOC_ZERO);
+            check_bytes(place, zeroed.address, bytes, 0, "memory asked for with ZERO");
+            check_fill(place, zeroed.address, bytes, 0xff);
+            (void)check_free(place, zeroed.handle);
+            struct moor_abi_allocation dirty = check_allocate(place, bytes, 0);
+            check_fill(place, dirty.address, bytes, 0xfe);
+            (void)check_free(place, dirty.handle);
         }
     }
 }
@@ -155,29 +151,27 @@ static uint64_t patterned_size(uint32_t index)
     return 1 + (uint64_t)index * index; /* 1 byte to 10 KiB */
 }
 
-static void keep_patterns(struct check_run *run, struct check_place *place)
+static void keep_patterns(struct check_place *place)
 {
     struct moor_abi_allocation live[PATTERNED_COUNT];
-    if (!check_can_touch(run, place))
-        return;
     for (uint32_t i = 0; i < PATTERNED_COUNT; i++) {
-        live[i] = check_allocate(run, place, patterned_size(i), 0);
-        check_fill(run, place, live[i].address, patterned_size(i), (uint8_t)(i + 1));
+        live[i] = check_allocate(place, patterned_size(i), 0);
+        check_fill(place, live[i].address, patterned_size(i), (uint8_t)(i + 1));
     }
     for (uint32_t i = 0; i < PATTERNED_COUNT; i += 2)
-        (void)check_free(run, place, live[i].handle); /* that disturbs the others no more than taking does */
+        /* a release disturbs its neighbours as much as an allocation */
+        (void)check_free(place, live[i].handle);
     for (uint32_t i = 1; i < PATTERNED_COUNT; i += 2) {
-        check_bytes(run, place, live[i].address, patterned_size(i), (uint8_t)(i + 1),
+        check_bytes(place, live[i].address, patterned_size(i), (uint8_t)(i + 1),
                     "an allocation beside others");
-        (void)check_free(run, place, live[i].handle);
+        (void)check_free(place, live[i].handle);
     }
 }
 
-/* ---- what is refused ---- */
+/* ---- refusals ---- */
 
-/* An allocation that must fail, and leave its output alone. */
-static void refuse(struct check_run *run, struct check_place *place, const struct moor_abi_alloc_args *args,
-                   uint32_t allowed)
+/* Requires that an allocation fails and leaves its output unchanged. */
+static void refuse(struct check_place *place, const struct moor_abi_alloc_args *args, uint32_t allowed)
 {
     struct moor_abi_allocation allocation;
     check_poison(&allocation, sizeof allocation);
@@ -187,24 +181,22 @@ static void refuse(struct check_run *run, struct check_place *place, const struc
     (void)snprintf(what, sizeof what,
                    "allocate of %" PRIu64 " bytes at alignment %" PRIu64 ", flags 0x%" PRIx64 ", domain %u",
                    args->size_bytes, args->alignment_bytes, args->flags, args->domain);
-    check_refused(run, run->provider->alloc->allocate(place->context, args, &allocation, check_error()),
-                  allowed, what);
-    check_that(run, memcmp(&allocation, &before, sizeof allocation) == 0, "%s failed and wrote to its output",
-               what);
+    check_refused(CALL(alloc, allocate, place->context, args, &allocation), allowed, what);
+    check_that(memcmp(&allocation, &before, sizeof allocation) == 0, "%s failed but wrote its output", what);
 }
 
-/* footprint, which touches nothing, may say how many bytes an endless size is; but never fewer. */
-static void measure_endless(struct check_run *run, struct check_place *place,
-                            const struct moor_abi_alloc_args *args)
+/* footprint allocates nothing, so it may succeed for an endless size; but it must not return fewer bytes than
+ * requested. */
+static void measure_endless(struct check_place *place, const struct moor_abi_alloc_args *args)
 {
     uint64_t bytes = 0;
-    int32_t status = run->provider->alloc->footprint(place->context, args, &bytes, check_error());
-    check_that(run, status != MOOR_OK || bytes >= args->size_bytes,
+    int32_t status = CALL(alloc, footprint, place->context, args, &bytes);
+    check_that(status != MOOR_OK || bytes >= args->size_bytes,
                "the footprint of %" PRIu64 " bytes is %" PRIu64, args->size_bytes, bytes);
-    check_that(run, status == MOOR_OK || bytes == 0, "footprint failed and wrote to its output");
+    check_that(status == MOOR_OK || bytes == 0, "footprint failed but wrote its output");
 }
 
-static void take_endless(struct check_run *run, struct check_place *place)
+static void take_endless(struct check_place *place)
 {
     static const uint64_t distances[] = {0,   1,   2,    7,    8,        15,          16,
                                          255, 256, 4095, 4096, 64 * KIB, 2 * MIB - 1, 2 * MIB};
@@ -213,19 +205,19 @@ static void take_endless(struct check_run *run, struct check_place *place)
                                     (UINT64_C(1) << 63) + distances[i], (UINT64_C(1) << 62) + distances[i]};
         for (size_t j = 0; j < sizeof endless / sizeof *endless; j++) {
             struct moor_abi_alloc_args args = check_alloc_args(place, endless[j]);
-            refuse(run, place, &args, CHECK_BAD_SIZE);
-            measure_endless(run, place, &args);
+            refuse(place, &args, CHECK_BAD_SIZE);
+            measure_endless(place, &args);
         }
     }
 }
 
-static void take_nothing(struct check_run *run, struct check_place *place)
+static void take_nothing(struct check_place *place)
 {
     struct moor_abi_alloc_args args = check_alloc_args(place, 0);
-    refuse(run, place, &args, CHECK_BAD_ARGUMENT);
+    refuse(place, &args, CHECK_BAD_ARGUMENT);
 }
 
-static void take_misaligned(struct check_run *run, struct check_place *place)
+static void take_misaligned(struct check_place *place)
 {
     uint64_t least = place->info.alignment_bytes;
     const uint64_t bad[] = {0, 3, least / 2, least + 1, 3 * least, UINT64_MAX, (UINT64_C(1) << 63) + 1};
@@ -233,65 +225,65 @@ static void take_misaligned(struct check_run *run, struct check_place *place)
         struct moor_abi_alloc_args args = check_alloc_args(place, 4096);
         args.alignment_bytes = bad[i];
         if (!check_is_power_of_two(bad[i]) || bad[i] < least)
-            refuse(run, place, &args, CHECK_BAD_ARGUMENT);
+            refuse(place, &args, CHECK_BAD_ARGUMENT);
     }
 }
 
-static void take_flagged(struct check_run *run, struct check_place *place)
+static void take_flagged(struct check_place *place)
 {
     for (int bit = 0; bit < 64; bit++) {
         struct moor_abi_alloc_args args = check_alloc_args(place, 4096);
         args.flags = UINT64_C(1) << bit;
         if (args.flags != MOOR_ABI_ALLOC_ZERO)
-            refuse(run, place, &args, CHECK_BAD_ARGUMENT);
+            refuse(place, &args, CHECK_BAD_ARGUMENT);
     }
 }
 
-static void take_elsewhere(struct check_run *run, struct check_place *place)
+static void take_elsewhere(struct check_place *place)
 {
     const uint32_t domains[] = {place->device_info.domain_count, place->device_info.domain_count + 1,
                                 UINT32_MAX};
     for (size_t i = 0; i < sizeof domains / sizeof *domains; i++) {
         struct moor_abi_alloc_args args = check_alloc_args(place, 4096);
         args.domain = domains[i];
-        refuse(run, place, &args, CHECK_BAD_ARGUMENT);
+        refuse(place, &args, CHECK_BAD_ARGUMENT);
     }
 }
 
-static int32_t call_allocate(struct check_run *run, struct check_place *place, void *argument)
+static int32_t call_allocate(struct check_place *place, void *argument)
 {
     struct moor_abi_allocation allocation = {.struct_size = MOOR_ABI_ALLOCATION_SIZE};
-    int32_t status = run->provider->alloc->allocate(place->context, argument, &allocation, check_error());
+    int32_t status = CALL(alloc, allocate, place->context, argument, &allocation);
     if (status == MOOR_OK)
-        (void)check_free(run, place, allocation.handle);
+        (void)check_free(place, allocation.handle);
     return status;
 }
 
-static int32_t call_footprint(struct check_run *run, struct check_place *place, void *argument)
+static int32_t call_footprint(struct check_place *place, void *argument)
 {
     uint64_t bytes = 0;
-    return run->provider->alloc->footprint(place->context, argument, &bytes, check_error());
+    return CALL(alloc, footprint, place->context, argument, &bytes);
 }
 
-static int32_t call_allocate_into(struct check_run *run, struct check_place *place, void *argument)
+static int32_t call_allocate_into(struct check_place *place, void *argument)
 {
     const struct moor_abi_alloc_args args = check_alloc_args(place, 4096);
-    int32_t status = run->provider->alloc->allocate(place->context, &args, argument, check_error());
+    int32_t status = CALL(alloc, allocate, place->context, &args, argument);
     if (status == MOOR_OK)
-        (void)check_free(run, place, ((const struct moor_abi_allocation *)argument)->handle);
+        (void)check_free(place, ((const struct moor_abi_allocation *)argument)->handle);
     return status;
 }
 
-static void size_args(struct check_run *run, struct check_place *place)
+static void size_args(struct check_place *place)
 {
     const struct moor_abi_alloc_args args = check_alloc_args(place, 4096);
-    check_in_struct(run, place, &args, MOOR_ABI_ALLOC_ARGS_SIZE, call_allocate, "allocate");
-    check_in_struct(run, place, &args, MOOR_ABI_ALLOC_ARGS_SIZE, call_footprint, "footprint");
+    check_in_struct(place, &args, MOOR_ABI_ALLOC_ARGS_SIZE, call_allocate, "allocate");
+    check_in_struct(place, &args, MOOR_ABI_ALLOC_ARGS_SIZE, call_footprint, "footprint");
 }
 
-static void size_result(struct check_run *run, struct check_place *place)
+static void size_result(struct check_place *place)
 {
-    check_out_struct(run, place, MOOR_ABI_ALLOCATION_SIZE, call_allocate_into, "allocate");
+    check_out_struct(place, MOOR_ABI_ALLOCATION_SIZE, call_allocate_into, "allocate");
 }
 
 /* ---- exhaustion ---- */
@@ -299,111 +291,75 @@ static void size_result(struct check_run *run, struct check_place *place)
 #define EXHAUSTED_TOTAL_MAX (8 * KIB * MIB)
 #define CHUNK_COUNT 32u
 
-static bool can_be_exhausted(struct check_run *run, const struct check_place *place)
+static bool can_be_exhausted(const struct check_place *place)
 {
     const uint64_t flags = MOOR_ABI_DOMAIN_TOTAL_KNOWN | MOOR_ABI_DOMAIN_ENFORCED;
     uint64_t free_bytes = (uint64_t)sysconf(_SC_AVPHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
-    if ((run->provider->prefix.flags & MOOR_ABI_PROVIDER_SIMULATED) == 0 &&
+    if ((run.provider->prefix.flags & MOOR_ABI_PROVIDER_SIMULATED) == 0 &&
         (place->device_info.flags & MOOR_ABI_DEVICE_SIMULATED) == 0)
-        check_pass_over(run, "a real device is not filled up for a check");
+        check_pass_over("the check does not fill a real device");
     else if ((place->info.flags & flags) != flags)
-        check_pass_over(run, "the domain enforces no known total");
+        check_pass_over("the domain has no known, enforced total");
     else if (place->info.total_bytes > EXHAUSTED_TOTAL_MAX || place->info.total_bytes > free_bytes / 2)
-        check_pass_over(run, "%" PRIu64 " bytes are too many to fill up here", place->info.total_bytes);
+        check_pass_over("%" PRIu64 " bytes are too many to fill", place->info.total_bytes);
     else
         return true;
     return false;
 }
 
-static void fill_up(struct check_run *run, struct check_place *place)
+static void fill_up(struct check_place *place)
 {
-    if (!can_be_exhausted(run, place))
+    if (!can_be_exhausted(place))
         return;
     struct moor_abi_allocation live[CHUNK_COUNT + 1];
     const struct moor_abi_alloc_args args = check_alloc_args(place, place->info.total_bytes / CHUNK_COUNT);
     uint32_t count = 0;
     int32_t status = MOOR_OK;
     while (status == MOOR_OK) {
-        check_that(run, count <= CHUNK_COUNT, "%u chunks of %" PRIu64 " bytes fit into %" PRIu64, count,
+        check_that(count <= CHUNK_COUNT, "%u chunks of %" PRIu64 " bytes fit into %" PRIu64, count,
                    args.size_bytes, place->info.total_bytes);
         live[count] = (struct moor_abi_allocation){.struct_size = MOOR_ABI_ALLOCATION_SIZE};
-        status = run->provider->alloc->allocate(place->context, &args, &live[count], check_error());
+        status = CALL(alloc, allocate, place->context, &args, &live[count]);
         count += status == MOOR_OK;
     }
-    check_refused(run, status, CHECK_MAY(MOOR_DEVICE_NOMEM), "allocate on a full device");
-    check_that(run, count > 0, "an empty device of %" PRIu64 " bytes has no room for %" PRIu64,
+    check_refused(status, CHECK_MAY(MOOR_DEVICE_NOMEM), "allocate on a full device");
+    check_that(count > 0, "an empty device of %" PRIu64 " bytes has no room for %" PRIu64,
                place->info.total_bytes, args.size_bytes);
-    (void)check_free(run, place, live[--count].handle);
-    live[count] = check_allocate(run, place, args.size_bytes, 0);
+    (void)check_free(place, live[--count].handle);
+    live[count] = check_allocate(place, args.size_bytes, 0);
     for (uint32_t i = 0; i <= count; i++)
-        (void)check_free(run, place, live[i].handle);
+        (void)check_free(place, live[i].handle);
 }
 
+#define NEEDS MOOR_ABI_CAPS_REQUIRED
+
 const struct check check_alloc[] = {
-    {.name = "alloc.sizes",
-     .rule = "Allocations of any size are at least as large, and aligned as the domain says.",
-     .needs = MOOR_ABI_CAPS_REQUIRED,
+    {"alloc.sizes", "An allocation has at least the requested size and the domain's alignment.", NEEDS,
      .visit = take_sizes},
-    {.name = "alloc.alignments",
-     .rule = "An allocation is aligned as asked, up to 64 KiB.",
-     .needs = MOOR_ABI_CAPS_REQUIRED,
+    {"alloc.alignments", "An allocation has the requested alignment, up to 64 KiB.", NEEDS,
      .visit = take_alignments},
-    {.name = "alloc.no_overlap",
-     .rule = "The bytes that live allocations took do not overlap.",
-     .needs = MOOR_ABI_CAPS_REQUIRED,
+    {"alloc.no_overlap", "Live allocations do not overlap, actual bytes included.", NEEDS,
      .visit = look_for_overlap},
-    {.name = "alloc.handles_unique",
-     .rule = "Handles of live allocations differ.",
-     .needs = MOOR_ABI_CAPS_REQUIRED,
-     .visit = compare_handles},
-    {.name = "alloc.footprint",
-     .rule = "The footprint is what allocate takes.",
-     .needs = MOOR_ABI_CAPS_REQUIRED,
+    {"alloc.handles_unique", "Live allocations have distinct handles.", NEEDS, .visit = compare_handles},
+    {"alloc.footprint", "The footprint equals the actual bytes of the allocation.", NEEDS,
      .visit = compare_footprints},
-    {.name = "alloc.zero",
-     .rule = "Memory asked for with ZERO reads as zero, also where it was used before.",
-     .needs = MOOR_ABI_CAPS_REQUIRED,
+    {"alloc.zero", "Memory requested with ZERO reads as zero, reused memory included.", NEEDS, CHECK_TOUCHES,
      .visit = dirty_and_take_again},
-    {.name = "alloc.contents_distinct",
-     .rule = "What is in an allocation stays when others come and go.",
-     .needs = MOOR_ABI_CAPS_REQUIRED,
-     .visit = keep_patterns},
-    {.name = "alloc.size_endless",
-     .rule = "Sizes near 2^63 and 2^64 are refused, and do not wrap.",
-     .needs = MOOR_ABI_CAPS_REQUIRED,
+    {"alloc.contents_distinct", "An allocation keeps its contents while others are made and released.", NEEDS,
+     CHECK_TOUCHES, .visit = keep_patterns},
+    {"alloc.size_endless", "Sizes near 2^63 and 2^64 are refused, and do not wrap.", NEEDS,
      .visit = take_endless},
-    {.name = "alloc.size_zero",
-     .rule = "An allocation of 0 bytes is INVALID.",
-     .needs = MOOR_ABI_CAPS_REQUIRED,
-     .visit = take_nothing},
-    {.name = "alloc.alignment_bad",
-     .rule = "An alignment that is no power of two, or below the domain's, is INVALID.",
-     .needs = MOOR_ABI_CAPS_REQUIRED,
-     .visit = take_misaligned},
-    {.name = "alloc.flags_unknown",
-     .rule = "Unknown flags are INVALID.",
-     .needs = MOOR_ABI_CAPS_REQUIRED,
-     .visit = take_flagged},
-    {.name = "alloc.domain_unknown",
-     .rule = "A domain that is not there is INVALID.",
-     .needs = MOOR_ABI_CAPS_REQUIRED,
-     .once_a_device = true,
+    {"alloc.size_zero", "An allocation of 0 bytes is INVALID.", NEEDS, .visit = take_nothing},
+    {"alloc.alignment_bad", "An alignment that is not a power of two, or is below the domain's, is INVALID.",
+     NEEDS, .visit = take_misaligned},
+    {"alloc.flags_unknown", "Unknown flags are INVALID.", NEEDS, .visit = take_flagged},
+    {"alloc.domain_unknown", "An unknown domain is INVALID.", NEEDS, CHECK_ONE_DOMAIN,
      .visit = take_elsewhere},
-    {.name = "alloc.args_size",
-     .rule = "Arguments are held to the rules of sizes.",
-     .needs = MOOR_ABI_CAPS_REQUIRED,
-     .once_a_device = true,
-     .of_our_minor = true,
-     .visit = size_args},
-    {.name = "alloc.result_size",
-     .rule = "allocate writes no more than struct_size, and refuses less than 1.0's.",
-     .needs = MOOR_ABI_CAPS_REQUIRED,
-     .once_a_device = true,
-     .of_our_minor = true,
-     .visit = size_result},
-    {.name = "alloc.exhaustion",
-     .rule = "A full device says DEVICE_NOMEM, and has room again when something is given back.",
-     .needs = MOOR_ABI_CAPS_REQUIRED,
+    {"alloc.args_size", "The arguments follow the size rules of input structs.", NEEDS,
+     CHECK_ONE_DOMAIN | CHECK_OUR_MINOR, .visit = size_args},
+    {"alloc.result_size", "allocate writes no more than struct_size, and refuses less than 1.0's.", NEEDS,
+     CHECK_ONE_DOMAIN | CHECK_OUR_MINOR, .visit = size_result},
+    {"alloc.exhaustion", "A full device answers DEVICE_NOMEM, and has room again after a release.", NEEDS,
      .visit = fill_up},
     {0},
 };

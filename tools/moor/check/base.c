@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Entry, life, devices and domains, contexts, extensions. */
+/* Entry, instances, devices, domains, contexts and extensions. */
 #include "check/check.h"
 
 #include <inttypes.h>
@@ -12,183 +12,177 @@
 
 /* ---- entry and instances ---- */
 
-static void entry_constant(struct check_run *run)
+static void entry_constant(void)
 {
     for (int i = 0; i < 3; i++) {
-        const struct moor_abi_provider *again = run->entry();
-        check_that(run, again == run->provider, "the entry returned %p, and %p when called again",
-                   (const void *)run->provider, (const void *)again);
+        const struct moor_abi_provider *again = run.entry();
+        check_that(again == run.provider, "the entry returned %p, and %p in another call",
+                   (const void *)run.provider, (const void *)again);
     }
 }
 
-static void entry_pure(struct check_run *run)
+static void entry_pure(void)
 {
-    check_that(run, run->after_entry.threads == run->before_entry.threads,
-               "the entry made threads: %" PRIu64 " before, %" PRIu64 " after", run->before_entry.threads,
-               run->after_entry.threads);
-    check_that(run, run->after_entry.files == run->before_entry.files,
-               "the entry opened files: %" PRIu64 " before, %" PRIu64 " after", run->before_entry.files,
-               run->after_entry.files);
+    check_that(run.after_entry.threads == run.before_entry.threads,
+               "the entry made threads: %" PRIu64 " before, %" PRIu64 " after", run.before_entry.threads,
+               run.after_entry.threads);
+    check_that(run.after_entry.files == run.before_entry.files,
+               "the entry opened files: %" PRIu64 " before, %" PRIu64 " after", run.before_entry.files,
+               run.after_entry.files);
 }
 
-static void init_minor_0(struct check_run *run)
+static void init_minor_0(void)
 {
     struct moor_abi_instance *instance = NULL;
-    check_status(run, run->provider->base->init(&run->host, 0, &instance, check_error()), MOOR_OK,
-                 "init with negotiated_minor 0");
-    check_shutdown(run, instance);
+    check_ok(CALL(base, init, &run.host, 0, &instance), "init with negotiated_minor 0");
+    check_shutdown(instance);
 }
 
-static void use_and_leave(struct check_run *run, struct check_place *place)
+static void use_and_leave(struct check_place *place)
 {
-    struct moor_abi_allocation allocation = check_allocate(run, place, 4096, 0);
-    (void)check_free(run, place, allocation.handle); /* alloc and release look at the bytes */
+    struct moor_abi_allocation allocation = check_allocate(place, 4096, 0);
+    (void)check_free(place, allocation.handle); /* alloc and release check its bytes */
 }
 
-static void instances_apart(struct check_run *run, struct check_place *place)
+static void instances_apart(struct check_place *place)
 {
     struct check_place other = *place;
-    other.instance = check_init(run);
-    check_that(run, other.instance != place->instance, "init gave the same instance twice: %p",
+    other.instance = check_init();
+    check_that(other.instance != place->instance, "two init calls returned one instance: %p",
                (void *)place->instance);
-    other = check_place_open(run, &other);
-    struct moor_abi_allocation kept = check_allocate(run, place, 4096, 0);
-    use_and_leave(run, &other);
-    check_place_close(run, &other);
-    check_shutdown(run, other.instance);
-    (void)check_free(run, place, kept.handle); /* the first one goes on without the second */
-    use_and_leave(run, place);
+    other = check_place_open(&other);
+    struct moor_abi_allocation kept = check_allocate(place, 4096, 0);
+    use_and_leave(&other);
+    check_place_close(&other);
+    check_shutdown(other.instance);
+    (void)check_free(place, kept.handle); /* the first instance survives the second */
+    use_and_leave(place);
 }
 
 /* ---- devices ---- */
 
-static void device_count_stable(struct check_run *run)
+static void device_count_stable(void)
 {
-    check_that(run, run->device_count <= DEVICES_MAX, "device_count is %u: at most %u", run->device_count,
+    check_that(run.device_count <= DEVICES_MAX, "device_count is %u: at most %u", run.device_count,
                DEVICES_MAX);
     for (int i = 0; i < 100; i++) {
         uint32_t count = UINT32_MAX;
-        check_status(run, run->provider->base->device_count(run->instance, &count, check_error()), MOOR_OK,
-                     "device_count");
-        check_that(run, count == run->device_count, "device_count was %u, and then %u", run->device_count,
-                   count);
+        check_ok(CALL(base, device_count, run.instance, &count), "device_count");
+        check_that(count == run.device_count, "device_count was %u, then %u", run.device_count, count);
     }
 }
 
-/* False for a device that fails to describe itself, which is legal: the core leaves it out. */
-static bool describe(struct check_run *run, struct moor_abi_instance *instance, uint32_t device,
-                     struct moor_abi_device_info *info)
+/* Returns false if the device refuses to describe itself: this is legal, and the core leaves such a device
+ * out. */
+static bool describe(struct moor_abi_instance *instance, uint32_t device, struct moor_abi_device_info *info)
 {
     *info = (struct moor_abi_device_info){.struct_size = MOOR_ABI_DEVICE_INFO_SIZE};
-    return run->provider->base->device_info(instance, device, info, check_error()) == MOOR_OK;
+    return CALL(base, device_info, instance, device, info) == MOOR_OK;
 }
 
-/* Calls look(run, device, info) for each device that describes itself. */
-static void each_device(struct check_run *run, void (*look)(struct check_run *run, uint32_t device,
-                                                            const struct moor_abi_device_info *info))
+/* Calls inspect(device, info) for each device that describes itself. */
+static void each_device(void (*look)(uint32_t device, const struct moor_abi_device_info *info))
 {
-    if (run->device_count == 0)
-        check_skip(run, "the provider has no device");
-    for (uint32_t i = 0; i < run->device_count; i++) {
+    if (run.device_count == 0)
+        check_skip("the provider has no device");
+    for (uint32_t i = 0; i < run.device_count; i++) {
         struct moor_abi_device_info info;
-        if (describe(run, run->instance, i, &info))
-            look(run, i, &info);
+        if (describe(run.instance, i, &info))
+            look(i, &info);
     }
 }
 
-/* A text of 64 bytes: ended, UTF-8. */
-static void check_text(struct check_run *run, const char text[64], const char *what, uint32_t device)
+/* Checks a field of 64 bytes: terminated, UTF-8. */
+static void check_text(const char text[64], const char *what, uint32_t device)
 {
-    check_that(run, memchr(text, '\0', 64) != NULL, "device %u: its %s has no end within 64 bytes", device,
+    check_that(memchr(text, '\0', 64) != NULL, "device %u: its %s is not terminated within 64 bytes", device,
                what);
-    check_that(run, check_is_utf8(text), "device %u: its %s is not UTF-8", device, what);
+    check_that(check_is_utf8(text), "device %u: its %s is not UTF-8", device, what);
 }
 
-static void look_at_key(struct check_run *run, uint32_t device, const struct moor_abi_device_info *info)
+static void look_at_key(uint32_t device, const struct moor_abi_device_info *info)
 {
-    check_text(run, info->key, "key", device);
-    check_text(run, info->name, "name", device);
-    check_that(run, info->key[0] != '\0', "device %u: its key is empty", device);
+    check_text(info->key, "key", device);
+    check_text(info->name, "name", device);
+    check_that(info->key[0] != '\0', "device %u: its key is empty", device);
     for (uint32_t i = 0; i < device; i++) {
         struct moor_abi_device_info other;
-        if (describe(run, run->instance, i, &other))
-            check_that(run, strncmp(info->key, other.key, sizeof other.key) != 0,
+        if (describe(run.instance, i, &other))
+            check_that(strncmp(info->key, other.key, sizeof other.key) != 0,
                        "devices %u and %u have the same key '%.64s'", i, device, info->key);
     }
 }
 
-static void device_keys(struct check_run *run)
+static void device_keys(void)
 {
-    each_device(run, look_at_key);
+    each_device(look_at_key);
 }
 
-static void look_twice(struct check_run *run, uint32_t device, const struct moor_abi_device_info *info)
+static void look_twice(uint32_t device, const struct moor_abi_device_info *info)
 {
-    struct moor_abi_instance *other = check_init(run);
+    struct moor_abi_instance *other = check_init();
     struct moor_abi_device_info again;
-    check_that(run, describe(run, other, device, &again), "device %u: another instance cannot describe it",
-               device);
-    check_that(run, strncmp(info->key, again.key, sizeof again.key) == 0,
+    check_that(describe(other, device, &again), "device %u: another instance cannot describe it", device);
+    check_that(strncmp(info->key, again.key, sizeof again.key) == 0,
                "device %u: its key is '%.64s', and in another instance '%.64s'", device, info->key,
                again.key);
-    check_shutdown(run, other);
+    check_shutdown(other);
 }
 
-static void device_keys_stable(struct check_run *run)
+static void device_keys_stable(void)
 {
-    each_device(run, look_twice);
+    each_device(look_twice);
 }
 
-static void look_at_device(struct check_run *run, uint32_t device, const struct moor_abi_device_info *info)
+static void look_at_device(uint32_t device, const struct moor_abi_device_info *info)
 {
     static const uint64_t zero[4];
-    uint64_t known = run->provider->prefix.capabilities;
-    check_that(run, info->domain_count >= 1 && info->domain_count <= DOMAINS_MAX,
+    uint64_t known = run.provider->prefix.capabilities;
+    check_that(info->domain_count >= 1 && info->domain_count <= DOMAINS_MAX,
                "device %u has %u domains: 1 to %u", device, info->domain_count, DOMAINS_MAX);
-    check_that(run, (info->capabilities & ~known) == 0,
+    check_that((info->capabilities & ~known) == 0,
                "device %u has capabilities 0x%" PRIx64 ", the provider only 0x%" PRIx64, device,
                info->capabilities, known);
-    check_that(run, (info->flags & ~MOOR_ABI_DEVICE_FLAGS_1_0) == 0,
+    check_that((info->flags & ~MOOR_ABI_DEVICE_FLAGS_1_0) == 0,
                "device %u has flags 0x%" PRIx64 ", of which 1.0 knows only 0x%" PRIx64, device, info->flags,
                MOOR_ABI_DEVICE_FLAGS_1_0);
-    check_that(run, memcmp(info->reserved, zero, sizeof zero) == 0, "device %u: a reserved field is not zero",
+    check_that(memcmp(info->reserved, zero, sizeof zero) == 0, "device %u: a reserved field is not zero",
                device);
 }
 
-static void device_values(struct check_run *run)
+static void device_values(void)
 {
-    each_device(run, look_at_device);
+    each_device(look_at_device);
 }
 
-static int32_t call_device_info(struct check_run *run, struct check_place *place, void *argument)
+static int32_t call_device_info(struct check_place *place, void *argument)
 {
-    return run->provider->base->device_info(place->instance, place->device, argument, check_error());
+    return CALL(base, device_info, place->instance, place->device, argument);
 }
 
-static int32_t call_domain_info(struct check_run *run, struct check_place *place, void *argument)
+static int32_t call_domain_info(struct check_place *place, void *argument)
 {
-    return run->provider->base->domain_info(place->instance, place->device, place->domain, argument,
-                                            check_error());
+    return CALL(base, domain_info, place->instance, place->device, place->domain, argument);
 }
 
-static void size_device_info(struct check_run *run, struct check_place *place)
+static void size_device_info(struct check_place *place)
 {
-    check_out_struct(run, place, MOOR_ABI_DEVICE_INFO_SIZE, call_device_info, "device_info");
+    check_out_struct(place, MOOR_ABI_DEVICE_INFO_SIZE, call_device_info, "device_info");
 }
 
-static void size_domain_info(struct check_run *run, struct check_place *place)
+static void size_domain_info(struct check_place *place)
 {
-    check_out_struct(run, place, MOOR_ABI_DOMAIN_INFO_SIZE, call_domain_info, "domain_info");
+    check_out_struct(place, MOOR_ABI_DOMAIN_INFO_SIZE, call_domain_info, "domain_info");
 }
 
 /* ---- indices out of range ---- */
 
-static void device_out_of_range(struct check_run *run)
+static void device_out_of_range(void)
 {
-    const struct moor_abi_base_table *base = run->provider->base;
-    const uint32_t devices[] = {run->device_count, run->device_count + 1, UINT32_MAX};
+    const struct moor_abi_base_table *base = run.provider->base;
+    const uint32_t devices[] = {run.device_count, run.device_count + 1, UINT32_MAX};
     for (size_t i = 0; i < sizeof devices / sizeof *devices; i++) {
-        struct check_place place = {.instance = run->instance, .device = devices[i]};
+        struct check_place place = {.instance = run.instance, .device = devices[i]};
         struct moor_abi_device_info device_info;
         struct moor_abi_domain_info domain_info;
         struct moor_abi_context *context = NULL;
@@ -199,19 +193,18 @@ static void device_out_of_range(struct check_run *run)
         const struct moor_abi_device_info device_before = device_info;
         const struct moor_abi_domain_info domain_before = domain_info;
         char text[64];
-        (void)snprintf(text, sizeof text, "a call for device %u of %u", devices[i], run->device_count);
-        check_refused(run, call_device_info(run, &place, &device_info), CHECK_BAD_ARGUMENT, text);
-        check_refused(run, call_domain_info(run, &place, &domain_info), CHECK_BAD_ARGUMENT, text);
-        check_refused(run, base->context_open(run->instance, devices[i], &context, check_error()),
+        (void)snprintf(text, sizeof text, "a call for device %u of %u", devices[i], run.device_count);
+        check_refused(call_device_info(&place, &device_info), CHECK_BAD_ARGUMENT, text);
+        check_refused(call_domain_info(&place, &domain_info), CHECK_BAD_ARGUMENT, text);
+        check_refused(base->context_open(run.instance, devices[i], &context, check_error()),
                       CHECK_BAD_ARGUMENT, text);
-        check_that(run,
-                   memcmp(&device_info, &device_before, sizeof device_info) == 0 &&
+        check_that(memcmp(&device_info, &device_before, sizeof device_info) == 0 &&
                        memcmp(&domain_info, &domain_before, sizeof domain_info) == 0 && context == NULL,
-                   "%s was refused and wrote to its output", text);
+                   "%s was refused but wrote its output", text);
     }
 }
 
-static void ask_beyond_domains(struct check_run *run, struct check_place *place)
+static void ask_beyond_domains(struct check_place *place)
 {
     const uint32_t domains[] = {place->device_info.domain_count, UINT32_MAX};
     for (size_t i = 0; i < sizeof domains / sizeof *domains; i++) {
@@ -224,194 +217,156 @@ static void ask_beyond_domains(struct check_run *run, struct check_place *place)
         char text[64];
         (void)snprintf(text, sizeof text, "domain_info for domain %u of %u", domains[i],
                        place->device_info.domain_count);
-        check_refused(run, call_domain_info(run, &beyond, &info), CHECK_BAD_ARGUMENT, text);
-        check_that(run, memcmp(&info, &before, sizeof info) == 0, "%s was refused and wrote to its output",
-                   text);
+        check_refused(call_domain_info(&beyond, &info), CHECK_BAD_ARGUMENT, text);
+        check_that(memcmp(&info, &before, sizeof info) == 0, "%s was refused but wrote its output", text);
     }
 }
 
 /* ---- domains ---- */
 
-static void look_at_kind(struct check_run *run, struct check_place *place)
+static void look_at_kind(struct check_place *place)
 {
-    check_that(run, place->info.kind >= MOOR_ABI_DOMAIN_DEVICE && place->info.kind <= MOOR_ABI_DOMAIN_HOST,
+    check_that(place->info.kind >= MOOR_ABI_DOMAIN_DEVICE && place->info.kind <= MOOR_ABI_DOMAIN_HOST,
                "kind %u: 1.0 knows 1 to 4", place->info.kind);
     for (uint32_t i = 0; i < place->domain; i++) {
         struct check_place other = *place;
         other.domain = i;
-        check_domain_describe(run, &other);
-        check_that(run, other.info.kind != place->info.kind, "domain %u has the same kind, %u", i,
+        check_domain_describe(&other);
+        check_that(other.info.kind != place->info.kind, "domain %u has the same kind, %u", i,
                    place->info.kind);
     }
 }
 
-static void look_at_capabilities(struct check_run *run, struct check_place *place)
+static void look_at_capabilities(struct check_place *place)
 {
     uint64_t capabilities = place->info.capabilities;
-    check_that(run, (capabilities & ~place->device_info.capabilities) == 0,
+    check_that((capabilities & ~place->device_info.capabilities) == 0,
                "capabilities 0x%" PRIx64 ", the device's are only 0x%" PRIx64, capabilities,
                place->device_info.capabilities);
-    check_that(run, (capabilities & MOOR_ABI_CAP_SHARED) == 0 || (capabilities & MOOR_ABI_CAP_VIRTUAL) != 0,
-               "SHARED without VIRTUAL: segments could be mapped nowhere");
+    check_that((capabilities & MOOR_ABI_CAP_SHARED) == 0 || (capabilities & MOOR_ABI_CAP_VIRTUAL) != 0,
+               "SHARED without VIRTUAL: segments could not be mapped");
 }
 
-static void look_at_flags(struct check_run *run, struct check_place *place)
+static void look_at_flags(struct check_place *place)
 {
     static const uint64_t zero[4];
     uint64_t flags = place->info.flags;
-    check_that(run, (flags & ~MOOR_ABI_DOMAIN_FLAGS_1_0) == 0, "flags 0x%" PRIx64 ": 1.0 knows 0x%" PRIx64,
-               flags, MOOR_ABI_DOMAIN_FLAGS_1_0);
-    check_that(run,
-               (flags & MOOR_ABI_DOMAIN_OPAQUE) == 0 ||
+    check_that((flags & ~MOOR_ABI_DOMAIN_FLAGS_1_0) == 0, "flags 0x%" PRIx64 ": 1.0 knows 0x%" PRIx64, flags,
+               MOOR_ABI_DOMAIN_FLAGS_1_0);
+    check_that((flags & MOOR_ABI_DOMAIN_OPAQUE) == 0 ||
                    ((flags & MOOR_ABI_DOMAIN_HOST_ACCESS) == 0 &&
                     (place->info.capabilities & MOOR_ABI_CAP_VIRTUAL) == 0),
                "OPAQUE with HOST_ACCESS or VIRTUAL");
-    check_that(run, memcmp(place->info.reserved, zero, sizeof zero) == 0, "a reserved field is not zero");
+    check_that(memcmp(place->info.reserved, zero, sizeof zero) == 0, "a reserved field is not zero");
 }
 
-static void look_at_quantities(struct check_run *run, struct check_place *place)
+static void look_at_quantities(struct check_place *place)
 {
     const struct moor_abi_domain_info *info = &place->info;
     uint64_t least = info->granule_min_bytes, recommended = info->granule_recommended_bytes;
-    check_that(run, check_is_power_of_two(info->alignment_bytes),
-               "alignment %" PRIu64 " is not a power of two", info->alignment_bytes);
+    check_that(check_is_power_of_two(info->alignment_bytes), "alignment %" PRIu64 " is not a power of two",
+               info->alignment_bytes);
     if ((info->capabilities & MOOR_ABI_CAP_VIRTUAL) != 0)
-        check_that(run,
-                   check_is_power_of_two(least) && check_is_power_of_two(recommended) && least <= recommended,
+        check_that(check_is_power_of_two(least) && check_is_power_of_two(recommended) && least <= recommended,
                    "granules %" PRIu64 " at least and %" PRIu64 " recommended: powers of two, in order",
                    least, recommended);
     else
-        check_that(run, least == 0 && recommended == 0,
+        check_that(least == 0 && recommended == 0,
                    "granules %" PRIu64 " and %" PRIu64 " without VIRTUAL: both are 0", least, recommended);
-    check_that(run, (info->flags & MOOR_ABI_DOMAIN_TOTAL_KNOWN) == 0 || info->total_bytes != 0,
-               "a total of 0 bytes is said to be known");
+    check_that((info->flags & MOOR_ABI_DOMAIN_TOTAL_KNOWN) == 0 || info->total_bytes != 0,
+               "TOTAL_KNOWN with a total of 0 bytes");
 }
 
-static void look_at_pool_key(struct check_run *run, struct check_place *place)
+static void look_at_pool_key(struct check_place *place)
 {
     const char *key = place->info.pool_key;
-    check_text(run, key, "pool key", place->device);
-    check_that(run, key[0] != '\0', "the pool key is empty");
+    check_text(key, "pool key", place->device);
+    check_that(key[0] != '\0', "the pool key is empty");
 }
 
-static void look_again(struct check_run *run, struct check_place *place)
+static void look_again(struct check_place *place)
 {
     struct check_place second = *place;
-    check_domain_describe(run, &second);
+    check_domain_describe(&second);
     const struct moor_abi_domain_info again = second.info;
-    check_that(run,
-               again.kind == place->info.kind && again.capabilities == place->info.capabilities &&
+    check_that(again.kind == place->info.kind && again.capabilities == place->info.capabilities &&
                    again.flags == place->info.flags && again.total_bytes == place->info.total_bytes &&
                    again.granule_min_bytes == place->info.granule_min_bytes &&
                    again.granule_recommended_bytes == place->info.granule_recommended_bytes &&
                    again.alignment_bytes == place->info.alignment_bytes &&
                    strncmp(again.pool_key, place->info.pool_key, sizeof again.pool_key) == 0,
-               "domain_info says something else the second time");
+               "a second domain_info returned other values");
 }
 
 /* ---- contexts and extensions ---- */
 
-static void open_again(struct check_run *run, struct check_place *place)
+static void open_again(struct check_place *place)
 {
-    struct check_place other = check_place_open(run, place);
-    check_that(run, other.context != place->context, "a device opened twice gave one context: %p",
+    struct check_place other = check_place_open(place);
+    check_that(other.context != place->context, "two context_open calls returned one context: %p",
                (void *)place->context);
-    struct moor_abi_allocation kept = check_allocate(run, place, 4096, 0);
-    use_and_leave(run, &other);
-    check_place_close(run, &other);
-    (void)check_free(run, place, kept.handle); /* the first one goes on without the second */
-    use_and_leave(run, place);
+    struct moor_abi_allocation kept = check_allocate(place, 4096, 0);
+    use_and_leave(&other);
+    check_place_close(&other);
+    (void)check_free(place, kept.handle); /* the first context survives the second */
+    use_and_leave(place);
 }
 
-static void ask_native(struct check_run *run, struct check_place *place)
+static void ask_native(struct check_place *place)
 {
     uint64_t native = 0;
-    int32_t status = run->provider->base->context_native(place->context, &native, check_error());
+    int32_t status = CALL(base, context_native, place->context, &native);
     if (status != MOOR_OK)
-        check_refused(run, status, CHECK_MAY(MOOR_UNSUPPORTED), "context_native");
-    check_that(run, (status == MOOR_OK) == (native != 0), "context_native answered %s and gave 0x%" PRIx64,
+        check_refused(status, CHECK_MAY(MOOR_UNSUPPORTED), "context_native");
+    check_that((status == MOOR_OK) == (native != 0), "context_native returned %s and 0x%" PRIx64,
                moor_status_name(status), native);
 }
 
-static void extension_unknown(struct check_run *run)
+static void extension_unknown(void)
 {
     static const char *const names[] = {"moorage-check.no_such_thing", "",
                                         "a.name.that.is.rather.long.and.known.to.nobody"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         const void *table = NULL;
-        int32_t status =
-            run->provider->base->get_extension(run->instance, names[i], 1, &table, check_error());
-        check_refused(run, status, CHECK_MAY(MOOR_UNSUPPORTED), "get_extension of an unknown name");
-        check_that(run, table == NULL, "get_extension was refused and wrote to its output");
+        int32_t status = CALL(base, get_extension, run.instance, names[i], 1, &table);
+        check_refused(status, CHECK_MAY(MOOR_UNSUPPORTED), "get_extension of an unknown name");
+        check_that(table == NULL, "get_extension was refused but wrote its output");
     }
 }
 
 const struct check check_base[] = {
-    {.name = "base.entry_constant",
-     .rule = "The entry returns the same table each time.",
-     .run = entry_constant},
-    {.name = "base.entry_pure", .rule = "The entry makes no thread and opens no file.", .run = entry_pure},
-    {.name = "base.init_minor_0", .rule = "init accepts that the two sides speak 1.0.", .run = init_minor_0},
-    {.name = "base.instances_independent",
-     .rule = "An instance works, and goes, without regard to another.",
-     .needs = MOOR_ABI_CAPS_REQUIRED,
-     .once_a_device = true,
-     .visit = instances_apart},
-    {.name = "base.device_count_stable",
-     .rule = "The number of devices does not change.",
-     .run = device_count_stable},
-    {.name = "base.device_keys",
-     .rule = "Keys of devices are UTF-8, not empty, and differ.",
-     .run = device_keys},
-    {.name = "base.device_keys_stable",
-     .rule = "A device has the same key in another instance.",
-     .run = device_keys_stable},
-    {.name = "base.device_values",
-     .rule = "A device has 1 to 16 domains, and no capability its provider lacks.",
+    {"base.entry_constant", "The entry returns the same table each time.", .run = entry_constant},
+    {"base.entry_pure", "The entry makes no thread and opens no file.", .run = entry_pure},
+    {"base.init_minor_0", "init accepts ABI 1.0 as the minor version of both sides.", .run = init_minor_0},
+    {"base.instances_independent", "An instance works and ends independently of another.",
+     MOOR_ABI_CAPS_REQUIRED, CHECK_ONE_DOMAIN, .visit = instances_apart},
+    {"base.device_count_stable", "The number of devices does not change.", .run = device_count_stable},
+    {"base.device_keys", "Device keys are UTF-8, not empty and distinct.", .run = device_keys},
+    {"base.device_keys_stable", "A device has the same key in another instance.", .run = device_keys_stable},
+    {"base.device_values", "A device has 1 to 16 domains, and no capability its provider lacks.",
      .run = device_values},
-    {.name = "base.device_info_size",
-     .rule = "device_info writes no more than struct_size, and refuses less than 1.0's.",
-     .once_a_device = true,
-     .of_our_minor = true,
-     .visit = size_device_info},
-    {.name = "base.domain_info_size",
-     .rule = "domain_info writes no more than struct_size, and refuses less than 1.0's.",
-     .of_our_minor = true,
-     .visit = size_domain_info},
-    {.name = "base.device_out_of_range",
-     .rule = "A device that is not there is INVALID, and no output is written.",
+    {"base.device_info_size", "device_info writes no more than struct_size, and refuses less than 1.0's.",
+     CHECK_ONE_DOMAIN | CHECK_OUR_MINOR, .visit = size_device_info},
+    {"base.domain_info_size", "domain_info writes no more than struct_size, and refuses less than 1.0's.",
+     CHECK_OUR_MINOR, .visit = size_domain_info},
+    {"base.device_out_of_range", "A device index out of range is INVALID, and no output is written.",
      .run = device_out_of_range},
-    {.name = "base.domain_out_of_range",
-     .rule = "A domain that is not there is INVALID, and no output is written.",
-     .once_a_device = true,
-     .visit = ask_beyond_domains},
-    {.name = "base.domain_kinds",
-     .rule = "A device has at most one domain of each known kind.",
-     .visit = look_at_kind},
-    {.name = "base.domain_capabilities",
-     .rule = "A domain has no capability its device lacks.",
+    {"base.domain_out_of_range", "A domain index out of range is INVALID, and no output is written.",
+     CHECK_ONE_DOMAIN, .visit = ask_beyond_domains},
+    {"base.domain_kinds", "A device has at most one domain of each known kind.", .visit = look_at_kind},
+    {"base.domain_capabilities", "A domain has no capability its device lacks.",
      .visit = look_at_capabilities},
-    {.name = "base.domain_flags",
-     .rule = "A domain has known flags alone, and OPAQUE only where it makes sense.",
+    {"base.domain_flags", "A domain has known flags alone, and OPAQUE without HOST_ACCESS and VIRTUAL.",
      .visit = look_at_flags},
-    {.name = "base.domain_quantities",
-     .rule = "Alignments and granules are powers of two; without VIRTUAL there is no granule.",
+    {"base.domain_quantities",
+     "Alignments and granules are powers of two; without VIRTUAL there is no granule.",
      .visit = look_at_quantities},
-    {.name = "base.domain_info_stable",
-     .rule = "A domain says the same when asked again.",
-     .visit = look_again},
-    {.name = "base.pool_keys", .rule = "Pool keys are UTF-8 and not empty.", .visit = look_at_pool_key},
-    {.name = "base.context_twice",
-     .rule = "A device may be opened twice, and each context works without the other.",
-     .needs = MOOR_ABI_CAPS_REQUIRED,
-     .once_a_device = true,
-     .visit = open_again},
-    {.name = "base.context_native",
-     .rule = "context_native gives something, or is UNSUPPORTED.",
-     .once_a_device = true,
+    {"base.domain_info_stable", "A second domain_info returns the same values.", .visit = look_again},
+    {"base.pool_keys", "Pool keys are UTF-8 and not empty.", .visit = look_at_pool_key},
+    {"base.context_twice", "A device may be opened twice, and each context works without the other.",
+     MOOR_ABI_CAPS_REQUIRED, CHECK_ONE_DOMAIN, .visit = open_again},
+    {"base.context_native", "context_native returns a native context or UNSUPPORTED.", 0, CHECK_ONE_DOMAIN,
      .visit = ask_native},
-    {.name = "base.extension_unknown",
-     .rule = "An extension that is not there is UNSUPPORTED.",
-     .run = extension_unknown},
+    {"base.extension_unknown", "An unknown extension is UNSUPPORTED.", .run = extension_unknown},
     {0},
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* moor check: picks the checks, runs them, prints the report. */
+/* moor check: selects the checks, runs them, prints the report. */
 #include "check/check.h"
 #include "json.h"
 #include "tool.h"
@@ -24,7 +24,7 @@ static const struct check *const tables[] = {
 struct check_options {
     struct tool_failure *failure;
     char *provider;
-    char **names; /* [borrowed] of argv */
+    char **names; /* [borrowed] from argv */
     size_t name_count;
     struct tool_settings settings;
     uint64_t timeout_s;
@@ -33,9 +33,9 @@ struct check_options {
     bool json;
 };
 
-/* ---- which checks ---- */
+/* ---- selection ---- */
 
-/* A name means one check, or all whose names go on with a dot. */
+/* A name selects one check, or all checks below it: "release" selects "release.at_once". */
 static bool is_meant(const char *name, const struct check *check)
 {
     size_t length = strlen(name);
@@ -51,7 +51,7 @@ static bool is_wanted(const struct check_options *options, const struct check *c
     return wanted;
 }
 
-/* A report for each check that is wanted. [owned] */
+/* Returns a report for each selected check. [owned] */
 static struct check_report *pick_checks(const struct check_options *options, size_t *ret_count)
 {
     struct check_report *reports = NULL;
@@ -77,7 +77,7 @@ static bool check_names(const struct check_options *options)
                 known |= is_meant(options->names[i], check);
         if (!known)
             return tool_fail(options->failure, TOOL_USAGE, MOOR_INVALID,
-                             "'%s' is no check (see moor check --list)", options->names[i]);
+                             "'%s': unknown check: see moor check --list", options->names[i]);
     }
     return true;
 }
@@ -110,7 +110,7 @@ static void print_line(const struct check_report *report)
         [CHECK_PASSED] = "ok ", [CHECK_FAILED] = "FAIL", [CHECK_SKIPPED] = "skip"};
     const char *separator = report->reason[0] != '\0' ? ": " : "";
     printf("%s %s%s%s\n", words[report->result], report->check->name, separator, report->reason);
-    (void)fflush(stdout); /* a line for each as it comes; main checks stdout at the end */
+    (void)fflush(stdout); /* one line per finished check; main tests stdout at the end */
 }
 
 static void print_nothing(const struct check_report *report)
@@ -131,7 +131,7 @@ static void print_json(const struct check_report *reports, size_t count, const s
 
 /* ---- the run ---- */
 
-/* The core's own look at the file and its tables, in a process of its own. ret_path: [owned] of PROVIDER. */
+/* The core probes the file and its tables in a child process. ret_path: [owned] path of PROVIDER. */
 static bool probe(const struct check_options *options, const struct moor_load_options *load, char **ret_path)
 {
     struct moor_runtime *runtime = NULL;
@@ -140,11 +140,11 @@ static bool probe(const struct check_options *options, const struct moor_load_op
     bool good = tool_find_provider(runtime, options->provider, ret_path, options->failure);
     if (good && moor_provider_probe(runtime, *ret_path, load) != MOOR_OK)
         good = tool_refuse_provider(options->failure);
-    (void)moor_runtime_destroy(runtime); /* it holds nothing */
+    (void)moor_runtime_destroy(runtime); /* the runtime holds nothing */
     return good;
 }
 
-/* Returns the exit status, or sets a failure. */
+/* Returns the exit status, or sets the failure. */
 static int run_checks(const struct check_options *options, const char *path,
                       const struct moor_load_options *load, struct check_report *reports, size_t count)
 {
@@ -154,7 +154,7 @@ static int run_checks(const struct check_options *options, const char *path,
                               .verbose = options->verbose};
     int64_t device_count = -1;
     if (!check_run_all(&plan, reports, count, options->json ? print_nothing : print_line, &device_count)) {
-        (void)tool_fail(options->failure, TOOL_FAILED, MOOR_LIMIT, "no process for the checks: %s",
+        (void)tool_fail(options->failure, TOOL_FAILED, MOOR_LIMIT, "checks: no process could be made: %s",
                         strerror(errno));
         return TOOL_FAILED;
     }
@@ -179,21 +179,15 @@ static error_t parse(int key, char *argument, struct argp_state *state)
 {
     struct check_options *options = state->input;
     switch (key) {
-    case TOOL_KEY_SET:
-        (void)tool_settings_add(&options->settings, argument, options->failure); /* told in failure */
-        break;
     case KEY_LIST:
         options->list = true;
         break;
     case KEY_TIMEOUT:
         (void)tool_take_number("--timeout", argument, 1, TIMEOUT_S_MAX, &options->timeout_s,
-                               options->failure); /* told in failure */
+                               options->failure); /* the failure holds the reason */
         break;
     case KEY_VERBOSE:
         options->verbose = true;
-        break;
-    case TOOL_KEY_JSON:
-        options->json = true;
         break;
     case ARGP_KEY_ARGS:
         options->provider = state->argv[state->next];
@@ -204,11 +198,8 @@ static error_t parse(int key, char *argument, struct argp_state *state)
         if (!options->list)
             (void)tool_fail(options->failure, TOOL_USAGE, MOOR_INVALID, "PROVIDER is missing");
         break;
-    case ARGP_KEY_ERROR:
-        tool_refuse_option(state, options->failure);
-        break;
     default:
-        return ARGP_ERR_UNKNOWN;
+        return tool_parse_common(key, argument, state, options->failure, &options->settings, &options->json);
     }
     return 0;
 }
@@ -217,9 +208,9 @@ int check_command(int argc, char **argv, bool json)
 {
     static const struct argp_option option_list[] = {
         TOOL_OPTION_SET,
-        {"list", KEY_LIST, NULL, 0, "Print the checks and their rules, and run none", 0},
-        {"timeout", KEY_TIMEOUT, "SECONDS", 0, "How long a check may take (default 20)", 0},
-        {"verbose", KEY_VERBOSE, NULL, 0, "Print what the provider logs to standard error", 0},
+        {"list", KEY_LIST, NULL, 0, "Print the checks and their rules without running them", 0},
+        {"timeout", KEY_TIMEOUT, "SECONDS", 0, "Limit each check to SECONDS (default 20)", 0},
+        {"verbose", KEY_VERBOSE, NULL, 0, "Print the provider's log to standard error", 0},
         TOOL_OPTION_JSON,
         TOOL_OPTION_HELP,
         {0}};
@@ -228,10 +219,9 @@ int check_command(int argc, char **argv, bool json)
         .parser = parse,
         .args_doc = "PROVIDER [CHECK...]",
         .doc =
-            "Does a provider keep the contract? PROVIDER is the path of a shared object, or the name of one "
-            "that is installed. CHECK is the name of a check (release.waits_for_points) or of a group "
-            "(release); without one all are run. Every check runs in a child process: a crash "
-            "is a report.",
+            "Checks that a provider keeps the contract. PROVIDER is the path of a shared object, or a name "
+            "to look up. CHECK is the name of a check (release.waits_for_points) or of a group (release); "
+            "all checks run without one. Every check runs in a child process, so a crash is reported.",
     };
     struct tool_failure failure = {0};
     struct check_options options = {.failure = &failure, .timeout_s = TIMEOUT_S_DEFAULT, .json = json};

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a provider leaves behind: in the process, in the thread that calls it, after shutdown and fork.
+ * Traces of a provider in the process, in the calling thread, after shutdown and after fork.
  *
- * Everything here goes round with a trip: each function of the contract that the provider has, from init to
- * shutdown.
+ * Each check makes a trip: it calls every function that the provider has, from init to shutdown.
  */
 #include "check/backing.h"
 #include "check/check.h"
@@ -28,7 +27,7 @@
 #define TRIP_GRANULES 4u
 
 struct trip {
-    struct check_place place; /* an instance of the trip's own */
+    struct check_place place; /* in the trip's own instance */
     struct moor_abi_allocation allocation;
     struct moor_abi_stream *stream;
     struct moor_abi_stream *other;
@@ -36,92 +35,84 @@ struct trip {
     struct check_range range;
     struct moor_abi_segment segment;
     unsigned char host_memory[2 * TRIP_BYTES];
-    void *pinned_memory; /* a page */
+    void *pinned_memory; /* one page */
     uint64_t pin;
 };
 
-static void go_init(struct check_run *run, struct trip *trip)
+static void go_init(struct trip *trip)
 {
-    trip->place.instance = check_init(run);
+    trip->place.instance = check_init();
 }
 
-static void go_device_count(struct check_run *run, struct trip *trip)
+static void go_device_count(struct trip *trip)
 {
     uint32_t count = 0;
-    check_status(run, run->provider->base->device_count(trip->place.instance, &count, check_error()), MOOR_OK,
-                 "device_count");
+    check_ok(CALL(base, device_count, trip->place.instance, &count), "device_count");
 }
 
-static void go_device_info(struct check_run *run, struct trip *trip)
+static void go_device_info(struct trip *trip)
 {
     trip->place.device_info.struct_size = MOOR_ABI_DEVICE_INFO_SIZE;
-    check_status(run,
-                 run->provider->base->device_info(trip->place.instance, trip->place.device,
-                                                  &trip->place.device_info, check_error()),
-                 MOOR_OK, "device_info");
+    check_ok(CALL(base, device_info, trip->place.instance, trip->place.device, &trip->place.device_info),
+             "device_info");
 }
 
-static void go_domain_info(struct check_run *run, struct trip *trip)
+static void go_domain_info(struct trip *trip)
 {
     trip->place.info.struct_size = MOOR_ABI_DOMAIN_INFO_SIZE;
-    check_status(run,
-                 run->provider->base->domain_info(trip->place.instance, trip->place.device,
-                                                  trip->place.domain, &trip->place.info, check_error()),
-                 MOOR_OK, "domain_info");
+    check_ok(CALL(base, domain_info, trip->place.instance, trip->place.device, trip->place.domain,
+                  &trip->place.info),
+             "domain_info");
 }
 
-static void go_context_open(struct check_run *run, struct trip *trip)
+static void go_context_open(struct trip *trip)
 {
-    trip->place.context = check_context_open(run, trip->place.instance, trip->place.device);
+    trip->place.context = check_context_open(trip->place.instance, trip->place.device);
 }
 
-static void go_context_native(struct check_run *run, struct trip *trip)
+static void go_context_native(struct trip *trip)
 {
     uint64_t native = 0;
-    (void)run->provider->base->context_native(trip->place.context, &native,
-                                              check_error()); /* or UNSUPPORTED */
+    (void)CALL(base, context_native, trip->place.context, &native); /* or UNSUPPORTED */
 }
 
-static void go_get_extension(struct check_run *run, struct trip *trip)
+static void go_get_extension(struct trip *trip)
 {
     const void *table = NULL;
-    check_refused(run,
-                  run->provider->base->get_extension(trip->place.instance, "moorage-check.none", 1, &table,
-                                                     check_error()),
+    check_refused(CALL(base, get_extension, trip->place.instance, "moorage-check.none", 1, &table),
                   CHECK_MAY(MOOR_UNSUPPORTED), "get_extension");
 }
 
-static void go_footprint(struct check_run *run, struct trip *trip)
+static void go_footprint(struct trip *trip)
 {
     const struct moor_abi_alloc_args args = check_alloc_args(&trip->place, TRIP_BYTES);
     uint64_t bytes = 0;
-    check_status(run, run->provider->alloc->footprint(trip->place.context, &args, &bytes, check_error()),
-                 MOOR_OK, "footprint");
+    check_ok(CALL(alloc, footprint, trip->place.context, &args, &bytes), "footprint");
 }
 
-static void go_allocate(struct check_run *run, struct trip *trip)
+static void go_allocate(struct trip *trip)
 {
-    trip->allocation = check_allocate(run, &trip->place, TRIP_BYTES, MOOR_ABI_ALLOC_ZERO);
+    trip->allocation = check_allocate(&trip->place, TRIP_BYTES, MOOR_ABI_ALLOC_ZERO);
 }
 
-static void go_allocate_badly(struct check_run *run, struct trip *trip)
+static void go_allocate_badly(struct trip *trip)
 {
     const struct moor_abi_alloc_args args = check_alloc_args(&trip->place, UINT64_MAX / 2);
     struct moor_abi_allocation allocation = {.struct_size = MOOR_ABI_ALLOCATION_SIZE};
-    check_refused(run, run->provider->alloc->allocate(trip->place.context, &args, &allocation, check_error()),
-                  CHECK_BAD_SIZE, "allocate of 2^63 - 1 bytes");
+    check_refused(CALL(alloc, allocate, trip->place.context, &args, &allocation), CHECK_BAD_SIZE,
+                  "allocate of 2^63 - 1 bytes");
 }
 
-static void go_stream_create(struct check_run *run, struct trip *trip)
+static void go_stream_create(struct trip *trip)
 {
-    trip->stream = check_stream_create(run, &trip->place);
-    trip->other = check_stream_create(run, &trip->place);
+    trip->stream = check_stream_create(&trip->place);
+    trip->other = check_stream_create(&trip->place);
 }
 
-static void go_native(struct check_run *run, struct trip *trip)
+static void go_native(struct trip *trip)
 {
     uint64_t native = 0;
-    (void)run->provider->stream->native(trip->stream, &native, check_error()); /* or UNSUPPORTED */
+    (void)CALL(stream, native, trip->stream, &native); /* or UNSUPPORTED */
 }
 
 static void do_nothing(void *user)
@@ -129,149 +120,145 @@ static void do_nothing(void *user)
     (void)user;
 }
 
-static void go_host_function(struct check_run *run, struct trip *trip)
+static void go_host_function(struct trip *trip)
 {
-    check_host_function(run, trip->stream, do_nothing, NULL);
+    check_host_function(trip->stream, do_nothing, NULL);
 }
 
-static void go_record(struct check_run *run, struct trip *trip)
+static void go_record(struct trip *trip)
 {
-    trip->value = check_record(run, trip->stream);
+    trip->value = check_record(trip->stream);
 }
 
-static void go_wait_stream(struct check_run *run, struct trip *trip)
+static void go_wait_stream(struct trip *trip)
 {
-    check_wait_stream(run, trip->other, trip->stream, trip->value);
+    check_wait_stream(trip->other, trip->stream, trip->value);
 }
 
-static void go_watermark(struct check_run *run, struct trip *trip)
+static void go_watermark(struct trip *trip)
 {
-    (void)check_watermark(run, trip->stream);
+    (void)check_watermark(trip->stream);
 }
 
-static void go_wait(struct check_run *run, struct trip *trip)
+static void go_wait(struct trip *trip)
 {
-    check_wait(run, trip->stream, trip->value);
+    check_wait(trip->stream, trip->value);
 }
 
-static void go_copy(struct check_run *run, struct trip *trip)
+static void go_copy(struct trip *trip)
 {
-    check_copy_submit(run, trip->stream, MOOR_ABI_COPY_D2H, (uintptr_t)trip->host_memory,
-                      trip->allocation.address, TRIP_BYTES);
+    check_copy_submit(trip->stream, MOOR_ABI_COPY_D2H, (uintptr_t)trip->host_memory, trip->allocation.address,
+                      TRIP_BYTES);
 }
 
-static void go_fill(struct check_run *run, struct trip *trip)
+static void go_fill(struct trip *trip)
 {
     const struct moor_abi_fill_args args = {.struct_size = MOOR_ABI_FILL_ARGS_SIZE,
                                             .pattern_bytes = 1,
                                             .destination = trip->allocation.address,
                                             .size_bytes = TRIP_BYTES,
                                             .pattern = 0x11};
-    check_status(run, run->provider->copy->fill(trip->stream, &args, check_error()), MOOR_OK, "fill");
+    check_ok(CALL(copy, fill, trip->stream, &args), "fill");
 }
 
-static void go_stats(struct check_run *run, struct trip *trip)
+static void go_stats(struct trip *trip)
 {
     struct moor_abi_stats stats = {.struct_size = MOOR_ABI_STATS_SIZE};
-    check_status(run,
-                 run->provider->stats->stats(trip->place.context, trip->place.domain, &stats, check_error()),
-                 MOOR_OK, "stats");
+    check_ok(CALL(stats, stats, trip->place.context, trip->place.domain, &stats), "stats");
 }
 
-static void go_reserve(struct check_run *run, struct trip *trip)
+static void go_reserve(struct trip *trip)
 {
-    trip->range = check_reserve(run, &trip->place, TRIP_GRANULES);
+    trip->range = check_reserve(&trip->place, TRIP_GRANULES);
 }
 
-static void go_commit(struct check_run *run, struct trip *trip)
+static void go_commit(struct trip *trip)
 {
-    check_commit(run, &trip->place, &trip->range, 0, 1);
+    check_commit(&trip->place, &trip->range, 0, 1);
 }
 
-static void go_committed(struct check_run *run, struct trip *trip)
+static void go_committed(struct trip *trip)
 {
-    check_committed(run, &trip->place, &trip->range, 0, TRIP_GRANULES, 1, "with one committed");
+    check_committed(&trip->place, &trip->range, 0, TRIP_GRANULES, 1, "with one committed");
 }
 
-static void go_segment_create(struct check_run *run, struct trip *trip)
+static void go_segment_create(struct trip *trip)
 {
-    trip->segment = check_segment_create(run, &trip->place, 1);
+    trip->segment = check_segment_create(&trip->place, 1);
 }
 
-static void go_map(struct check_run *run, struct trip *trip)
+static void go_map(struct trip *trip)
 {
-    check_map(run, &trip->place, &trip->range, 1, trip->segment.handle, MOOR_ABI_ACCESS_READ_WRITE);
+    check_map(&trip->place, &trip->range, 1, trip->segment.handle, MOOR_ABI_ACCESS_READ_WRITE);
 }
 
-static void go_protect(struct check_run *run, struct trip *trip)
+static void go_protect(struct trip *trip)
 {
     const struct moor_abi_map_args args =
         check_map_args(&trip->range, 1, trip->segment.handle, MOOR_ABI_ACCESS_READ);
-    check_status(run, run->provider->shared->protect(trip->place.context, &args, check_error()), MOOR_OK,
-                 "protect");
+    check_ok(CALL(shared, protect, trip->place.context, &args), "protect");
 }
 
-static void go_pin(struct check_run *run, struct trip *trip)
+static void go_pin(struct trip *trip)
 {
     uint64_t page_bytes = (uint64_t)sysconf(_SC_PAGESIZE);
     trip->pinned_memory = aligned_alloc(page_bytes, page_bytes);
-    check_that(run, trip->pinned_memory != NULL, "no host memory for the check itself");
+    check_that(trip->pinned_memory != NULL, "no host memory for the check itself");
     const struct moor_abi_pin_args args = {.struct_size = MOOR_ABI_PIN_ARGS_SIZE,
                                            .address = (uintptr_t)trip->pinned_memory,
                                            .size_bytes = page_bytes};
-    check_status(run, run->provider->pinned->pin(trip->place.context, &args, &trip->pin, check_error()),
-                 MOOR_OK, "pin");
+    check_ok(CALL(pinned, pin, trip->place.context, &args, &trip->pin), "pin");
 }
 
-static void go_unpin(struct check_run *run, struct trip *trip)
+static void go_unpin(struct trip *trip)
 {
     const struct moor_abi_release release = check_release_args(MOOR_ABI_RELEASE_PIN, trip->pin, 1, NULL, 0);
-    (void)check_release_and_reap(run, &trip->place, &release); /* a pin is no bytes */
+    (void)check_release_and_reap(&trip->place, &release); /* a pin has no bytes */
     free(trip->pinned_memory);
 }
 
-static void go_unmap(struct check_run *run, struct trip *trip)
+static void go_unmap(struct trip *trip)
 {
-    check_unmap(run, &trip->place, &trip->range, 1, 1);
+    check_unmap(&trip->place, &trip->range, 1, 1);
 }
 
-static void go_segment_release(struct check_run *run, struct trip *trip)
+static void go_segment_release(struct trip *trip)
 {
-    check_segment_release(run, &trip->place, &trip->segment);
+    check_segment_release(&trip->place, &trip->segment);
 }
 
-static void go_decommit(struct check_run *run, struct trip *trip)
+static void go_decommit(struct trip *trip)
 {
-    check_decommit(run, &trip->place, &trip->range, 0, 1);
+    check_decommit(&trip->place, &trip->range, 0, 1);
 }
 
-static void go_range_release(struct check_run *run, struct trip *trip)
+static void go_range_release(struct trip *trip)
 {
-    check_range_release(run, &trip->place, &trip->range);
+    check_range_release(&trip->place, &trip->range);
 }
 
-static void go_release(struct check_run *run, struct trip *trip)
+static void go_release(struct trip *trip)
 {
-    const struct moor_abi_fence_point point = {trip->stream, check_record(run, trip->stream)};
+    const struct moor_abi_fence_point point = {trip->stream, check_record(trip->stream)};
     const struct moor_abi_release release =
         check_release_args(MOOR_ABI_RELEASE_ALLOCATION, trip->allocation.handle, 1, &point, 1);
-    (void)check_release_and_reap(run, &trip->place, &release); /* release.actual_bytes looks at the bytes */
+    (void)check_release_and_reap(&trip->place, &release); /* release.actual_bytes compares the bytes */
 }
 
-static void go_stream_destroy(struct check_run *run, struct trip *trip)
+static void go_stream_destroy(struct trip *trip)
 {
-    check_stream_destroy(run, trip->other);
-    check_stream_destroy(run, trip->stream);
+    check_stream_destroy(trip->other);
+    check_stream_destroy(trip->stream);
 }
 
-static void go_context_close(struct check_run *run, struct trip *trip)
+static void go_context_close(struct trip *trip)
 {
-    check_context_close(run, trip->place.context);
+    check_context_close(trip->place.context);
 }
 
-static void go_shutdown(struct check_run *run, struct trip *trip)
+static void go_shutdown(struct trip *trip)
 {
-    check_shutdown(run, trip->place.instance);
+    check_shutdown(trip->place.instance);
 }
 
 #define REQUIRED MOOR_ABI_CAPS_REQUIRED
@@ -280,7 +267,7 @@ static void go_shutdown(struct check_run *run, struct trip *trip)
 static const struct step {
     const char *name;
     uint64_t needs;
-    void (*go)(struct check_run *run, struct trip *trip);
+    void (*go)(struct trip *trip);
 } steps[] = {
     {"init", 0, go_init},
     {"device_count", 0, go_device_count},
@@ -320,119 +307,117 @@ static const struct step {
     {"shutdown", 0, go_shutdown},
 };
 
-/* To the domain of `place` and back. look: NULL, or called after each step with the step's name. */
-static void travel(struct check_run *run, const struct check_place *place,
-                   void (*look)(struct check_run *run, const char *step, void *user), void *user)
+/* Makes a trip to the domain of `place` and back. inspect: NULL, or called after each step with the step's
+ * name. */
+static void travel(const struct check_place *place, void (*look)(const char *step, void *user), void *user)
 {
     struct trip trip = {.place = {.device = place->device, .domain = place->domain}};
     for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
         if ((steps[i].needs & ~place->info.capabilities) != 0)
             continue;
-        steps[i].go(run, &trip);
+        steps[i].go(&trip);
         if (look != NULL)
-            look(run, steps[i].name, user);
+            look(steps[i].name, user);
     }
 }
 
-/* Whether this process runs with an address sanitizer: it keeps freed memory for a while, and looks for leaks
- * at exit, for which a forked child lacks the threads. */
+/* Returns true under AddressSanitizer, which keeps freed memory for a while and searches for leaks at exit,
+ * where a forked child lacks the threads. */
 static bool is_sanitized(void)
 {
     return dlsym(RTLD_DEFAULT, "__asan_init") != NULL;
 }
 
-/* ---- what is left behind ---- */
+/* ---- leaks ---- */
 
 #define CYCLES_MAX 100u
 #define CYCLES_MIN 20u
-#define CYCLES_SETTLED 10u /* caches and pools have their size by then */
+#define CYCLES_SETTLED 10u /* caches and pools have reached their size by then */
 
-/* Growth by one in each cycle would be 10 at least; what grows once, for good, is allowed. */
+/* Growth by one per cycle would exceed this. One-time growth is allowed. */
 #define THREADS_GROWN_MAX 4u
 #define FILES_GROWN_MAX 4u
 #define MAPS_GROWN_MAX 8u
 #define RESIDENT_GROWN_MAX (UINT64_C(8) << 20)
-#define HEAP_GROWN_CYCLE_MAX UINT64_C(128) /* in each cycle: what grows once is less in all of them */
+#define HEAP_GROWN_CYCLE_MAX UINT64_C(128) /* per cycle, so that one-time growth is allowed */
 
-static void expect_growth(struct check_run *run, const char *what, uint64_t before, uint64_t after,
-                          uint64_t most, uint32_t cycles)
+static void expect_growth(const char *what, uint64_t before, uint64_t after, uint64_t most, uint32_t cycles)
 {
-    check_that(run, after <= before + most, "%s: %" PRIu64 " after %u cycles, and %" PRIu64 " after %u", what,
+    check_that(after <= before + most, "%s: %" PRIu64 " after %u cycles, and %" PRIu64 " after %u", what,
                before, CYCLES_SETTLED, after, cycles);
 }
 
-/* Whether a device's API stands behind the place: it allocates as it likes. */
-static bool has_driver(struct check_run *run, struct check_place *place)
+/* Returns true if a device driver serves the place: a driver allocates on its own account. */
+static bool has_driver(struct check_place *place)
 {
     uint64_t native = 0;
-    return run->provider->base->context_native(place->context, &native, check_error()) == MOOR_OK;
+    return CALL(base, context_native, place->context, &native) == MOOR_OK;
 }
 
-static void cycle(struct check_run *run, struct check_place *place)
+static void cycle(struct check_place *place)
 {
     struct check_usage settled = {0};
-    uint64_t stop_ns = moor_clock_ns() + (run->deadline_ns - moor_clock_ns()) / 2;
+    uint64_t stop_ns = moor_clock_ns() + (run.deadline_ns - moor_clock_ns()) / 2;
     uint32_t cycles = 0;
     while (cycles < CYCLES_MAX && (cycles < CYCLES_MIN || moor_clock_ns() < stop_ns)) {
-        travel(run, place, NULL, NULL);
+        travel(place, NULL, NULL);
         if (++cycles == CYCLES_SETTLED)
-            settled = check_usage_now(run);
+            settled = check_usage_now();
     }
-    struct check_usage now = check_usage_now(run);
-    expect_growth(run, "threads", settled.threads, now.threads, THREADS_GROWN_MAX, cycles);
-    expect_growth(run, "open files", settled.files, now.files, FILES_GROWN_MAX, cycles);
+    struct check_usage now = check_usage_now();
+    expect_growth("threads", settled.threads, now.threads, THREADS_GROWN_MAX, cycles);
+    expect_growth("open files", settled.files, now.files, FILES_GROWN_MAX, cycles);
     if (is_sanitized())
         return;
-    expect_growth(run, "mappings", settled.maps, now.maps, MAPS_GROWN_MAX, cycles);
-    expect_growth(run, "resident bytes", settled.resident_bytes, now.resident_bytes, RESIDENT_GROWN_MAX,
-                  cycles);
-    if (!has_driver(run, place))
-        expect_growth(run, "bytes of malloc", settled.heap_bytes, now.heap_bytes,
+    expect_growth("mappings", settled.maps, now.maps, MAPS_GROWN_MAX, cycles);
+    expect_growth("resident bytes", settled.resident_bytes, now.resident_bytes, RESIDENT_GROWN_MAX, cycles);
+    if (!has_driver(place))
+        expect_growth("bytes of malloc", settled.heap_bytes, now.heap_bytes,
                       HEAP_GROWN_CYCLE_MAX * (cycles - CYCLES_SETTLED), cycles);
 }
 
-/* ---- the thread and the process around it ---- */
+/* ---- the state of thread and process ---- */
 
-static void expect_surroundings(struct check_run *run, const char *step, void *user)
+static void expect_surroundings(const char *step, void *user)
 {
     struct check_surroundings *now = check_surroundings_now();
     const char *difference = check_surroundings_differ(user, now);
-    check_that(run, difference == NULL, "%s has changed %s", step, difference);
+    check_that(difference == NULL, "%s has changed %s", step, difference);
     free(now);
 }
 
-/* With a state that no process starts with, so that setting it to the usual one is seen, too. */
-static void keep_surroundings(struct check_run *run, struct check_place *place)
+/* Starts from values that no process starts with, so that a reset to the defaults is found too. */
+static void keep_surroundings(struct check_place *place)
 {
     sigset_t blocked, before;
     (void)sigemptyset(&blocked);
     (void)sigaddset(&blocked, SIGUSR1);
-    (void)pthread_sigmask(SIG_BLOCK, &blocked, &before); /* none of these fails with valid arguments */
+    (void)pthread_sigmask(SIG_BLOCK, &blocked, &before); /* cannot fail with valid arguments */
     int rounding = fegetround();
     (void)fesetround(FE_UPWARD);
     mode_t mask = umask(027);
     struct check_surroundings *expected = check_surroundings_now();
-    travel(run, place, expect_surroundings, expected);
+    travel(place, expect_surroundings, expected);
     free(expected);
     (void)umask(mask);
     (void)fesetround(rounding);
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
-static void keep_process(struct check_run *run, struct check_place *place)
+static void keep_process(struct check_place *place)
 {
-    travel(run, place, NULL, NULL);
+    travel(place, NULL, NULL);
     struct check_surroundings *now = check_surroundings_now();
-    const char *difference = check_surroundings_differ(run->surroundings, now);
-    if (difference != NULL && check_surroundings_differ_by_driver(run, run->surroundings, now))
-        check_skip(run, "the provider's driver, and not its own code, has changed %s", difference);
-    check_that(run, difference == NULL, "since the provider was loaded, %s has changed", difference);
+    const char *difference = check_surroundings_differ(run.surroundings, now);
+    if (difference != NULL && check_surroundings_differ_by_driver(run.surroundings, now))
+        check_skip("the provider's driver, not the provider itself, changed %s", difference);
+    check_that(difference == NULL, "since the provider was loaded, %s has changed", difference);
     free(now);
 }
 
 /* ---- the current device ---- */
 
-/* What of the CUDA driver is asked here; its types are pointers and ints. */
+/* The calls of the CUDA driver that are used here. Their types are pointers and ints. */
 struct driver {
     int (*get_current)(void **ret_context);
     int (*set_current)(void *context);
@@ -444,11 +429,11 @@ struct driver {
 static bool find_function(void *library, const char *name, void *ret_function)
 {
     void *symbol = dlsym(library, name);
-    memcpy(ret_function, &symbol, sizeof symbol); /* an object pointer that is a function's, by POSIX */
+    memcpy(ret_function, &symbol, sizeof symbol); /* POSIX lets an object pointer carry a function */
     return symbol != NULL;
 }
 
-/* False: the process has no CUDA driver, so nothing of it is current. */
+/* Returns false if the process has no CUDA driver, and therefore no current context. */
 static bool find_driver(struct driver *driver)
 {
     void *library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
@@ -458,30 +443,30 @@ static bool find_driver(struct driver *driver)
            find_function(library, "cuDevicePrimaryCtxRelease_v2", &driver->release_primary);
 }
 
-static void expect_current(struct check_run *run, const char *step, void *user)
+static void expect_current(const char *step, void *user)
 {
     const struct driver *driver = user;
     void *current = NULL;
     int error = driver->get_current(&current);
-    check_that(run, error == 0 && current == driver->expected,
-               "%s has changed the current context from %p to %p", step, driver->expected, current);
+    check_that(error == 0 && current == driver->expected, "%s has changed the current context from %p to %p",
+               step, driver->expected, current);
 }
 
-static void keep_current(struct check_run *run, struct check_place *place)
+static void keep_current(struct check_place *place)
 {
     struct driver driver = {0};
     if (!find_driver(&driver)) {
-        check_pass_over(run, "no driver with a current device is loaded (libcuda.so.1)");
+        check_pass_over("no driver with a current device is loaded (libcuda.so.1)");
         return;
     }
-    expect_current(run, "a call before", &driver); /* no context: this thread has set none */
-    travel(run, place, expect_current, &driver);
+    expect_current("a call before", &driver); /* NULL: this thread has no context yet */
+    travel(place, expect_current, &driver);
     void *primary = NULL;
-    check_that(run, driver.retain_primary(&primary, 0) == 0 && driver.set_current(primary) == 0,
-               "the driver gives no context to the check itself");
+    check_that(driver.retain_primary(&primary, 0) == 0 && driver.set_current(primary) == 0,
+               "the driver made no context for the check itself");
     driver.expected = primary;
-    travel(run, place, expect_current, &driver);
-    (void)driver.set_current(NULL); /* both are the check's own, and of no more use */
+    travel(place, expect_current, &driver);
+    (void)driver.set_current(NULL); /* made by this check */
     (void)driver.release_primary(0);
 }
 
@@ -489,15 +474,15 @@ static void keep_current(struct check_run *run, struct check_place *place)
 
 #define FORKED_END_NS (UINT64_C(5) * 1000 * 1000 * 1000)
 
-/* A child that calls nothing, and ends as a program does. Returns its wait status. */
-static int fork_and_exit(struct check_run *run)
+/* Forks a child that makes no call and exits as a program does. Returns its wait status. */
+static int fork_and_exit(void)
 {
     static const struct timespec pause = {.tv_nsec = 1000 * 1000};
     pid_t child = fork();
-    check_that(run, child >= 0, "no process for the check itself: %s", strerror(errno));
+    check_that(child >= 0, "no process for the check itself: %s", strerror(errno));
     if (child == 0) {
-        close(run->answer_fd);
-        (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* it does not outlast the check */
+        close(run.answer_fd);
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* ends with the check's process */
         exit(0);
     }
     int status = 0;
@@ -505,61 +490,47 @@ static int fork_and_exit(struct check_run *run)
     while (waitpid(child, &status, WNOHANG) == 0) {
         if (moor_clock_ns() > deadline_ns) {
             (void)kill(child, SIGKILL);
-            check_that(run, false, "a forked child that only calls exit(0) does not end within 5 s");
+            check_that(false, "a forked child that only calls exit(0) does not end within 5 s");
         }
-        (void)nanosleep(&pause, NULL); /* cut short: looks again sooner */
+        (void)nanosleep(&pause, NULL); /* a short sleep only looks again sooner */
     }
     return status;
 }
 
-static void fork_in_the_middle(struct check_run *run, struct check_place *place)
+static void fork_in_the_middle(struct check_place *place)
 {
     if (is_sanitized())
-        check_skip(run, "a sanitizer is in this process: its forks do not end as others do");
-    if (!check_can_touch(run, place))
-        return;
-    struct moor_abi_allocation allocation = check_allocate(run, place, TRIP_BYTES, 0);
-    struct moor_abi_stream *stream = check_stream_create(run, place);
-    check_fill(run, place, allocation.address, TRIP_BYTES, 0x5a);
-    (void)check_record(run, stream);
-    int status = fork_and_exit(run);
-    check_that(run, WIFEXITED(status) && WEXITSTATUS(status) == 0,
+        check_skip("a sanitizer is active: it changes the exit of a forked child");
+    struct moor_abi_allocation allocation = check_allocate(place, TRIP_BYTES, 0);
+    struct moor_abi_stream *stream = check_stream_create(place);
+    check_fill(place, allocation.address, TRIP_BYTES, 0x5a);
+    (void)check_record(stream);
+    int status = fork_and_exit();
+    check_that(WIFEXITED(status) && WEXITSTATUS(status) == 0,
                "a forked child that only calls exit(0) ended with %s %d",
                WIFSIGNALED(status) ? "signal" : "exit status",
                WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
-    check_bytes(run, place, allocation.address, TRIP_BYTES, 0x5a, "memory of before a fork");
-    check_finish(run, stream);
-    check_stream_destroy(run, stream);
-    (void)check_free(run, place, allocation.handle);
-    travel(run, place, NULL, NULL);
+    check_bytes(place, allocation.address, TRIP_BYTES, 0x5a, "memory of before a fork");
+    check_finish(stream);
+    check_stream_destroy(stream);
+    (void)check_free(place, allocation.handle);
+    travel(place, NULL, NULL);
 }
 
+#define NEEDS MOOR_ABI_CAPS_REQUIRED
+
 const struct check check_life[] = {
-    {.name = "life.cycles",
-     .rule = "100 times from init to shutdown leave no thread, file, mapping or memory behind.",
-     .needs = MOOR_ABI_CAPS_REQUIRED,
-     .once_a_device = true,
-     .visit = cycle},
-    {.name = "life.thread_state",
-     .rule =
-         "No call changes the signal mask, rounding mode, umask, working directory, handlers or environment.",
-     .needs = MOOR_ABI_CAPS_REQUIRED,
-     .once_a_device = true,
-     .visit = keep_surroundings},
-    {.name = "life.process_state",
-     .rule = "Nor does loading the provider and using it, but for what its driver needs.",
-     .needs = MOOR_ABI_CAPS_REQUIRED,
-     .once_a_device = true,
-     .visit = keep_process},
-    {.name = "life.current_device",
-     .rule = "The caller's current device is the same after each call.",
-     .needs = MOOR_ABI_CAPS_REQUIRED,
-     .once_a_device = true,
-     .visit = keep_current},
-    {.name = "life.fork",
-     .rule = "A forked child that calls nothing ends, and the parent goes on.",
-     .needs = MOOR_ABI_CAPS_REQUIRED,
-     .once_a_device = true,
-     .visit = fork_in_the_middle},
+    {"life.cycles", "100 cycles from init to shutdown leave no thread, file, mapping or memory behind.",
+     NEEDS, CHECK_ONE_DOMAIN, .visit = cycle},
+    {"life.thread_state",
+     "No call changes the signal mask, rounding mode, umask, working directory, handlers or environment.",
+     NEEDS, CHECK_ONE_DOMAIN, .visit = keep_surroundings},
+    {"life.process_state",
+     "Loading and using the provider changes none of these either, apart from its driver's needs.", NEEDS,
+     CHECK_ONE_DOMAIN, .visit = keep_process},
+    {"life.current_device", "The caller's current device is the same after each call.", NEEDS,
+     CHECK_ONE_DOMAIN, .visit = keep_current},
+    {"life.fork", "A forked child that makes no call can exit, and the parent continues.", NEEDS,
+     CHECK_ONE_DOMAIN | CHECK_TOUCHES, .visit = fork_in_the_middle},
     {0},
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* PINNED: host memory of the caller's that the provider locks, and gives back as it was. */
+/* PINNED: the provider locks host memory of the caller and returns it unchanged. */
 #include "check/backing.h"
 
 #include <linux/capability.h>
@@ -17,12 +17,12 @@ static uint64_t page_bytes(void)
     return (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-/* Fresh pages of the process, written. */
-static uint8_t *map_pages(struct check_run *run, uint64_t count)
+/* Maps new pages of the process and writes them. */
+static uint8_t *map_pages(uint64_t count)
 {
     uint8_t *memory =
         mmap(NULL, count * page_bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    check_that(run, memory != MAP_FAILED, "no memory for the check itself");
+    check_that(memory != MAP_FAILED, "no memory for the check itself");
     for (uint64_t i = 0; i < count; i++)
         memset(memory + i * page_bytes(), (int)(i + 1), page_bytes());
     return memory;
@@ -30,14 +30,14 @@ static uint8_t *map_pages(struct check_run *run, uint64_t count)
 
 static void unmap_pages(uint8_t *memory, uint64_t count)
 {
-    (void)munmap(memory, count * page_bytes()); /* just mapped, so it is */
+    (void)munmap(memory, count * page_bytes()); /* cannot fail: mapped above */
 }
 
-static void expect_contents(struct check_run *run, const uint8_t *memory, uint64_t count, const char *when)
+static void expect_contents(const uint8_t *memory, uint64_t count, const char *when)
 {
     for (uint64_t i = 0; i < count * page_bytes(); i++)
         if (memory[i] != i / page_bytes() + 1)
-            check_that(run, false, "%s: byte %llu has changed", when, (unsigned long long)i);
+            check_that(false, "%s: byte %llu has changed", when, (unsigned long long)i);
 }
 
 static struct moor_abi_pin_args pin_args(const uint8_t *memory, uint64_t count)
@@ -47,129 +47,124 @@ static struct moor_abi_pin_args pin_args(const uint8_t *memory, uint64_t count)
                                       .size_bytes = count * page_bytes()};
 }
 
-static int32_t try_pin(struct check_run *run, struct check_place *place, const struct moor_abi_pin_args *args,
-                       uint64_t *handle)
+static int32_t try_pin(struct check_place *place, const struct moor_abi_pin_args *args, uint64_t *handle)
 {
-    return run->provider->pinned->pin(place->context, args, handle, check_error());
+    return CALL(pinned, pin, place->context, args, handle);
 }
 
-/* False: the system lets this process lock too little, and the place is passed over. */
-static bool pin(struct check_run *run, struct check_place *place, const uint8_t *memory, uint64_t count,
-                uint64_t *ret_handle)
+/* Returns false, and passes the place over, if the system lets this process lock too little. */
+static bool pin(struct check_place *place, const uint8_t *memory, uint64_t count, uint64_t *ret_handle)
 {
     struct moor_abi_pin_args args = pin_args(memory, count);
-    int32_t status = try_pin(run, place, &args, ret_handle);
+    int32_t status = try_pin(place, &args, ret_handle);
     if (status == MOOR_LIMIT) {
-        check_pass_over(run, "LIMIT for %llu bytes: this process may lock too little",
+        check_pass_over("LIMIT for %llu bytes: this process may lock too little",
                         (unsigned long long)args.size_bytes);
         return false;
     }
-    check_status(run, status, MOOR_OK, "pin");
-    check_that(run, *ret_handle != 0, "pin gave handle 0");
+    check_ok(status, "pin");
+    check_that(*ret_handle != 0, "pin returned handle 0");
     return true;
 }
 
-static void unpin(struct check_run *run, struct check_place *place, uint64_t handle)
+static void unpin(struct check_place *place, uint64_t handle)
 {
     struct moor_abi_release release = check_release_args(MOOR_ABI_RELEASE_PIN, handle, handle, NULL, 0);
-    uint64_t bytes = check_release_and_reap(run, place, &release);
-    check_that(run, bytes == 0, "the release of a pin gave back %llu bytes, not 0",
-               (unsigned long long)bytes);
+    uint64_t bytes = check_release_and_reap(place, &release);
+    check_that(bytes == 0, "the release of a pin returned %llu bytes, not 0", (unsigned long long)bytes);
 }
 
-static void contents_stay(struct check_run *run, struct check_place *place)
+static void contents_stay(struct check_place *place)
 {
-    uint8_t *memory = map_pages(run, PAGES);
+    uint8_t *memory = map_pages(PAGES);
     uint64_t handle = 0;
-    if (pin(run, place, memory, PAGES, &handle)) {
-        expect_contents(run, memory, PAGES, "pinned");
-        memset(memory, 0x19, page_bytes()); /* it is the caller's to write, still */
+    if (pin(place, memory, PAGES, &handle)) {
+        expect_contents(memory, PAGES, "pinned");
+        memset(memory, 0x19, page_bytes()); /* the caller may still write its memory */
         memset(memory, 1, page_bytes());
-        unpin(run, place, handle);
-        expect_contents(run, memory, PAGES, "no longer pinned");
+        unpin(place, handle);
+        expect_contents(memory, PAGES, "no longer pinned");
         memset(memory, 0x19, page_bytes());
     }
     unmap_pages(memory, PAGES);
 }
 
-static void copy(struct check_run *run, struct moor_abi_stream *stream, uint32_t direction,
-                 uint64_t destination, uint64_t source, uint64_t size_bytes)
+static void copy(struct moor_abi_stream *stream, uint32_t direction, uint64_t destination, uint64_t source,
+                 uint64_t size_bytes)
 {
     struct moor_abi_copy_args args = {MOOR_ABI_COPY_ARGS_SIZE, direction, destination, source, size_bytes, 0};
-    check_status(run, run->provider->copy->copy(stream, &args, check_error()), MOOR_OK, "copy");
+    check_ok(CALL(copy, copy, stream, &args), "copy");
 }
 
-/* From the first half of pinned pages to the device, and back to the second half. */
-static void copies(struct check_run *run, struct check_place *place)
+/* Copies the first half of pinned pages to the device, and back to the second half. */
+static void copies(struct check_place *place)
 {
-    uint8_t *memory = map_pages(run, PAGES);
+    uint8_t *memory = map_pages(PAGES);
     uint64_t half = PAGES / 2 * page_bytes();
     uint64_t handle = 0;
-    if (pin(run, place, memory, PAGES, &handle)) {
-        struct moor_abi_stream *stream = check_stream_create(run, place);
-        struct moor_abi_allocation device = check_allocate(run, place, half, 0);
-        copy(run, stream, MOOR_ABI_COPY_H2D, device.address, (uintptr_t)memory, half);
-        copy(run, stream, MOOR_ABI_COPY_D2H, (uintptr_t)memory + half, device.address, half);
-        check_stream_destroy(run, stream); /* waits */
-        check_that(run, memcmp(memory, memory + half, half) == 0 && memory[0] == 1,
-                   "copies from and to pinned memory lost its contents");
-        (void)check_free(run, place, device.handle); /* its bytes are the business of other checks */
-        unpin(run, place, handle);
+    if (pin(place, memory, PAGES, &handle)) {
+        struct moor_abi_stream *stream = check_stream_create(place);
+        struct moor_abi_allocation device = check_allocate(place, half, 0);
+        copy(stream, MOOR_ABI_COPY_H2D, device.address, (uintptr_t)memory, half);
+        copy(stream, MOOR_ABI_COPY_D2H, (uintptr_t)memory + half, device.address, half);
+        check_stream_destroy(stream); /* waits for the copies */
+        check_that(memcmp(memory, memory + half, half) == 0 && memory[0] == 1,
+                   "copies from and to pinned memory changed its contents");
+        (void)check_free(place, device.handle); /* other checks compare its bytes */
+        unpin(place, handle);
     }
     unmap_pages(memory, PAGES);
 }
 
-/* Pins side by side, given back in another order. */
-static void many(struct check_run *run, struct check_place *place)
+/* Makes several pins and ends them in another order. */
+static void many(struct check_place *place)
 {
-    uint8_t *memory = map_pages(run, PAGES);
+    uint8_t *memory = map_pages(PAGES);
     uint64_t handles[PAGES] = {0};
     uint64_t count = 0;
-    while (count < PAGES && pin(run, place, memory + count * page_bytes(), 1, &handles[count])) {
+    while (count < PAGES && pin(place, memory + count * page_bytes(), 1, &handles[count])) {
         for (uint64_t i = 0; i < count; i++)
-            check_that(run, handles[i] != handles[count], "two live pins have handle 0x%llx",
+            check_that(handles[i] != handles[count], "two live pins have handle 0x%llx",
                        (unsigned long long)handles[i]);
         count++;
     }
     for (uint64_t i = 0; i < count; i++)
-        unpin(run, place, handles[(i + 1) % count]);
-    expect_contents(run, memory, PAGES, "after many pins");
+        unpin(place, handles[(i + 1) % count]);
+    expect_contents(memory, PAGES, "after many pins");
     unmap_pages(memory, PAGES);
 }
 
-static void expect_unpin_waits(struct check_run *run, struct check_place *place,
-                               struct moor_abi_stream *stream, struct check_gate *gate, uint64_t handle)
+static void expect_unpin_waits(struct check_place *place, struct moor_abi_stream *stream,
+                               struct check_gate *gate, uint64_t handle)
 {
-    struct moor_abi_fence_point point = {stream, check_record(run, stream)};
+    struct moor_abi_fence_point point = {stream, check_record(stream)};
     struct moor_abi_release release = check_release_args(MOOR_ABI_RELEASE_PIN, handle, handle, &point, 1);
-    check_release_submit(run, place, &release);
-    check_reap_none(run, place, "the release of a pin behind work that is not done");
-    check_release_in_use(run, place, &release, "a second release of a pin that is still leaving");
+    check_release_submit(place, &release);
+    check_reap_none(place, "the release of a pin behind work that is not done");
+    check_release_in_use(place, &release, "a second release of a pin that is still leaving");
     check_gate_open(gate);
-    uint64_t bytes = check_reap(run, place, release.cookie);
-    check_that(run, bytes == 0, "the release of a pin gave back %llu bytes, not 0",
-               (unsigned long long)bytes);
+    uint64_t bytes = check_reap(place, release.cookie);
+    check_that(bytes == 0, "the release of a pin returned %llu bytes, not 0", (unsigned long long)bytes);
 }
 
-static void unpin_waits(struct check_run *run, struct check_place *place)
+static void unpin_waits(struct check_place *place)
 {
-    uint8_t *memory = map_pages(run, PAGES);
+    uint8_t *memory = map_pages(PAGES);
     uint64_t handle = 0;
-    if (pin(run, place, memory, PAGES, &handle)) {
-        struct moor_abi_stream *stream = check_stream_create(run, place);
-        struct check_gate *gate = check_gate_close(run, stream);
+    if (pin(place, memory, PAGES, &handle)) {
+        struct moor_abi_stream *stream = check_stream_create(place);
+        struct check_gate *gate = check_gate_close(stream);
         if (gate)
-            expect_unpin_waits(run, place, stream, gate, handle);
+            expect_unpin_waits(place, stream, gate, handle);
         else
-            unpin(run, place, handle);
-        check_stream_destroy(run, stream);
+            unpin(place, handle);
+        check_stream_destroy(stream);
         check_gate_free(gate);
     }
     unmap_pages(memory, PAGES);
 }
 
-/* The thread's privilege to lock any amount, which root has: whether it is in force. False: the system does
- * not let it be changed. */
+/* Changes CAP_IPC_LOCK, by which root locks any amount. Returns false if the system refuses. */
 static bool set_lock_privilege(bool in_force)
 {
     struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
@@ -183,54 +178,53 @@ static bool set_lock_privilege(bool in_force)
     return syscall(SYS_capset, &header, data) == 0;
 }
 
-/* Pins with nothing allowed to be locked: by RLIMIT_MEMLOCK, and without the privilege to go beyond it. */
-static int32_t pin_beyond_limit(struct check_run *run, struct check_place *place, const uint8_t *memory,
-                                uint64_t *handle)
+/* Pins while RLIMIT_MEMLOCK is 0 and CAP_IPC_LOCK is dropped. */
+static int32_t pin_beyond_limit(struct check_place *place, const uint8_t *memory, uint64_t *handle)
 {
     struct moor_abi_pin_args args = pin_args(memory, PAGES);
     struct rlimit before;
-    check_that(run, getrlimit(RLIMIT_MEMLOCK, &before) == 0, "no RLIMIT_MEMLOCK here");
+    check_that(getrlimit(RLIMIT_MEMLOCK, &before) == 0, "no RLIMIT_MEMLOCK here");
     struct rlimit none = {0, before.rlim_max};
-    bool dropped = set_lock_privilege(false); /* where it stays, the pin succeeds */
-    check_that(run, setrlimit(RLIMIT_MEMLOCK, &none) == 0, "RLIMIT_MEMLOCK cannot be lowered");
-    int32_t status = try_pin(run, place, &args, handle);
-    check_that(run, setrlimit(RLIMIT_MEMLOCK, &before) == 0, "RLIMIT_MEMLOCK cannot be raised again");
-    check_that(run, !dropped || set_lock_privilege(true), "CAP_IPC_LOCK cannot be put back in force");
+    bool dropped = set_lock_privilege(false); /* if it cannot be dropped, the pin succeeds */
+    check_that(setrlimit(RLIMIT_MEMLOCK, &none) == 0, "RLIMIT_MEMLOCK cannot be lowered");
+    int32_t status = try_pin(place, &args, handle);
+    check_that(setrlimit(RLIMIT_MEMLOCK, &before) == 0, "RLIMIT_MEMLOCK cannot be raised again");
+    check_that(!dropped || set_lock_privilege(true), "CAP_IPC_LOCK cannot be restored");
     return status;
 }
 
-static void limit_is_told(struct check_run *run, struct check_place *place)
+static void limit_is_told(struct check_place *place)
 {
-    uint8_t *memory = map_pages(run, PAGES);
+    uint8_t *memory = map_pages(PAGES);
     uint64_t handle = 0;
     check_poison(&handle, sizeof handle);
-    int32_t status = pin_beyond_limit(run, place, memory, &handle);
+    int32_t status = pin_beyond_limit(place, memory, &handle);
     if (status == MOOR_OK) {
-        unpin(run, place, handle);
-        check_pass_over(run, "RLIMIT_MEMLOCK does not bind this process or this provider");
+        unpin(place, handle);
+        check_pass_over("RLIMIT_MEMLOCK does not bind this process or this provider");
     } else {
-        check_refused(run, status, CHECK_MAY(MOOR_LIMIT), "a pin beyond RLIMIT_MEMLOCK");
-        check_that(run, check_is_poison(&handle, sizeof handle), "a refused pin wrote its output");
-        if (pin(run, place, memory, PAGES, &handle)) /* nothing is left of the failure */
-            unpin(run, place, handle);
+        check_refused(status, CHECK_MAY(MOOR_LIMIT), "a pin beyond RLIMIT_MEMLOCK");
+        check_that(check_is_poison(&handle, sizeof handle), "a refused pin wrote its output");
+        if (pin(place, memory, PAGES, &handle)) /* the failed pin left nothing behind */
+            unpin(place, handle);
     }
     unmap_pages(memory, PAGES);
 }
 
 /* ---- refusals ---- */
 
-static int32_t pin_in(struct check_run *run, struct check_place *place, void *args)
+static int32_t pin_in(struct check_place *place, void *args)
 {
     uint64_t handle = 0;
-    int32_t status = try_pin(run, place, args, &handle);
+    int32_t status = try_pin(place, args, &handle);
     if (status == MOOR_OK)
-        unpin(run, place, handle);
+        unpin(place, handle);
     return status;
 }
 
-static void refuses_args(struct check_run *run, struct check_place *place)
+static void refuses_args(struct check_place *place)
 {
-    uint8_t *memory = map_pages(run, PAGES);
+    uint8_t *memory = map_pages(PAGES);
     const uint64_t page = page_bytes();
     const struct moor_abi_pin_args good = pin_args(memory, PAGES);
     const struct {
@@ -248,80 +242,63 @@ static void refuses_args(struct check_run *run, struct check_place *place)
         args.address = wrong[i].address;
         args.size_bytes = wrong[i].size_bytes;
         args.flags = wrong[i].flags;
-        check_refused(run, pin_in(run, place, &args), CHECK_BAD_ARGUMENT, wrong[i].what);
+        check_refused(pin_in(place, &args), CHECK_BAD_ARGUMENT, wrong[i].what);
     }
     struct moor_abi_pin_args wrapping = good;
     wrapping.size_bytes = UINT64_MAX - page + 1;
-    check_refused(run, pin_in(run, place, &wrapping), CHECK_MAY(MOOR_INVALID) | CHECK_MAY(MOOR_OVERFLOW),
+    check_refused(pin_in(place, &wrapping), CHECK_MAY(MOOR_INVALID) | CHECK_MAY(MOOR_OVERFLOW),
                   "a size that wraps");
-    expect_contents(run, memory, PAGES, "after refused pins");
+    expect_contents(memory, PAGES, "after refused pins");
     unmap_pages(memory, PAGES);
 }
 
-static void structs(struct check_run *run, struct check_place *place)
+static void structs(struct check_place *place)
 {
-    uint8_t *memory = map_pages(run, PAGES);
+    uint8_t *memory = map_pages(PAGES);
     struct moor_abi_pin_args args = pin_args(memory, PAGES);
     uint64_t handle = 0;
-    if (pin(run, place, memory, PAGES, &handle)) {
-        unpin(run, place, handle);
-        check_in_struct(run, place, &args, MOOR_ABI_PIN_ARGS_SIZE, pin_in, "pin args");
+    if (pin(place, memory, PAGES, &handle)) {
+        unpin(place, handle);
+        check_in_struct(place, &args, MOOR_ABI_PIN_ARGS_SIZE, pin_in, "pin args");
     }
     unmap_pages(memory, PAGES);
 }
 
-static int32_t release_pin(struct check_run *run, struct check_place *place, uint64_t handle, uint64_t user)
+static int32_t release_pin(struct check_place *place, uint64_t handle, uint64_t user)
 {
     struct moor_abi_release release = check_release_args(MOOR_ABI_RELEASE_PIN, handle, user, NULL, 0);
-    return run->provider->release->release(place->context, &release, check_error());
+    return CALL(release, release, place->context, &release);
 }
 
-static void wrong_handles(struct check_run *run, struct check_place *place)
+static void wrong_handles(struct check_place *place)
 {
-    uint8_t *memory = map_pages(run, PAGES);
+    uint8_t *memory = map_pages(PAGES);
     uint64_t handle = 0;
-    check_wrong_handles(run, place, release_pin, 0, "the release of a pin");
-    if (pin(run, place, memory, PAGES, &handle)) {
-        unpin(run, place, handle);
-        check_stale_handle(run, place, release_pin, 0, handle, "the release of a pin");
+    check_wrong_handles(place, release_pin, 0, "the release of a pin");
+    if (pin(place, memory, PAGES, &handle)) {
+        unpin(place, handle);
+        check_stale_handle(place, release_pin, 0, handle, "the release of a pin");
     }
     unmap_pages(memory, PAGES);
 }
 
 const struct check check_pinned[] = {
-    {.name = "pinned.contents_stay",
-     .rule = "Pinning and unpinning leave memory, its contents and its owner's access alone.",
-     .needs = NEEDS,
-     .visit = contents_stay},
-    {.name = "pinned.copies",
-     .rule = "Pinned memory can be copied from and to.",
-     .needs = NEEDS | MOOR_ABI_CAP_COPY,
-     .visit = copies},
-    {.name = "pinned.many",
-     .rule = "Pins that live at once have handles of their own and end in any order.",
-     .needs = NEEDS,
-     .visit = many},
-    {.name = "pinned.unpin_waits",
-     .rule = "A pin does not end before its fence points are reached, and gives back 0 bytes.",
-     .needs = NEEDS,
-     .visit = unpin_waits},
-    {.name = "pinned.limit_is_told",
-     .rule = "Where the system allows no more locked bytes a pin is LIMIT, and leaves nothing behind.",
-     .needs = NEEDS,
+    {"pinned.contents_stay", "Pinning and unpinning keep the contents of memory and its owner's access.",
+     NEEDS, .visit = contents_stay},
+    {"pinned.copies", "Pinned memory can be the source and the destination of a copy.",
+     NEEDS | MOOR_ABI_CAP_COPY, .visit = copies},
+    {"pinned.many", "Live pins have distinct handles and end in any order.", NEEDS, .visit = many},
+    {"pinned.unpin_waits", "A pin does not end before its fence points are reached, and returns 0 bytes.",
+     NEEDS, .visit = unpin_waits},
+    {"pinned.limit_is_told",
+     "A pin beyond the system's limit of locked bytes is LIMIT, and leaves nothing behind.", NEEDS,
      .visit = limit_is_told},
-    {.name = "pinned.refuses_args",
-     .rule = "Addresses and sizes that are not whole pages, 0 bytes, unknown flags and sizes that wrap are "
-             "refused.",
-     .needs = NEEDS,
-     .visit = refuses_args},
-    {.name = "pinned.structs",
-     .rule = "Pin arguments keep the rules of sizes of in-structs.",
-     .needs = NEEDS,
-     .of_our_minor = true,
+    {"pinned.refuses_args",
+     "Addresses and sizes that are not whole pages, 0 bytes, unknown flags and wrapping sizes are refused.",
+     NEEDS, .visit = refuses_args},
+    {"pinned.structs", "Pin arguments follow the size rules of input structs.", NEEDS, CHECK_OUR_MINOR,
      .visit = structs},
-    {.name = "pinned.wrong_handles",
-     .rule = "Handles that name no pin, or one that is gone, are INVALID or STALE.",
-     .needs = NEEDS,
+    {"pinned.wrong_handles", "Handles of no pin, or of an ended one, are INVALID or STALE.", NEEDS,
      .visit = wrong_handles},
     {0},
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What can be seen of the process itself, and its threads. */
+/* Measures the process itself, and runs threads. */
 #include "check/check.h"
 #include "tool.h"
 
@@ -17,10 +17,10 @@
 
 /* ---- usage ---- */
 
-static uint64_t count_entries(struct check_run *run, const char *path)
+static uint64_t count_entries(const char *path)
 {
     DIR *directory = opendir(path);
-    check_that(run, directory != NULL, "%s cannot be read", path);
+    check_that(directory != NULL, "%s cannot be read", path);
     uint64_t count = 0;
     for (const struct dirent *entry; (entry = readdir(directory)) != NULL;)
         count += entry->d_name[0] != '.';
@@ -28,10 +28,10 @@ static uint64_t count_entries(struct check_run *run, const char *path)
     return count;
 }
 
-static uint64_t count_lines(struct check_run *run, const char *path)
+static uint64_t count_lines(const char *path)
 {
     FILE *file = fopen(path, "re");
-    check_that(run, file != NULL, "%s cannot be read", path);
+    check_that(file != NULL, "%s cannot be read", path);
     uint64_t count = 0;
     for (int c; (c = getc(file)) != EOF;)
         count += c == '\n';
@@ -39,21 +39,21 @@ static uint64_t count_lines(struct check_run *run, const char *path)
     return count;
 }
 
-static uint64_t resident_bytes(struct check_run *run)
+static uint64_t resident_bytes(void)
 {
     FILE *file = fopen("/proc/self/statm", "re");
     unsigned long long pages = 0;
-    check_that(run, file != NULL && fscanf(file, "%*u %llu", &pages) == 1, "/proc/self/statm cannot be read");
+    check_that(file != NULL && fscanf(file, "%*u %llu", &pages) == 1, "/proc/self/statm cannot be read");
     (void)fclose(file); /* read only */
     return pages * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-struct check_usage check_usage_now(struct check_run *run)
+struct check_usage check_usage_now(void)
 {
-    return (struct check_usage){.threads = count_entries(run, "/proc/self/task"),
-                                .files = count_entries(run, "/proc/self/fd"),
-                                .maps = count_lines(run, "/proc/self/maps"),
-                                .resident_bytes = resident_bytes(run),
+    return (struct check_usage){.threads = count_entries("/proc/self/task"),
+                                .files = count_entries("/proc/self/fd"),
+                                .maps = count_lines("/proc/self/maps"),
+                                .resident_bytes = resident_bytes(),
                                 .heap_bytes = mallinfo2().uordblks};
 }
 
@@ -62,20 +62,20 @@ struct check_usage check_usage_now(struct check_run *run)
 #define SIGNALS_MAX 65
 
 struct check_surroundings {
-    sigset_t signal_mask; /* of the thread */
-    int rounding;         /* likewise */
-    int traps;            /* likewise: floating-point exceptions that raise a signal */
+    sigset_t signal_mask; /* thread state */
+    int rounding;         /* thread state */
+    int traps;            /* thread state: floating-point exceptions that raise a signal */
     unsigned int umask;
     void (*handlers[SIGNALS_MAX])(int);
     char directory[PATH_MAX];
-    char environment[]; /* each string, a newline behind it */
+    char environment[]; /* strings, each followed by a newline */
 };
 
 static unsigned int read_umask(void)
 {
     FILE *file = fopen("/proc/self/status", "re");
     char line[256];
-    unsigned int mask = UINT_MAX; /* not known: the same next time */
+    unsigned int mask = UINT_MAX; /* unknown, then and now */
     while (file != NULL && fgets(line, sizeof line, file) != NULL)
         if (sscanf(line, "Umask: %o", &mask) == 1)
             break;
@@ -91,25 +91,25 @@ struct check_surroundings *check_surroundings_now(void)
         environment_bytes += strlen(*variable) + 1;
     struct check_surroundings *now = calloc(1, sizeof *now + environment_bytes);
     if (now == NULL)
-        abort();                                                 /* nothing can be said without it */
-    (void)pthread_sigmask(SIG_SETMASK, NULL, &now->signal_mask); /* does not fail when it only reads */
+        abort();                                                 /* the comparison is impossible without it */
+    (void)pthread_sigmask(SIG_SETMASK, NULL, &now->signal_mask); /* cannot fail when it only reads */
     now->rounding = fegetround();
     now->traps = fegetexcept();
     now->umask = read_umask();
     for (int i = 1; i < SIGNALS_MAX; i++) {
         struct sigaction action;
-        if (sigaction(i, NULL, &action) == 0) /* a few belong to libc */
+        if (sigaction(i, NULL, &action) == 0) /* fails for the few signals of libc */
             now->handlers[i] = action.sa_handler;
     }
     if (getcwd(now->directory, sizeof now->directory) == NULL)
-        now->directory[0] = '\0'; /* gone, or too long: the same next time */
+        now->directory[0] = '\0'; /* deleted or too long, then and now */
     char *end = now->environment;
     for (char **variable = environ; variable != NULL && *variable != NULL; variable++)
         end = stpcpy(stpcpy(end, *variable), "\n");
     return now;
 }
 
-/* Of the thread and of what is the host's alone to change. */
+/* Compares the state of the thread, and process state that only the host may change. */
 static const char *differ_in_state(const struct check_surroundings *before,
                                    const struct check_surroundings *after)
 {
@@ -126,7 +126,7 @@ static const char *differ_in_state(const struct check_surroundings *before,
     return NULL;
 }
 
-/* The string that begins at the first difference. */
+/* Names the string in which the first difference lies. */
 static const char *differ_in_environment(const char *before, const char *after)
 {
     static char text[96];
@@ -160,23 +160,23 @@ const char *check_surroundings_differ(const struct check_surroundings *before,
     return difference;
 }
 
-/* Setting a signal to be ignored is nobody's function, and so counts as the provider's. */
-static bool is_elsewhere(const struct check_run *run, void (*handler)(int))
+/* An ignored signal has no function, and counts as set by the provider. */
+static bool is_elsewhere(void (*handler)(int))
 {
-    const void *own = (const void *)(uintptr_t)run->provider->base->init;
+    const void *own = (const void *)(uintptr_t)run.provider->base->init;
     Dl_info handler_info;
     Dl_info own_info;
     return dladdr((const void *)(uintptr_t)handler, &handler_info) != 0 && dladdr(own, &own_info) != 0 &&
            handler_info.dli_fbase != own_info.dli_fbase;
 }
 
-bool check_surroundings_differ_by_driver(const struct check_run *run, const struct check_surroundings *before,
+bool check_surroundings_differ_by_driver(const struct check_surroundings *before,
                                          const struct check_surroundings *after)
 {
     if (differ_in_state(before, after) != NULL)
         return false;
     for (int i = 1; i < SIGNALS_MAX; i++)
-        if (before->handlers[i] != after->handlers[i] && !is_elsewhere(run, after->handlers[i]))
+        if (before->handlers[i] != after->handlers[i] && !is_elsewhere(after->handlers[i]))
             return false;
     return true;
 }
@@ -184,8 +184,7 @@ bool check_surroundings_differ_by_driver(const struct check_run *run, const stru
 /* ---- threads ---- */
 
 struct crew {
-    struct check_run *run;
-    void (*work)(struct check_run *run, unsigned int index, void *user);
+    void (*work)(unsigned int index, void *user);
     void *user;
     pthread_barrier_t start;
 };
@@ -201,23 +200,22 @@ static void *run_member(void *argument)
     const struct member *member = argument;
     struct crew *crew = member->crew;
     (void)pthread_barrier_wait(&crew->start);
-    crew->work(crew->run, member->index, crew->user);
+    crew->work(member->index, crew->user);
     return NULL;
 }
 
-void check_parallel(struct check_run *run, unsigned int count,
-                    void (*work)(struct check_run *run, unsigned int index, void *user), void *user)
+void check_parallel(unsigned int count, void (*work)(unsigned int index, void *user), void *user)
 {
-    struct crew crew = {.run = run, .work = work, .user = user};
-    struct member *members = check_memory(run, count, sizeof *members);
-    (void)pthread_barrier_init(&crew.start, NULL, count); /* does not fail with a count above 0 */
+    struct crew crew = {.work = work, .user = user};
+    struct member *members = check_memory(count, sizeof *members);
+    (void)pthread_barrier_init(&crew.start, NULL, count); /* cannot fail with count > 0 */
     for (unsigned int i = 0; i < count; i++) {
         members[i] = (struct member){.crew = &crew, .index = i};
         int error = pthread_create(&members[i].thread, NULL, run_member, &members[i]);
-        check_that(run, error == 0, "no thread for the check itself: %s", strerror(error));
+        check_that(error == 0, "no thread for the check itself: %s", strerror(error));
     }
     for (unsigned int i = 0; i < count; i++)
-        (void)pthread_join(members[i].thread, NULL); /* just made, and joined once */
+        (void)pthread_join(members[i].thread, NULL); /* cannot fail: joined once */
     (void)pthread_barrier_destroy(&crew.start);
     free(members);
 }

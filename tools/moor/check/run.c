@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Checks in child processes. The tool itself never loads the provider: what it does, a child does.
+ * Runs checks in child processes. The tool's own process never loads the provider.
  *
- * A child is forked from the tool, which has one thread, and runs checks in order until one of them ends
- * other than passed. It sends one answer for each. The parent waits for the next answer, for the end of the
- * child or for the deadline of the check; whatever ends a child without an answer is the answer. Then a new
- * child goes on with the next check.
+ * The tool, which has one thread, forks a child. The child runs checks in order until one of them ends in
+ * another way than passed, and sends one answer per check. The parent waits for the next answer, the end of
+ * the child or the deadline of the check. A child that ends without an answer is the answer. Then a new child
+ * continues with the next check.
  *
- * A provider under test may do anything to its child: close or write to any descriptor, fork, stop, leave
- * the process group. So the parent takes nothing for an answer but a whole message that the child itself has
- * sent, and waits without a deadline for no child but one that it has killed.
+ * A provider under test may do anything to its child: close or write to any descriptor, fork, stop, leave the
+ * process group. Therefore the parent accepts only whole messages from the child's own process id, and waits
+ * without a deadline only for a child that it has killed.
  */
 #include "check/check.h"
 #include "tool.h"
@@ -29,56 +29,20 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* How a check ended: one message. */
-struct answer {
-    int32_t result;       /* enum check_result */
-    int32_t process;      /* that says so */
-    int64_t device_count; /* -1: not known */
-    char reason[CHECK_REASON_BYTES];
-};
-
 /* ---- in the child ---- */
-
-/* One line of UTF-8, whatever a provider said. */
-static void tidy(char *text)
-{
-    bool is_utf8 = check_is_utf8(text);
-    for (char *at = text; *at != '\0'; at++) {
-        unsigned char byte = (unsigned char)*at;
-        if (byte < ' ' || byte == 0x7f)
-            *at = ' ';
-        else if (byte >= 0x80 && !is_utf8)
-            *at = '?';
-    }
-}
-
-void check_end(struct check_run *run, enum check_result result, const char *reason)
-{
-    static atomic_flag over = ATOMIC_FLAG_INIT;
-    if (result != CHECK_PASSED && atomic_flag_test_and_set(&over))
-        for (;;) /* another thread is ending the process */
-            (void)pause();
-    struct answer answer = {.result = (int32_t)result,
-                            .process = getpid(),
-                            .device_count = run->instance != NULL ? (int64_t)run->device_count : -1};
-    (void)snprintf(answer.reason, sizeof answer.reason, "%s", reason); /* too long is cut */
-    tidy(answer.reason);
-    ssize_t written = write(run->answer_fd, &answer, sizeof answer);
-    if (result != CHECK_PASSED || written != (ssize_t)sizeof answer) /* the parent has gone */
-        _exit(0);
-}
 
 static void log_line(void *user, uint32_t level, const char *message)
 {
     static const char *const names[] = {"error", "warning", "info", "debug"};
-    const struct check_run *run = user;
-    if (run->verbose)
+    (void)user;
+    if (run.verbose)
         fprintf(stderr, "%s: %s\n", level < sizeof names / sizeof *names ? names[level] : "log", message);
 }
 
 static const char *find_setting(void *user, const char *key)
 {
-    const struct moor_load_options *options = ((const struct check_run *)user)->options;
+    const struct moor_load_options *options = run.options;
+    (void)user;
     for (size_t i = 0; i < options->setting_count; i++)
         if (strcmp(options->settings[i].key, key) == 0)
             return options->settings[i].value;
@@ -91,82 +55,130 @@ static uint64_t read_clock(void *user)
     return moor_clock_ns();
 }
 
-/* Loads the file as the core does, and asks for the table. */
-static void load(struct check_run *run)
+/* Loads the file like the core and gets its table. */
+static void load(void)
 {
-    void *module = dlopen(run->path, RTLD_NOW | RTLD_LOCAL);
-    check_that(run, module != NULL, "dlopen: %s", module == NULL ? dlerror() : "");
+    void *module = dlopen(run.path, RTLD_NOW | RTLD_LOCAL);
+    check_that(module != NULL, "dlopen: %s", module == NULL ? dlerror() : "");
     void *entry = dlsym(module, MOOR_ABI_ENTRY_NAME);
-    check_that(run, entry != NULL, "%s is not exported", MOOR_ABI_ENTRY_NAME);
-    memcpy(&run->entry, &entry, sizeof run->entry); /* an object pointer that is a function's, by POSIX */
-    run->before_entry = check_usage_now(run);
-    run->provider = run->entry();
-    run->after_entry = check_usage_now(run);
-    check_that(run, run->provider != NULL, "the entry returned NULL");
+    check_that(entry != NULL, "%s is not exported", MOOR_ABI_ENTRY_NAME);
+    memcpy(&run.entry, &entry, sizeof run.entry); /* POSIX lets an object pointer carry a function */
+    run.before_entry = check_usage_now();
+    run.provider = run.entry();
+    run.after_entry = check_usage_now();
+    check_that(run.provider != NULL, "the entry returned NULL");
 }
 
-static void run_check(struct check_run *run, const struct check *check, uint64_t timeout_ns)
+#define DEVICES_VISITED_MAX 4
+
+struct tour {
+    const struct check *check;
+    uint32_t visits;
+    uint32_t passed_over;
+};
+
+static void visit_place(struct tour *tour, const struct check_place *found)
 {
-    run->deadline_ns = moor_clock_ns() + timeout_ns / 10 * 9;
-    uint64_t lacking = check->needs & ~run->provider->prefix.capabilities;
+    run.place = found;
+    struct check_place place = check_place_open(found);
+    run.place = &place;
+    run.passed_over[0] = '\0';
+    if ((tour->check->flags & CHECK_TOUCHES) == 0 || check_can_touch(&place))
+        tour->check->visit(&place);
+    tour->visits++;
+    tour->passed_over += run.passed_over[0] != '\0';
+    check_place_close(&place);
+    run.place = NULL;
+}
+
+static void visit_device(struct tour *tour, uint32_t device)
+{
+    struct check_place place;
+    if (!check_device_describe(device, &place))
+        return;
+    for (; place.domain < place.device_info.domain_count; place.domain++) {
+        check_domain_describe(&place);
+        if ((tour->check->needs & ~place.info.capabilities) != 0)
+            continue;
+        visit_place(tour, &place);
+        if ((tour->check->flags & CHECK_ONE_DOMAIN) != 0)
+            return;
+    }
+}
+
+/* Calls check->visit for its places, each with an open context. Skips the check if no domain has the
+ * capabilities. */
+static void make_tour(const struct check *check)
+{
+    struct tour tour = {.check = check};
+    for (uint32_t i = 0; i < run.device_count && i < DEVICES_VISITED_MAX; i++)
+        visit_device(&tour, i);
+    if (run.device_count == 0)
+        check_skip("the provider has no device");
+    if (tour.visits == 0)
+        check_skip("no domain has the needed capabilities");
+    if (tour.passed_over == tour.visits)
+        check_skip("%s", run.passed_over);
+}
+
+static void run_check(const struct check *check, uint64_t timeout_ns)
+{
+    run.deadline_ns = moor_clock_ns() + timeout_ns / 10 * 9;
+    uint64_t lacking = check->needs & ~run.provider->prefix.capabilities;
     if (lacking != 0)
-        check_skip(run, "the provider lacks the capability %s", tool_capability_name(lacking));
-    if (check->of_our_minor && run->provider->prefix.minor > MOOR_ABI_MINOR)
-        check_skip(run, "the provider is of ABI %u.%u, and this tool knows %u.%u", MOOR_ABI_MAJOR,
-                   run->provider->prefix.minor, MOOR_ABI_MAJOR, MOOR_ABI_MINOR);
-    run->instance = check_init(run);
-    run->passed_over[0] = '\0';
-    check_status(run, run->provider->base->device_count(run->instance, &run->device_count, check_error()),
-                 MOOR_OK, "device_count");
+        check_skip("the provider lacks the capability %s", tool_capability_name(lacking));
+    if ((check->flags & CHECK_OUR_MINOR) != 0 && run.provider->prefix.minor > MOOR_ABI_MINOR)
+        check_skip("the provider is of ABI %u.%u, and this tool knows %u.%u", MOOR_ABI_MAJOR,
+                   run.provider->prefix.minor, MOOR_ABI_MAJOR, MOOR_ABI_MINOR);
+    run.instance = check_init();
+    run.passed_over[0] = '\0';
+    check_ok(CALL(base, device_count, run.instance, &run.device_count), "device_count");
     if (check->run != NULL)
-        check->run(run);
-    else if (check->once_a_device)
-        check_each_device(run, check->needs, check->visit);
+        check->run();
     else
-        check_each_place(run, check->needs, check->visit);
-    check_shutdown(run, run->instance);
-    check_end(run, CHECK_PASSED, "");
-    run->instance = NULL;
+        make_tour(check);
+    check_shutdown(run.instance);
+    check_end(CHECK_PASSED, "");
+    run.instance = NULL;
 }
 
 static _Noreturn void child_main(const struct check_plan *plan, const struct check_report *reports,
                                  size_t count, int answer_fd)
 {
-    /* The report and the input are the parent's: what a provider prints goes where its errors go. */
+    /* Standard output and input belong to the parent: a provider's output goes to standard error. */
     (void)dup2(STDERR_FILENO, STDOUT_FILENO);
     (void)close(STDIN_FILENO);
-    (void)open("/dev/null", O_RDONLY); /* the lowest that is free: standard input, if it can be opened */
-    struct check_run run = {
+    (void)open("/dev/null", O_RDONLY); /* takes the lowest free number: standard input */
+    run = (struct check_run){
         .path = plan->path,
         .options = plan->options,
         .host = {.prefix = {MOOR_ABI_MAGIC, MOOR_ABI_HOST_SIZE, MOOR_ABI_MAJOR, MOOR_ABI_MINOR, 0, 0, 0},
-                 .user = &run,
                  .log = log_line,
                  .config = find_setting,
                  .clock_ns = read_clock},
         .surroundings = check_surroundings_now(),
         .answer_fd = answer_fd,
         .verbose = plan->verbose};
-    load(&run);
+    load();
     for (size_t i = 0; i < count; i++)
-        run_check(&run, reports[i].check, plan->timeout_ns);
+        run_check(reports[i].check, plan->timeout_ns);
     _exit(0);
 }
 
 /* ---- in the parent ---- */
 
 struct child {
-    pid_t pid; /* 0: there is none */
+    pid_t pid; /* 0: no child */
     int answers;
-    int end; /* pidfd: readable when the child has ended */
+    int end; /* pidfd: readable when the child has exited */
 };
 
-/* Ends the child if it has not ended by itself, and what it has forked. Returns its wait status. */
+/* Kills the child and the processes that it has forked. Returns the child's wait status. */
 static int finish_child(struct child *child)
 {
     int status = 0;
-    (void)kill(-child->pid, SIGKILL); /* its group; changes nothing where all have ended */
-    (void)kill(child->pid, SIGKILL);  /* itself: a provider may have moved it to another group */
+    (void)kill(-child->pid, SIGKILL); /* the group; harmless if all have exited */
+    (void)kill(child->pid, SIGKILL);  /* a provider may have moved the child to another group */
     while (waitpid(child->pid, &status, 0) < 0 && errno == EINTR)
         ;
     close(child->answers);
@@ -179,26 +191,26 @@ static bool start_child(const struct check_plan *plan, const struct check_report
                         struct child *child)
 {
     int fds[2];
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) != 0) /* messages stay apart */
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) != 0) /* keeps messages apart */
         return false;
-    (void)fflush(NULL); /* or the child may print it once more */
+    (void)fflush(NULL); /* else the child may print it again */
     pid_t parent = getpid();
     pid_t pid = fork();
     if (pid == 0) {
         close(fds[0]);
         if (setpgid(0, 0) != 0 || prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != parent)
-            _exit(0); /* the parent has gone already */
+            _exit(0); /* the parent has exited already */
         child_main(plan, reports, count, fds[1]);
     }
     int error = errno;
     close(fds[1]);
     if (pid > 0) {
-        (void)setpgid(pid, pid); /* whoever of the two is first */
+        (void)setpgid(pid, pid); /* parent and child race to set it */
         *child = (struct child){.pid = pid, .answers = fds[0], .end = pidfd_open(pid, 0)};
         if (child->end >= 0)
             return true;
         error = errno;
-        (void)finish_child(child); /* nothing of it is known yet */
+        (void)finish_child(child); /* no answer has arrived yet */
     } else {
         close(fds[0]);
     }
@@ -208,13 +220,13 @@ static bool start_child(const struct check_plan *plan, const struct check_report
 
 enum event { ANSWERED, ENDED, TIMED_OUT };
 
-/* And not what the provider wrote, or a process that it has forked. */
-static bool is_answer(const struct child *child, const struct answer *answer, ssize_t size)
+/* Returns true if the child itself sent the message: not the provider, nor a process that it forked. */
+static bool is_answer(const struct child *child, const struct check_answer *answer, ssize_t size)
 {
     return size == (ssize_t)sizeof *answer && answer->process == child->pid;
 }
 
-static enum event await(const struct child *child, uint64_t deadline_ns, struct answer *answer)
+static enum event await(const struct child *child, uint64_t deadline_ns, struct check_answer *answer)
 {
     struct pollfd fds[] = {{.fd = child->answers, .events = POLLIN}, {.fd = child->end, .events = POLLIN}};
     for (;;) {
@@ -222,14 +234,14 @@ static enum event await(const struct child *child, uint64_t deadline_ns, struct 
         if (now_ns >= deadline_ns)
             return TIMED_OUT;
         if (poll(fds, 2, (int)((deadline_ns - now_ns) / 1000000) + 1) <= 0)
-            continue; /* interrupted, or the deadline, which is looked at above */
-        /* Answers first: the child may have given one and then ended. */
+            continue; /* interrupted, or the deadline, which is tested above */
+        /* Look for answers first: the child may have exited after the last one. */
         if (fds[0].revents != 0) {
             ssize_t size = read(child->answers, answer, sizeof *answer);
             if (is_answer(child, answer, size))
                 return ANSWERED;
             if (size <= 0)
-                fds[0].fd = -1; /* closed by a child that may live on: there will be no answer */
+                fds[0].fd = -1; /* closed by a child that still runs: no answer will come */
         } else if (fds[1].revents != 0) {
             return ENDED;
         }
@@ -247,11 +259,11 @@ static void explain_end(int status, struct check_report *report)
                        WEXITSTATUS(status));
 }
 
-/* One check, whose turn it is in the child. The child is over unless the check has passed. */
+/* Waits for the report of one check. Ends the child unless the check passed. */
 static void take_report(struct child *child, uint64_t timeout_ns, struct check_report *report,
                         int64_t *device_count)
 {
-    struct answer answer;
+    struct check_answer answer;
     switch (await(child, moor_clock_ns() + timeout_ns, &answer)) {
     case ANSWERED:
         report->result = (enum check_result)answer.result;
@@ -259,7 +271,7 @@ static void take_report(struct child *child, uint64_t timeout_ns, struct check_r
         if (answer.device_count >= 0)
             *device_count = answer.device_count;
         if (report->result != CHECK_PASSED)
-            (void)finish_child(child); /* its answer is all there is to know */
+            (void)finish_child(child); /* the answer decides, not the exit status */
         break;
     case ENDED:
         explain_end(finish_child(child), report);
@@ -274,7 +286,7 @@ static void take_report(struct child *child, uint64_t timeout_ns, struct check_r
 }
 
 bool check_run_all(const struct check_plan *plan, struct check_report *reports, size_t count,
-                   void (*tell)(const struct check_report *report), int64_t *ret_device_count)
+                   void (*print)(const struct check_report *report), int64_t *ret_device_count)
 {
     struct child child = {0};
     int64_t device_count = -1;
@@ -282,10 +294,10 @@ bool check_run_all(const struct check_plan *plan, struct check_report *reports, 
         if (child.pid == 0 && !start_child(plan, reports + i, count - i, &child))
             return false;
         take_report(&child, plan->timeout_ns, &reports[i], &device_count);
-        tell(&reports[i]);
+        print(&reports[i]);
     }
     if (child.pid != 0)
-        (void)finish_child(&child); /* it has nothing left to do */
+        (void)finish_child(&child); /* all its checks are done */
     *ret_device_count = device_count;
     return true;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* STATS: what the device says of itself, against what the calls have said and against itself. */
+/* STATS: the device's figures against the calls' results and against each other. */
 #include "check/backing.h"
 
 #include <string.h>
@@ -9,158 +9,152 @@
     (MOOR_ABI_STAT_TOTAL | MOOR_ABI_STAT_FREE | MOOR_ABI_STAT_HELD | MOOR_ABI_STAT_SYSTEM_HELD |             \
      MOOR_ABI_STAT_HUGE)
 
-/* Looks at the figures after a step. made_bytes: what the calls said they took, less what they gave back. */
-typedef void (*expectation)(struct check_run *run, struct check_place *place, uint64_t made_bytes,
-                            const char *when);
+/* Compares the figures after a step. made_bytes: bytes taken by the calls less bytes returned. */
+typedef void (*expectation)(struct check_place *place, uint64_t made_bytes, const char *when);
 
-/* ---- a life of every kind of memory, looked at after each step ---- */
+/* ---- every kind of memory, step by step ---- */
 
-/* Nothing is touched: memory is there when the call that makes it returns. */
+/* No memory is touched: it is held when the call that makes it returns. */
 
-static void live_allocations(struct check_run *run, struct check_place *place, expectation expect)
+static void live_allocations(struct check_place *place, expectation expect)
 {
     static const uint64_t sizes[] = {1, 4097, UINT64_C(1) << 20, (UINT64_C(5) << 20) + 1};
     enum { COUNT = sizeof sizes / sizeof *sizes };
     uint64_t handles[COUNT];
     uint64_t made = 0;
     for (size_t i = 0; i < COUNT; i++) {
-        struct moor_abi_allocation allocation = check_allocate(run, place, sizes[i], 0);
+        struct moor_abi_allocation allocation = check_allocate(place, sizes[i], 0);
         handles[i] = allocation.handle;
         made += allocation.actual_bytes;
-        expect(run, place, made, "after an allocation");
+        expect(place, made, "after an allocation");
     }
     for (size_t i = 0; i < COUNT; i++) {
-        made -= check_free(run, place, handles[(i + 1) % COUNT]);
-        expect(run, place, made, "after the release of an allocation");
+        made -= check_free(place, handles[(i + 1) % COUNT]);
+        expect(place, made, "after the release of an allocation");
     }
-    check_that(run, made == 0, "%llu bytes taken by allocations were never given back",
-               (unsigned long long)made);
+    check_that(made == 0, "%llu bytes taken by allocations were not returned", (unsigned long long)made);
 }
 
-static void live_ranges(struct check_run *run, struct check_place *place, expectation expect)
+static void live_ranges(struct check_place *place, expectation expect)
 {
     const uint64_t granule = place->info.granule_min_bytes;
-    struct check_range range = check_reserve(run, place, 64);
-    expect(run, place, 0, "after a reservation");
-    check_commit(run, place, &range, 3, 20);
-    expect(run, place, 20 * granule, "after a commit");
-    check_commit(run, place, &range, 40, 1);
-    expect(run, place, 21 * granule, "after a second commit");
-    check_decommit(run, place, &range, 5, 7);
-    expect(run, place, 14 * granule, "after a decommit in the middle");
-    check_commit(run, place, &range, 6, 2);
-    expect(run, place, 16 * granule, "after a commit where memory was");
-    check_decommit(run, place, &range, 3, 2);
-    check_decommit(run, place, &range, 6, 2);
-    check_decommit(run, place, &range, 12, 11);
-    check_decommit(run, place, &range, 40, 1);
-    expect(run, place, 0, "after everything was decommitted");
-    check_range_release(run, place, &range);
+    struct check_range range = check_reserve(place, 64);
+    expect(place, 0, "after a reservation");
+    check_commit(place, &range, 3, 20);
+    expect(place, 20 * granule, "after a commit");
+    check_commit(place, &range, 40, 1);
+    expect(place, 21 * granule, "after a second commit");
+    check_decommit(place, &range, 5, 7);
+    expect(place, 14 * granule, "after a decommit in the middle");
+    check_commit(place, &range, 6, 2);
+    expect(place, 16 * granule, "after a commit where memory was");
+    check_decommit(place, &range, 3, 2);
+    check_decommit(place, &range, 6, 2);
+    check_decommit(place, &range, 12, 11);
+    check_decommit(place, &range, 40, 1);
+    expect(place, 0, "after everything was decommitted");
+    check_range_release(place, &range);
 }
 
-static void live_segments(struct check_run *run, struct check_place *place, expectation expect)
+static void live_segments(struct check_place *place, expectation expect)
 {
-    struct check_range range = check_reserve(run, place, 8);
-    struct moor_abi_segment segments[] = {check_segment_create(run, place, 3),
-                                          check_segment_create(run, place, 1)};
+    struct check_range range = check_reserve(place, 8);
+    struct moor_abi_segment segments[] = {check_segment_create(place, 3), check_segment_create(place, 1)};
     uint64_t made = segments[0].actual_bytes + segments[1].actual_bytes;
-    expect(run, place, made, "after two segments were made");
-    check_map(run, place, &range, 0, segments[0].handle, MOOR_ABI_ACCESS_READ_WRITE);
-    check_map(run, place, &range, 4, segments[0].handle, MOOR_ABI_ACCESS_READ_WRITE);
-    expect(run, place, made, "after a segment was mapped twice");
-    check_segment_release(run, place, &segments[1]);
+    expect(place, made, "after two segments were made");
+    check_map(place, &range, 0, segments[0].handle, MOOR_ABI_ACCESS_READ_WRITE);
+    check_map(place, &range, 4, segments[0].handle, MOOR_ABI_ACCESS_READ_WRITE);
+    expect(place, made, "after a segment was mapped twice");
+    check_segment_release(place, &segments[1]);
     made -= segments[1].actual_bytes;
-    expect(run, place, made, "after the release of a segment");
-    check_unmap(run, place, &range, 0, 3);
-    check_unmap(run, place, &range, 4, 3);
-    expect(run, place, made, "after two unmaps");
-    check_segment_release(run, place, &segments[0]);
-    expect(run, place, 0, "after the release of the last segment");
-    check_range_release(run, place, &range);
+    expect(place, made, "after the release of a segment");
+    check_unmap(place, &range, 0, 3);
+    check_unmap(place, &range, 4, 3);
+    expect(place, made, "after two unmaps");
+    check_segment_release(place, &segments[0]);
+    expect(place, 0, "after the release of the last segment");
+    check_range_release(place, &range);
 }
 
-static void live(struct check_run *run, struct check_place *place, expectation expect)
+static void live(struct check_place *place, expectation expect)
 {
-    live_allocations(run, place, expect);
+    live_allocations(place, expect);
     if (place->info.capabilities & MOOR_ABI_CAP_VIRTUAL)
-        live_ranges(run, place, expect);
+        live_ranges(place, expect);
     if (place->info.capabilities & MOOR_ABI_CAP_SHARED)
-        live_segments(run, place, expect);
+        live_segments(place, expect);
 }
 
 /* ---- held ---- */
 
-/* The place's context is its own, and nothing else is in it. */
-static void expect_held(struct check_run *run, struct check_place *place, uint64_t made_bytes,
-                        const char *when)
+/* Requires that the place's context holds nothing else. */
+static void expect_held(struct check_place *place, uint64_t made_bytes, const char *when)
 {
-    check_held(run, place, made_bytes, when);
+    check_held(place, made_bytes, when);
 }
 
-static void held_follows(struct check_run *run, struct check_place *place)
+static void held_follows(struct check_place *place)
 {
-    if (check_tells_held(run, place))
-        live(run, place, expect_held);
+    if (check_reports_held(place))
+        live(place, expect_held);
     else
-        check_pass_over(run, "the domain does not say how much it holds");
+        check_pass_over("the domain does not report held_bytes");
 }
 
-static bool tells_both(struct check_run *run, struct check_place *place)
+static bool tells_both(struct check_place *place)
 {
     const uint64_t both = MOOR_ABI_STAT_HELD | MOOR_ABI_STAT_SYSTEM_HELD;
-    return (check_stats_now(run, place).valid & both) == both;
+    return (check_stats_now(place).valid & both) == both;
 }
 
-static void expect_agreement(struct check_run *run, struct check_place *place, uint64_t made_bytes,
-                             const char *when)
+static void expect_agreement(struct check_place *place, uint64_t made_bytes, const char *when)
 {
-    struct moor_abi_stats stats = check_stats_now(run, place);
-    check_that(run, stats.system_held_bytes == stats.held_bytes,
-               "%s, with %llu bytes taken: held_bytes is %llu, the system says %llu", when,
+    struct moor_abi_stats stats = check_stats_now(place);
+    check_that(stats.system_held_bytes == stats.held_bytes,
+               "%s, with %llu bytes taken: held_bytes is %llu, system_held_bytes %llu", when,
                (unsigned long long)made_bytes, (unsigned long long)stats.held_bytes,
                (unsigned long long)stats.system_held_bytes);
 }
 
-static void system_agrees(struct check_run *run, struct check_place *place)
+static void system_agrees(struct check_place *place)
 {
-    if (tells_both(run, place))
-        live(run, place, expect_agreement);
+    if (tells_both(place))
+        live(place, expect_agreement);
     else
-        check_pass_over(run, "the system does not say how much the domain holds");
+        check_pass_over("the domain does not report system_held_bytes");
 }
 
-/* Memory of one context is not held by another, nor memory of one domain by another. */
-static void held_by_its_own(struct check_run *run, struct check_place *place)
+/* A context does not hold the memory of another context, nor a domain that of another domain. */
+static void held_by_its_own(struct check_place *place)
 {
-    if (!check_tells_held(run, place)) {
-        check_pass_over(run, "the domain does not say how much it holds");
+    if (!check_reports_held(place)) {
+        check_pass_over("the domain does not report held_bytes");
         return;
     }
-    struct check_place beside = check_place_open(run, place);
-    struct moor_abi_allocation allocation = check_allocate(run, place, UINT64_C(1) << 20, 0);
-    check_held(run, place, allocation.actual_bytes, "with an allocation");
-    check_held(run, &beside, 0, "with an allocation of another context");
+    struct check_place beside = check_place_open(place);
+    struct moor_abi_allocation allocation = check_allocate(place, UINT64_C(1) << 20, 0);
+    check_held(place, allocation.actual_bytes, "with an allocation");
+    check_held(&beside, 0, "with an allocation of another context");
     struct check_place sibling = *place;
     for (sibling.domain = 0; sibling.domain < place->device_info.domain_count; sibling.domain++) {
         struct moor_abi_stats stats = {.struct_size = MOOR_ABI_STATS_SIZE};
         if (sibling.domain == place->domain ||
-            run->provider->stats->stats(place->context, sibling.domain, &stats, check_error()) != MOOR_OK ||
+            CALL(stats, stats, place->context, sibling.domain, &stats) != MOOR_OK ||
             (stats.valid & MOOR_ABI_STAT_HELD) == 0)
             continue;
-        check_that(run, stats.held_bytes == 0, "domain %u holds %llu bytes of an allocation in domain %u",
+        check_that(stats.held_bytes == 0, "domain %u holds %llu bytes of an allocation in domain %u",
                    sibling.domain, (unsigned long long)stats.held_bytes, place->domain);
     }
-    check_that(run, check_free(run, place, allocation.handle) == allocation.actual_bytes,
-               "not all bytes of an allocation were given back");
-    check_place_close(run, &beside);
+    check_that(check_free(place, allocation.handle) == allocation.actual_bytes,
+               "a release returned fewer bytes than the allocation took");
+    check_place_close(&beside);
 }
 
-/* ---- sense ---- */
+/* ---- plausibility ---- */
 
-static void expect_sense(struct check_run *run, struct check_place *place, uint64_t made_bytes,
-                         const char *when)
+static void expect_sense(struct check_place *place, uint64_t made_bytes, const char *when)
 {
-    struct moor_abi_stats stats = check_stats_now(run, place);
+    struct moor_abi_stats stats = check_stats_now(place);
     const struct {
         uint64_t least_bit, most_bit, least, most;
         const char *what;
@@ -168,64 +162,63 @@ static void expect_sense(struct check_run *run, struct check_place *place, uint6
         {MOOR_ABI_STAT_FREE, MOOR_ABI_STAT_TOTAL, stats.free_bytes, stats.total_bytes, "free beyond total"},
         {MOOR_ABI_STAT_HELD, MOOR_ABI_STAT_TOTAL, stats.held_bytes, stats.total_bytes, "held beyond total"},
         {MOOR_ABI_STAT_HUGE, MOOR_ABI_STAT_SYSTEM_HELD, stats.huge_bytes, stats.system_held_bytes,
-         "more in large pages than held"},
+         "huge_bytes above held_bytes"},
     };
-    check_that(run, (stats.valid & ~KNOWN_BITS) == 0, "%s: unknown bits in valid, 0x%llx", when,
+    check_that((stats.valid & ~KNOWN_BITS) == 0, "%s: unknown bits in valid, 0x%llx", when,
                (unsigned long long)stats.valid);
     for (size_t i = 0; i < sizeof orders / sizeof *orders; i++) {
         bool known = (stats.valid & orders[i].least_bit) != 0 && (stats.valid & orders[i].most_bit) != 0;
-        check_that(run, !known || orders[i].least <= orders[i].most,
+        check_that(!known || orders[i].least <= orders[i].most,
                    "%s, with %llu bytes taken: %s, %llu and %llu", when, (unsigned long long)made_bytes,
                    orders[i].what, (unsigned long long)orders[i].least, (unsigned long long)orders[i].most);
     }
 }
 
-/* What two contexts hold of a pool is not free to either. */
-static void expect_nothing_counted_free(struct check_run *run, struct check_place *place,
-                                        struct check_place *beside)
+/* Memory that two contexts hold of one pool is free to neither. */
+static void expect_nothing_counted_free(struct check_place *place, struct check_place *beside)
 {
     const uint64_t needed = MOOR_ABI_STAT_TOTAL | MOOR_ABI_STAT_FREE | MOOR_ABI_STAT_HELD;
-    struct moor_abi_allocation allocations[] = {check_allocate(run, place, UINT64_C(1) << 20, 0),
-                                                check_allocate(run, beside, UINT64_C(1) << 20, 0)};
-    struct moor_abi_stats stats = check_stats_now(run, place);
-    uint64_t held = stats.held_bytes + check_stats_now(run, beside).held_bytes;
-    check_that(run, (stats.valid & needed) != needed || stats.free_bytes <= stats.total_bytes - held,
+    struct moor_abi_allocation allocations[] = {check_allocate(place, UINT64_C(1) << 20, 0),
+                                                check_allocate(beside, UINT64_C(1) << 20, 0)};
+    struct moor_abi_stats stats = check_stats_now(place);
+    uint64_t held = stats.held_bytes + check_stats_now(beside).held_bytes;
+    check_that((stats.valid & needed) != needed || stats.free_bytes <= stats.total_bytes - held,
                "of %llu bytes, with %llu held in two contexts, %llu are free",
                (unsigned long long)stats.total_bytes, (unsigned long long)held,
                (unsigned long long)stats.free_bytes);
-    (void)check_free(run, place, allocations[0].handle); /* its bytes are the business of other checks */
-    (void)check_free(run, beside, allocations[1].handle);
+    (void)check_free(place, allocations[0].handle); /* other checks compare its bytes */
+    (void)check_free(beside, allocations[1].handle);
 }
 
-static void figures_make_sense(struct check_run *run, struct check_place *place)
+static void figures_make_sense(struct check_place *place)
 {
-    live(run, place, expect_sense);
-    struct check_place beside = check_place_open(run, place);
-    expect_nothing_counted_free(run, place, &beside);
-    check_place_close(run, &beside);
+    live(place, expect_sense);
+    struct check_place beside = check_place_open(place);
+    expect_nothing_counted_free(place, &beside);
+    check_place_close(&beside);
 }
 
 /* ---- the call ---- */
 
-static int32_t stats_out(struct check_run *run, struct check_place *place, void *stats)
+static int32_t stats_out(struct check_place *place, void *stats)
 {
-    return run->provider->stats->stats(place->context, place->domain, stats, check_error());
+    return CALL(stats, stats, place->context, place->domain, stats);
 }
 
-static void structs(struct check_run *run, struct check_place *place)
+static void structs(struct check_place *place)
 {
-    check_out_struct(run, place, MOOR_ABI_STATS_SIZE, stats_out, "stats");
+    check_out_struct(place, MOOR_ABI_STATS_SIZE, stats_out, "stats");
     struct moor_abi_stats stats;
     check_poison(&stats, sizeof stats);
     stats.struct_size = MOOR_ABI_STATS_SIZE;
-    check_status(run, stats_out(run, place, &stats), MOOR_OK, "stats");
+    check_ok(stats_out(place, &stats), "stats");
     uint64_t reserved = stats.reserved0;
     for (size_t i = 0; i < sizeof stats.reserved / sizeof *stats.reserved; i++)
         reserved |= stats.reserved[i];
-    check_that(run, reserved == 0, "reserved fields of stats are not zero");
+    check_that(reserved == 0, "reserved fields of stats are not zero");
 }
 
-static void refuses_domains(struct check_run *run, struct check_place *place)
+static void refuses_domains(struct check_place *place)
 {
     const uint32_t wrong[] = {place->device_info.domain_count, UINT32_MAX};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
@@ -233,38 +226,26 @@ static void refuses_domains(struct check_run *run, struct check_place *place)
         check_poison(&stats, sizeof stats);
         stats.struct_size = MOOR_ABI_STATS_SIZE;
         struct moor_abi_stats before = stats;
-        int32_t status = run->provider->stats->stats(place->context, wrong[i], &stats, check_error());
-        check_refused(run, status, CHECK_BAD_ARGUMENT, "stats of a domain that there is not");
-        check_that(run, memcmp(&stats, &before, sizeof stats) == 0, "a refused stats wrote its output");
+        int32_t status = CALL(stats, stats, place->context, wrong[i], &stats);
+        check_refused(status, CHECK_BAD_ARGUMENT, "stats of an unknown domain");
+        check_that(memcmp(&stats, &before, sizeof stats) == 0, "a refused stats wrote its output");
     }
 }
 
 const struct check check_stats[] = {
-    {.name = "stats.held_follows",
-     .rule = "held_bytes is the sum of what the calls took less what came back, after every step.",
-     .needs = NEEDS,
+    {"stats.held_follows",
+     "After every step held_bytes is the sum of the bytes taken less the bytes returned.", NEEDS,
      .visit = held_follows},
-    {.name = "stats.system_agrees",
-     .rule = "system_held_bytes is held_bytes, from another source, after every step.",
-     .needs = NEEDS,
-     .visit = system_agrees},
-    {.name = "stats.held_by_its_own",
-     .rule = "held_bytes counts the memory of just this context and domain.",
-     .needs = NEEDS,
+    {"stats.system_agrees", "After every step system_held_bytes, from another source, equals held_bytes.",
+     NEEDS, .visit = system_agrees},
+    {"stats.held_by_its_own", "held_bytes counts the memory of one context and domain alone.", NEEDS,
      .visit = held_by_its_own},
-    {.name = "stats.figures_make_sense",
-     .rule = "Free and all that is held are within total, large pages within what is held, and no unknown "
-             "bit is set.",
-     .needs = NEEDS,
+    {"stats.figures_make_sense",
+     "Free and held bytes fit the total, huge pages fit the held bytes, and no unknown bit is set.", NEEDS,
      .visit = figures_make_sense},
-    {.name = "stats.structs",
-     .rule = "Stats keep the rules of sizes of out-structs; reserved fields are zero.",
-     .needs = NEEDS,
-     .of_our_minor = true,
-     .visit = structs},
-    {.name = "stats.refuses_domains",
-     .rule = "A domain that there is not is INVALID, and the output stays as it was.",
-     .needs = NEEDS,
+    {"stats.structs", "Statistics follow the size rules of output structs; reserved fields are zero.", NEEDS,
+     CHECK_OUR_MINOR, .visit = structs},
+    {"stats.refuses_domains", "An unknown domain is INVALID, and the output stays unchanged.", NEEDS,
      .visit = refuses_domains},
     {0},
 };

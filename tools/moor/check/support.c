@@ -1,55 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* What checks are written with: how they end, structs that cross, places, and calls that must succeed. */
+/* The helpers that checks are written with: results, structs that cross, places, and calls that must
+ * succeed. */
 #include "check/check.h"
 
-#include <jansson.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define DEVICES_VISITED_MAX 4
-
-/* ---- how a check ends ---- */
-
-__attribute__((format(printf, 3, 0))) static void end_with(struct check_run *run, enum check_result result,
-                                                           const char *format, va_list arguments)
-{
-    char reason[CHECK_REASON_BYTES];
-    int length = 0;
-    if (run->place != NULL)
-        length =
-            snprintf(reason, sizeof reason, "device %u, domain %u: ", run->place->device, run->place->domain);
-    (void)vsnprintf(reason + length, sizeof reason - (size_t)length, format, arguments); /* too long is cut */
-    check_end(run, result, reason);
-}
-
-void check_that(struct check_run *run, bool condition, const char *format, ...)
-{
-    if (condition)
-        return;
-    va_list arguments;
-    va_start(arguments, format);
-    end_with(run, CHECK_FAILED, format, arguments);
-    va_end(arguments);
-}
-
-void check_skip(struct check_run *run, const char *format, ...)
-{
-    va_list arguments;
-    va_start(arguments, format);
-    end_with(run, CHECK_SKIPPED, format, arguments);
-    va_end(arguments);
-    abort(); /* not reached */
-}
-
-void check_pass_over(struct check_run *run, const char *format, ...)
-{
-    va_list arguments;
-    va_start(arguments, format);
-    (void)vsnprintf(run->passed_over, sizeof run->passed_over, format, arguments);
-    va_end(arguments);
-}
 
 /* ---- statuses and records ---- */
 
@@ -62,35 +18,40 @@ struct moor_abi_error *check_error(void)
     return &record;
 }
 
-/* What the thread's record adds to a status: its text, as far as it can be printed. */
+/* Returns the text of the thread's error record, terminated. */
 static const char *record_text(void)
 {
     record.text[sizeof record.text - 1] = '\0';
     return record.text;
 }
 
-void check_status(struct check_run *run, int32_t actual, int32_t expected, const char *what)
+void check_status(int32_t actual, int32_t expected, const char *what)
 {
     if (actual == MOOR_OK && expected == MOOR_OK)
-        check_that(run, memcmp(&record, &fresh_record, sizeof record) == 0,
+        check_that(memcmp(&record, &fresh_record, sizeof record) == 0,
                    "%s succeeded and wrote to the error record", what);
-    check_that(run, actual == expected, "%s answered %s (%d), not %s%s%s", what, moor_status_name(actual),
-               actual, moor_status_name(expected), actual != MOOR_OK && record.text[0] != '\0' ? ": " : "",
+    check_that(actual == expected, "%s returned %s (%d), not %s%s%s", what, moor_status_name(actual), actual,
+               moor_status_name(expected), actual != MOOR_OK && record.text[0] != '\0' ? ": " : "",
                actual != MOOR_OK ? record_text() : "");
 }
 
-static void check_record_text(struct check_run *run, const char *what)
+void check_ok(int32_t actual, const char *what)
 {
-    check_that(run, record.struct_size == MOOR_ABI_ERROR_SIZE && record.reserved == 0,
+    check_status(actual, MOOR_OK, what);
+}
+
+static void check_record_text(const char *what)
+{
+    check_that(record.struct_size == MOOR_ABI_ERROR_SIZE && record.reserved == 0,
                "%s left struct_size %u and reserved %u in the error record", what, record.struct_size,
                record.reserved);
-    check_that(run, memchr(record.text, '\0', sizeof record.text) != NULL,
-               "%s left a text without an end in the error record", what);
-    check_that(run, check_is_utf8(record.text) && strpbrk(record.text, "\n\r") == NULL,
+    check_that(memchr(record.text, '\0', sizeof record.text) != NULL,
+               "%s left an unterminated text in the error record", what);
+    check_that(check_is_utf8(record.text) && strpbrk(record.text, "\n\r") == NULL,
                "%s left a text that is not one line of UTF-8 in the error record", what);
 }
 
-void check_refused(struct check_run *run, int32_t actual, uint32_t allowed, const char *what)
+void check_refused(int32_t actual, uint32_t allowed, const char *what)
 {
     bool is_allowed = actual < 0 && actual >= MOOR_CORRUPT && (allowed & CHECK_MAY(actual)) != 0;
     char names[160] = "";
@@ -98,10 +59,10 @@ void check_refused(struct check_run *run, int32_t actual, uint32_t allowed, cons
     for (int32_t status = MOOR_INVALID; status >= MOOR_CORRUPT && !is_allowed; status--)
         if ((allowed & CHECK_MAY(status)) != 0)
             length += (size_t)snprintf(names + length, sizeof names - length, "%s%s", length > 0 ? ", " : "",
-                                       moor_status_name(status)); /* all of them fit */
-    check_that(run, is_allowed, "%s answered %s (%d), not one of %s", what, moor_status_name(actual), actual,
+                                       moor_status_name(status)); /* room for all names */
+    check_that(is_allowed, "%s returned %s (%d), not one of %s", what, moor_status_name(actual), actual,
                names);
-    check_record_text(run, what);
+    check_record_text(what);
 }
 
 /* ---- structs that cross ---- */
@@ -125,7 +86,7 @@ bool check_is_poison(const void *memory, size_t size_bytes)
     return true;
 }
 
-#define TAIL_BYTES 40u /* of a struct that is longer than 1.0's */
+#define TAIL_BYTES 40u /* added to a struct of 1.0's size */
 
 /* Every struct of the contract starts with its size. */
 static void set_struct_size(unsigned char *structure, uint32_t size_bytes)
@@ -133,72 +94,63 @@ static void set_struct_size(unsigned char *structure, uint32_t size_bytes)
     memcpy(structure, &size_bytes, sizeof size_bytes);
 }
 
-void check_in_struct(struct check_run *run, struct check_place *place, const void *good, uint32_t size_bytes,
-                     check_call call, const char *what)
+void check_in_struct(struct check_place *place, const void *good, uint32_t size_bytes, check_call call,
+                     const char *what)
 {
     const uint32_t short_sizes[] = {0, 1, 8, size_bytes - 8, size_bytes - 1};
-    unsigned char *structure = check_memory(run, 1, size_bytes + TAIL_BYTES);
+    unsigned char *structure = check_memory(1, size_bytes + TAIL_BYTES);
     char text[160];
     memcpy(structure, good, size_bytes);
     for (size_t i = 0; i < sizeof short_sizes / sizeof *short_sizes; i++) {
         set_struct_size(structure, short_sizes[i]);
         (void)snprintf(text, sizeof text, "%s with struct_size %u of %u", what, short_sizes[i], size_bytes);
-        check_refused(run, call(run, place, structure), CHECK_BAD_ARGUMENT, text);
+        check_refused(call(place, structure), CHECK_BAD_ARGUMENT, text);
     }
     set_struct_size(structure, size_bytes + TAIL_BYTES);
     (void)snprintf(text, sizeof text, "%s, %u bytes longer and zero there", what, TAIL_BYTES);
-    check_status(run, call(run, place, structure), MOOR_OK, text);
+    check_ok(call(place, structure), text);
     for (uint32_t at = size_bytes; at < size_bytes + TAIL_BYTES; at += TAIL_BYTES - 1) {
         structure[at] = 1;
         (void)snprintf(text, sizeof text, "%s, longer and not zero at byte %u", what, at);
-        check_refused(run, call(run, place, structure), CHECK_BAD_ARGUMENT, text);
+        check_refused(call(place, structure), CHECK_BAD_ARGUMENT, text);
         structure[at] = 0;
     }
     free(structure);
 }
 
-/* After a call on `structure`, poisoned before and TAIL_BYTES longer than struct_size says: looks at what
- * lies behind written_bytes. */
-static void check_out_bytes(struct check_run *run, const unsigned char *structure, uint32_t struct_size,
-                            uint32_t written_bytes, uint32_t memory_bytes, const char *what)
+/* Checks the bytes behind written_bytes after a call on `structure`, which was poisoned and is TAIL_BYTES
+ * longer than struct_size. */
+static void check_out_bytes(const unsigned char *structure, uint32_t struct_size, uint32_t written_bytes,
+                            uint32_t memory_bytes, const char *what)
 {
     uint32_t kept;
     memcpy(&kept, structure, sizeof kept);
-    check_that(run, kept == struct_size, "%s, struct_size %u: it became %u", what, struct_size, kept);
+    check_that(kept == struct_size, "%s, struct_size %u: it became %u", what, struct_size, kept);
     for (uint32_t i = written_bytes; i < memory_bytes; i++)
-        check_that(run, structure[i] == poison_byte(i), "%s, struct_size %u: byte %u was written", what,
+        check_that(structure[i] == poison_byte(i), "%s, struct_size %u: byte %u was written", what,
                    struct_size, i);
 }
 
-void check_out_struct(struct check_run *run, struct check_place *place, uint32_t size_bytes, check_call call,
-                      const char *what)
+void check_out_struct(struct check_place *place, uint32_t size_bytes, check_call call, const char *what)
 {
     const uint32_t sizes[] = {0, 8, size_bytes - 8, size_bytes - 1, size_bytes, size_bytes + TAIL_BYTES};
     uint32_t memory_bytes = size_bytes + 2 * TAIL_BYTES;
-    unsigned char *structure = check_memory(run, 1, memory_bytes);
+    unsigned char *structure = check_memory(1, memory_bytes);
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         bool is_short = sizes[i] < size_bytes;
         char text[160];
         (void)snprintf(text, sizeof text, "%s with struct_size %u of %u", what, sizes[i], size_bytes);
         check_poison(structure, memory_bytes);
         set_struct_size(structure, sizes[i]);
-        int32_t status = call(run, place, structure);
+        int32_t status = call(place, structure);
         if (is_short)
-            check_refused(run, status, CHECK_BAD_ARGUMENT, text);
+            check_refused(status, CHECK_BAD_ARGUMENT, text);
         else
-            check_status(run, status, MOOR_OK, text);
-        check_out_bytes(run, structure, sizes[i], is_short ? (uint32_t)sizeof(uint32_t) : size_bytes,
-                        memory_bytes, what);
+            check_ok(status, text);
+        check_out_bytes(structure, sizes[i], is_short ? (uint32_t)sizeof(uint32_t) : size_bytes, memory_bytes,
+                        what);
     }
     free(structure);
-}
-
-bool check_is_utf8(const char *text)
-{
-    json_t *string = json_string(text); /* refuses what is not */
-    bool is_utf8 = string != NULL;
-    json_decref(string);
-    return is_utf8;
 }
 
 bool check_is_power_of_two(uint64_t value)
@@ -206,136 +158,64 @@ bool check_is_power_of_two(uint64_t value)
     return value != 0 && (value & (value - 1)) == 0;
 }
 
-void *check_memory(struct check_run *run, size_t count, size_t size_bytes)
-{
-    void *memory = calloc(count, size_bytes);
-    check_that(run, memory != NULL, "no host memory for the check itself: %zu times %zu bytes", count,
-               size_bytes);
-    return memory;
-}
-
 /* ---- instances and contexts ---- */
 
-struct moor_abi_instance *check_init(struct check_run *run)
+struct moor_abi_instance *check_init(void)
 {
     struct moor_abi_instance *instance = NULL;
-    check_status(run, run->provider->base->init(&run->host, MOOR_ABI_MINOR, &instance, check_error()),
-                 MOOR_OK, "init");
-    check_that(run, instance != NULL, "init succeeded without an instance");
+    check_ok(CALL(base, init, &run.host, MOOR_ABI_MINOR, &instance), "init");
+    check_that(instance != NULL, "init succeeded without an instance");
     return instance;
 }
 
-void check_shutdown(struct check_run *run, struct moor_abi_instance *instance)
+void check_shutdown(struct moor_abi_instance *instance)
 {
-    check_status(run, run->provider->base->shutdown(instance, check_error()), MOOR_OK, "shutdown");
+    check_ok(CALL(base, shutdown, instance), "shutdown");
 }
 
-struct moor_abi_context *check_context_open(struct check_run *run, struct moor_abi_instance *instance,
-                                            uint32_t device)
+struct moor_abi_context *check_context_open(struct moor_abi_instance *instance, uint32_t device)
 {
     struct moor_abi_context *context = NULL;
-    check_status(run, run->provider->base->context_open(instance, device, &context, check_error()), MOOR_OK,
-                 "context_open");
-    check_that(run, context != NULL, "context_open succeeded without a context");
+    check_ok(CALL(base, context_open, instance, device, &context), "context_open");
+    check_that(context != NULL, "context_open succeeded without a context");
     return context;
 }
 
-void check_context_close(struct check_run *run, struct moor_abi_context *context)
+void check_context_close(struct moor_abi_context *context)
 {
-    check_status(run, run->provider->base->context_close(context, check_error()), MOOR_OK, "context_close");
+    check_ok(CALL(base, context_close, context), "context_close");
 }
 
 /* ---- places ---- */
 
-bool check_device_describe(struct check_run *run, uint32_t device, struct check_place *ret_place)
+bool check_device_describe(uint32_t device, struct check_place *ret_place)
 {
-    *ret_place = (struct check_place){.instance = run->instance,
+    *ret_place = (struct check_place){.instance = run.instance,
                                       .device = device,
                                       .device_info = {.struct_size = MOOR_ABI_DEVICE_INFO_SIZE}};
-    return run->provider->base->device_info(run->instance, device, &ret_place->device_info, check_error()) ==
-           MOOR_OK;
+    return CALL(base, device_info, run.instance, device, &ret_place->device_info) == MOOR_OK;
 }
 
-void check_domain_describe(struct check_run *run, struct check_place *place)
+void check_domain_describe(struct check_place *place)
 {
     place->info = (struct moor_abi_domain_info){.struct_size = MOOR_ABI_DOMAIN_INFO_SIZE};
-    check_status(run,
-                 run->provider->base->domain_info(place->instance, place->device, place->domain, &place->info,
-                                                  check_error()),
-                 MOOR_OK, "domain_info");
+    check_ok(CALL(base, domain_info, place->instance, place->device, place->domain, &place->info),
+             "domain_info");
 }
 
-struct check_place check_place_open(struct check_run *run, const struct check_place *place)
+struct check_place check_place_open(const struct check_place *place)
 {
     struct check_place opened = *place;
-    opened.context = check_context_open(run, place->instance, place->device);
+    opened.context = check_context_open(place->instance, place->device);
     opened.copier = NULL;
     return opened;
 }
 
-void check_place_close(struct check_run *run, struct check_place *place)
+void check_place_close(struct check_place *place)
 {
     if (place->copier != NULL)
-        check_stream_destroy(run, place->copier);
-    check_context_close(run, place->context);
-}
-
-struct tour {
-    uint64_t capabilities;
-    check_visit visit;
-    bool first_domain_only;
-    uint32_t visits;
-    uint32_t passed_over;
-};
-
-static void visit_place(struct check_run *run, struct tour *tour, const struct check_place *found)
-{
-    run->place = found;
-    struct check_place place = check_place_open(run, found);
-    run->place = &place;
-    run->passed_over[0] = '\0';
-    tour->visit(run, &place);
-    tour->visits++;
-    tour->passed_over += run->passed_over[0] != '\0';
-    check_place_close(run, &place);
-    run->place = NULL;
-}
-
-static void visit_device(struct check_run *run, struct tour *tour, uint32_t device)
-{
-    struct check_place place;
-    if (!check_device_describe(run, device, &place))
-        return;
-    for (; place.domain < place.device_info.domain_count; place.domain++) {
-        check_domain_describe(run, &place);
-        if ((tour->capabilities & ~place.info.capabilities) != 0)
-            continue;
-        visit_place(run, tour, &place);
-        if (tour->first_domain_only)
-            return;
-    }
-}
-
-static void go_round(struct check_run *run, struct tour tour)
-{
-    for (uint32_t i = 0; i < run->device_count && i < DEVICES_VISITED_MAX; i++)
-        visit_device(run, &tour, i);
-    if (run->device_count == 0)
-        check_skip(run, "the provider has no device");
-    if (tour.visits == 0)
-        check_skip(run, "no domain has what this needs");
-    if (tour.passed_over == tour.visits)
-        check_skip(run, "%s", run->passed_over);
-}
-
-void check_each_place(struct check_run *run, uint64_t capabilities, check_visit visit)
-{
-    go_round(run, (struct tour){.capabilities = capabilities, .visit = visit});
-}
-
-void check_each_device(struct check_run *run, uint64_t capabilities, check_visit visit)
-{
-    go_round(run, (struct tour){.capabilities = capabilities, .visit = visit, .first_domain_only = true});
+        check_stream_destroy(place->copier);
+    check_context_close(place->context);
 }
 
 /* ---- calls that must succeed ---- */
@@ -348,72 +228,67 @@ struct moor_abi_alloc_args check_alloc_args(const struct check_place *place, uin
                                         .alignment_bytes = place->info.alignment_bytes};
 }
 
-struct moor_abi_allocation check_allocate(struct check_run *run, struct check_place *place,
-                                          uint64_t size_bytes, uint64_t flags)
+struct moor_abi_allocation check_allocate(struct check_place *place, uint64_t size_bytes, uint64_t flags)
 {
     struct moor_abi_alloc_args args = check_alloc_args(place, size_bytes);
     args.flags = flags;
     struct moor_abi_allocation allocation = {.struct_size = MOOR_ABI_ALLOCATION_SIZE};
     char what[48];
     (void)snprintf(what, sizeof what, "allocate of %llu bytes", (unsigned long long)size_bytes);
-    check_status(run, run->provider->alloc->allocate(place->context, &args, &allocation, check_error()),
-                 MOOR_OK, what);
-    check_that(run, allocation.handle != 0, "%s gave handle 0", what);
-    check_that(run, allocation.reserved == 0, "%s left %u in a reserved field", what, allocation.reserved);
-    check_that(run, allocation.actual_bytes >= size_bytes, "%s took only %llu", what,
+    check_ok(CALL(alloc, allocate, place->context, &args, &allocation), what);
+    check_that(allocation.handle != 0, "%s returned handle 0", what);
+    check_that(allocation.reserved == 0, "%s left %u in a reserved field", what, allocation.reserved);
+    check_that(allocation.actual_bytes >= size_bytes, "%s took only %llu", what,
                (unsigned long long)allocation.actual_bytes);
     return allocation;
 }
 
-struct moor_abi_stream *check_stream_create(struct check_run *run, struct check_place *place)
+struct moor_abi_stream *check_stream_create(struct check_place *place)
 {
     const struct moor_abi_stream_args args = {.struct_size = MOOR_ABI_STREAM_ARGS_SIZE};
     struct moor_abi_stream *stream = NULL;
-    check_status(run, run->provider->stream->create(place->context, &args, &stream, check_error()), MOOR_OK,
-                 "stream create");
-    check_that(run, stream != NULL, "stream create succeeded without a stream");
+    check_ok(CALL(stream, create, place->context, &args, &stream), "stream create");
+    check_that(stream != NULL, "stream create succeeded without a stream");
     return stream;
 }
 
-void check_stream_destroy(struct check_run *run, struct moor_abi_stream *stream)
+void check_stream_destroy(struct moor_abi_stream *stream)
 {
-    check_finish(run, stream);
-    check_status(run, run->provider->stream->destroy(stream, check_error()), MOOR_OK, "stream destroy");
+    check_finish(stream);
+    check_ok(CALL(stream, destroy, stream), "stream destroy");
 }
 
-uint64_t check_record(struct check_run *run, struct moor_abi_stream *stream)
+uint64_t check_record(struct moor_abi_stream *stream)
 {
     uint64_t value = 0;
-    check_status(run, run->provider->stream->record(stream, &value, check_error()), MOOR_OK, "record");
+    check_ok(CALL(stream, record, stream, &value), "record");
     return value;
 }
 
-uint64_t check_watermark(struct check_run *run, struct moor_abi_stream *stream)
+uint64_t check_watermark(struct moor_abi_stream *stream)
 {
     uint64_t value = 0;
-    check_status(run, run->provider->stream->watermark(stream, &value, check_error()), MOOR_OK, "watermark");
+    check_ok(CALL(stream, watermark, stream, &value), "watermark");
     return value;
 }
 
-void check_wait(struct check_run *run, struct moor_abi_stream *stream, uint64_t value)
+void check_wait(struct moor_abi_stream *stream, uint64_t value)
 {
     char what[48];
     (void)snprintf(what, sizeof what, "wait for value %llu", (unsigned long long)value);
-    check_status(run, run->provider->stream->wait(stream, value, run->deadline_ns, check_error()), MOOR_OK,
-                 what);
-    check_that(run, moor_clock_ns() < run->deadline_ns, "%s came back at its deadline alone", what);
+    check_ok(CALL(stream, wait, stream, value, run.deadline_ns), what);
+    check_that(moor_clock_ns() < run.deadline_ns, "%s returned only at its deadline", what);
 }
 
-void check_finish(struct check_run *run, struct moor_abi_stream *stream)
+void check_finish(struct moor_abi_stream *stream)
 {
-    check_wait(run, stream, check_record(run, stream));
+    check_wait(stream, check_record(stream));
 }
 
-void check_wait_stream(struct check_run *run, struct moor_abi_stream *stream, struct moor_abi_stream *other,
-                       uint64_t value)
+void check_wait_stream(struct moor_abi_stream *stream, struct moor_abi_stream *other, uint64_t value)
 {
-    check_status(run, run->provider->stream->wait_stream(stream, other, value, check_error()), MOOR_OK,
-                 stream == other ? "wait_stream for a value of the stream's own" : "wait_stream");
+    check_ok(CALL(stream, wait_stream, stream, other, value),
+             stream == other ? "wait_stream for a value of the stream's own" : "wait_stream");
 }
 
 struct moor_abi_copy_args check_copy_args(uint32_t direction, uint64_t destination, uint64_t source,
@@ -426,18 +301,16 @@ struct moor_abi_copy_args check_copy_args(uint32_t direction, uint64_t destinati
                                        .size_bytes = size_bytes};
 }
 
-void check_copy_submit(struct check_run *run, struct moor_abi_stream *stream, uint32_t direction,
-                       uint64_t destination, uint64_t source, uint64_t size_bytes)
+void check_copy_submit(struct moor_abi_stream *stream, uint32_t direction, uint64_t destination,
+                       uint64_t source, uint64_t size_bytes)
 {
     struct moor_abi_copy_args args = check_copy_args(direction, destination, source, size_bytes);
-    check_status(run, run->provider->copy->copy(stream, &args, check_error()), MOOR_OK, "copy");
+    check_ok(CALL(copy, copy, stream, &args), "copy");
 }
 
-void check_host_function(struct check_run *run, struct moor_abi_stream *stream,
-                         moor_abi_host_function function, void *user)
+void check_host_function(struct moor_abi_stream *stream, moor_abi_host_function function, void *user)
 {
-    check_status(run, run->provider->stream->host_function(stream, function, user, check_error()), MOOR_OK,
-                 "host_function");
+    check_ok(CALL(stream, host_function, stream, function, user), "host_function");
 }
 
 /* ---- release ---- */
@@ -454,65 +327,60 @@ struct moor_abi_release check_release_args(uint32_t kind, uint64_t handle, uint6
                                      .point_stride = sizeof *points};
 }
 
-void check_release_submit(struct check_run *run, struct check_place *place,
-                          const struct moor_abi_release *release)
+void check_release_submit(struct check_place *place, const struct moor_abi_release *release)
 {
-    check_status(run, run->provider->release->release(place->context, release, check_error()), MOOR_OK,
-                 "release");
+    check_ok(CALL(release, release, place->context, release), "release");
 }
 
-static uint32_t reap_one(struct check_run *run, struct check_place *place, uint64_t deadline_ns,
+static uint32_t reap_one(struct check_place *place, uint64_t deadline_ns,
                          struct moor_abi_completion *completion)
 {
     uint32_t count = UINT32_MAX;
-    check_status(run,
-                 run->provider->release->reap(place->context, completion, sizeof *completion, 1, deadline_ns,
-                                              &count, check_error()),
-                 MOOR_OK, "reap");
-    check_that(run, count <= 1, "reap told %u completions where 1 had room", count);
+    check_ok(CALL(release, reap, place->context, completion, sizeof *completion, 1, deadline_ns, &count),
+             "reap");
+    check_that(count <= 1, "reap with room for 1 returned %u completions", count);
     return count;
 }
 
-uint64_t check_reap(struct check_run *run, struct check_place *place, uint64_t cookie)
+uint64_t check_reap(struct check_place *place, uint64_t cookie)
 {
     struct moor_abi_completion completion = {0};
-    uint32_t count = reap_one(run, place, run->deadline_ns, &completion);
-    check_that(run, count == 1 && moor_clock_ns() < run->deadline_ns,
-               "reap told %u completions, and that at its deadline, where one is due", count);
-    check_that(run, completion.cookie == cookie, "a completion with cookie %llx was reaped, not %llx",
+    uint32_t count = reap_one(place, run.deadline_ns, &completion);
+    check_that(count == 1 && moor_clock_ns() < run.deadline_ns,
+               "reap returned %u completions by its deadline, not 1", count);
+    check_that(completion.cookie == cookie, "reap returned a completion with cookie %llx, not %llx",
                (unsigned long long)completion.cookie, (unsigned long long)cookie);
-    check_that(run, completion.status == MOOR_OK, "the release completed as %s (%d)",
+    check_that(completion.status == MOOR_OK, "the release completed as %s (%d)",
                moor_status_name(completion.status), completion.status);
-    check_that(run, completion.reserved == 0, "a completion has %u in a reserved field", completion.reserved);
+    check_that(completion.reserved == 0, "a completion has %u in a reserved field", completion.reserved);
     return completion.actual_bytes;
 }
 
-void check_reap_none(struct check_run *run, struct check_place *place, const char *when)
+void check_reap_none(struct check_place *place, const char *when)
 {
     struct moor_abi_completion completion = {0};
-    uint32_t count = reap_one(run, place, MOOR_NO_WAIT, &completion);
-    check_that(run, count == 0, "%s: a completion with cookie %llx came", when,
+    uint32_t count = reap_one(place, MOOR_NO_WAIT, &completion);
+    check_that(count == 0, "%s: reap returned a completion with cookie %llx", when,
                (unsigned long long)completion.cookie);
 }
 
-void check_release_refused(struct check_run *run, struct check_place *place,
-                           const struct moor_abi_release *release, uint32_t allowed, const char *what)
+void check_release_refused(struct check_place *place, const struct moor_abi_release *release,
+                           uint32_t allowed, const char *what)
 {
-    int32_t status = run->provider->release->release(place->context, release, check_error());
-    check_refused(run, status, allowed, what);
-    check_reap_none(run, place, what);
+    int32_t status = CALL(release, release, place->context, release);
+    check_refused(status, allowed, what);
+    check_reap_none(place, what);
 }
 
-uint64_t check_release_and_reap(struct check_run *run, struct check_place *place,
-                                const struct moor_abi_release *release)
+uint64_t check_release_and_reap(struct check_place *place, const struct moor_abi_release *release)
 {
-    check_release_submit(run, place, release);
-    return check_reap(run, place, release->cookie);
+    check_release_submit(place, release);
+    return check_reap(place, release->cookie);
 }
 
-uint64_t check_free(struct check_run *run, struct check_place *place, uint64_t handle)
+uint64_t check_free(struct check_place *place, uint64_t handle)
 {
     const struct moor_abi_release release =
         check_release_args(MOOR_ABI_RELEASE_ALLOCATION, handle, handle, NULL, 0);
-    return check_release_and_reap(run, place, &release);
+    return check_release_and_reap(place, &release);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * VIRTUAL: addresses, the memory behind them, and what becomes of it. Ranges are in the domain's smallest
- * granules, so that the checks are quick where those are large.
+ * VIRTUAL: reserved addresses, committed memory, and refusals. Ranges use the domain's smallest granules, so
+ * that the checks are quick where granules are large.
  */
 #include "check/backing.h"
 
@@ -16,7 +16,7 @@ static bool apart(uint64_t left, uint64_t left_bytes, uint64_t right, uint64_t r
     return left + left_bytes <= right || right + right_bytes <= left;
 }
 
-static void addresses_are_aligned(struct check_run *run, struct check_place *place)
+static void addresses_are_aligned(struct check_place *place)
 {
     const uint64_t granules[] = {place->info.granule_min_bytes, place->info.granule_min_bytes * 2,
                                  place->info.granule_recommended_bytes};
@@ -26,70 +26,69 @@ static void addresses_are_aligned(struct check_run *run, struct check_place *pla
             args.granule_bytes = granules[i];
             args.size_bytes = granules[i] * 3;
             args.alignment_bytes = alignment;
-            struct check_range range = check_reserve_args(run, place, &args);
-            check_that(run, range.address % alignment == 0, "address 0x%llx is no multiple of %llu",
+            struct check_range range = check_reserve_args(place, &args);
+            check_that(range.address % alignment == 0, "address 0x%llx is no multiple of %llu",
                        (unsigned long long)range.address, (unsigned long long)alignment);
-            check_range_release(run, place, &range);
+            check_range_release(place, &range);
         }
     }
 }
 
-static void ranges_are_apart(struct check_run *run, struct check_place *place)
+static void ranges_are_apart(struct check_place *place)
 {
     enum { COUNT = 64 };
     struct check_range ranges[COUNT];
     for (size_t i = 0; i < COUNT; i++) {
-        ranges[i] = check_reserve(run, place, 1 + i % 5);
+        ranges[i] = check_reserve(place, 1 + i % 5);
         for (size_t j = 0; j < i; j++) {
-            check_that(run, ranges[i].handle != ranges[j].handle, "two live ranges have handle 0x%llx",
+            check_that(ranges[i].handle != ranges[j].handle, "two live ranges have handle 0x%llx",
                        (unsigned long long)ranges[i].handle);
-            check_that(run,
-                       apart(ranges[i].address, ranges[i].granule_count * ranges[i].granule_bytes,
+            check_that(apart(ranges[i].address, ranges[i].granule_count * ranges[i].granule_bytes,
                              ranges[j].address, ranges[j].granule_count * ranges[j].granule_bytes),
                        "a range at 0x%llx overlaps one at 0x%llx", (unsigned long long)ranges[i].address,
                        (unsigned long long)ranges[j].address);
         }
     }
     for (size_t i = 0; i < COUNT; i++)
-        check_range_release(run, place, &ranges[i]);
+        check_range_release(place, &ranges[i]);
 }
 
-/* As far as addresses go, up to 1 TiB, none of them costs memory. */
-static void addresses_take_no_memory(struct check_run *run, struct check_place *place)
+/* Up to 1 TiB, or as far as the device has addresses, a reservation takes no memory. */
+static void addresses_take_no_memory(struct check_place *place)
 {
-    uint64_t held = check_tells_held(run, place) ? check_stats_now(run, place).held_bytes : 0;
+    uint64_t held = check_reports_held(place) ? check_stats_now(place).held_bytes : 0;
     for (uint64_t bytes = UINT64_C(1) << 30; bytes <= UINT64_C(1) << 40; bytes *= 4) {
         struct moor_abi_range_args args = check_range_args(place, bytes / place->info.granule_min_bytes);
         struct moor_abi_range out = {.struct_size = MOOR_ABI_RANGE_SIZE};
-        int32_t status = run->provider->virtual_->reserve(place->context, &args, &out, check_error());
+        int32_t status = CALL(virtual_, reserve, place->context, &args, &out);
         if (status == MOOR_NO_VA || status == MOOR_LIMIT)
             return;
-        check_status(run, status, MOOR_OK, "reserve");
+        check_ok(status, "reserve");
         struct check_range range = {out.handle, out.address, args.granule_bytes, bytes / args.granule_bytes};
-        check_committed(run, place, &range, 0, range.granule_count, 0, "freshly reserved");
-        check_held(run, place, held, "with addresses reserved");
-        check_range_release(run, place, &range);
+        check_committed(place, &range, 0, range.granule_count, 0, "freshly reserved");
+        check_held(place, held, "with addresses reserved");
+        check_range_release(place, &range);
     }
 }
 
-/* The process's maps, after many ranges that have come and gone. */
-static void ranges_leave_nothing(struct check_run *run, struct check_place *place)
+/* Counts the mappings of the process after many reserved and released ranges. */
+static void ranges_leave_nothing(struct check_place *place)
 {
     enum { WARM_UP = 10, COUNT = 1000, SLACK = 16 };
     uint64_t before = 0;
     for (size_t i = 0; i < WARM_UP + COUNT; i++) {
         if (i == WARM_UP)
-            before = check_usage_now(run).maps;
-        struct check_range range = check_reserve(run, place, 1 + i % 7);
-        check_range_release(run, place, &range);
+            before = check_usage_now().maps;
+        struct check_range range = check_reserve(place, 1 + i % 7);
+        check_range_release(place, &range);
     }
-    uint64_t after = check_usage_now(run).maps;
-    check_that(run, after <= before + SLACK,
-               "the process has %llu maps, %llu after %d ranges have come and gone",
+    uint64_t after = check_usage_now().maps;
+    check_that(after <= before + SLACK,
+               "the process has %llu maps, %llu after %d ranges were reserved and released",
                (unsigned long long)before, (unsigned long long)after, (int)COUNT);
 }
 
-static void refuses_too_much(struct check_run *run, struct check_place *place)
+static void refuses_too_much(struct check_place *place)
 {
     const uint64_t granule = place->info.granule_min_bytes;
     const uint64_t sizes[] = {UINT64_C(1) << 62, UINT64_C(1) << 63, UINT64_MAX - granule + 1,
@@ -101,108 +100,104 @@ static void refuses_too_much(struct check_run *run, struct check_place *place)
         check_poison(&range, sizeof range);
         range.struct_size = MOOR_ABI_RANGE_SIZE;
         struct moor_abi_range before = range;
-        int32_t status = run->provider->virtual_->reserve(place->context, &args, &range, check_error());
-        check_refused(run, status, CHECK_BAD_SIZE, "a reservation of more addresses than there are");
-        check_that(run, memcmp(&range, &before, sizeof range) == 0, "a refused reserve wrote its output");
+        int32_t status = CALL(virtual_, reserve, place->context, &args, &range);
+        check_refused(status, CHECK_BAD_SIZE, "a reservation of more addresses than exist");
+        check_that(memcmp(&range, &before, sizeof range) == 0, "a refused reserve wrote its output");
     }
 }
 
-/* ---- what reserve must refuse ---- */
+/* ---- refusals of reserve ---- */
 
-static int32_t reserve_and_release(struct check_run *run, struct check_place *place,
-                                   const struct moor_abi_range_args *args, struct moor_abi_range *range)
+static int32_t reserve_and_release(struct check_place *place, const struct moor_abi_range_args *args,
+                                   struct moor_abi_range *range)
 {
-    int32_t status = run->provider->virtual_->reserve(place->context, args, range, check_error());
+    int32_t status = CALL(virtual_, reserve, place->context, args, range);
     if (status == MOOR_OK) {
         struct moor_abi_release release =
             check_release_args(MOOR_ABI_RELEASE_RANGE, range->handle, 0, NULL, 0);
-        (void)check_release_and_reap(run, place, &release); /* its bytes are the business of other checks */
+        (void)check_release_and_reap(place, &release); /* other checks compare its bytes */
     }
     return status;
 }
 
-static int32_t reserve_in(struct check_run *run, struct check_place *place, void *args)
+static int32_t reserve_in(struct check_place *place, void *args)
 {
     struct moor_abi_range range = {.struct_size = MOOR_ABI_RANGE_SIZE};
-    return reserve_and_release(run, place, args, &range);
+    return reserve_and_release(place, args, &range);
 }
 
-static int32_t reserve_out(struct check_run *run, struct check_place *place, void *range)
+static int32_t reserve_out(struct check_place *place, void *range)
 {
     struct moor_abi_range_args args = check_range_args(place, 1);
-    return reserve_and_release(run, place, &args, range);
+    return reserve_and_release(place, &args, range);
 }
 
-static void structs(struct check_run *run, struct check_place *place)
+static void structs(struct check_place *place)
 {
     struct moor_abi_range_args args = check_range_args(place, 1);
-    check_in_struct(run, place, &args, MOOR_ABI_RANGE_ARGS_SIZE, reserve_in, "range args");
-    check_out_struct(run, place, MOOR_ABI_RANGE_SIZE, reserve_out, "range");
+    check_in_struct(place, &args, MOOR_ABI_RANGE_ARGS_SIZE, reserve_in, "range args");
+    check_out_struct(place, MOOR_ABI_RANGE_SIZE, reserve_out, "range");
 }
 
-static void expect_reserve_refused(struct check_run *run, struct check_place *place,
-                                   struct moor_abi_range_args *args, const char *what)
+static void expect_reserve_refused(struct check_place *place, struct moor_abi_range_args *args,
+                                   const char *what)
 {
-    check_refused(run, reserve_in(run, place, args), CHECK_BAD_ARGUMENT, what);
+    check_refused(reserve_in(place, args), CHECK_BAD_ARGUMENT, what);
     *args = check_range_args(place, 4);
 }
 
-static void refuses_args(struct check_run *run, struct check_place *place)
+static void refuses_args(struct check_place *place)
 {
     struct moor_abi_range_args args = check_range_args(place, 4);
     const uint64_t granule = args.granule_bytes;
     args.size_bytes = 0;
-    expect_reserve_refused(run, place, &args, "a range of 0 bytes");
+    expect_reserve_refused(place, &args, "a range of 0 bytes");
     args.size_bytes += 1;
-    expect_reserve_refused(run, place, &args, "a size that is no multiple of the granule");
+    expect_reserve_refused(place, &args, "a size that is no multiple of the granule");
     args.granule_bytes = 0;
-    expect_reserve_refused(run, place, &args, "granule 0");
+    expect_reserve_refused(place, &args, "granule 0");
     args.granule_bytes = granule / 2;
-    expect_reserve_refused(run, place, &args, "a granule below the domain's smallest");
+    expect_reserve_refused(place, &args, "a granule below the domain's smallest");
     args.granule_bytes = granule * 3;
     args.alignment_bytes = granule * 4;
     args.size_bytes = granule * 12;
-    expect_reserve_refused(run, place, &args, "a granule that is no power of two");
+    expect_reserve_refused(place, &args, "a granule that is no power of two");
     args.alignment_bytes = 0;
-    expect_reserve_refused(run, place, &args, "alignment 0");
+    expect_reserve_refused(place, &args, "alignment 0");
     args.alignment_bytes = granule / 2;
-    expect_reserve_refused(run, place, &args, "an alignment below the granule");
+    expect_reserve_refused(place, &args, "an alignment below the granule");
     args.alignment_bytes = granule * 3;
-    expect_reserve_refused(run, place, &args, "an alignment that is no power of two");
+    expect_reserve_refused(place, &args, "an alignment that is no power of two");
     args.domain = place->device_info.domain_count;
-    expect_reserve_refused(run, place, &args, "a domain that there is not");
+    expect_reserve_refused(place, &args, "a domain that there is not");
     for (unsigned int bit = 0; bit < 64; bit++) {
         args.flags = UINT64_C(1) << bit;
-        expect_reserve_refused(run, place, &args, "an unknown flag");
+        expect_reserve_refused(place, &args, "an unknown flag");
     }
 }
 
 /* ---- memory behind the addresses ---- */
 
-static void fresh_memory_is_zero(struct check_run *run, struct check_place *place)
+static void fresh_memory_is_zero(struct check_place *place)
 {
-    if (!check_can_touch(run, place))
-        return;
-    struct check_range range = check_reserve(run, place, SMALL_GRANULES);
+    struct check_range range = check_reserve(place, SMALL_GRANULES);
     for (unsigned int round = 0; round < 4; round++) {
-        check_commit(run, place, &range, 1, 4);
-        check_granules_bytes(run, place, &range, 1, 4, 0, round ? "committed again" : "freshly committed");
-        check_granules_fill(run, place, &range, 1, 4, 0xa5);
-        check_decommit(run, place, &range, 1, 2); /* in parts other than it came */
-        check_decommit(run, place, &range, 3, 2);
+        check_commit(place, &range, 1, 4);
+        check_granules_bytes(place, &range, 1, 4, 0, round ? "committed again" : "freshly committed");
+        check_granules_fill(place, &range, 1, 4, 0xa5);
+        check_decommit(place, &range, 1, 2); /* a span other than the committed ones */
+        check_decommit(place, &range, 3, 2);
     }
-    check_range_release(run, place, &range);
+    check_range_release(place, &range);
 }
 
-/* Random commits and decommits of random spans, beside a model: what each granule holds, 0 if nothing. */
-static void contents_stay(struct check_run *run, struct check_place *place)
+/* Commits and decommits random spans beside a model of each granule's value (0: uncommitted). */
+static void contents_stay(struct check_place *place)
 {
     enum { GRANULES = 24, STEPS = 400 };
     uint8_t model[GRANULES] = {0};
     uint32_t random = 1;
-    if (!check_can_touch(run, place))
-        return;
-    struct check_range range = check_reserve(run, place, GRANULES);
+    struct check_range range = check_reserve(place, GRANULES);
     for (uint32_t step = 1; step <= STEPS; step++) {
         random = random * 1664525u + 1013904223u;
         uint64_t first = (random >> 8) % GRANULES;
@@ -213,45 +208,45 @@ static void contents_stay(struct check_run *run, struct check_place *place)
         uint8_t value = (uint8_t)(step % 255 + 1);
         if (model[first] != 0) {
             for (uint64_t i = first; i < first + count; i++)
-                check_granules_bytes(run, place, &range, i, 1, model[i], "before its decommit, a granule");
-            check_decommit(run, place, &range, first, count);
+                check_granules_bytes(place, &range, i, 1, model[i], "before its decommit, a granule");
+            check_decommit(place, &range, first, count);
             value = 0;
         } else {
-            check_commit(run, place, &range, first, count);
-            check_granules_fill(run, place, &range, first, count, value);
+            check_commit(place, &range, first, count);
+            check_granules_fill(place, &range, first, count, value);
         }
         memset(model + first, value, count);
     }
     for (uint64_t i = 0; i < GRANULES; i++) {
         if (model[i] == 0)
             continue;
-        check_granules_bytes(run, place, &range, i, 1, model[i], "at the end, a granule");
-        check_decommit(run, place, &range, i, 1);
+        check_granules_bytes(place, &range, i, 1, model[i], "at the end, a granule");
+        check_decommit(place, &range, i, 1);
     }
-    check_range_release(run, place, &range);
+    check_range_release(place, &range);
 }
 
-static void committed_counts(struct check_run *run, struct check_place *place)
+static void committed_counts(struct check_place *place)
 {
-    struct check_range range = check_reserve(run, place, SMALL_GRANULES);
-    check_committed(run, place, &range, 0, SMALL_GRANULES, 0, "freshly reserved");
-    check_commit(run, place, &range, 1, 3);
-    check_commit(run, place, &range, 6, 1);
-    check_committed(run, place, &range, 0, SMALL_GRANULES, 4, "granules 1, 2, 3 and 6 of 0 to 7");
-    check_committed(run, place, &range, 0, 2, 1, "granules 1, 2, 3 and 6 of 0 and 1");
-    check_committed(run, place, &range, 2, 5, 3, "granules 1, 2, 3 and 6 of 2 to 6");
-    check_committed(run, place, &range, 4, 2, 0, "granules 1, 2, 3 and 6 of 4 and 5");
-    check_decommit(run, place, &range, 2, 1);
-    check_committed(run, place, &range, 0, SMALL_GRANULES, 3, "granules 1, 3 and 6 of 0 to 7");
-    check_decommit(run, place, &range, 1, 1);
-    check_decommit(run, place, &range, 3, 1);
-    check_decommit(run, place, &range, 6, 1);
-    check_committed(run, place, &range, 0, SMALL_GRANULES, 0, "all taken back");
-    check_range_release(run, place, &range);
+    struct check_range range = check_reserve(place, SMALL_GRANULES);
+    check_committed(place, &range, 0, SMALL_GRANULES, 0, "freshly reserved");
+    check_commit(place, &range, 1, 3);
+    check_commit(place, &range, 6, 1);
+    check_committed(place, &range, 0, SMALL_GRANULES, 4, "granules 1, 2, 3 and 6 of 0 to 7");
+    check_committed(place, &range, 0, 2, 1, "granules 1, 2, 3 and 6 of 0 and 1");
+    check_committed(place, &range, 2, 5, 3, "granules 1, 2, 3 and 6 of 2 to 6");
+    check_committed(place, &range, 4, 2, 0, "granules 1, 2, 3 and 6 of 4 and 5");
+    check_decommit(place, &range, 2, 1);
+    check_committed(place, &range, 0, SMALL_GRANULES, 3, "granules 1, 3 and 6 of 0 to 7");
+    check_decommit(place, &range, 1, 1);
+    check_decommit(place, &range, 3, 1);
+    check_decommit(place, &range, 6, 1);
+    check_committed(place, &range, 0, SMALL_GRANULES, 0, "all taken back");
+    check_range_release(place, &range);
 }
 
-/* The granule sizes that a range may have: what is asked is taken, and given back. */
-static void any_granule(struct check_run *run, struct check_place *place)
+/* Tries each granule size that a range may have: commit takes the bytes and decommit returns them. */
+static void any_granule(struct check_place *place)
 {
     const uint64_t granules[] = {place->info.granule_min_bytes, place->info.granule_min_bytes * 2,
                                  place->info.granule_recommended_bytes};
@@ -260,118 +255,111 @@ static void any_granule(struct check_run *run, struct check_place *place)
         args.granule_bytes = granules[i];
         args.alignment_bytes = granules[i];
         args.size_bytes = granules[i] * 3;
-        struct check_range range = check_reserve_args(run, place, &args);
-        check_commit(run, place, &range, 1, 2);
-        check_committed(run, place, &range, 0, 3, 2, "2 granules of 3");
-        check_decommit(run, place, &range, 2, 1);
-        check_decommit(run, place, &range, 1, 1);
-        check_range_release(run, place, &range);
+        struct check_range range = check_reserve_args(place, &args);
+        check_commit(place, &range, 1, 2);
+        check_committed(place, &range, 0, 3, 2, "2 granules of 3");
+        check_decommit(place, &range, 2, 1);
+        check_decommit(place, &range, 1, 1);
+        check_range_release(place, &range);
     }
 }
 
-/* Offsets of more than 32 bits: the granules at 0 and at 4 GiB are not the same. */
-static void far_granules(struct check_run *run, struct check_place *place)
+/* Offsets of more than 32 bits: the granules at 0 and at 4 GiB are distinct. */
+static void far_granules(struct check_place *place)
 {
-    if (!check_can_touch(run, place))
-        return;
     const uint64_t far_granule = (UINT64_C(1) << 32) / place->info.granule_min_bytes;
     const struct moor_abi_range_args args = check_range_args(place, far_granule + 2);
     struct moor_abi_range out = {.struct_size = MOOR_ABI_RANGE_SIZE};
-    int32_t status = run->provider->virtual_->reserve(place->context, &args, &out, check_error());
+    int32_t status = CALL(virtual_, reserve, place->context, &args, &out);
     if (status == MOOR_NO_VA || status == MOOR_LIMIT) {
-        check_pass_over(run, "there are no 4 GiB of addresses");
+        check_pass_over("4 GiB of addresses are not available");
         return;
     }
-    check_status(run, status, MOOR_OK, "reserve");
+    check_ok(status, "reserve");
     const struct check_range range = {out.handle, out.address, args.granule_bytes, far_granule + 2};
-    check_commit(run, place, &range, 0, 1);
-    check_granules_fill(run, place, &range, 0, 1, 0x17);
-    check_commit(run, place, &range, far_granule, 1);
-    check_granules_bytes(run, place, &range, far_granule, 1, 0, "freshly committed at 4 GiB");
-    check_granules_fill(run, place, &range, far_granule, 1, 0x28);
-    check_committed(run, place, &range, 0, 2, 1, "committed at 0 and at 4 GiB, of the first two");
-    check_granules_bytes(run, place, &range, 0, 1, 0x17, "beside memory at 4 GiB, that at 0");
-    check_decommit(run, place, &range, far_granule, 1);
-    check_granules_bytes(run, place, &range, 0, 1, 0x17, "after a decommit at 4 GiB, memory at 0");
-    check_decommit(run, place, &range, 0, 1);
-    check_range_release(run, place, &range);
+    check_commit(place, &range, 0, 1);
+    check_granules_fill(place, &range, 0, 1, 0x17);
+    check_commit(place, &range, far_granule, 1);
+    check_granules_bytes(place, &range, far_granule, 1, 0, "freshly committed at 4 GiB");
+    check_granules_fill(place, &range, far_granule, 1, 0x28);
+    check_committed(place, &range, 0, 2, 1, "committed at 0 and at 4 GiB, of the first two");
+    check_granules_bytes(place, &range, 0, 1, 0x17, "beside memory at 4 GiB, that at 0");
+    check_decommit(place, &range, far_granule, 1);
+    check_granules_bytes(place, &range, 0, 1, 0x17, "after a decommit at 4 GiB, memory at 0");
+    check_decommit(place, &range, 0, 1);
+    check_range_release(place, &range);
 }
 
-/* ---- what commit, committed and decommit must refuse ---- */
+/* ---- refusals of commit, committed and decommit ---- */
 
-static int32_t commit_at(struct check_run *run, struct check_place *place, const struct check_range *range,
-                         uint64_t offset_bytes, uint64_t length_bytes)
+static int32_t commit_at(struct check_place *place, const struct check_range *range, uint64_t offset_bytes,
+                         uint64_t length_bytes)
 {
     uint64_t actual = 0;
     check_poison(&actual, sizeof actual);
-    int32_t status = run->provider->virtual_->commit(place->context, range->handle, offset_bytes,
-                                                     length_bytes, &actual, check_error());
-    check_that(run, status == MOOR_OK || check_is_poison(&actual, sizeof actual),
+    int32_t status =
+        CALL(virtual_, commit, place->context, range->handle, offset_bytes, length_bytes, &actual);
+    check_that(status == MOOR_OK || check_is_poison(&actual, sizeof actual),
                "a refused commit wrote its output");
     return status;
 }
 
-static int32_t committed_at(struct check_run *run, struct check_place *place, const struct check_range *range,
-                            uint64_t offset_bytes, uint64_t length_bytes)
+static int32_t committed_at(struct check_place *place, const struct check_range *range, uint64_t offset_bytes,
+                            uint64_t length_bytes)
 {
     uint64_t bytes = 0;
     check_poison(&bytes, sizeof bytes);
-    int32_t status = run->provider->virtual_->committed(place->context, range->handle, offset_bytes,
-                                                        length_bytes, &bytes, check_error());
-    check_that(run, status == MOOR_OK || check_is_poison(&bytes, sizeof bytes),
+    int32_t status =
+        CALL(virtual_, committed, place->context, range->handle, offset_bytes, length_bytes, &bytes);
+    check_that(status == MOOR_OK || check_is_poison(&bytes, sizeof bytes),
                "a refused committed wrote its output");
     return status;
 }
 
-/* A range of SMALL_GRANULES with 3 and 4 committed and written. */
-static struct check_range reserve_with_two(struct check_run *run, struct check_place *place)
+/* Reserves SMALL_GRANULES granules. Granules 3 and 4 are committed and written. */
+static struct check_range reserve_with_two(struct check_place *place)
 {
-    struct check_range range = check_reserve(run, place, SMALL_GRANULES);
-    check_commit(run, place, &range, 3, 2);
-    check_granules_fill(run, place, &range, 3, 2, 0x3c);
+    struct check_range range = check_reserve(place, SMALL_GRANULES);
+    check_commit(place, &range, 3, 2);
+    check_granules_fill(place, &range, 3, 2, 0x3c);
     return range;
 }
 
-static void expect_only_two(struct check_run *run, struct check_place *place, const struct check_range *range)
+static void expect_only_two(struct check_place *place, const struct check_range *range)
 {
-    check_committed(run, place, range, 3, 2, 2, "after a refused call");
-    check_committed(run, place, range, 0, range->granule_count, 2, "after a refused call");
-    check_granules_bytes(run, place, range, 3, 2, 0x3c, "after a refused call, memory that was there");
+    check_committed(place, range, 3, 2, 2, "after a refused call");
+    check_committed(place, range, 0, range->granule_count, 2, "after a refused call");
+    check_granules_bytes(place, range, 3, 2, 0x3c, "after a refused call, memory that was there");
 }
 
-static void release_with_two(struct check_run *run, struct check_place *place,
-                             const struct check_range *range)
+static void release_with_two(struct check_place *place, const struct check_range *range)
 {
-    expect_only_two(run, place, range);
-    check_decommit(run, place, range, 3, 2);
-    check_range_release(run, place, range);
+    expect_only_two(place, range);
+    check_decommit(place, range, 3, 2);
+    check_range_release(place, range);
 }
 
-static void commit_is_all_or_nothing(struct check_run *run, struct check_place *place)
+static void commit_is_all_or_nothing(struct check_place *place)
 {
     static const struct {
         uint64_t first, count;
     } overlapping[] = {{3, 2}, {3, 1}, {4, 1}, {1, 3}, {4, 3}, {2, 5}, {0, 8}};
-    if (!check_can_touch(run, place))
-        return;
-    struct check_range range = reserve_with_two(run, place);
-    uint64_t held = check_tells_held(run, place) ? check_stats_now(run, place).held_bytes : 0;
+    struct check_range range = reserve_with_two(place);
+    uint64_t held = check_reports_held(place) ? check_stats_now(place).held_bytes : 0;
     for (size_t i = 0; i < sizeof overlapping / sizeof *overlapping; i++) {
-        int32_t status = commit_at(run, place, &range, overlapping[i].first * range.granule_bytes,
+        int32_t status = commit_at(place, &range, overlapping[i].first * range.granule_bytes,
                                    overlapping[i].count * range.granule_bytes);
-        check_refused_in_use(run, status, "a commit over committed granules");
-        expect_only_two(run, place, &range);
-        check_held(run, place, held, "after a refused commit");
+        check_refused_in_use(status, "a commit over committed granules");
+        expect_only_two(place, &range);
+        check_held(place, held, "after a refused commit");
     }
-    release_with_two(run, place, &range);
+    release_with_two(place, &range);
 }
 
-static void refuses_spans(struct check_run *run, struct check_place *place)
+static void refuses_spans(struct check_place *place)
 {
     const uint32_t allowed = CHECK_MAY(MOOR_INVALID) | CHECK_MAY(MOOR_OVERFLOW);
-    if (!check_can_touch(run, place))
-        return;
-    struct check_range range = reserve_with_two(run, place);
+    struct check_range range = reserve_with_two(place);
     const uint64_t granule = range.granule_bytes;
     const uint64_t size = granule * SMALL_GRANULES;
     const struct {
@@ -392,207 +380,164 @@ static void refuses_spans(struct check_run *run, struct check_place *place)
                  {UINT64_MAX - granule + 1, 5 * granule, "a span that wraps into committed memory"},
                  {3 * granule, UINT64_MAX - granule + 1, "a length that wraps"}};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        check_refused(run, commit_at(run, place, &range, wrong[i].offset_bytes, wrong[i].length_bytes),
-                      allowed, wrong[i].what);
-        check_refused(run, committed_at(run, place, &range, wrong[i].offset_bytes, wrong[i].length_bytes),
-                      allowed, wrong[i].what);
+        check_refused(commit_at(place, &range, wrong[i].offset_bytes, wrong[i].length_bytes), allowed,
+                      wrong[i].what);
+        check_refused(committed_at(place, &range, wrong[i].offset_bytes, wrong[i].length_bytes), allowed,
+                      wrong[i].what);
         struct moor_abi_release release =
             check_release_args(MOOR_ABI_RELEASE_DECOMMIT, range.handle, 0, NULL, 0);
         release.offset_bytes = wrong[i].offset_bytes;
         release.length_bytes = wrong[i].length_bytes;
-        check_release_refused(run, place, &release, allowed, wrong[i].what);
+        check_release_refused(place, &release, allowed, wrong[i].what);
     }
-    release_with_two(run, place, &range);
+    release_with_two(place, &range);
 }
 
-static void decommit_refuses_uncommitted(struct check_run *run, struct check_place *place)
+static void decommit_refuses_uncommitted(struct check_place *place)
 {
     static const struct {
         uint64_t first, count;
     } uncommitted[] = {{0, 1}, {2, 2}, {4, 2}, {2, 4}, {0, 8}};
-    if (!check_can_touch(run, place))
-        return;
-    struct check_range range = reserve_with_two(run, place);
+    struct check_range range = reserve_with_two(place);
     for (size_t i = 0; i < sizeof uncommitted / sizeof *uncommitted; i++) {
         struct moor_abi_release release = check_part_args(
             MOOR_ABI_RELEASE_DECOMMIT, &range, uncommitted[i].first, uncommitted[i].count, NULL, 0);
-        check_release_refused(run, place, &release, CHECK_BAD_ARGUMENT,
-                              "a decommit of what is not committed");
+        check_release_refused(place, &release, CHECK_BAD_ARGUMENT, "a decommit of uncommitted granules");
         struct moor_abi_release unmap = check_part_args(MOOR_ABI_RELEASE_UNMAP, &range, 3, 2, NULL, 0);
         if (place->info.capabilities & MOOR_ABI_CAP_SHARED)
-            check_release_refused(run, place, &unmap, CHECK_BAD_ARGUMENT, "an unmap of committed memory");
+            check_release_refused(place, &unmap, CHECK_BAD_ARGUMENT, "an unmap of committed memory");
     }
-    release_with_two(run, place, &range);
+    release_with_two(place, &range);
 }
 
-static void range_with_memory_stays(struct check_run *run, struct check_place *place)
+static void range_with_memory_stays(struct check_place *place)
 {
-    if (!check_can_touch(run, place))
-        return;
-    struct check_range range = reserve_with_two(run, place);
+    struct check_range range = reserve_with_two(place);
     struct moor_abi_release release = check_release_args(MOOR_ABI_RELEASE_RANGE, range.handle, 0, NULL, 0);
-    check_release_in_use(run, place, &release, "the release of a range with memory in it");
-    release_with_two(run, place, &range);
+    check_release_in_use(place, &release, "the release of a range with memory in it");
+    release_with_two(place, &range);
 }
 
 /* ---- decommit behind work ---- */
 
-static void expect_decommit_waits(struct check_run *run, struct check_place *place,
-                                  struct moor_abi_stream *stream, struct check_gate *gate)
+static void expect_decommit_waits(struct check_place *place, struct moor_abi_stream *stream,
+                                  struct check_gate *gate)
 {
-    struct check_range range = reserve_with_two(run, place);
-    struct moor_abi_fence_point point = {stream, check_record(run, stream)};
+    struct check_range range = reserve_with_two(place);
+    struct moor_abi_fence_point point = {stream, check_record(stream)};
     struct moor_abi_release release = check_part_args(MOOR_ABI_RELEASE_DECOMMIT, &range, 3, 2, &point, 1);
-    check_release_submit(run, place, &release);
-    check_reap_none(run, place, "a decommit behind work that is not done");
-    check_granules_bytes(run, place, &range, 3, 2, 0x3c,
-                         "behind work that is not done, memory to be decommitted");
-    check_committed(run, place, &range, 0, SMALL_GRANULES, 2, "with 2 granules that are still leaving");
-    check_refused_in_use(run, commit_at(run, place, &range, 3 * range.granule_bytes, range.granule_bytes),
-                         "a commit of what is still leaving");
+    check_release_submit(place, &release);
+    check_reap_none(place, "a decommit behind unfinished work");
+    check_granules_bytes(place, &range, 3, 2, 0x3c, "memory whose decommit waits for unfinished work");
+    check_committed(place, &range, 0, SMALL_GRANULES, 2, "with 2 granules whose decommit is pending");
+    check_refused_in_use(commit_at(place, &range, 3 * range.granule_bytes, range.granule_bytes),
+                         "a commit of granules whose decommit is pending");
     struct moor_abi_release again = check_part_args(MOOR_ABI_RELEASE_DECOMMIT, &range, 4, 1, NULL, 0);
-    check_release_in_use(run, place, &again, "a second decommit of what is still leaving");
+    check_release_in_use(place, &again, "a decommit of granules whose decommit is pending");
     struct moor_abi_release whole = check_release_args(MOOR_ABI_RELEASE_RANGE, range.handle, 0, NULL, 0);
-    check_release_in_use(run, place, &whole, "the release of a range with memory that is still leaving");
+    check_release_in_use(place, &whole, "the release of a range whose decommit is pending");
 
     check_gate_open(gate);
-    uint64_t bytes = check_reap(run, place, release.cookie);
-    check_that(run, bytes == release.length_bytes, "a decommit of %llu bytes gave back %llu",
+    uint64_t bytes = check_reap(place, release.cookie);
+    check_that(bytes == release.length_bytes, "a decommit of %llu bytes returned %llu",
                (unsigned long long)release.length_bytes, (unsigned long long)bytes);
-    check_committed(run, place, &range, 0, SMALL_GRANULES, 0, "after the decommit");
-    check_range_release(run, place, &range);
+    check_committed(place, &range, 0, SMALL_GRANULES, 0, "after the decommit");
+    check_range_release(place, &range);
 }
 
-/* Touching device memory by COPY needs a stream of its own: the gated one would hold it. */
-static void decommit_waits(struct check_run *run, struct check_place *place)
+/* COPY needs its own stream here: the gate blocks the other one. */
+static void decommit_waits(struct check_place *place)
 {
-    if (!check_can_touch(run, place))
-        return;
-    struct moor_abi_stream *stream = check_stream_create(run, place);
-    struct check_gate *gate = check_gate_close(run, stream);
+    struct moor_abi_stream *stream = check_stream_create(place);
+    struct check_gate *gate = check_gate_close(stream);
     if (gate)
-        expect_decommit_waits(run, place, stream, gate);
-    check_stream_destroy(run, stream);
+        expect_decommit_waits(place, stream, gate);
+    check_stream_destroy(stream);
     check_gate_free(gate);
 }
 
-static void range_waits(struct check_run *run, struct check_place *place)
+static void range_waits(struct check_place *place)
 {
-    struct check_range range = check_reserve(run, place, SMALL_GRANULES);
-    check_release_waits(run, place, MOOR_ABI_RELEASE_RANGE, range.handle);
+    struct check_range range = check_reserve(place, SMALL_GRANULES);
+    check_release_waits(place, MOOR_ABI_RELEASE_RANGE, range.handle);
 }
 
 /* ---- handles ---- */
 
 enum range_call { COMMIT, COMMITTED, DECOMMIT, RELEASE, RANGE_CALLS };
 
-static int32_t call_with_range(struct check_run *run, struct check_place *place, uint64_t handle,
-                               uint64_t call)
+static int32_t call_with_range(struct check_place *place, uint64_t handle, uint64_t call)
 {
     const struct check_range range = {.handle = handle, .granule_bytes = place->info.granule_min_bytes};
     struct moor_abi_release release = check_part_args(MOOR_ABI_RELEASE_DECOMMIT, &range, 0, 1, NULL, 0);
     if (call == COMMIT)
-        return commit_at(run, place, &range, 0, range.granule_bytes);
+        return commit_at(place, &range, 0, range.granule_bytes);
     if (call == COMMITTED)
-        return committed_at(run, place, &range, 0, range.granule_bytes);
+        return committed_at(place, &range, 0, range.granule_bytes);
     if (call == RELEASE)
         release = check_release_args(MOOR_ABI_RELEASE_RANGE, handle, 0, NULL, 0);
-    return run->provider->release->release(place->context, &release, check_error());
+    return CALL(release, release, place->context, &release);
 }
 
-static void wrong_handles(struct check_run *run, struct check_place *place)
+static void wrong_handles(struct check_place *place)
 {
     static const char *const names[] = {"commit", "committed", "decommit", "range release"};
-    struct check_range gone = check_reserve(run, place, SMALL_GRANULES);
-    check_range_release(run, place, &gone);
+    struct check_range gone = check_reserve(place, SMALL_GRANULES);
+    check_range_release(place, &gone);
     for (uint64_t call = 0; call < RANGE_CALLS; call++) {
-        check_wrong_handles(run, place, call_with_range, call, names[call]);
-        check_stale_handle(run, place, call_with_range, call, gone.handle, names[call]);
+        check_wrong_handles(place, call_with_range, call, names[call]);
+        check_stale_handle(place, call_with_range, call, gone.handle, names[call]);
     }
 }
 
 #define NEEDS MOOR_ABI_CAP_VIRTUAL
 
 const struct check check_virtual[] = {
-    {.name = "virtual.addresses_are_aligned",
-     .rule = "A range starts at a multiple of the alignment that was asked for.",
-     .needs = NEEDS,
+    {"virtual.addresses_are_aligned", "A range starts at a multiple of the requested alignment.", NEEDS,
      .visit = addresses_are_aligned},
-    {.name = "virtual.ranges_are_apart",
-     .rule = "Live ranges have handles of their own and share no address.",
-     .needs = NEEDS,
+    {"virtual.ranges_are_apart", "Live ranges have distinct handles and share no address.", NEEDS,
      .visit = ranges_are_apart},
-    {.name = "virtual.addresses_take_no_memory",
-     .rule = "Reserved addresses, 1 GiB to 1 TiB of them, hold no memory.",
-     .needs = NEEDS,
+    {"virtual.addresses_take_no_memory", "Reserving 1 GiB to 1 TiB of addresses takes no memory.", NEEDS,
      .visit = addresses_take_no_memory},
-    {.name = "virtual.ranges_leave_nothing",
-     .rule = "A thousand ranges that have come and gone leave no maps behind.",
-     .needs = NEEDS,
-     .visit = ranges_leave_nothing},
-    {.name = "virtual.refuses_too_much",
-     .rule = "More addresses than there are get a failure, and the output stays as it was.",
-     .needs = NEEDS,
-     .visit = refuses_too_much},
-    {.name = "virtual.refuses_args",
-     .rule = "Wrong sizes, granules, alignments, domains and flags of a range are INVALID.",
-     .needs = NEEDS,
-     .visit = refuses_args},
-    {.name = "virtual.structs",
-     .rule = "Range arguments and ranges keep the rules of sizes of structs.",
-     .needs = NEEDS,
-     .of_our_minor = true,
-     .visit = structs},
-    {.name = "virtual.fresh_memory_is_zero",
-     .rule = "Committed memory reads as zero, also where memory was before.",
-     .needs = NEEDS,
-     .visit = fresh_memory_is_zero},
-    {.name = "virtual.contents_stay",
-     .rule = "Memory keeps its contents and its address while other granules come and go.",
-     .needs = NEEDS,
-     .visit = contents_stay},
-    {.name = "virtual.committed_counts",
-     .rule = "`committed` counts the committed bytes of just the span that is named.",
-     .needs = NEEDS,
+    {"virtual.ranges_leave_nothing", "A thousand reserved and released ranges leave no mapping behind.",
+     NEEDS, .visit = ranges_leave_nothing},
+    {"virtual.refuses_too_much", "Reserving more addresses than exist fails, and the output stays unchanged.",
+     NEEDS, .visit = refuses_too_much},
+    {"virtual.refuses_args", "Wrong sizes, granules, alignments, domains and flags of a range are INVALID.",
+     NEEDS, .visit = refuses_args},
+    {"virtual.structs", "Range arguments and ranges follow the size rules of structs.", NEEDS,
+     CHECK_OUR_MINOR, .visit = structs},
+    {"virtual.fresh_memory_is_zero", "Committed memory reads as zero, memory committed again included.",
+     NEEDS, CHECK_TOUCHES, .visit = fresh_memory_is_zero},
+    {"virtual.contents_stay",
+     "Memory keeps its contents and address while other granules are committed and decommitted.", NEEDS,
+     CHECK_TOUCHES, .visit = contents_stay},
+    {"virtual.committed_counts", "`committed` counts the committed bytes of exactly the named span.", NEEDS,
      .visit = committed_counts},
-    {.name = "virtual.any_granule",
-     .rule = "Granules from the smallest on can be asked for; commit takes their bytes and decommit gives "
-             "them back.",
-     .needs = NEEDS,
+    {"virtual.any_granule",
+     "Granules from the smallest up are accepted; commit takes their bytes and decommit returns them.", NEEDS,
      .visit = any_granule},
-    {.name = "virtual.far_granules",
-     .rule = "Offsets have 64 bits: what is done to a granule at 4 GiB is not done to the first one.",
-     .needs = NEEDS,
-     .visit = far_granules},
-    {.name = "virtual.commit_is_all_or_nothing",
-     .rule = "A commit that names a committed granule is refused and changes nothing.",
-     .needs = NEEDS,
+    {"virtual.far_granules",
+     "Offsets have 64 bits: a call on the granule at 4 GiB does not affect the first granule.", NEEDS,
+     CHECK_TOUCHES, .visit = far_granules},
+    {"virtual.commit_is_all_or_nothing",
+     "A commit that names a committed granule is refused and changes nothing.", NEEDS, CHECK_TOUCHES,
      .visit = commit_is_all_or_nothing},
-    {.name = "virtual.refuses_spans",
-     .rule =
-         "Spans that are empty, not whole granules, beyond the range or wrap are refused and change nothing.",
-     .needs = NEEDS,
-     .visit = refuses_spans},
-    {.name = "virtual.decommit_refuses_uncommitted",
-     .rule = "A decommit of granules that are not all committed is INVALID and changes nothing.",
-     .needs = NEEDS,
-     .visit = decommit_refuses_uncommitted},
-    {.name = "virtual.range_with_memory_stays",
-     .rule = "A range with memory in it cannot be released.",
-     .needs = NEEDS,
+    {"virtual.refuses_spans",
+     "Spans that are empty, not whole granules, beyond the range or wrap are refused and change nothing.",
+     NEEDS, CHECK_TOUCHES, .visit = refuses_spans},
+    {"virtual.decommit_refuses_uncommitted",
+     "A decommit of granules that are not all committed is INVALID and changes nothing.", NEEDS,
+     CHECK_TOUCHES, .visit = decommit_refuses_uncommitted},
+    {"virtual.range_with_memory_stays", "A range that holds memory cannot be released.", NEEDS, CHECK_TOUCHES,
      .visit = range_with_memory_stays},
-    {.name = "virtual.decommit_waits",
-     .rule =
-         "A decommit takes nothing before its fence points are reached, and then gives the bytes back once.",
-     .needs = NEEDS,
-     .visit = decommit_waits},
-    {.name = "virtual.range_waits",
-     .rule = "A range goes when its fence points are reached, and not before.",
-     .needs = NEEDS,
+    {"virtual.decommit_waits",
+     "A decommit takes no memory before its fence points are reached, and then returns the bytes once.",
+     NEEDS, CHECK_TOUCHES, .visit = decommit_waits},
+    {"virtual.range_waits", "A range is released when its fence points are reached, and not before.", NEEDS,
      .visit = range_waits},
-    {.name = "virtual.wrong_handles",
-     .rule = "Handles that name no range, or one that is gone, are INVALID or STALE, and nothing happens.",
-     .needs = NEEDS,
+    {"virtual.wrong_handles",
+     "Handles of no range, or of a released one, are INVALID or STALE, and change nothing.", NEEDS,
      .visit = wrong_handles},
     {0},
 };

@@ -16,25 +16,26 @@ static bool get_trace(const struct replay_config *config, struct replay_trace *r
     return true;
 }
 
-/* One run, from the provider's load to its unload. A run that broke off prints no report. */
+/* Replays the trace, from loading the provider to unloading it. A run that broke off prints no report. */
 static void run(const struct replay_config *config, const struct replay_trace *trace,
                 struct tool_failure *failure)
 {
     struct replay_memory *memory = NULL;
     struct replay_counts counts;
-    struct replay_books books;
+    struct replay_accounts accounts;
     uint64_t start_ns = moor_clock_ns();
     if (!replay_memory_open(config, &memory, failure))
         return;
     struct replay_terms terms = replay_memory_get_terms(memory);
-    bool done = replay_model_run(config, trace, memory, &counts, &books, failure);
+    bool done = replay_model_run(config, trace, memory, &counts, &accounts, failure);
     done = replay_memory_close(memory, failure) && done;
     if (!done)
         return;
-    replay_report(config, &terms, &counts, &books, (double)(moor_clock_ns() - start_ns) / 1e9);
+    replay_report(config, &terms, &counts, &accounts, (double)(moor_clock_ns() - start_ns) / 1e9);
     failure->has_report = true;
-    if (!books.balanced)
-        (void)tool_fail(failure, TOOL_FAILED, MOOR_CORRUPT, "the books do not balance: %s", books.mismatch);
+    if (!accounts.balanced)
+        (void)tool_fail(failure, TOOL_FAILED, MOOR_CORRUPT, "accounts: do not balance: %s",
+                        accounts.mismatch);
 }
 
 int replay_command(int argc, char **argv, bool json)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Blocks as buffers: what a host does without virtual memory. A seat is a table of them, as a paged attention
- * kernel reads it, and a shared block is one buffer in several tables. Whose it is follows from the prefix
- * index, which counts the requests that use it: the index owns what is published, and a seat the rest.
+ * Blocks as buffers, for devices without virtual memory. A sequence is a table of buffers, as a paged
+ * attention kernel reads it, and a shared block is one buffer in several tables. The prefix index counts the
+ * users of a published block and owns it; a sequence owns its other blocks.
  */
-#include "replay/seat.h"
+#include "replay/sequence.h"
 #include "tool.h"
 
 static bool measure(struct replay_memory *memory, uint64_t *ret_bytes, struct tool_failure *failure)
@@ -14,23 +14,23 @@ static bool measure(struct replay_memory *memory, uint64_t *ret_bytes, struct to
     return true;
 }
 
-static bool make(struct replay_seat *seat, uint64_t first, uint64_t end, struct tool_failure *failure)
+static bool make(struct replay_sequence *sequence, uint64_t first, uint64_t end, struct tool_failure *failure)
 {
-    struct replay_memory *memory = seat->memory;
-    struct moor_buffer_options options = {.grant = seat->grant};
+    struct replay_memory *memory = sequence->memory;
+    struct moor_buffer_options options = {.grant = sequence->grant};
     for (uint64_t i = first; i < end; i++)
-        if (moor_buffer_allocate(memory->binding, memory->config->block_bytes, &options, &seat->handles[i]) !=
-            MOOR_OK)
+        if (moor_buffer_allocate(memory->binding, memory->config->block_bytes, &options,
+                                 &sequence->handles[i]) != MOOR_OK)
             return tool_fail_last(failure, TOOL_FAILED, "allocating a block that was granted");
     return true;
 }
 
-/* No two lie together. */
-static bool view(const struct replay_seat *seat, uint64_t first, uint64_t end, struct moor_view *ret_view,
-                 struct tool_failure *failure)
+/* Buffers are never adjacent: the view has one block. */
+static bool view(const struct replay_sequence *sequence, uint64_t first, uint64_t end,
+                 struct moor_view *ret_view, struct tool_failure *failure)
 {
     (void)end;
-    if (moor_buffer_get_view(seat->memory->runtime, seat->handles[first], ret_view) != MOOR_OK)
+    if (moor_buffer_get_view(sequence->memory->runtime, sequence->handles[first], ret_view) != MOOR_OK)
         return tool_fail_last(failure, TOOL_FAILED, "view of a block");
     return true;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A binary heap. The sequence number makes the order total, so that two runs are the same. */
+/* A binary heap. The insertion number makes the order total, so that two runs are equal. */
 #include "replay/events.h"
 #include "tool.h"
 
@@ -11,7 +11,7 @@ static bool is_before(const struct replay_event *a, const struct replay_event *b
         return a->time_us < b->time_us;
     if (a->kind != b->kind)
         return a->kind < b->kind;
-    return a->sequence < b->sequence;
+    return a->order < b->order;
 }
 
 void replay_events_push(struct replay_events *events, int64_t time_us, enum replay_event_kind kind,
@@ -21,7 +21,7 @@ void replay_events_push(struct replay_events *events, int64_t time_us, enum repl
         events->capacity = 2 * events->capacity + 1024;
         events->heap = tool_reallocate(events->heap, events->capacity, sizeof *events->heap);
     }
-    struct replay_event event = {.time_us = time_us, .kind = kind, .sequence = events->pushed++, .row = row};
+    struct replay_event event = {.time_us = time_us, .kind = kind, .order = events->pushed++, .row = row};
     size_t at = events->count++;
     while (at > 0 && is_before(&event, &events->heap[(at - 1) / 2])) {
         events->heap[at] = events->heap[(at - 1) / 2];

@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A trace like the Mooncake conversation trace, made from that trace's published statistics alone: 12,031
+ * Generates a trace like the Mooncake conversation trace from that trace's published statistics alone: 12,031
  * requests in 3,537 s arriving in batches 3 s apart; input tokens mean 12,035, median 6,909, 90 % below
  * 27,367, 99 % below 85,401, at most 126,195; output tokens mean 343, median 350, 99 % below 1,120, at most
  * 2,000; block 0 common to all, 63 % of blocks new, 37 % of tokens a prefix seen before.
  *
  * Lengths are drawn by inverse transform: the published quantiles are knots of a distribution function that
- * is linear between them; the knots in between are chosen so that the means come out. A request continues an
- * earlier conversation with a fixed chance: it takes all full blocks of an earlier request that is shorter
- * than itself as its prefix, the longest of a few candidates, and stands for that conversation from then on.
- * Otherwise it shares block 0.
+ * is linear between them. The other knots are chosen to give the published means. A request continues an
+ * earlier conversation with a fixed chance: its prefix is all full blocks of an earlier, shorter request, the
+ * longest of a few candidates, and it replaces that conversation. Otherwise it shares block 0.
  *
- * All arithmetic is on whole numbers, so a seed makes the same trace on every machine.
+ * All arithmetic uses whole numbers, so a seed gives the same trace on every machine.
  */
 #include "replay/config.h"
 #include "replay/trace.h"
@@ -25,14 +24,14 @@
 
 #define BATCH_MS 3000
 #define BATCH_REQUESTS_MIN 4
-#define BATCH_REQUESTS_MAX 16 /* mean 10, and now and then one more: 10.2 */
+#define BATCH_REQUESTS_MAX 16 /* 10, and sometimes one more: mean 10.2 */
 #define BATCH_EXTRA_PER_1000 200
-#define CONVERSATIONS_MAX 512 /* that can still be continued */
+#define CONVERSATIONS_MAX 512 /* conversations that can be continued */
 #define CONTINUE_PER_1000 510
 #define CANDIDATES 12
 
 struct knot {
-    uint32_t per_mille; /* of requests that are at most so long */
+    uint32_t per_mille; /* share of requests of at most this length */
     uint32_t tokens;
 };
 
@@ -45,7 +44,7 @@ struct generator {
     uint64_t state;
     uint64_t block_tokens;
     int64_t next_id;
-    size_t conversations[CONVERSATIONS_MAX]; /* rows: the last request of each */
+    size_t conversations[CONVERSATIONS_MAX]; /* row of the last request of each */
     size_t conversation_count;
 };
 
@@ -58,7 +57,7 @@ static uint64_t next_random(struct generator *generator)
     return z ^ (z >> 31);
 }
 
-/* From 0 to bound - 1; bound is far below 2^32, so the bias of the multiplication is below 2^-20. */
+/* Returns 0 to bound - 1. bound is far below 2^32, so the bias of the multiplication is below 2^-20. */
 static uint64_t random_below(struct generator *generator, uint64_t bound)
 {
     return ((next_random(generator) >> 32) * bound) >> 32;
@@ -75,7 +74,8 @@ static uint64_t draw_length(struct generator *generator, const struct knot *knot
     return knots[i - 1].tokens + (knots[i].tokens - knots[i - 1].tokens) * (at - low) / width;
 }
 
-/* The index of a conversation to continue by a request of that many tokens; CONVERSATIONS_MAX: a new one. */
+/* Returns the conversation to continue by a request of that many tokens, or CONVERSATIONS_MAX for a new
+ * one. */
 static size_t pick_conversation(struct generator *generator, const struct replay_trace *trace,
                                 uint64_t input_tokens)
 {
@@ -123,7 +123,7 @@ static void add_request(struct generator *generator, struct replay_trace *trace,
         memcpy(ids, trace->ids + earlier->first_id, shared * sizeof *ids);
     }
     if (shared == 0)
-        ids[shared++] = 0; /* the system prompt's block; every request has at least one */
+        ids[shared++] = 0; /* the block of the system prompt; every request has one block at least */
     for (size_t i = shared; i < id_count; i++)
         ids[i] = generator->next_id++;
     remember(generator, row, continued);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The prefix index. A request drops its deepest block first, so the list has tails before the heads they hang
- * on. */
+/* The prefix index. A request unreferences its deepest block first, so the list holds a block before the
+ * prefix blocks that it depends on. */
 #include "replay/index.h"
 #include "tool.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The prefix index: published blocks by identity, with the requests that use each counted, and the unused
- * ones in the order in which they fell out of use.
+ * The prefix index: published blocks by identity with a reference count, and the unreferenced ones in the
+ * order of their last use.
  */
 #ifndef MOOR_REPLAY_INDEX_H
 #define MOOR_REPLAY_INDEX_H
@@ -11,8 +11,8 @@
 
 struct replay_block {
     int64_t id;
-    uint64_t references;       /* requests that have it mapped; 0: evictable, and in the list */
-    replay_handle handle;      /* its memory, which the index owns */
+    uint64_t references;       /* requests that use the block; 0: evictable, and in the list */
+    replay_handle handle;      /* memory of the block, owned by the index */
     struct replay_block *prev; /* in the list of evictable blocks */
     struct replay_block *next;
     UT_hash_handle hh;
@@ -20,21 +20,21 @@ struct replay_block {
 
 struct replay_index {
     struct replay_block *blocks;    /* by id */
-    struct replay_block *evictable; /* the oldest first */
+    struct replay_block *evictable; /* the longest unused first */
     uint64_t resident_count;
     uint64_t evictable_count;
 };
 
-/* NULL if it is not resident. */
+/* Returns NULL if the block is not resident. */
 struct replay_block *replay_index_find(struct replay_index *index, int64_t id);
-/* A new block with one reference. The id is not in the index. */
+/* Adds a block with one reference. Requires that the id is not in the index. */
 struct replay_block *replay_index_add(struct replay_index *index, int64_t id, replay_handle handle);
 void replay_index_reference(struct replay_index *index, struct replay_block *block);
-/* The last reference makes it the youngest evictable block. */
+/* Drops a reference. After the last one the block is the youngest evictable block. */
 void replay_index_unreference(struct replay_index *index, struct replay_block *block);
-/* Takes an evictable block out and frees the entry; its handle becomes the caller's. */
+/* Removes an evictable block and frees the entry. The caller owns the returned handle. */
 replay_handle replay_index_remove(struct replay_index *index, struct replay_block *block);
-/* Frees all entries, whatever their references. The handles must be gone already. */
+/* Frees all entries. Requires that their handles have been released. */
 void replay_index_finish(struct replay_index *index);
 
 #endif

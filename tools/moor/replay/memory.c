@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The provider, the account and the books of a replay. */
-#include "replay/seat.h"
+/* The provider, the holder and the accounts of a replay. */
+#include "replay/sequence.h"
 #include "tool.h"
 
 #include <inttypes.h>
@@ -22,7 +22,7 @@ static bool load(struct replay_memory *memory, struct tool_failure *failure)
     if (moor_provider_get_info(memory->provider, &info) != MOOR_OK)
         return tool_fail_last(failure, TOOL_REFUSED, "provider");
     if (info.device_count == 0)
-        return tool_fail(failure, TOOL_NO_DEVICE, MOOR_UNSUPPORTED, "%s has no device", info.path);
+        return tool_fail(failure, TOOL_NO_DEVICE, MOOR_UNSUPPORTED, "%s: no device", info.path);
     if (moor_provider_get_device(memory->provider, 0, &memory->device) != MOOR_OK ||
         moor_device_find_domain(memory->device, MOOR_ABI_DOMAIN_DEVICE, &memory->domain) != MOOR_OK ||
         moor_device_get_domain_info(memory->device, memory->domain, &memory->domain_info) != MOOR_OK)
@@ -35,7 +35,7 @@ static bool has_host_access(const struct replay_memory *memory)
     return (memory->domain_info.flags & MOOR_ABI_DOMAIN_HOST_ACCESS) != 0;
 }
 
-/* By what the memory can do, unless the mode was given; the back end checks that it can. */
+/* Selects the given mode, or the one that the memory supports. The back end checks that it can work. */
 static bool choose_backend(struct replay_memory *memory, struct tool_failure *failure)
 {
     const struct replay_config *config = memory->config;
@@ -46,11 +46,11 @@ static bool choose_backend(struct replay_memory *memory, struct tool_failure *fa
     memory->backend = eager ? &replay_eager : &replay_mapped;
     if (config->touch != REPLAY_TOUCH_NONE && !has_host_access(memory) && !(capabilities & MOOR_ABI_CAP_COPY))
         return tool_fail(failure, TOOL_REFUSED, MOOR_UNSUPPORTED,
-                         "the device's memory has no COPY (--touch none does without)");
+                         "the device's memory lacks COPY: use --touch none");
     return true;
 }
 
-/* The domains whose memory the ledger of this authority counts. */
+/* Finds the domains on this authority. */
 static bool find_pool(struct replay_memory *memory, struct tool_failure *failure)
 {
     struct moor_provider_info info;
@@ -90,7 +90,7 @@ static bool open_account(struct replay_memory *memory, struct tool_failure *fail
     return true;
 }
 
-/* A capacity in bytes holds as many blocks as their footprint allows. */
+/* A capacity in bytes holds capacity / footprint blocks. */
 static bool set_capacity(struct replay_memory *memory, struct tool_failure *failure)
 {
     const struct replay_config *config = memory->config;
@@ -104,7 +104,7 @@ static bool set_capacity(struct replay_memory *memory, struct tool_failure *fail
                          "--capacity is less than one block, which takes %" PRIu64 " bytes",
                          memory->footprint_bytes);
     if (__builtin_mul_overflow(memory->capacity_blocks, memory->footprint_bytes, &bytes) || bytes > INT64_MAX)
-        return tool_fail(failure, TOOL_USAGE, MOOR_OVERFLOW, "the capacity does not fit 63 bits");
+        return tool_fail(failure, TOOL_USAGE, MOOR_OVERFLOW, "--capacity: does not fit 63 bits");
     if (moor_authority_set_capacity(memory->authority, bytes, 0, NULL) != MOOR_OK)
         return tool_fail_last(failure, TOOL_FAILED, "capacity");
     return true;
@@ -117,7 +117,7 @@ bool replay_memory_open(const struct replay_config *config, struct replay_memory
     memory->config = config;
     if (!load(memory, failure) || !choose_backend(memory, failure) || !open_account(memory, failure) ||
         !set_capacity(memory, failure) || !find_pool(memory, failure)) {
-        (void)replay_memory_close(memory, failure); /* the first failure is kept */
+        (void)replay_memory_close(memory, failure); /* keeps the first failure */
         return false;
     }
     replay_toucher_init(&memory->toucher, config, has_host_access(memory), memory->work);
@@ -136,13 +136,14 @@ bool replay_memory_close(struct replay_memory *memory, struct tool_failure *fail
 {
     if (memory == NULL)
         return true;
-    replay_seats_abandon(memory);
+    replay_sequences_abandon(memory);
     replay_toucher_finish(&memory->toucher);
     if (memory->runtime != NULL) {
         (void)moor_stream_destroy(memory->work);
         (void)moor_stream_destroy(memory->decode);
         (void)moor_runtime_reap(memory->runtime,
-                                moor_clock_ns() + REPLAY_WAIT_NS); /* what is left shows in the next calls */
+                                /* later calls report the remaining objects */
+                                moor_clock_ns() + REPLAY_WAIT_NS);
         if (moor_binding_close(memory->binding) != MOOR_OK ||
             moor_holder_destroy(memory->holder) != MOOR_OK ||
             (memory->provider != NULL && moor_provider_unload(memory->provider) != MOOR_OK) ||
@@ -160,51 +161,51 @@ bool replay_memory_close(struct replay_memory *memory, struct tool_failure *fail
 bool replay_memory_drop(struct replay_memory *memory, replay_handle handle, struct tool_failure *failure)
 {
     if (memory->backend->drop(memory->runtime, handle) != MOOR_OK)
-        return tool_fail_last(failure, TOOL_FAILED, "giving up a block");
+        return tool_fail_last(failure, TOOL_FAILED, "releasing a block");
     return true;
 }
 
 bool replay_memory_settle(struct replay_memory *memory, struct tool_failure *failure)
 {
     moor_status status = moor_runtime_reap(memory->runtime, MOOR_NO_WAIT);
-    if (status != MOOR_OK && status != MOOR_PENDING) /* pending: other requests' fences */
-        return tool_fail_last(failure, TOOL_FAILED, "taking memory back");
+    if (status != MOOR_OK && status != MOOR_PENDING) /* PENDING: other requests' fences */
+        return tool_fail_last(failure, TOOL_FAILED, "reaping releases");
     return true;
 }
 
-bool replay_memory_sample(struct replay_memory *memory, uint64_t expected_blocks, struct replay_books *books,
-                          struct tool_failure *failure)
+bool replay_memory_sample(struct replay_memory *memory, uint64_t expected_blocks,
+                          struct replay_accounts *accounts, struct tool_failure *failure)
 {
     uint64_t expected_bytes = expected_blocks * memory->footprint_bytes;
     struct moor_authority_stats ledger;
     if (moor_authority_get_stats(memory->authority, &ledger, NULL, 0, NULL) != MOOR_OK)
         return tool_fail_last(failure, TOOL_FAILED, "ledger");
-    books->ledger_bytes = ledger.charged_bytes - ledger.leased_bytes;
-    books->provider_bytes = 0;
-    books->kernel_bytes = 0;
-    books->has_provider = true;
-    books->has_kernel = true;
+    accounts->ledger_bytes = ledger.charged_bytes - ledger.leased_bytes;
+    accounts->provider_bytes = 0;
+    accounts->kernel_bytes = 0;
+    accounts->has_provider = true;
+    accounts->has_kernel = true;
     for (size_t i = 0; i < memory->pool_count; i++) {
         struct moor_device_stats stats = {0};
         moor_status status = moor_device_get_stats(memory->pool[i].device, memory->pool[i].index, &stats);
         if (status != MOOR_OK && status != MOOR_UNSUPPORTED)
             return tool_fail_last(failure, TOOL_FAILED, "device statistics");
-        books->has_provider = books->has_provider && (stats.valid & MOOR_ABI_STAT_HELD) != 0;
-        books->has_kernel = books->has_kernel && (stats.valid & MOOR_ABI_STAT_SYSTEM_HELD) != 0;
-        books->provider_bytes += stats.held_bytes;
-        books->kernel_bytes += stats.system_held_bytes;
+        accounts->has_provider = accounts->has_provider && (stats.valid & MOOR_ABI_STAT_HELD) != 0;
+        accounts->has_kernel = accounts->has_kernel && (stats.valid & MOOR_ABI_STAT_SYSTEM_HELD) != 0;
+        accounts->provider_bytes += stats.held_bytes;
+        accounts->kernel_bytes += stats.system_held_bytes;
     }
-    books->samples++;
-    if (books->ledger_bytes == expected_bytes &&
-        (!books->has_provider || books->provider_bytes == expected_bytes) &&
-        (!books->has_kernel || books->kernel_bytes == expected_bytes))
+    accounts->samples++;
+    if (accounts->ledger_bytes == expected_bytes &&
+        (!accounts->has_provider || accounts->provider_bytes == expected_bytes) &&
+        (!accounts->has_kernel || accounts->kernel_bytes == expected_bytes))
         return true;
-    if (books->balanced)
-        (void)snprintf(books->mismatch, sizeof books->mismatch,
+    if (accounts->balanced)
+        (void)snprintf(accounts->mismatch, sizeof accounts->mismatch,
                        "sample %" PRIu64 ": model %" PRIu64 ", ledger %" PRIu64 ", provider %" PRIu64
                        ", kernel %" PRIu64 " bytes",
-                       books->samples, expected_bytes, books->ledger_bytes, books->provider_bytes,
-                       books->kernel_bytes); /* fits */
-    books->balanced = false;
+                       accounts->samples, expected_bytes, accounts->ledger_bytes, accounts->provider_bytes,
+                       accounts->kernel_bytes); /* the text fits */
+    accounts->balanced = false;
     return true;
 }

@@ -2,14 +2,14 @@
 /*
  * Replay model R1.
  *
- * Requests arrive, queue, are prefilled one at a time, grow while they decode, and finish; their memory comes
- * back one fence later. The model keeps its own books in blocks,
+ * Requests arrive, queue, are prefilled one at a time, grow while they decode, and finish; their memory
+ * returns one fence later. The model keeps its own accounts in blocks,
  *
  *     used = committed + reserved and not yet committed
  *     committed = private and shared blocks of live requests + cached blocks + pending blocks
  *
- * decides everything by them, and makes each step really happen through memory.h. It never asks the library
- * whether there is room: if the two disagree, the run has found an error.
+ * It takes every decision from them and carries each step out through memory.h. It never asks the library for
+ * free memory: a disagreement between the two is an error that the run has found.
  */
 #include "replay/model.h"
 #include "replay/events.h"
@@ -21,7 +21,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define SAMPLE_EVENTS 500 /* the books are compared this often, and at the end */
+#define SAMPLE_EVENTS 500 /* events between two comparisons of the accounts */
 
 /* A request between arrival and fence. */
 struct run {
@@ -30,12 +30,12 @@ struct run {
     uint64_t hit_blocks;
     uint64_t prompt_blocks;
     uint64_t total_blocks;
-    uint64_t next_block;     /* the next to grow by */
+    uint64_t next_block;     /* the next block to add */
     uint64_t full_blocks;    /* prompt blocks that can be published */
-    uint64_t leaving_blocks; /* behind the decode fence */
-    /* full_blocks entries: the index's block in that slot, NULL if it is private */
+    uint64_t leaving_blocks; /* blocks behind the decode fence */
+    /* full_blocks entries: the index's block in this slot, or NULL if it is private */
     struct replay_block **shared;
-    struct replay_seat *seat; /* NULL for a request of no blocks */
+    struct replay_sequence *sequence; /* NULL for a request without blocks */
 };
 
 struct model {
@@ -44,12 +44,12 @@ struct model {
     struct replay_memory *memory;
     struct tool_failure *failure;
     struct replay_counts counts;
-    struct replay_books books;
+    struct replay_accounts accounts;
     struct replay_events events;
     struct replay_index index;
     uint64_t capacity_blocks;
     struct run *runs; /* one per row */
-    size_t *queue;    /* rows in order of arrival; one place per row */
+    size_t *queue;    /* rows in order of arrival, of rows_max entries */
     size_t queue_head;
     size_t queue_tail;
     bool prefilling;
@@ -58,7 +58,7 @@ struct model {
     uint64_t pending_blocks;
     uint64_t live_requests;
     int64_t now_us;
-    int64_t *waits_us; /* of started requests; one place per row */
+    int64_t *waits_us; /* waits of started requests, one entry per row */
     size_t wait_count;
 };
 
@@ -74,7 +74,7 @@ static uint64_t blocks_of(const struct model *model, uint64_t tokens)
     return (tokens + block_tokens - 1) / block_tokens;
 }
 
-/* Schedules; the end of simulated time is far away but not infinitely so. */
+/* Adds an event. Simulated time is bounded, so the sum is checked. */
 static bool schedule(struct model *model, int64_t start_us, uint64_t count, uint64_t step_us,
                      enum replay_event_kind kind, size_t row)
 {
@@ -90,7 +90,8 @@ static bool schedule(struct model *model, int64_t start_us, uint64_t count, uint
 
 /* ---- start ---- */
 
-/* Resident blocks that the request can share: never its whole prompt, since something must be computed. */
+/* Returns the number of resident blocks that the request can share: never its whole prompt, because at least
+ * one token must be computed. */
 static uint64_t count_hits(struct model *model, const struct replay_request *request, uint64_t full_blocks)
 {
     uint64_t hits = 0;
@@ -104,8 +105,8 @@ static uint64_t count_hits(struct model *model, const struct replay_request *req
     return hits;
 }
 
-/* References the hits, which takes them out of reach, and evicts until the rest fits. False if it cannot:
- * nothing has changed then. Sets *ret_evicted. */
+/* References the hits, which makes them unevictable, and evicts blocks until the request fits. Returns false,
+ * with nothing changed, if it cannot fit. Sets *ret_evicted. */
 static bool make_room(struct model *model, const struct run *run, const int64_t *ids, uint64_t *ret_evicted)
 {
     uint64_t wanted = model->used_blocks + run->total_blocks - run->hit_blocks;
@@ -123,7 +124,7 @@ static bool make_room(struct model *model, const struct run *run, const int64_t 
     }
     for (uint64_t i = 0; i < short_blocks; i++) {
         replay_handle handle = replay_index_remove(&model->index, model->index.evictable);
-        (void)replay_memory_drop(model->memory, handle, model->failure); /* a failure shows in start() */
+        (void)replay_memory_drop(model->memory, handle, model->failure); /* start() reports the failure */
     }
     model->used_blocks -= short_blocks;
     model->committed_blocks -= short_blocks;
@@ -137,7 +138,7 @@ static bool open_seat(struct model *model, size_t row)
     const struct replay_request *request = &model->trace->requests[row];
     struct run *run = &model->runs[row];
     if (run->total_blocks == 0)
-        return true; /* nothing in, nothing out */
+        return true; /* a request without blocks */
     replay_handle *hits = tool_allocate(run->hit_blocks, sizeof *hits);
     for (uint64_t i = 0; i < run->hit_blocks; i++)
         hits[i] = run->shared[i]->handle;
@@ -150,7 +151,7 @@ static bool open_seat(struct model *model, size_t row)
         .ids = model->trace->ids + request->first_id,
         .id_count = run->full_blocks,
     };
-    bool opened = replay_seat_start(model->memory, &admission, &run->seat, model->failure);
+    bool opened = replay_sequence_start(model->memory, &admission, &run->sequence, model->failure);
     free(hits);
     return opened;
 }
@@ -182,7 +183,7 @@ static bool start(struct model *model, size_t row, uint64_t evicted)
                     model->config->prefill_us, REPLAY_PREFILL_DONE, row);
 }
 
-/* Starts the head of the queue if it can; those that never fit are turned away. */
+/* Starts the head of the queue if it fits. Rejects requests that never fit. */
 static bool try_start(struct model *model)
 {
     while (!model->prefilling && model->queue_head < model->queue_tail) {
@@ -203,7 +204,7 @@ static bool try_start(struct model *model)
         if (run->shared == NULL)
             run->shared = tool_allocate(run->full_blocks, sizeof *run->shared);
         if (!make_room(model, run, model->trace->ids + request->first_id, &evicted))
-            return true; /* waits */
+            return true; /* the request waits */
         model->queue_head++;
         if (!start(model, row, evicted))
             return false;
@@ -224,8 +225,8 @@ static bool prefill_done(struct model *model, size_t row)
     for (uint64_t i = run->hit_blocks; config->policy != REPLAY_NONE && i < run->full_blocks; i++) {
         replay_handle handle = 0;
         if (replay_index_find(&model->index, ids[i]) != NULL)
-            continue; /* known: this copy stays private */
-        if (!replay_seat_publish(run->seat, i, &handle, model->failure))
+            continue; /* the block is known: this copy stays private */
+        if (!replay_sequence_publish(run->sequence, i, &handle, model->failure))
             return false;
         run->shared[i] = replay_index_add(&model->index, ids[i], handle);
     }
@@ -241,7 +242,7 @@ static bool grow(struct model *model, size_t row)
     const struct replay_request *request = &model->trace->requests[row];
     const struct replay_config *config = model->config;
     struct run *run = &model->runs[row];
-    if (!replay_seat_grow(run->seat, run->next_block, model->failure))
+    if (!replay_sequence_grow(run->sequence, run->next_block, model->failure))
         return false;
     run->next_block++;
     model->committed_blocks++;
@@ -255,8 +256,8 @@ static bool grow(struct model *model, size_t row)
 }
 
 /*
- * The peak of pending blocks is read when the private blocks have joined those that wait, and before the
- * published blocks that policy live lets go with them do: that is how the expected figures count.
+ * Reads the peak of pending blocks after the private blocks have become pending, and before policy live
+ * releases the published blocks: the expected figures are defined so.
  */
 static bool finish(struct model *model, size_t row)
 {
@@ -274,7 +275,7 @@ static bool finish(struct model *model, size_t row)
             continue;
         replay_index_unreference(&model->index, block);
         if (model->config->policy == REPLAY_LIVE && block->references == 0) {
-            replay_seat_take_back(run->seat, i, replay_index_remove(&model->index, block));
+            replay_sequence_take_back(run->sequence, i, replay_index_remove(&model->index, block));
             model->pending_blocks++;
             run->leaving_blocks++;
         }
@@ -283,7 +284,7 @@ static bool finish(struct model *model, size_t row)
     run->shared = NULL;
     model->live_requests--;
     model->counts.done++;
-    return (run->seat == NULL || replay_seat_finish(run->seat, model->failure)) &&
+    return (run->sequence == NULL || replay_sequence_finish(run->sequence, model->failure)) &&
            replay_memory_settle(model->memory, model->failure) &&
            schedule(model, model->now_us, 1, model->config->fence_us, REPLAY_FENCE_PASSED, row);
 }
@@ -291,13 +292,13 @@ static bool finish(struct model *model, size_t row)
 static bool fence_passed(struct model *model, size_t row)
 {
     struct run *run = &model->runs[row];
-    struct replay_seat *seat = run->seat;
-    run->seat = NULL;
+    struct replay_sequence *sequence = run->sequence;
+    run->sequence = NULL;
     model->pending_blocks -= run->leaving_blocks;
     model->committed_blocks -= run->leaving_blocks;
     model->used_blocks -= run->leaving_blocks;
     model->counts.freed += run->leaving_blocks;
-    return seat == NULL || replay_seat_leave(seat, model->failure);
+    return sequence == NULL || replay_sequence_leave(sequence, model->failure);
 }
 
 /* ---- the run ---- */
@@ -329,10 +330,10 @@ static bool handle(struct model *model, const struct replay_event *event)
 
 static bool sample(struct model *model)
 {
-    return replay_memory_sample(model->memory, model->committed_blocks, &model->books, model->failure);
+    return replay_memory_sample(model->memory, model->committed_blocks, &model->accounts, model->failure);
 }
 
-/* On a terminal, and only there. */
+/* Prints to a terminal only. */
 static void show_progress(const struct model *model, bool end)
 {
     if (!isatty(STDERR_FILENO))
@@ -387,7 +388,7 @@ static void sum_up(struct model *model)
     counts->makespan_s = (double)model->now_us / 1e6;
     if (count == 0)
         return;
-    double sum_us = 0; /* of whole numbers below 2^53 as a rule: exact, and the same in every run */
+    double sum_us = 0; /* whole numbers, normally below 2^53: exact, so equal in every run */
     for (size_t i = 0; i < count; i++)
         sum_us += (double)model->waits_us[i];
     qsort(model->waits_us, count, sizeof *model->waits_us, compare_times);
@@ -395,7 +396,7 @@ static void sum_up(struct model *model)
     counts->wait_p99_s = (double)model->waits_us[(count - 1) * 99 / 100] / 1e6;
 }
 
-/* Gives back what the index still has: at the end what was retained, after a failure whatever is there. */
+/* Releases the blocks of the index: the retained ones at the end, all of them after a failure. */
 static void drop_index(struct model *model)
 {
     struct replay_block *block = NULL;
@@ -403,7 +404,7 @@ static void drop_index(struct model *model)
     HASH_ITER(hh, model->index.blocks, block, next)
     {
         (void)replay_memory_drop(model->memory, block->handle,
-                                 model->failure); /* told at the end, if the first */
+                                 model->failure); /* reported at the end, if it is the first */
     }
     replay_index_finish(&model->index);
 }
@@ -413,12 +414,12 @@ static void check_identity(struct model *model)
     const struct replay_counts *counts = &model->counts;
     if (counts->new_blocks != counts->evict + counts->freed + counts->resident_end ||
         model->committed_blocks != counts->resident_end || model->used_blocks != counts->resident_end)
-        (void)tool_fail(model->failure, TOOL_FAILED, MOOR_CORRUPT, "the model's own counts do not add up");
+        (void)tool_fail(model->failure, TOOL_FAILED, MOOR_CORRUPT, "model: the counts do not add up");
 }
 
 bool replay_model_run(const struct replay_config *config, const struct replay_trace *trace,
                       struct replay_memory *memory, struct replay_counts *ret_counts,
-                      struct replay_books *ret_books, struct tool_failure *failure)
+                      struct replay_accounts *ret_accounts, struct tool_failure *failure)
 {
     size_t rows = trace->request_count;
     struct model model = {
@@ -427,7 +428,7 @@ bool replay_model_run(const struct replay_config *config, const struct replay_tr
         .memory = memory,
         .failure = failure,
         .capacity_blocks = replay_memory_get_terms(memory).capacity_blocks,
-        .books.balanced = true,
+        .accounts.balanced = true,
         .runs = tool_allocate(rows, sizeof *model.runs),
         .queue = tool_allocate(rows, sizeof *model.queue),
         .waits_us = tool_allocate(rows, sizeof *model.waits_us),
@@ -447,6 +448,6 @@ bool replay_model_run(const struct replay_config *config, const struct replay_tr
     free(model.waits_us);
     replay_events_finish(&model.events);
     *ret_counts = model.counts;
-    *ret_books = model.books;
+    *ret_accounts = model.accounts;
     return failure->exit_status == TOOL_DONE;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The options of moor replay. Everything is checked here, so that the rest may rely on it. */
+/* The options of moor replay. All values are checked here, so that the other files may rely on them. */
 #include "replay/config.h"
 #include "tool.h"
 
@@ -35,38 +35,41 @@ _Static_assert(KEY_END - TOOL_KEY_OWN <= 64, "a bit for each: struct parse");
 
 static const struct argp_option option_list[] = {
     {"provider", KEY_PROVIDER, "PROVIDER", 0, "The provider to run on: a path, or a name to look up", 1},
-    {"capacity", KEY_CAPACITY, "SIZE", 0, "Device memory that may be held, in whole blocks", 1},
-    {"capacity-blocks", KEY_CAPACITY_BLOCKS, "N", 0, "The same, as a number of blocks", 1},
+    {"capacity", KEY_CAPACITY, "SIZE", 0, "Device memory limit, rounded down to whole blocks", 1},
+    {"capacity-blocks", KEY_CAPACITY_BLOCKS, "N", 0, "Device memory limit in blocks", 1},
     TOOL_OPTION_SET,
     {"mode", KEY_MODE, "auto|virtual|eager", 0,
-     "Blocks in ranges of addresses, or each a buffer (default auto: virtual where the provider can)", 2},
-    {"policy", KEY_POLICY, "none|live|retain", 0, "Which blocks are shared and how long (default retain)", 2},
+     "Blocks in ranges of addresses, or one buffer each (default auto: virtual where the provider has "
+     "VIRTUAL)",
+     2},
+    {"policy", KEY_POLICY, "none|live|retain", 0,
+     "Share no blocks, prompt blocks in use, or also unused ones (default retain)", 2},
     {"model", KEY_MODEL, "NAME", 0, "KV bytes per token of a known model, such as Llama-3.1-8B", 2},
     {"kv-bytes-per-token", KEY_KV_BYTES, "SIZE", 0, "KV bytes per token (default 4096)", 2},
     {"block-tokens", KEY_BLOCK_TOKENS, "N", 0, "Tokens per block, as in the trace (default 512)", 2},
-    {"touch", KEY_TOUCH, "none|page|full", 0, "What is written of each block and checked where shared (none)",
-     2},
+    {"touch", KEY_TOUCH, "none|page|full", 0,
+     "Part of each block to write, and to check in shared blocks (default none)", 2},
     {"limit", KEY_LIMIT, "N", 0, "Replay the first N rows only", 3},
     {"scale", KEY_SCALE, "S", 0, "Stretch arrival times by S (default 1)", 3},
     {"prefill-us-per-token", KEY_PREFILL, "N", 0, "Simulated prefill time (default 125)", 3},
     {"decode-us-per-token", KEY_DECODE, "N", 0, "Simulated decode time (default 30000)", 3},
     {"fence-us", KEY_FENCE, "N", 0, "Simulated time until the decode fence passes (default 30000)", 3},
-    {"generate", KEY_GENERATE, "mooncake-conversation", 0, "Make a trace instead of reading one", 4},
+    {"generate", KEY_GENERATE, "mooncake-conversation", 0, "Generate a trace instead of reading one", 4},
     {"requests", KEY_REQUESTS, "N", 0, "Requests to generate (default 1000)", 4},
     {"seed", KEY_SEED, "N", 0, "Seed of the generator (default 1)", 4},
-    {"out", KEY_OUT, "FILE", 0, "Write the generated trace; without --provider, do nothing else", 4},
+    {"out", KEY_OUT, "FILE", 0, "Write the generated trace; without --provider do not replay it", 4},
     TOOL_OPTION_JSON,
     TOOL_OPTION_HELP,
     {0},
 };
 
-/* The options that are whole numbers. */
+/* Options that take a whole number. */
 static const struct number_option {
     int key;
     const char *name;
     uint64_t min;
     uint64_t max;
-    size_t offset; /* of a uint64_t in struct replay_config */
+    size_t offset; /* offset of a uint64_t in struct replay_config */
 } number_options[] = {
     {KEY_CAPACITY_BLOCKS, "--capacity-blocks", 1, INT64_MAX, offsetof(struct replay_config, capacity_blocks)},
     {KEY_BLOCK_TOKENS, "--block-tokens", 1, REPLAY_BLOCK_TOKENS_MAX,
@@ -98,7 +101,7 @@ static const char *const touch_names[] = {
 struct parse {
     struct replay_config *config;
     struct tool_failure *failure;
-    uint64_t given; /* a bit for each of our own options */
+    uint64_t given; /* one bit for each option of this command */
 };
 
 const char *replay_policy_name(enum replay_policy policy)
@@ -120,7 +123,7 @@ static void parse_number(struct parse *parse, const struct number_option *option
 {
     uint64_t *value = (uint64_t *)((char *)parse->config + option->offset);
     (void)tool_take_number(option->name, argument, option->min, option->max, value,
-                           parse->failure); /* the failure ends it */
+                           parse->failure); /* the failure holds the reason */
 }
 
 static void parse_size(struct parse *parse, const char *what, const char *argument, uint64_t *ret_bytes)
@@ -129,7 +132,7 @@ static void parse_size(struct parse *parse, const char *what, const char *argume
         usage(parse, what, argument);
 }
 
-/* The index among names, which end with NULL; 0 with a failure. */
+/* Returns the index in names, which NULL ends, or 0 with a failure. */
 static int parse_choice(struct parse *parse, const char *what, const char *argument, const char *const *names)
 {
     for (int i = 0; names[i] != NULL; i++)
@@ -147,7 +150,7 @@ static void parse_model(struct parse *parse, const char *argument)
             return;
         }
     }
-    usage(parse, "--model is not known, use --kv-bytes-per-token", argument);
+    usage(parse, "--model: unknown model: use --kv-bytes-per-token", argument);
 }
 
 static void parse_scale(struct parse *parse, const char *argument)
@@ -200,7 +203,7 @@ static void parse_own_option(struct parse *parse, int key, char *argument)
     case KEY_OUT:
         config->generate_out = argument;
         break;
-    default: /* a number */
+    default: /* an option of numbers[] */
         break;
     }
 }
@@ -210,28 +213,19 @@ static error_t parse_option(int key, char *argument, struct argp_state *state)
     struct parse *parse = state->input;
     struct replay_config *config = parse->config;
     switch (key) {
-    case ARGP_KEY_ERROR:
-        tool_refuse_option(state, parse->failure);
-        return 0;
-    case TOOL_KEY_JSON:
-        config->json = true;
-        return 0;
-    case TOOL_KEY_SET:
-        (void)tool_settings_add(&config->settings, argument, parse->failure); /* the failure ends it */
-        return 0;
     case ARGP_KEY_ARGS:
         config->traces = state->argv + state->next;
         config->trace_count = (size_t)(state->argc - state->next);
         return 0;
     default:
         if (key < TOOL_KEY_OWN || key >= KEY_END)
-            return ARGP_ERR_UNKNOWN;
+            return tool_parse_common(key, argument, state, parse->failure, &config->settings, &config->json);
         parse_own_option(parse, key, argument);
         return 0;
     }
 }
 
-/* Which options go together. */
+/* Checks which options go together. */
 static bool check_combination(const struct parse *parse)
 {
     const struct replay_config *config = parse->config;
@@ -246,7 +240,7 @@ static bool check_combination(const struct parse *parse)
     else if (!config->generate && config->trace_count == 0)
         wrong = "TRACE is missing";
     else if (config->generate_out != NULL && config->provider == NULL)
-        wrong = NULL; /* only makes a trace */
+        wrong = NULL; /* --out writes the trace without a replay */
     else if (config->provider == NULL)
         wrong = "--provider is missing";
     else if (is_given(parse, KEY_CAPACITY) == is_given(parse, KEY_CAPACITY_BLOCKS))
@@ -260,8 +254,7 @@ static bool size_blocks(const struct parse *parse)
 {
     struct replay_config *config = parse->config;
     if (__builtin_mul_overflow(config->kv_bytes_per_token, config->block_tokens, &config->block_bytes))
-        return tool_fail(parse->failure, TOOL_USAGE, MOOR_OVERFLOW,
-                         "the size of a block does not fit 64 bits");
+        return tool_fail(parse->failure, TOOL_USAGE, MOOR_OVERFLOW, "block size: does not fit 64 bits");
     return true;
 }
 
@@ -272,7 +265,7 @@ bool replay_config_parse(int argc, char **argv, bool json, struct replay_config 
         .options = option_list,
         .parser = parse_option,
         .args_doc = "TRACE...",
-        .doc = "Drive a request trace through a provider: every block is really reserved, charged, "
+        .doc = "Replays a request trace on a provider: every block is really reserved, charged, "
                "committed, shared, "
                "fenced and released on it; time is simulated. TRACE is a Mooncake .jsonl, plain or gzip.",
     };

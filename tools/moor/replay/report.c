@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The report is one JSON object; the text is printed from it, so that the two cannot differ. */
+/* The report is one JSON object. The text is printed from it, so that both carry the same figures. */
 #include "replay/report.h"
 #include "json.h"
 #include "tool.h"
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The names of the traces in one string, as they were given. [owned] */
+/* Returns the names of the traces in one string, as given. [owned] */
 static char *name_traces(const struct replay_config *config)
 {
     char *name = NULL;
@@ -26,16 +26,17 @@ static char *name_traces(const struct replay_config *config)
     return name;
 }
 
-static json_t *describe_books(const struct replay_books *books)
+static json_t *describe_accounts(const struct replay_accounts *accounts)
 {
-    return json_pack("{s:I, s:o, s:o, s:I, s:b}", "ledger_bytes", (json_int_t)books->ledger_bytes,
-                     "provider_bytes", tool_json_number(books->has_provider, books->provider_bytes),
-                     "kernel_bytes", tool_json_number(books->has_kernel, books->kernel_bytes), "samples",
-                     (json_int_t)books->samples, "balanced", books->balanced);
+    return json_pack("{s:I, s:o, s:o, s:I, s:b}", "ledger_bytes", (json_int_t)accounts->ledger_bytes,
+                     "provider_bytes", tool_json_number(accounts->has_provider, accounts->provider_bytes),
+                     "kernel_bytes", tool_json_number(accounts->has_kernel, accounts->kernel_bytes),
+                     "samples", (json_int_t)accounts->samples, "balanced", accounts->balanced);
 }
 
 static json_t *describe(const struct replay_config *config, const struct replay_terms *terms,
-                        const struct replay_counts *counts, const struct replay_books *books, double wall_s)
+                        const struct replay_counts *counts, const struct replay_accounts *accounts,
+                        double wall_s)
 {
     char *traces = name_traces(config);
     json_t *report = json_pack("{s:o, s:o, s:s, s:s, s:f}", "trace", tool_json_text(traces), "provider",
@@ -65,7 +66,7 @@ static json_t *describe(const struct replay_config *config, const struct replay_
     tool_json_set(report, "wait_p99_s", json_real(counts->wait_p99_s));
     tool_json_set(report, "makespan_s", json_real(counts->makespan_s));
     tool_json_set(report, "wall_s", json_real(wall_s));
-    tool_json_set(report, "books", describe_books(books));
+    tool_json_set(report, "books", describe_accounts(accounts));
     return report;
 }
 
@@ -121,11 +122,11 @@ static void print_text(const json_t *report)
         {"took", "wall_s", " s"},
         {NULL, NULL, NULL},
     };
-    static const char *const book_lines[][3] = {{"ledger", "ledger_bytes", " bytes"},
-                                                {"provider", "provider_bytes", " bytes"},
-                                                {"kernel", "kernel_bytes", " bytes"},
-                                                {"samples", "samples", ""},
-                                                {"books balanced", "balanced", ""}};
+    static const char *const account_lines[][3] = {{"ledger", "ledger_bytes", " bytes"},
+                                                   {"provider", "provider_bytes", " bytes"},
+                                                   {"kernel", "kernel_bytes", " bytes"},
+                                                   {"samples", "samples", ""},
+                                                   {"accounts balanced", "balanced", ""}};
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
         if (lines[i].label == NULL) {
             putchar('\n');
@@ -134,17 +135,17 @@ static void print_text(const json_t *report)
         printf("%-23s ", lines[i].label);
         print_value(json_object_get(report, lines[i].key), lines[i].unit);
     }
-    const json_t *books = json_object_get(report, "books");
-    for (size_t i = 0; i < sizeof book_lines / sizeof *book_lines; i++) {
-        printf("%-23s ", book_lines[i][0]);
-        print_value(json_object_get(books, book_lines[i][1]), book_lines[i][2]);
+    const json_t *accounts = json_object_get(report, "books");
+    for (size_t i = 0; i < sizeof account_lines / sizeof *account_lines; i++) {
+        printf("%-23s ", account_lines[i][0]);
+        print_value(json_object_get(accounts, account_lines[i][1]), account_lines[i][2]);
     }
 }
 
 void replay_report(const struct replay_config *config, const struct replay_terms *terms,
-                   const struct replay_counts *counts, const struct replay_books *books, double wall_s)
+                   const struct replay_counts *counts, const struct replay_accounts *accounts, double wall_s)
 {
-    json_t *report = describe(config, terms, counts, books, wall_s);
+    json_t *report = describe(config, terms, counts, accounts, wall_s);
     if (config->json) {
         tool_json_print(report);
     } else {

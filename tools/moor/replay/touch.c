@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Writing blocks and reading them back. Where the host reaches the memory by address it does so; elsewhere
- * fills and copies go through a stream of their own: the decode stream stands still at gates.
+ * Writes blocks and reads them back. Memory that the host reaches by address is accessed directly. Other
+ * memory is filled and copied through its own stream, because the decode stream waits at gates.
  */
 #include "replay/touch.h"
 #include "tool.h"
@@ -31,7 +31,7 @@ void replay_toucher_finish(struct replay_toucher *toucher)
 }
 
 /* The finaliser of SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014).
- * Never 0, which is what memory holds that nobody wrote. */
+ * Never 0, the value of unwritten memory. */
 static uint32_t pattern_of(uint64_t identity)
 {
     uint64_t z = identity + UINT64_C(0x9e3779b97f4a7c15);

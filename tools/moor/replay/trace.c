@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Reading Mooncake traces: JSON lines, plain or gzip, with LF or CRLF.
+ * Reads Mooncake traces: JSON lines, plain or gzip, with LF or CRLF.
  *
- * Everything a replay relies on is checked here, so that a bad line is told before a provider is even loaded.
- * The ids of one file form a trie: an id stands for a whole prefix, so it has the same parent wherever it
- * occurs, and two files do not share ids.
+ * Every property that a replay relies on is checked here, so that a bad line is reported before the provider
+ * is loaded. The ids of one file form a trie: an id stands for a whole prefix, so it has the same parent
+ * wherever it occurs. Two files do not share ids.
  */
 #include "replay/trace.h"
 #include "hash.h"
@@ -26,7 +26,7 @@
 struct known_id {
     int64_t id; /* in the file */
     int64_t parent;
-    uint64_t event; /* the last one that had it */
+    uint64_t event; /* the last event that had it */
     UT_hash_handle hh;
 };
 
@@ -53,7 +53,7 @@ static bool refuse(struct reader *reader, const char *format, ...)
     char reason[512];
     va_list arguments;
     va_start(arguments, format);
-    (void)vsnprintf(reason, sizeof reason, format, arguments); /* too long is cut */
+    (void)vsnprintf(reason, sizeof reason, format, arguments); /* cuts a longer text */
     va_end(arguments);
     return tool_fail(reader->failure, TOOL_BAD_INPUT, MOOR_INVALID, "%s:%" PRIu64 ": event %" PRIu64 ": %s",
                      reader->path, reader->line_number, reader->event, reason);
@@ -65,7 +65,7 @@ struct replay_request *replay_trace_append(struct replay_trace *trace, size_t id
         trace->request_capacity = 2 * trace->request_capacity + 1024;
         trace->requests = tool_reallocate(trace->requests, trace->request_capacity, sizeof *trace->requests);
     }
-    /* Also for a request without blocks: `ids` is there wherever a request is. */
+    /* Allocate also for a request without blocks: `ids` is never NULL once there is a request. */
     if (trace->id_capacity - trace->id_count < id_count || trace->id_capacity == 0) {
         trace->id_capacity = 2 * trace->id_capacity + id_count + 1024;
         trace->ids = tool_reallocate(trace->ids, trace->id_capacity, sizeof *trace->ids);
@@ -83,7 +83,8 @@ void replay_trace_finish(struct replay_trace *trace)
     *trace = (struct replay_trace){0};
 }
 
-/* The next line without its end, in reader->line. False at the end of the file, or with a failure. */
+/* Reads the next line, without its end, into reader->line. Returns false at the end of the file or after a
+ * failure. */
 static bool read_line(struct reader *reader)
 {
     reader->line_size = 0;
@@ -105,8 +106,7 @@ static bool read_line(struct reader *reader)
     int zlib_error = Z_OK;
     const char *text = gzerror(reader->file, &zlib_error);
     if (!reader->line_ended && zlib_error != Z_OK && zlib_error != Z_STREAM_END)
-        return refuse(reader, "%s",
-                      zlib_error == Z_BUF_ERROR ? "truncated: the gzip stream has no end" : text);
+        return refuse(reader, "%s", zlib_error == Z_BUF_ERROR ? "truncated gzip stream" : text);
     if (reader->line_size > 0 && reader->line[reader->line_size - 1] == '\r')
         reader->line_size--;
     return reader->line_ended || reader->line_size > 0;
@@ -120,7 +120,7 @@ static bool line_is_blank(const struct reader *reader)
     return true;
 }
 
-/* One whole number of the object, from 0 to max. */
+/* Reads one whole number of the object, from 0 to max. */
 static bool take_number(struct reader *reader, const json_t *object, const char *key, int64_t max,
                         int64_t *ret_value)
 {
@@ -133,13 +133,13 @@ static bool take_number(struct reader *reader, const json_t *object, const char 
     if (number < 0)
         return refuse(reader, "'%s' is negative: %" JSON_INTEGER_FORMAT, key, number);
     if (number > max)
-        return refuse(reader, "'%s' is huge: %" JSON_INTEGER_FORMAT " is more than %" PRId64, key, number,
-                      max);
+        return refuse(reader, "'%s' is too large: %" JSON_INTEGER_FORMAT " is more than %" PRId64, key,
+                      number, max);
     *ret_value = number;
     return true;
 }
 
-/* Checks one id against what is known of it, and remembers it. */
+/* Compares an id with its earlier occurrences, and records it. */
 static bool check_id(struct reader *reader, int64_t id, int64_t parent)
 {
     struct known_id *known = NULL;
@@ -170,8 +170,8 @@ static bool take_ids(struct reader *reader, const json_t *object, uint64_t input
     uint64_t expected = (input_tokens + block_tokens - 1) / block_tokens;
     size_t count = json_array_size(list);
     if (count != expected)
-        return refuse(reader, "%zu ids where %" PRIu64 " tokens in blocks of %" PRIu64 " need %" PRIu64,
-                      count, input_tokens, block_tokens, expected);
+        return refuse(reader, "%zu ids, but %" PRIu64 " tokens in blocks of %" PRIu64 " need %" PRIu64, count,
+                      input_tokens, block_tokens, expected);
     struct replay_request *request = replay_trace_append(reader->trace, count);
     int64_t parent = NO_PARENT;
     for (size_t i = 0; i < count; i++) {
@@ -180,7 +180,8 @@ static bool take_ids(struct reader *reader, const json_t *object, uint64_t input
         if (!json_is_integer(value))
             return refuse(reader, "id %zu of 'hash_ids' is not a whole number", i + 1);
         if (id < 0 || id > REPLAY_BLOCK_ID_MAX)
-            return refuse(reader, "id %" PRId64 " of 'hash_ids' is %s", id, id < 0 ? "negative" : "huge");
+            return refuse(reader, "id %" PRId64 " of 'hash_ids' is %s", id,
+                          id < 0 ? "negative" : "too large");
         if (!check_id(reader, id, parent))
             return false;
         reader->trace->ids[request->first_id + i] = reader->id_base + id;
@@ -247,7 +248,7 @@ static void read_file(struct reader *reader)
                         errno != 0 ? strerror(errno) : "cannot be opened");
         return;
     }
-    (void)gzbuffer(reader->file, 1u << 17); /* only speed */
+    (void)gzbuffer(reader->file, 1u << 17); /* a failure costs only speed */
     while (reader->trace->request_count < reader->config->rows_max) {
         reader->line_number++;
         reader->event++;
@@ -258,7 +259,7 @@ static void read_file(struct reader *reader)
         else if (!take_line(reader))
             break;
     }
-    (void)gzclose(reader->file); /* was only read */
+    (void)gzclose(reader->file); /* only read */
     free(reader->line);
     forget_ids(reader);
 }

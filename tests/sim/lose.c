@@ -30,7 +30,7 @@ static void check_sums(struct sim_world *world)
                   stats.charged_bytes - stats.leased_bytes);
         sim_check(world,
                   stats.live_bytes + stats.pending_bytes + stats.quarantined_bytes == stats.charged_bytes,
-                  "the sum of what is charged", stats.charged_bytes,
+                  "the charged bytes", stats.charged_bytes,
                   stats.live_bytes + stats.pending_bytes + stats.quarantined_bytes);
     }
 }

@@ -334,7 +334,7 @@ static void expect_nothing(struct sim_world *world, const struct sim_op *op)
         moor_range_make_writable(world->runtime, range->handle, op->arg[1] * range->granule_bytes,
                                  world->streams[op->arg[2]].stream, 0, MOOR_NO_WAIT, &handle);
     if (sim_end(world, op, status, &verdict))
-        sim_check(world, handle == 0, "the handle of what was writable already", 0, handle);
+        sim_check(world, handle == 0, "a handle of memory that was writable already", 0, handle);
 }
 
 static void run_make_writable(struct sim_world *world, const struct sim_op *op)

@@ -134,7 +134,7 @@ static void dirty_and_take_again(struct check_place *place)
         uint64_t bytes = zeroed_sizes[i];
         for (int round = 0; round < 3; round++) {
             struct moor_abi_allocation zeroed = check_allocate(place, bytes, MOOR_ABI_ALLOC_ZERO);
-            check_bytes(place, zeroed.address, bytes, 0, "memory asked for with ZERO");
+            check_bytes(place, zeroed.address, bytes, 0, "memory requested with ZERO");
             check_fill(place, zeroed.address, bytes, 0xff);
             (void)check_free(place, zeroed.handle);
             struct moor_abi_allocation dirty = check_allocate(place, bytes, 0);

@@ -325,7 +325,7 @@ static void ask_native(struct check_place *place)
 static void extension_unknown(void)
 {
     static const char *const names[] = {"moorage-check.no_such_thing", "",
-                                        "a.name.that.is.rather.long.and.known.to.nobody"};
+                                        "a.rather.long.name.that.no.provider.has"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         const void *table = NULL;
         int32_t status = CALL(base, get_extension, run.instance, names[i], 1, &table);

@@ -402,7 +402,7 @@ static void release_while_queued(struct check_place *place)
     const struct moor_abi_release second = release_of(allocation.handle, 2, NULL, 0);
     check_release_submit(place, &first);
     check_refused(CALL(release, release, place->context, &second), CHECK_BAD_HANDLE,
-                  "release of what is queued already");
+                  "release of a handle whose release is queued");
     check_gate_open(gate);
     (void)check_reap(place, first.cookie);
     check_reap_none(place, "a release refused because the first was queued");
@@ -415,7 +415,7 @@ static void release_when_gone(struct check_place *place)
     struct moor_abi_allocation allocation = check_allocate(place, ALLOCATION_BYTES, 0);
     (void)check_free(place, allocation.handle);
     const struct moor_abi_release release = release_of(allocation.handle, 1, NULL, 0);
-    check_release_refused(place, &release, CHECK_BAD_HANDLE, "release of what is gone");
+    check_release_refused(place, &release, CHECK_BAD_HANDLE, "release of a released handle");
 }
 
 static void release_with_short_stride(struct check_place *place)

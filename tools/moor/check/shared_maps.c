@@ -95,9 +95,9 @@ static void expect_unmap_waits(struct check_place *place, struct moor_abi_stream
     struct moor_abi_release release =
         check_part_args(MOOR_ABI_RELEASE_UNMAP, &row.frame, 1, GRANULES, &point, 1);
     check_release_submit(place, &release);
-    check_reap_none(place, "an unmap behind work that is not done");
-    check_granules_bytes(place, &row.frame, 1, GRANULES, 0x51, "behind work that is not done, a map");
-    check_release_in_use(place, &release, "a second unmap of what is still leaving");
+    check_reap_none(place, "an unmap behind unfinished work");
+    check_granules_bytes(place, &row.frame, 1, GRANULES, 0x51, "a map whose unmap waits for unfinished work");
+    check_release_in_use(place, &release, "a second unmap of a map whose unmap is pending");
     struct moor_abi_map_args args = check_map_args(&row.frame, 1, row.segment.handle, MOOR_ABI_ACCESS_READ);
     check_refused_in_use(CALL(shared, protect, place->context, &args),
                          "a protect of a map whose unmap is pending");

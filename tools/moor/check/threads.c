@@ -77,9 +77,9 @@ static uint32_t work_in(struct yard *yard, struct check_place *place, unsigned i
     for (uint32_t i = 0; i < ROUND_COUNT; i++) {
         struct moor_abi_allocation allocation = check_allocate(place, BYTES, MOOR_ABI_ALLOC_ZERO);
         if (check_is_touchable(place)) {
-            check_bytes(place, allocation.address, BYTES, 0, "memory asked for with ZERO");
+            check_bytes(place, allocation.address, BYTES, 0, "memory requested with ZERO");
             check_fill(place, allocation.address, BYTES, mark);
-            check_bytes(place, allocation.address, BYTES, mark, "what this thread wrote");
+            check_bytes(place, allocation.address, BYTES, mark, "the bytes that this thread wrote");
         }
         const struct moor_abi_fence_point point = {stream, check_record(stream)};
         const struct moor_abi_release release = check_release_args(

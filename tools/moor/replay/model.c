@@ -38,6 +38,7 @@ struct run {
     struct replay_sequence *sequence; /* NULL for a request without blocks */
 };
 
+/* Large: the queue, the accounts in blocks, the clock and the figures of one simulation. */
 struct model {
     const struct replay_config *config;
     const struct replay_trace *trace;

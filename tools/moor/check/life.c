@@ -379,7 +379,7 @@ static int fork_and_exit(void)
             (void)kill(child, SIGKILL);
             check_that(false, "a forked child that only calls exit(0) does not end within 5 s");
         }
-        (void)nanosleep(&pause, NULL); /* a short sleep only looks again sooner */
+        (void)nanosleep(&pause, NULL); /* a short sleep only polls sooner */
     }
     return status;
 }

@@ -410,7 +410,7 @@ static void release_while_queued(struct check_place *place)
     check_gate_free(gate);
 }
 
-static void release_when_gone(struct check_place *place)
+static void release_twice(struct check_place *place)
 {
     struct moor_abi_allocation allocation = check_allocate(place, ALLOCATION_BYTES, 0);
     (void)check_free(place, allocation.handle);
@@ -495,7 +495,7 @@ const struct check check_release[] = {
      CHECK_ONE_DOMAIN, .visit = release_elsewhere},
     {"release.twice_queued", "A handle whose release is queued cannot be released again.", NEEDS,
      .visit = release_while_queued},
-    {"release.twice_gone", "A released handle cannot be released again.", NEEDS, .visit = release_when_gone},
+    {"release.twice_gone", "A released handle cannot be released again.", NEEDS, .visit = release_twice},
     {"release.stride_short", "Points less than 16 bytes apart are INVALID.", NEEDS, CHECK_ONE_DOMAIN,
      .visit = release_with_short_stride},
     {"release.args_size", "The arguments follow the size rules of input structs.", NEEDS,

@@ -65,8 +65,8 @@ static void check_violations(struct sim_world *world)
                                         "a read-only map was written",
                                         "work of two streams races",
                                         "memory was released under work that uses it",
-                                        "a kernel read another value than was written",
-                                        "a release does not match what was made"};
+                                        "a kernel read a wrong value",
+                                        "a release does not match its object"};
     (void)control->violations(control->mock, &total, &first, 1, &count); /* one was just counted */
     sim_fail(world, "the device saw a violation: %s",
              first.kind < sizeof names / sizeof *names ? names[first.kind] : names[0]);

@@ -42,7 +42,7 @@ static void judge_reap(const struct sim_world *world, struct sim_verdict *verdic
 
 /* Destroyed streams need several reaps. If nothing else is pending they are freed, unless a thread of the
  * runtime is inspecting them. */
-static bool is_to_reap_again(struct sim_world *world, int reaps)
+static bool reaps_again(struct sim_world *world, int reaps)
 {
     struct moor_object_counts counts = {0};
     if (reaps < STREAM_REAPS)
@@ -59,7 +59,7 @@ static void run_reap(struct sim_world *world, const struct sim_op *op)
         judge_reap(world, &verdict);
     sim_begin(world, op, &verdict);
     moor_status status = moor_runtime_reap(world->runtime, deadline);
-    for (int reaps = 0; status == MOOR_PENDING && !verdict.must && is_to_reap_again(world, reaps); reaps++) {
+    for (int reaps = 0; status == MOOR_PENDING && !verdict.must && reaps_again(world, reaps); reaps++) {
         world->now.error_before = *moor_last_error();
         status = moor_runtime_reap(world->runtime, deadline);
     }
@@ -178,8 +178,8 @@ static bool draw_device_stats(const struct sim_world *world, struct sim_random *
 }
 
 /* Implausible figures, and the true ones. */
-static const struct moor_abi_stats *lie(const struct sim_world *world, uint64_t which,
-                                        struct moor_abi_stats *stats)
+static const struct moor_abi_stats *false_figures_of(const struct sim_world *world, uint64_t which,
+                                                     struct moor_abi_stats *stats)
 {
     uint64_t total = world->geometry.total_bytes;
     *stats = (struct moor_abi_stats){.struct_size = sizeof *stats,
@@ -208,7 +208,7 @@ static void run_device_stats(struct sim_world *world, const struct sim_op *op)
     const struct moor_mock_control *control = world->control;
     uint32_t device = (uint32_t)op->arg[0];
     struct moor_abi_stats false_stats;
-    const struct moor_abi_stats *false_figures = lie(world, op->arg[1], &false_stats);
+    const struct moor_abi_stats *false_figures = false_figures_of(world, op->arg[1], &false_stats);
     struct moor_device_stats stats = {0};
     struct sim_verdict verdict = {0};
     if (!sim_expect_ok(world, "set_stats", control->set_stats(control->mock, device, false_figures)))

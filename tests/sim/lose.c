@@ -30,7 +30,7 @@ static void check_sums(struct sim_world *world)
                   stats.charged_bytes - stats.leased_bytes);
         sim_check(world,
                   stats.live_bytes + stats.pending_bytes + stats.quarantined_bytes == stats.charged_bytes,
-                  "the sum of what is charged", stats.charged_bytes,
+                  "the charged bytes", stats.charged_bytes,
                   stats.live_bytes + stats.pending_bytes + stats.quarantined_bytes);
     }
 }
@@ -74,7 +74,7 @@ static void use_bindings(struct sim_world *world)
     }
 }
 
-static void give_back(struct sim_world *world)
+static void release_all(struct sim_world *world)
 {
     for (int i = 0; i < SIM_BUFFERS; i++)
         expect_lost(world, "a release", moor_buffer_release(world->runtime, world->buffers[i].handle));
@@ -120,7 +120,7 @@ void sim_world_lose(struct sim_world *world, uint32_t device)
     check_sums(world);
     use_bindings(world);
     use_streams(world);
-    give_back(world);
+    release_all(world);
     close_bindings(world);
     for (int i = 0; i < SIM_HOLDERS; i++)
         if (world->holders[i].holder && world->failure[0] == '\0')

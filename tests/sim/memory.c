@@ -131,7 +131,7 @@ void sim_map_done(struct sim_world *world, int index, int at, uint32_t first, bo
     segment->mapped++;
 }
 
-struct sim_release *sim_take_away(struct sim_world *world, int index, uint32_t first, uint32_t count)
+struct sim_release *sim_release_granules(struct sim_world *world, int index, uint32_t first, uint32_t count)
 {
     struct sim_range *range = &world->ranges[index];
     const struct sim_granule *head = &range->granules[first];
@@ -160,7 +160,7 @@ void sim_unmapped(struct sim_world *world, int segment)
         sim_segment_drop(world, segment);
 }
 
-void sim_handle_gone(struct sim_world *world, int segment)
+void sim_handle_released(struct sim_world *world, int segment)
 {
     sim_forget_handle(world, SIM_HANDLE_SEGMENT, world->segments[segment].handle);
     world->segments[segment].handle = 0;

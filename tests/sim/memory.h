@@ -29,10 +29,10 @@ void sim_create_done(struct sim_world *world, int segment, moor_segment handle, 
                      uint64_t granule_bytes, uint32_t count, int grant);
 void sim_map_done(struct sim_world *world, int segment, int range, uint32_t first, bool writable);
 /* Starts the release of committed granules or of one mapping. */
-struct sim_release *sim_take_away(struct sim_world *world, int range, uint32_t first, uint32_t count);
+struct sim_release *sim_release_granules(struct sim_world *world, int range, uint32_t first, uint32_t count);
 /* Records that a mapping of the segment has started its release. */
 void sim_unmapped(struct sim_world *world, int segment);
 /* Records that the host has released its handle. */
-void sim_handle_gone(struct sim_world *world, int segment);
+void sim_handle_released(struct sim_world *world, int segment);
 
 #endif

@@ -223,8 +223,8 @@ static void run_release_range(struct sim_world *world, const struct sim_op *op)
         int segment = range->granules[i].segment;
         if (state != SIM_COMMITTED && state != SIM_MAPPED)
             continue;
-        (void)sim_take_away(world, (int)op->arg[0], i,
-                            state == SIM_MAPPED ? world->segments[segment].count : 1);
+        (void)sim_release_granules(world, (int)op->arg[0], i,
+                                   state == SIM_MAPPED ? world->segments[segment].count : 1);
         if (state == SIM_MAPPED)
             sim_unmapped(world, segment);
     }
@@ -294,7 +294,7 @@ static void run_decommit(struct sim_world *world, const struct sim_op *op)
     moor_status status = moor_range_decommit(world->runtime, range->handle, first * range->granule_bytes,
                                              count * range->granule_bytes);
     if (sim_end(world, op, status, &verdict))
-        (void)sim_take_away(world, (int)op->arg[0], first, count);
+        (void)sim_release_granules(world, (int)op->arg[0], first, count);
 }
 
 const struct sim_kind_info sim_kind_decommit = {
@@ -329,7 +329,7 @@ static void run_unmap(struct sim_world *world, const struct sim_op *op)
                                           count * range->granule_bytes);
     if (!sim_end(world, op, status, &verdict))
         return;
-    (void)sim_take_away(world, (int)op->arg[0], first, count);
+    (void)sim_release_granules(world, (int)op->arg[0], first, count);
     sim_unmapped(world, segment);
 }
 

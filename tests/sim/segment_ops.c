@@ -168,7 +168,7 @@ static void run_release_segment(struct sim_world *world, const struct sim_op *op
     sim_begin(world, &call, &verdict);
     if (!sim_end(world, &call, moor_segment_release(world->runtime, segment->handle), &verdict))
         return;
-    sim_handle_gone(world, (int)op->arg[0]);
+    sim_handle_released(world, (int)op->arg[0]);
     if (world->now.fault_hit)
         world->releases[world->release_count - 1].stuck = true;
 }
@@ -232,7 +232,7 @@ static void write_a_copy(struct sim_world *world, const struct exchange *exchang
 }
 
 /* The copy was submitted and given up. Its memory is released behind it. */
-static void give_up_copy(struct sim_world *world, const struct exchange *exchange)
+static void release_copy(struct sim_world *world, const struct exchange *exchange)
 {
     struct sim_stream *stream = &world->streams[exchange->stream];
     struct sim_uses copy = {0};
@@ -306,7 +306,7 @@ static void exchange(struct sim_world *world, const struct sim_op *op, struct ex
     else if (done)
         write_a_copy(world, it, handle);
     else if (!it->in_place && !it->deadline && !waits)
-        give_up_copy(world, it);
+        release_copy(world, it);
     if (it->in_place || !it->deadline)
         return;
     /* The call may have submitted work. A failed call has released its memory, or does so behind that
@@ -334,7 +334,7 @@ static void expect_nothing(struct sim_world *world, const struct sim_op *op)
         moor_range_make_writable(world->runtime, range->handle, op->arg[1] * range->granule_bytes,
                                  world->streams[op->arg[2]].stream, 0, MOOR_NO_WAIT, &handle);
     if (sim_end(world, op, status, &verdict))
-        sim_check(world, handle == 0, "the handle of what was writable already", 0, handle);
+        sim_check(world, handle == 0, "a handle of memory that was writable already", 0, handle);
 }
 
 static void run_make_writable(struct sim_world *world, const struct sim_op *op)

@@ -114,7 +114,7 @@ static void forget_parts(struct sim_world *world, const struct sim_ticket *ticke
 }
 
 /* A deadline of 1 ns has passed: the ticket was served at once or never will be. */
-static void see_end(struct sim_world *world, struct sim_ticket *ticket)
+static void observe_end(struct sim_world *world, struct sim_ticket *ticket)
 {
     sim_observe_tickets(world);
     ticket->ended = ticket->deadline_ns != MOOR_FOREVER && !ticket->served;
@@ -145,7 +145,7 @@ static void run_ticket_open(struct sim_world *world, const struct sim_op *op)
     world->tickets[op->arg[0]] = ticket;
     for (uint32_t i = 0; i < ticket.count; i++)
         world->holders[ticket.parts[i].holder].users++;
-    see_end(world, &world->tickets[op->arg[0]]);
+    observe_end(world, &world->tickets[op->arg[0]]);
 }
 
 const struct sim_kind_info sim_kind_ticket_open = {
@@ -230,7 +230,7 @@ const struct sim_kind_info sim_kind_ticket_cancel = {
 /* ---- waiting ---- */
 
 /* Cancels a ticket that has been passed too often. Returns true if there was one. */
-static bool give_up(struct sim_world *world)
+static bool cancel_passed(struct sim_world *world)
 {
     for (uint64_t i = 0; i < SIM_TICKETS; i++) {
         struct moor_ticket_stats stats = {0};
@@ -255,7 +255,7 @@ void sim_settle(struct sim_world *world)
         (void)moor_runtime_reap(world->runtime, MOOR_NO_WAIT); /* the accounts show the pending releases */
         sim_reaped(world);
         sim_observe_tickets(world);
-        if (!give_up(world))
+        if (!cancel_passed(world))
             return;
     }
 }

@@ -132,7 +132,7 @@ static bool fence_of(struct sim_world *world, struct sim_stream *stream)
 }
 
 /* A destroyed stream has no fences. Its work must be done, and a reap must have seen that. */
-static bool see_closed(struct sim_world *world, struct sim_stream *stream)
+static bool observe_closed(struct sim_world *world, struct sim_stream *stream)
 {
     if (stream->done < stream->submitted)
         return false;
@@ -153,7 +153,7 @@ static bool order_behind(struct sim_world *world, struct sim_stream *stream, uin
     if (stream->ordered_serial[other] == serial && stream->ordered[other] >= place)
         return true;
     if (before->state == SIM_STREAM_CLOSED)
-        return see_closed(world, before);
+        return observe_closed(world, before);
     if (!fence_of(world, before) || !sim_expect_ok(world, "a wait of a stream for another",
                                                    moor_stream_wait(stream->stream, &before->fence)))
         return false;

@@ -172,7 +172,7 @@ static json_t *large_are_aligned(struct raw *raw)
     return made == 0 ? json_null() : json_boolean(aligned);
 }
 
-static void tell_facts(struct raw *raw)
+static void report_facts(struct raw *raw)
 {
     static const uint64_t sizes[] = {1, 64 * KIB, 1 * MIB, 2 * MIB, 3 * MIB};
     json_t *losses = json_array();
@@ -202,7 +202,7 @@ void raw_memory(struct raw *raw)
         {{"raw/cuMemAllocAsync + fill + cuMemFreeAsync"}, "64 KiB x1000", "us", run_pool_flight, KEEP, 21},
         {{"raw/cuMemAlloc + fill, waited for, cuMemFree"}, "64 KiB x1000", "us", run_plain_flight, 0, 21},
     };
-    tell_facts(raw);
+    report_facts(raw);
     raw_measure(raw, cases, sizeof cases / sizeof *cases);
     (void)set_threshold(raw, 0); /* restores it; a missing pool has been reported */
 }

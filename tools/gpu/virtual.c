@@ -95,7 +95,7 @@ static CUresult use(struct raw *raw, CUmemGenericAllocationHandle handle, uint64
     return result != CUDA_SUCCESS ? result : unmapped;
 }
 
-static CUresult tell_lack(struct raw *raw)
+static CUresult report_lack(struct raw *raw)
 {
     (void)snprintf(raw->reason, sizeof raw->reason, "%s", lack);
     return CUDA_ERROR_NOT_SUPPORTED;
@@ -106,7 +106,7 @@ static CUresult run_backing(struct raw *raw, unsigned variant, double *ret_us)
     (void)variant;
     CUmemGenericAllocationHandle handle;
     if (lack[0] != '\0')
-        return tell_lack(raw);
+        return report_lack(raw);
     uint64_t start_ns = raw_clock_ns(), from_ns = start_ns;
     CUresult result =
         raw_did(raw, "cuMemCreate", raw->call.cuMemCreate(&handle, raw->granule_bytes, &raw->properties, 0));
@@ -123,7 +123,7 @@ static CUresult run_backing(struct raw *raw, unsigned variant, double *ret_us)
 static CUresult run_again(struct raw *raw, unsigned variant, double *ret_us)
 {
     if (lack[0] != '\0')
-        return tell_lack(raw);
+        return report_lack(raw);
     uint64_t start_ns = raw_clock_ns();
     CUresult result = attach(raw, second_place(raw), shared,
                              variant ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_READ);
@@ -136,7 +136,7 @@ static CUresult run_again(struct raw *raw, unsigned variant, double *ret_us)
 /* ---- facts ---- */
 
 #define SOILED_BYTES (64 * MIB)
-#define LOOKED_AT 16u
+#define INSPECTED_MAX 16u
 
 /* Marks memory dirty with a pattern that the driver's own tools do not leave. The driver reuses most of it
  * next. */
@@ -165,39 +165,39 @@ static int reads_zero(struct raw *raw, CUdeviceptr address, unsigned char *bytes
 
 /* Creates granules that are live together, so that they are distinct. true says that these granules were
  * zero, not that all are. */
-static void look_at_fresh_memory(struct raw *raw)
+static void inspect_fresh_memory(struct raw *raw)
 {
-    CUmemGenericAllocationHandle handles[LOOKED_AT];
-    unsigned made = 0, zero = 0, looked = 0;
+    CUmemGenericAllocationHandle handles[INSPECTED_MAX];
+    unsigned made = 0, zero = 0, inspected = 0;
     unsigned char *bytes = malloc(raw->granule_bytes);
     if (bytes == NULL)
         return;
     mark_dirty(raw);
-    for (; made < LOOKED_AT; made++)
+    for (; made < INSPECTED_MAX; made++)
         if (raw->call.cuMemCreate(&handles[made], raw->granule_bytes, &raw->properties, 0) != CUDA_SUCCESS)
             break;
     for (unsigned i = 0; i < made; i++) {
         if (attach(raw, place, handles[i], CU_MEM_ACCESS_FLAGS_PROT_READWRITE) != CUDA_SUCCESS)
             continue;
         int found = reads_zero(raw, place, bytes);
-        looked += found >= 0;
+        inspected += found >= 0;
         zero += found > 0;
         (void)unmap(raw, place); /* a mapping that stays makes the next call fail, which is reported */
     }
     for (unsigned i = 0; i < made; i++)
         (void)raw->call.cuMemRelease(handles[i]);
     free(bytes);
-    raw_fact(raw, "created_memory", json_pack("{s:i, s:i}", "pieces", (int)looked, "zero", (int)zero));
+    raw_fact(raw, "created_memory", json_pack("{s:i, s:i}", "pieces", (int)inspected, "zero", (int)zero));
 }
 
-static void tell_facts(struct raw *raw)
+static void report_facts(struct raw *raw)
 {
     double us;
     bool taken = run_again(raw, 0, &us) == CUDA_SUCCESS;
     raw_fact(raw, "read_access", json_boolean(taken));
     if (!taken)
         raw_fact(raw, "read_access_refusal", json_string(raw->reason));
-    look_at_fresh_memory(raw);
+    inspect_fresh_memory(raw);
 }
 
 /* ---- set-up ---- */
@@ -237,7 +237,7 @@ void raw_virtual(struct raw *raw)
     if (!make_places(raw))
         (void)snprintf(lack, sizeof lack, "%s", raw->reason);
     else
-        tell_facts(raw);
+        report_facts(raw);
     raw_measure(raw, cases, sizeof cases / sizeof *cases);
     if (shared != 0)
         (void)raw->call.cuMemRelease(shared); /* here and below: the program ends soon */

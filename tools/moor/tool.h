@@ -49,19 +49,11 @@ void tool_refuse_option(const struct argp_state *state, struct tool_failure *fai
 #define TOOL_KEY_HELP 0x101
 #define TOOL_KEY_SET 0x102
 #define TOOL_KEY_OWN 0x110 /* the first key of a subcommand's own options, which have long names only */
-#define TOOL_OPTION_JSON                                                                                     \
-    {                                                                                                        \
-        "json", TOOL_KEY_JSON, NULL, 0, "Print one JSON object", 0                                           \
-    }
-#define TOOL_OPTION_HELP                                                                                     \
-    {                                                                                                        \
-        "help", TOOL_KEY_HELP, NULL, 0, "Print this text", 0                                                 \
-    }
-
-#define TOOL_OPTION_SET                                                                                      \
-    {                                                                                                        \
-        "set", TOOL_KEY_SET, "KEY=VALUE", 0, "A setting for the provider; may be repeated", 0                \
-    }
+/* clang-format off */
+#define TOOL_OPTION_JSON {"json", TOOL_KEY_JSON, NULL, 0, "Print one JSON object", 0}
+#define TOOL_OPTION_HELP {"help", TOOL_KEY_HELP, NULL, 0, "Print this text", 0}
+#define TOOL_OPTION_SET {"set", TOOL_KEY_SET, "KEY=VALUE", 0, "A setting for the provider; may be repeated", 0}
+/* clang-format on */
 
 /* The settings given by --set, for moor_load_options. Zero-initialised. */
 struct tool_settings {

@@ -58,7 +58,7 @@ static double us_since(uint64_t start_ns)
 }
 
 /* Waits until all released memory has been returned. */
-static moor_status settle(struct world *world)
+static moor_status reap_all(struct world *world)
 {
     return moor_runtime_reap(world->runtime, moor_clock_ns() + WAIT_NS);
 }
@@ -72,7 +72,7 @@ static moor_status allocate_once(struct world *world, unsigned variant)
         moor_buffer_allocate(world->own.binding, variant ? LARGE_BYTES : SMALL_BYTES, NULL, &buffer);
     if (!status)
         status = moor_buffer_release(world->runtime, buffer);
-    return status ? status : settle(world);
+    return status ? status : reap_all(world);
 }
 
 /* Measures the mean of a few runs. The first run is not counted, so that a case inherits nothing from the case
@@ -115,7 +115,7 @@ static moor_status run_flight(struct world *world, unsigned variant, double *ret
     uint64_t start_ns = moor_clock_ns();
     for (uint32_t i = 0; i < world->flight && !status; i++)
         status = fly_once(world);
-    moor_status settled = settle(world);
+    moor_status settled = reap_all(world);
     *ret_us = us_since(start_ns) / world->flight;
     return status ? status : settled;
 }
@@ -137,7 +137,7 @@ static moor_status commit_once(struct world *world, unsigned variant)
     moor_status status = moor_range_commit(world->runtime, world->range, 0, world->piece_bytes, 0);
     if (!status)
         status = moor_range_decommit(world->runtime, world->range, 0, world->piece_bytes);
-    return status ? status : settle(world);
+    return status ? status : reap_all(world);
 }
 
 static moor_status run_commit(struct world *world, unsigned variant, double *ret_us)
@@ -164,7 +164,7 @@ static moor_status map_once(struct world *world, unsigned variant)
         moor_segment_map(world->runtime, world->segments[variant], world->range, offset, access);
     if (!status)
         status = moor_range_unmap(world->runtime, world->range, offset, world->piece_bytes);
-    return status ? status : settle(world);
+    return status ? status : reap_all(world);
 }
 
 static moor_status run_map(struct world *world, unsigned variant, double *ret_us)
@@ -333,7 +333,7 @@ static void close_world(struct world *world)
     (void)moor_segment_release(world->runtime, world->segments[1]);
     (void)moor_range_release(world->runtime, world->range);
     (void)moor_stream_destroy(world->stream);
-    (void)settle(world);
+    (void)reap_all(world);
     for (unsigned i = 0; i < 2; i++) {
         struct account *account = i ? &world->pinned : &world->own;
         (void)moor_binding_close(account->binding);

@@ -365,7 +365,7 @@ static const struct {
 /* ---- set-up ---- */
 
 /* Empty, so that only the cost of calling a trace function is measured. */
-static void hear(void *user, const struct moor_trace_event *event)
+static void ignore_event(void *user, const struct moor_trace_event *event)
 {
     (void)user;
     (void)event;
@@ -382,7 +382,8 @@ static moor_status fill_world(struct world *world, enum place place)
     for (; world->lease_count < leases && !status; world->lease_count += !status)
         status = charge(world->runtime, world->holders[world->lease_count % holders],
                         &world->leases[world->lease_count]);
-    return status || !shapes[place].traced ? status : moor_runtime_set_trace(world->runtime, hear, NULL);
+    return status || !shapes[place].traced ? status
+                                           : moor_runtime_set_trace(world->runtime, ignore_event, NULL);
 }
 
 static bool open_world(const struct bench_options *options, enum place place, struct world *world)

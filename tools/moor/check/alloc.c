@@ -21,7 +21,7 @@ static const uint64_t some_sizes[] = {
 
 /* ---- properties ---- */
 
-static void take_sizes(struct check_place *place)
+static void allocate_sizes(struct check_place *place)
 {
     for (size_t i = 0; i < SIZE_COUNT; i++) {
         struct moor_abi_allocation allocation = check_allocate(place, some_sizes[i], 0);
@@ -44,7 +44,7 @@ static struct moor_abi_allocation allocate_with(struct check_place *place,
     return allocation;
 }
 
-static void take_alignments(struct check_place *place)
+static void allocate_alignments(struct check_place *place)
 {
     uint64_t most = 64 * KIB > place->info.alignment_bytes ? 64 * KIB : place->info.alignment_bytes;
     for (uint64_t alignment = place->info.alignment_bytes; alignment <= most; alignment *= 2) {
@@ -89,7 +89,7 @@ static int by_handle(const void *left, const void *right)
     return (a->handle > b->handle) - (a->handle < b->handle);
 }
 
-static void look_for_overlap(struct check_place *place)
+static void find_overlap(struct check_place *place)
 {
     struct moor_abi_allocation *live = allocate_many(place);
     qsort(live, LIVE_COUNT, sizeof *live, by_address);
@@ -127,14 +127,14 @@ static void compare_footprints(struct check_place *place)
 
 /* ---- contents ---- */
 
-static void dirty_and_take_again(struct check_place *place)
+static void dirty_and_reallocate(struct check_place *place)
 {
     static const uint64_t zeroed_sizes[] = {1, 100, 4096, 64 * KIB + 1, MIB};
     for (size_t i = 0; i < sizeof zeroed_sizes / sizeof *zeroed_sizes; i++) {
         uint64_t bytes = zeroed_sizes[i];
         for (int round = 0; round < 3; round++) {
             struct moor_abi_allocation zeroed = check_allocate(place, bytes, MOOR_ABI_ALLOC_ZERO);
-            check_bytes(place, zeroed.address, bytes, 0, "memory asked for with ZERO");
+            check_bytes(place, zeroed.address, bytes, 0, "memory requested with ZERO");
             check_fill(place, zeroed.address, bytes, 0xff);
             (void)check_free(place, zeroed.handle);
             struct moor_abi_allocation dirty = check_allocate(place, bytes, 0);
@@ -196,7 +196,7 @@ static void measure_endless(struct check_place *place, const struct moor_abi_all
     check_that(status == MOOR_OK || bytes == 0, "footprint failed but wrote its output");
 }
 
-static void take_endless(struct check_place *place)
+static void refuse_endless(struct check_place *place)
 {
     static const uint64_t distances[] = {0,   1,   2,    7,    8,        15,          16,
                                          255, 256, 4095, 4096, 64 * KIB, 2 * MIB - 1, 2 * MIB};
@@ -211,13 +211,13 @@ static void take_endless(struct check_place *place)
     }
 }
 
-static void take_nothing(struct check_place *place)
+static void refuse_nothing(struct check_place *place)
 {
     struct moor_abi_alloc_args args = check_alloc_args(place, 0);
     refuse(place, &args, CHECK_BAD_ARGUMENT);
 }
 
-static void take_misaligned(struct check_place *place)
+static void refuse_misaligned(struct check_place *place)
 {
     uint64_t least = place->info.alignment_bytes;
     const uint64_t bad[] = {0, 3, least / 2, least + 1, 3 * least, UINT64_MAX, (UINT64_C(1) << 63) + 1};
@@ -229,7 +229,7 @@ static void take_misaligned(struct check_place *place)
     }
 }
 
-static void take_flagged(struct check_place *place)
+static void refuse_flagged(struct check_place *place)
 {
     for (int bit = 0; bit < 64; bit++) {
         struct moor_abi_alloc_args args = check_alloc_args(place, 4096);
@@ -239,7 +239,7 @@ static void take_flagged(struct check_place *place)
     }
 }
 
-static void take_elsewhere(struct check_place *place)
+static void refuse_elsewhere(struct check_place *place)
 {
     const uint32_t domains[] = {place->device_info.domain_count, place->device_info.domain_count + 1,
                                 UINT32_MAX};
@@ -335,26 +335,26 @@ static void fill_up(struct check_place *place)
 
 const struct check check_alloc[] = {
     {"alloc.sizes", "An allocation has at least the requested size and the domain's alignment.", NEEDS,
-     .visit = take_sizes},
+     .visit = allocate_sizes},
     {"alloc.alignments", "An allocation has the requested alignment, up to 64 KiB.", NEEDS,
-     .visit = take_alignments},
+     .visit = allocate_alignments},
     {"alloc.no_overlap", "Live allocations do not overlap, actual bytes included.", NEEDS,
-     .visit = look_for_overlap},
+     .visit = find_overlap},
     {"alloc.handles_unique", "Live allocations have distinct handles.", NEEDS, .visit = compare_handles},
     {"alloc.footprint", "The footprint equals the actual bytes of the allocation.", NEEDS,
      .visit = compare_footprints},
     {"alloc.zero", "Memory requested with ZERO reads as zero, reused memory included.", NEEDS, CHECK_TOUCHES,
-     .visit = dirty_and_take_again},
+     .visit = dirty_and_reallocate},
     {"alloc.contents_distinct", "An allocation keeps its contents while others are made and released.", NEEDS,
      CHECK_TOUCHES, .visit = keep_patterns},
     {"alloc.size_endless", "Sizes near 2^63 and 2^64 are refused, and do not wrap.", NEEDS,
-     .visit = take_endless},
-    {"alloc.size_zero", "An allocation of 0 bytes is INVALID.", NEEDS, .visit = take_nothing},
+     .visit = refuse_endless},
+    {"alloc.size_zero", "An allocation of 0 bytes is INVALID.", NEEDS, .visit = refuse_nothing},
     {"alloc.alignment_bad", "An alignment that is not a power of two, or is below the domain's, is INVALID.",
-     NEEDS, .visit = take_misaligned},
-    {"alloc.flags_unknown", "Unknown flags are INVALID.", NEEDS, .visit = take_flagged},
+     NEEDS, .visit = refuse_misaligned},
+    {"alloc.flags_unknown", "Unknown flags are INVALID.", NEEDS, .visit = refuse_flagged},
     {"alloc.domain_unknown", "An unknown domain is INVALID.", NEEDS, CHECK_ONE_DOMAIN,
-     .visit = take_elsewhere},
+     .visit = refuse_elsewhere},
     {"alloc.args_size", "The arguments follow the size rules of input structs.", NEEDS,
      CHECK_ONE_DOMAIN | CHECK_OUR_MINOR, .visit = size_args},
     {"alloc.result_size", "allocate writes no more than struct_size, and refuses less than 1.0's.", NEEDS,

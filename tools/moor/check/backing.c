@@ -216,7 +216,7 @@ void check_wrong_handles(struct check_place *place, check_handle_call call, uint
 void check_stale_handle(struct check_place *place, check_handle_call call, uint64_t user, uint64_t handle,
                         const char *what)
 {
-    refused_handle(place, call, user, handle, what, "gone");
+    refused_handle(place, call, user, handle, what, "released");
 }
 
 /* ---- held bytes ---- */

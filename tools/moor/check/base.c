@@ -38,7 +38,7 @@ static void init_minor_0(void)
     check_shutdown(instance);
 }
 
-static void use_and_leave(struct check_place *place)
+static void use_once(struct check_place *place)
 {
     struct moor_abi_allocation allocation = check_allocate(place, 4096, 0);
     (void)check_free(place, allocation.handle); /* alloc and release check its bytes */
@@ -52,11 +52,11 @@ static void instances_apart(struct check_place *place)
                (void *)place->instance);
     other = check_place_open(&other);
     struct moor_abi_allocation kept = check_allocate(place, 4096, 0);
-    use_and_leave(&other);
+    use_once(&other);
     check_place_close(&other);
     check_shutdown(other.instance);
     (void)check_free(place, kept.handle); /* the first instance survives the second */
-    use_and_leave(place);
+    use_once(place);
 }
 
 /* ---- devices ---- */
@@ -81,14 +81,14 @@ static bool describe(struct moor_abi_instance *instance, uint32_t device, struct
 }
 
 /* Calls inspect(device, info) for each device that describes itself. */
-static void each_device(void (*look)(uint32_t device, const struct moor_abi_device_info *info))
+static void each_device(void (*inspect)(uint32_t device, const struct moor_abi_device_info *info))
 {
     if (run.device_count == 0)
         check_skip("the provider has no device");
     for (uint32_t i = 0; i < run.device_count; i++) {
         struct moor_abi_device_info info;
         if (describe(run.instance, i, &info))
-            look(i, &info);
+            inspect(i, &info);
     }
 }
 
@@ -100,7 +100,7 @@ static void check_text(const char text[64], const char *what, uint32_t device)
     check_that(check_is_utf8(text), "device %u: its %s is not UTF-8", device, what);
 }
 
-static void look_at_key(uint32_t device, const struct moor_abi_device_info *info)
+static void inspect_key(uint32_t device, const struct moor_abi_device_info *info)
 {
     check_text(info->key, "key", device);
     check_text(info->name, "name", device);
@@ -115,10 +115,10 @@ static void look_at_key(uint32_t device, const struct moor_abi_device_info *info
 
 static void device_keys(void)
 {
-    each_device(look_at_key);
+    each_device(inspect_key);
 }
 
-static void look_twice(uint32_t device, const struct moor_abi_device_info *info)
+static void query_twice(uint32_t device, const struct moor_abi_device_info *info)
 {
     struct moor_abi_instance *other = check_init();
     struct moor_abi_device_info again;
@@ -131,10 +131,10 @@ static void look_twice(uint32_t device, const struct moor_abi_device_info *info)
 
 static void device_keys_stable(void)
 {
-    each_device(look_twice);
+    each_device(query_twice);
 }
 
-static void look_at_device(uint32_t device, const struct moor_abi_device_info *info)
+static void inspect_device(uint32_t device, const struct moor_abi_device_info *info)
 {
     static const uint64_t zero[4];
     uint64_t known = run.provider->prefix.capabilities;
@@ -152,7 +152,7 @@ static void look_at_device(uint32_t device, const struct moor_abi_device_info *i
 
 static void device_values(void)
 {
-    each_device(look_at_device);
+    each_device(inspect_device);
 }
 
 static int32_t call_device_info(struct check_place *place, void *argument)
@@ -204,7 +204,7 @@ static void device_out_of_range(void)
     }
 }
 
-static void ask_beyond_domains(struct check_place *place)
+static void query_beyond_domains(struct check_place *place)
 {
     const uint32_t domains[] = {place->device_info.domain_count, UINT32_MAX};
     for (size_t i = 0; i < sizeof domains / sizeof *domains; i++) {
@@ -224,7 +224,7 @@ static void ask_beyond_domains(struct check_place *place)
 
 /* ---- domains ---- */
 
-static void look_at_kind(struct check_place *place)
+static void inspect_kind(struct check_place *place)
 {
     check_that(place->info.kind >= MOOR_ABI_DOMAIN_DEVICE && place->info.kind <= MOOR_ABI_DOMAIN_HOST,
                "kind %u: 1.0 knows 1 to 4", place->info.kind);
@@ -237,7 +237,7 @@ static void look_at_kind(struct check_place *place)
     }
 }
 
-static void look_at_capabilities(struct check_place *place)
+static void inspect_capabilities(struct check_place *place)
 {
     uint64_t capabilities = place->info.capabilities;
     check_that((capabilities & ~place->device_info.capabilities) == 0,
@@ -247,7 +247,7 @@ static void look_at_capabilities(struct check_place *place)
                "SHARED without VIRTUAL: segments could not be mapped");
 }
 
-static void look_at_flags(struct check_place *place)
+static void inspect_flags(struct check_place *place)
 {
     static const uint64_t zero[4];
     uint64_t flags = place->info.flags;
@@ -260,7 +260,7 @@ static void look_at_flags(struct check_place *place)
     check_that(memcmp(place->info.reserved, zero, sizeof zero) == 0, "a reserved field is not zero");
 }
 
-static void look_at_quantities(struct check_place *place)
+static void inspect_quantities(struct check_place *place)
 {
     const struct moor_abi_domain_info *info = &place->info;
     uint64_t least = info->granule_min_bytes, recommended = info->granule_recommended_bytes;
@@ -277,14 +277,14 @@ static void look_at_quantities(struct check_place *place)
                "TOTAL_KNOWN with a total of 0 bytes");
 }
 
-static void look_at_pool_key(struct check_place *place)
+static void inspect_pool_key(struct check_place *place)
 {
     const char *key = place->info.pool_key;
     check_text(key, "pool key", place->device);
     check_that(key[0] != '\0', "the pool key is empty");
 }
 
-static void look_again(struct check_place *place)
+static void query_again(struct check_place *place)
 {
     struct check_place second = *place;
     check_domain_describe(&second);
@@ -306,13 +306,13 @@ static void open_again(struct check_place *place)
     check_that(other.context != place->context, "two context_open calls returned one context: %p",
                (void *)place->context);
     struct moor_abi_allocation kept = check_allocate(place, 4096, 0);
-    use_and_leave(&other);
+    use_once(&other);
     check_place_close(&other);
     (void)check_free(place, kept.handle); /* the first context survives the second */
-    use_and_leave(place);
+    use_once(place);
 }
 
-static void ask_native(struct check_place *place)
+static void query_native(struct check_place *place)
 {
     uint64_t native = 0;
     int32_t status = CALL(base, context_native, place->context, &native);
@@ -325,7 +325,7 @@ static void ask_native(struct check_place *place)
 static void extension_unknown(void)
 {
     static const char *const names[] = {"moorage-check.no_such_thing", "",
-                                        "a.name.that.is.rather.long.and.known.to.nobody"};
+                                        "a.rather.long.name.that.no.provider.has"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         const void *table = NULL;
         int32_t status = CALL(base, get_extension, run.instance, names[i], 1, &table);
@@ -352,21 +352,21 @@ const struct check check_base[] = {
     {"base.device_out_of_range", "A device index out of range is INVALID, and no output is written.",
      .run = device_out_of_range},
     {"base.domain_out_of_range", "A domain index out of range is INVALID, and no output is written.",
-     CHECK_ONE_DOMAIN, .visit = ask_beyond_domains},
-    {"base.domain_kinds", "A device has at most one domain of each known kind.", .visit = look_at_kind},
+     CHECK_ONE_DOMAIN, .visit = query_beyond_domains},
+    {"base.domain_kinds", "A device has at most one domain of each known kind.", .visit = inspect_kind},
     {"base.domain_capabilities", "A domain has no capability its device lacks.",
-     .visit = look_at_capabilities},
+     .visit = inspect_capabilities},
     {"base.domain_flags", "A domain has known flags alone, and OPAQUE without HOST_ACCESS and VIRTUAL.",
-     .visit = look_at_flags},
+     .visit = inspect_flags},
     {"base.domain_quantities",
      "Alignments and granules are powers of two; without VIRTUAL there is no granule.",
-     .visit = look_at_quantities},
-    {"base.domain_info_stable", "A second domain_info returns the same values.", .visit = look_again},
-    {"base.pool_keys", "Pool keys are UTF-8 and not empty.", .visit = look_at_pool_key},
+     .visit = inspect_quantities},
+    {"base.domain_info_stable", "A second domain_info returns the same values.", .visit = query_again},
+    {"base.pool_keys", "Pool keys are UTF-8 and not empty.", .visit = inspect_pool_key},
     {"base.context_twice", "A device may be opened twice, and each context works without the other.",
      MOOR_ABI_CAPS_REQUIRED, CHECK_ONE_DOMAIN, .visit = open_again},
     {"base.context_native", "context_native returns a native context or UNSUPPORTED.", 0, CHECK_ONE_DOMAIN,
-     .visit = ask_native},
+     .visit = query_native},
     {"base.extension_unknown", "An unknown extension is UNSUPPORTED.", .run = extension_unknown},
     {0},
 };

@@ -386,7 +386,7 @@ static void tear_down_guarded(struct check_place *place, struct bench *bench)
 {
     check_finish(bench->stream);
     expect_guarded(bench->host[1], SLICE_BYTES, SLICE_BYTES, 0, "a refused copy");
-    check_bytes(place, bench->device[0].address, SLICE_BYTES, GUARD, "what a refused call named");
+    check_bytes(place, bench->device[0].address, SLICE_BYTES, GUARD, "the memory named by a refused call");
     tear_down(place, bench);
 }
 
@@ -450,7 +450,7 @@ static void refuses_directions(struct check_place *place)
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         struct moor_abi_copy_args args = good_copy(&bench);
         args.direction = wrong[i];
-        expect_copy_refused(&bench, &args, CHECK_BAD_ARGUMENT, "a copy in no direction that there is");
+        expect_copy_refused(&bench, &args, CHECK_BAD_ARGUMENT, "a copy in an unknown direction");
     }
     tear_down_guarded(place, &bench);
 }

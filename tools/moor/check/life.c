@@ -26,93 +26,70 @@
 #define TRIP_BYTES 16384u
 #define TRIP_GRANULES 4u
 
+/* inspect: called after each call of the provider with its name. */
+typedef void (*inspection)(const char *step, void *user);
+
 struct trip {
     struct check_place place; /* in the trip's own instance */
-    struct moor_abi_allocation allocation;
-    struct moor_abi_stream *stream;
-    struct moor_abi_stream *other;
-    uint64_t value; /* recorded on stream */
-    struct check_range range;
-    struct moor_abi_segment segment;
-    unsigned char host_memory[2 * TRIP_BYTES];
-    void *pinned_memory; /* one page */
-    uint64_t pin;
+    inspection inspect;
+    void *user;
 };
 
-static void go_init(struct trip *trip)
+static void done(const struct trip *trip, const char *step)
 {
-    trip->place.instance = check_init();
+    if (trip->inspect != NULL)
+        trip->inspect(step, trip->user);
 }
 
-static void go_device_count(struct trip *trip)
+static bool has(const struct trip *trip, uint64_t capabilities)
 {
-    uint32_t count = 0;
-    check_ok(CALL(base, device_count, trip->place.instance, &count), "device_count");
+    return (capabilities & ~trip->place.info.capabilities) == 0;
 }
 
-static void go_device_info(struct trip *trip)
+static void describe(struct trip *trip)
 {
-    trip->place.device_info.struct_size = MOOR_ABI_DEVICE_INFO_SIZE;
-    check_ok(CALL(base, device_info, trip->place.instance, trip->place.device, &trip->place.device_info),
-             "device_info");
-}
-
-static void go_domain_info(struct trip *trip)
-{
-    trip->place.info.struct_size = MOOR_ABI_DOMAIN_INFO_SIZE;
-    check_ok(CALL(base, domain_info, trip->place.instance, trip->place.device, trip->place.domain,
-                  &trip->place.info),
-             "domain_info");
-}
-
-static void go_context_open(struct trip *trip)
-{
-    trip->place.context = check_context_open(trip->place.instance, trip->place.device);
-}
-
-static void go_context_native(struct trip *trip)
-{
-    uint64_t native = 0;
-    (void)CALL(base, context_native, trip->place.context, &native); /* or UNSUPPORTED */
-}
-
-static void go_get_extension(struct trip *trip)
-{
+    struct check_place *place = &trip->place;
     const void *table = NULL;
-    check_refused(CALL(base, get_extension, trip->place.instance, "moorage-check.none", 1, &table),
+    uint32_t count = 0;
+    check_ok(CALL(base, device_count, place->instance, &count), "device_count");
+    done(trip, "device_count");
+    place->device_info.struct_size = MOOR_ABI_DEVICE_INFO_SIZE;
+    check_ok(CALL(base, device_info, place->instance, place->device, &place->device_info), "device_info");
+    done(trip, "device_info");
+    check_domain_describe(place);
+    done(trip, "domain_info");
+    check_refused(CALL(base, get_extension, place->instance, "moorage-check.none", 1, &table),
                   CHECK_MAY(MOOR_UNSUPPORTED), "get_extension");
+    done(trip, "get_extension");
 }
 
-static void go_footprint(struct trip *trip)
+static struct moor_abi_allocation allocate(struct trip *trip)
 {
-    const struct moor_abi_alloc_args args = check_alloc_args(&trip->place, TRIP_BYTES);
+    struct moor_abi_alloc_args args = check_alloc_args(&trip->place, TRIP_BYTES);
+    struct moor_abi_allocation none = {.struct_size = MOOR_ABI_ALLOCATION_SIZE};
     uint64_t bytes = 0;
     check_ok(CALL(alloc, footprint, trip->place.context, &args, &bytes), "footprint");
-}
-
-static void go_allocate(struct trip *trip)
-{
-    trip->allocation = check_allocate(&trip->place, TRIP_BYTES, MOOR_ABI_ALLOC_ZERO);
-}
-
-static void go_allocate_badly(struct trip *trip)
-{
-    const struct moor_abi_alloc_args args = check_alloc_args(&trip->place, UINT64_MAX / 2);
-    struct moor_abi_allocation allocation = {.struct_size = MOOR_ABI_ALLOCATION_SIZE};
-    check_refused(CALL(alloc, allocate, trip->place.context, &args, &allocation), CHECK_BAD_SIZE,
+    done(trip, "footprint");
+    struct moor_abi_allocation allocation = check_allocate(&trip->place, TRIP_BYTES, MOOR_ABI_ALLOC_ZERO);
+    done(trip, "allocate");
+    args.size_bytes = UINT64_MAX / 2;
+    check_refused(CALL(alloc, allocate, trip->place.context, &args, &none), CHECK_BAD_SIZE,
                   "allocate of 2^63 - 1 bytes");
+    done(trip, "an allocate that fails");
+    return allocation;
 }
 
-static void go_stream_create(struct trip *trip)
+static void copy_and_fill(struct trip *trip, struct moor_abi_stream *stream, uint64_t address, void *memory)
 {
-    trip->stream = check_stream_create(&trip->place);
-    trip->other = check_stream_create(&trip->place);
-}
-
-static void go_native(struct trip *trip)
-{
-    uint64_t native = 0;
-    (void)CALL(stream, native, trip->stream, &native); /* or UNSUPPORTED */
+    const struct moor_abi_fill_args args = {.struct_size = MOOR_ABI_FILL_ARGS_SIZE,
+                                            .pattern_bytes = 1,
+                                            .destination = address,
+                                            .size_bytes = TRIP_BYTES,
+                                            .pattern = 0x11};
+    check_copy_submit(stream, MOOR_ABI_COPY_D2H, (uintptr_t)memory, address, TRIP_BYTES);
+    done(trip, "copy");
+    check_ok(CALL(copy, fill, stream, &args), "fill");
+    done(trip, "fill");
 }
 
 static void do_nothing(void *user)
@@ -120,205 +97,115 @@ static void do_nothing(void *user)
     (void)user;
 }
 
-static void go_host_function(struct trip *trip)
+static void order(struct trip *trip, struct moor_abi_stream *stream, struct moor_abi_stream *other)
 {
-    check_host_function(trip->stream, do_nothing, NULL);
+    check_host_function(stream, do_nothing, NULL);
+    done(trip, "host_function");
+    uint64_t value = check_record(stream);
+    done(trip, "record");
+    check_wait_stream(other, stream, value);
+    done(trip, "wait_stream");
+    (void)check_watermark(stream);
+    done(trip, "watermark");
+    check_wait(stream, value);
+    done(trip, "wait");
 }
 
-static void go_record(struct trip *trip)
+static void map_segment(struct trip *trip, const struct check_range *range)
 {
-    trip->value = check_record(trip->stream);
-}
-
-static void go_wait_stream(struct trip *trip)
-{
-    check_wait_stream(trip->other, trip->stream, trip->value);
-}
-
-static void go_watermark(struct trip *trip)
-{
-    (void)check_watermark(trip->stream);
-}
-
-static void go_wait(struct trip *trip)
-{
-    check_wait(trip->stream, trip->value);
-}
-
-static void go_copy(struct trip *trip)
-{
-    check_copy_submit(trip->stream, MOOR_ABI_COPY_D2H, (uintptr_t)trip->host_memory, trip->allocation.address,
-                      TRIP_BYTES);
-}
-
-static void go_fill(struct trip *trip)
-{
-    const struct moor_abi_fill_args args = {.struct_size = MOOR_ABI_FILL_ARGS_SIZE,
-                                            .pattern_bytes = 1,
-                                            .destination = trip->allocation.address,
-                                            .size_bytes = TRIP_BYTES,
-                                            .pattern = 0x11};
-    check_ok(CALL(copy, fill, trip->stream, &args), "fill");
-}
-
-static void go_stats(struct trip *trip)
-{
-    struct moor_abi_stats stats = {.struct_size = MOOR_ABI_STATS_SIZE};
-    check_ok(CALL(stats, stats, trip->place.context, trip->place.domain, &stats), "stats");
-}
-
-static void go_reserve(struct trip *trip)
-{
-    trip->range = check_reserve(&trip->place, TRIP_GRANULES);
-}
-
-static void go_commit(struct trip *trip)
-{
-    check_commit(&trip->place, &trip->range, 0, 1);
-}
-
-static void go_committed(struct trip *trip)
-{
-    check_committed(&trip->place, &trip->range, 0, TRIP_GRANULES, 1, "with one committed");
-}
-
-static void go_segment_create(struct trip *trip)
-{
-    trip->segment = check_segment_create(&trip->place, 1);
-}
-
-static void go_map(struct trip *trip)
-{
-    check_map(&trip->place, &trip->range, 1, trip->segment.handle, MOOR_ABI_ACCESS_READ_WRITE);
-}
-
-static void go_protect(struct trip *trip)
-{
-    const struct moor_abi_map_args args =
-        check_map_args(&trip->range, 1, trip->segment.handle, MOOR_ABI_ACCESS_READ);
+    struct moor_abi_segment segment = check_segment_create(&trip->place, 1);
+    done(trip, "segment create");
+    check_map(&trip->place, range, 1, segment.handle, MOOR_ABI_ACCESS_READ_WRITE);
+    done(trip, "map");
+    const struct moor_abi_map_args args = check_map_args(range, 1, segment.handle, MOOR_ABI_ACCESS_READ);
     check_ok(CALL(shared, protect, trip->place.context, &args), "protect");
+    done(trip, "protect");
+    check_unmap(&trip->place, range, 1, 1);
+    done(trip, "release of a map");
+    check_segment_release(&trip->place, &segment);
+    done(trip, "release of a segment");
 }
 
-static void go_pin(struct trip *trip)
+static void use_range(struct trip *trip)
 {
-    uint64_t page_bytes = (uint64_t)sysconf(_SC_PAGESIZE);
-    trip->pinned_memory = aligned_alloc(page_bytes, page_bytes);
-    check_that(trip->pinned_memory != NULL, "no host memory for the check itself");
-    const struct moor_abi_pin_args args = {.struct_size = MOOR_ABI_PIN_ARGS_SIZE,
-                                           .address = (uintptr_t)trip->pinned_memory,
-                                           .size_bytes = page_bytes};
-    check_ok(CALL(pinned, pin, trip->place.context, &args, &trip->pin), "pin");
+    struct check_range range = check_reserve(&trip->place, TRIP_GRANULES);
+    done(trip, "reserve");
+    check_commit(&trip->place, &range, 0, 1);
+    done(trip, "commit");
+    check_committed(&trip->place, &range, 0, TRIP_GRANULES, 1, "with one committed");
+    done(trip, "committed");
+    if (has(trip, MOOR_ABI_CAP_SHARED))
+        map_segment(trip, &range);
+    check_decommit(&trip->place, &range, 0, 1);
+    done(trip, "decommit");
+    check_range_release(&trip->place, &range);
+    done(trip, "release of a range");
 }
 
-static void go_unpin(struct trip *trip)
+static void use_pin(struct trip *trip)
 {
-    const struct moor_abi_release release = check_release_args(MOOR_ABI_RELEASE_PIN, trip->pin, 1, NULL, 0);
+    uint64_t page_bytes = (uint64_t)sysconf(_SC_PAGESIZE), pin = 0;
+    void *page = aligned_alloc(page_bytes, page_bytes);
+    check_that(page != NULL, "no host memory for the check itself");
+    const struct moor_abi_pin_args args = {
+        .struct_size = MOOR_ABI_PIN_ARGS_SIZE, .address = (uintptr_t)page, .size_bytes = page_bytes};
+    check_ok(CALL(pinned, pin, trip->place.context, &args, &pin), "pin");
+    done(trip, "pin");
+    const struct moor_abi_release release = check_release_args(MOOR_ABI_RELEASE_PIN, pin, 1, NULL, 0);
     (void)check_release_and_reap(&trip->place, &release); /* a pin has no bytes */
-    free(trip->pinned_memory);
+    done(trip, "release of a pin");
+    free(page);
 }
 
-static void go_unmap(struct trip *trip)
+static void use_context(struct trip *trip)
 {
-    check_unmap(&trip->place, &trip->range, 1, 1);
-}
-
-static void go_segment_release(struct trip *trip)
-{
-    check_segment_release(&trip->place, &trip->segment);
-}
-
-static void go_decommit(struct trip *trip)
-{
-    check_decommit(&trip->place, &trip->range, 0, 1);
-}
-
-static void go_range_release(struct trip *trip)
-{
-    check_range_release(&trip->place, &trip->range);
-}
-
-static void go_release(struct trip *trip)
-{
-    const struct moor_abi_fence_point point = {trip->stream, check_record(trip->stream)};
-    const struct moor_abi_release release =
-        check_release_args(MOOR_ABI_RELEASE_ALLOCATION, trip->allocation.handle, 1, &point, 1);
-    (void)check_release_and_reap(&trip->place, &release); /* release.actual_bytes compares the bytes */
-}
-
-static void go_stream_destroy(struct trip *trip)
-{
-    check_stream_destroy(trip->other);
-    check_stream_destroy(trip->stream);
-}
-
-static void go_context_close(struct trip *trip)
-{
-    check_context_close(trip->place.context);
-}
-
-static void go_shutdown(struct trip *trip)
-{
-    check_shutdown(trip->place.instance);
-}
-
-#define REQUIRED MOOR_ABI_CAPS_REQUIRED
-
-/* In the order of the trip. needs: capabilities of the domain. */
-static const struct step {
-    const char *name;
-    uint64_t needs;
-    void (*go)(struct trip *trip);
-} steps[] = {
-    {"init", 0, go_init},
-    {"device_count", 0, go_device_count},
-    {"device_info", 0, go_device_info},
-    {"domain_info", 0, go_domain_info},
-    {"get_extension", 0, go_get_extension},
-    {"context_open", 0, go_context_open},
-    {"context_native", 0, go_context_native},
-    {"footprint", REQUIRED, go_footprint},
-    {"allocate", REQUIRED, go_allocate},
-    {"an allocate that fails", REQUIRED, go_allocate_badly},
-    {"stream create", REQUIRED, go_stream_create},
-    {"native", REQUIRED, go_native},
-    {"copy", REQUIRED | MOOR_ABI_CAP_COPY, go_copy},
-    {"fill", REQUIRED | MOOR_ABI_CAP_COPY, go_fill},
-    {"host_function", REQUIRED, go_host_function},
-    {"record", REQUIRED, go_record},
-    {"wait_stream", REQUIRED, go_wait_stream},
-    {"watermark", REQUIRED, go_watermark},
-    {"wait", REQUIRED, go_wait},
-    {"stats", MOOR_ABI_CAP_STATS, go_stats},
-    {"reserve", MOOR_ABI_CAP_VIRTUAL, go_reserve},
-    {"commit", MOOR_ABI_CAP_VIRTUAL, go_commit},
-    {"committed", MOOR_ABI_CAP_VIRTUAL, go_committed},
-    {"segment create", MOOR_ABI_CAP_SHARED, go_segment_create},
-    {"map", MOOR_ABI_CAP_SHARED, go_map},
-    {"protect", MOOR_ABI_CAP_SHARED, go_protect},
-    {"pin", MOOR_ABI_CAP_PINNED, go_pin},
-    {"release of a pin", MOOR_ABI_CAP_PINNED, go_unpin},
-    {"release of a map", MOOR_ABI_CAP_SHARED, go_unmap},
-    {"release of a segment", MOOR_ABI_CAP_SHARED, go_segment_release},
-    {"decommit", MOOR_ABI_CAP_VIRTUAL, go_decommit},
-    {"release of a range", MOOR_ABI_CAP_VIRTUAL, go_range_release},
-    {"release of an allocation", REQUIRED, go_release},
-    {"stream destroy", REQUIRED, go_stream_destroy},
-    {"context_close", 0, go_context_close},
-    {"shutdown", 0, go_shutdown},
-};
-
-/* Makes a trip to the domain of `place` and back. inspect: NULL, or called after each step with the step's
- * name. */
-static void travel(const struct check_place *place, void (*look)(const char *step, void *user), void *user)
-{
-    struct trip trip = {.place = {.device = place->device, .domain = place->domain}};
-    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
-        if ((steps[i].needs & ~place->info.capabilities) != 0)
-            continue;
-        steps[i].go(&trip);
-        if (look != NULL)
-            look(steps[i].name, user);
+    static unsigned char memory[TRIP_BYTES];
+    struct check_place *place = &trip->place;
+    uint64_t native = 0;
+    struct moor_abi_allocation allocation = allocate(trip);
+    struct moor_abi_stream *stream = check_stream_create(place), *other = check_stream_create(place);
+    done(trip, "stream create");
+    (void)CALL(stream, native, stream, &native); /* or UNSUPPORTED */
+    done(trip, "native");
+    if (has(trip, MOOR_ABI_CAP_COPY))
+        copy_and_fill(trip, stream, allocation.address, memory);
+    order(trip, stream, other);
+    if (has(trip, MOOR_ABI_CAP_STATS)) {
+        (void)check_stats_now(place);
+        done(trip, "stats");
     }
+    if (has(trip, MOOR_ABI_CAP_VIRTUAL))
+        use_range(trip);
+    if (has(trip, MOOR_ABI_CAP_PINNED))
+        use_pin(trip);
+    const struct moor_abi_fence_point point = {stream, check_record(stream)};
+    const struct moor_abi_release release =
+        check_release_args(MOOR_ABI_RELEASE_ALLOCATION, allocation.handle, 1, &point, 1);
+    (void)check_release_and_reap(place, &release); /* release.actual_bytes compares the bytes */
+    done(trip, "release of an allocation");
+    check_stream_destroy(other);
+    check_stream_destroy(stream);
+    done(trip, "stream destroy");
+}
+
+/* Makes a trip to the domain of `place`, which has the required capabilities, and back. inspect: may be NULL. */
+static void travel(const struct check_place *place, inspection inspect, void *user)
+{
+    struct trip trip = {.place = {.device = place->device, .domain = place->domain, .instance = check_init()},
+                        .inspect = inspect,
+                        .user = user};
+    uint64_t native = 0;
+    done(&trip, "init");
+    describe(&trip);
+    trip.place.context = check_context_open(trip.place.instance, place->device);
+    done(&trip, "context_open");
+    (void)CALL(base, context_native, trip.place.context, &native); /* or UNSUPPORTED */
+    done(&trip, "context_native");
+    use_context(&trip);
+    check_context_close(trip.place.context);
+    done(&trip, "context_close");
+    check_shutdown(trip.place.instance);
+    done(&trip, "shutdown");
 }
 
 /* Returns true under AddressSanitizer, which keeps freed memory for a while and searches for leaks at exit,
@@ -492,7 +379,7 @@ static int fork_and_exit(void)
             (void)kill(child, SIGKILL);
             check_that(false, "a forked child that only calls exit(0) does not end within 5 s");
         }
-        (void)nanosleep(&pause, NULL); /* a short sleep only looks again sooner */
+        (void)nanosleep(&pause, NULL); /* a short sleep only polls sooner */
     }
     return status;
 }

@@ -141,7 +141,7 @@ static void expect_unpin_waits(struct check_place *place, struct moor_abi_stream
     struct moor_abi_release release = check_release_args(MOOR_ABI_RELEASE_PIN, handle, handle, &point, 1);
     check_release_submit(place, &release);
     check_reap_none(place, "the release of a pin behind work that is not done");
-    check_release_in_use(place, &release, "a second release of a pin that is still leaving");
+    check_release_in_use(place, &release, "a second release of a pin whose release is pending");
     check_gate_open(gate);
     uint64_t bytes = check_reap(place, release.cookie);
     check_that(bytes == 0, "the release of a pin returned %llu bytes, not 0", (unsigned long long)bytes);

@@ -402,7 +402,7 @@ static void release_while_queued(struct check_place *place)
     const struct moor_abi_release second = release_of(allocation.handle, 2, NULL, 0);
     check_release_submit(place, &first);
     check_refused(CALL(release, release, place->context, &second), CHECK_BAD_HANDLE,
-                  "release of what is queued already");
+                  "release of a handle whose release is queued");
     check_gate_open(gate);
     (void)check_reap(place, first.cookie);
     check_reap_none(place, "a release refused because the first was queued");
@@ -410,12 +410,12 @@ static void release_while_queued(struct check_place *place)
     check_gate_free(gate);
 }
 
-static void release_when_gone(struct check_place *place)
+static void release_twice(struct check_place *place)
 {
     struct moor_abi_allocation allocation = check_allocate(place, ALLOCATION_BYTES, 0);
     (void)check_free(place, allocation.handle);
     const struct moor_abi_release release = release_of(allocation.handle, 1, NULL, 0);
-    check_release_refused(place, &release, CHECK_BAD_HANDLE, "release of what is gone");
+    check_release_refused(place, &release, CHECK_BAD_HANDLE, "release of a released handle");
 }
 
 static void release_with_short_stride(struct check_place *place)
@@ -495,7 +495,7 @@ const struct check check_release[] = {
      CHECK_ONE_DOMAIN, .visit = release_elsewhere},
     {"release.twice_queued", "A handle whose release is queued cannot be released again.", NEEDS,
      .visit = release_while_queued},
-    {"release.twice_gone", "A released handle cannot be released again.", NEEDS, .visit = release_when_gone},
+    {"release.twice_gone", "A released handle cannot be released again.", NEEDS, .visit = release_twice},
     {"release.stride_short", "Points less than 16 bytes apart are INVALID.", NEEDS, CHECK_ONE_DOMAIN,
      .visit = release_with_short_stride},
     {"release.args_size", "The arguments follow the size rules of input structs.", NEEDS,

@@ -260,8 +260,8 @@ static void explain_end(int status, struct check_report *report)
 }
 
 /* Waits for the report of one check. Ends the child unless the check passed. */
-static void take_report(struct child *child, uint64_t timeout_ns, struct check_report *report,
-                        int64_t *device_count)
+static void await_report(struct child *child, uint64_t timeout_ns, struct check_report *report,
+                         int64_t *device_count)
 {
     struct check_answer answer;
     switch (await(child, moor_clock_ns() + timeout_ns, &answer)) {
@@ -293,7 +293,7 @@ bool check_run_all(const struct check_plan *plan, struct check_report *reports, 
     for (size_t i = 0; i < count; i++) {
         if (child.pid == 0 && !start_child(plan, reports + i, count - i, &child))
             return false;
-        take_report(&child, plan->timeout_ns, &reports[i], &device_count);
+        await_report(&child, plan->timeout_ns, &reports[i], &device_count);
         print(&reports[i]);
     }
     if (child.pid != 0)

@@ -34,7 +34,7 @@ static void same_memory(struct check_place *place)
         for (size_t j = 0; j < COUNT; j++)
             for (size_t granule = 0; granule < GRANULES; granule++)
                 check_granules_bytes(place, maps[j].frame, maps[j].first + granule, 1,
-                                     (uint8_t)(16 * i + granule + 1), "what another map has written");
+                                     (uint8_t)(16 * i + granule + 1), "bytes written through another map");
     }
     for (size_t i = 0; i < COUNT; i++)
         check_unmap(place, maps[i].frame, maps[i].first, GRANULES);

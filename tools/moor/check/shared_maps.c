@@ -32,14 +32,14 @@ static struct row set_row(struct check_place *place)
     return row;
 }
 
-static void expect_rest_of_row(struct check_place *place, const struct row *row, const char *when)
+static void expect_row(struct check_place *place, const struct row *row, const char *when)
 {
     check_granules_bytes(place, &row->frame, 3, GRANULES, 0x51, when);
     check_granules_bytes(place, &row->frame, 5, 1, 0x52, when);
 }
 
 /* Requires that the first map has been unmapped. */
-static void clear_rest_of_row(struct check_place *place, struct row *row)
+static void release_row(struct check_place *place, struct row *row)
 {
     check_unmap(place, &row->frame, 3, GRANULES);
     check_decommit(place, &row->frame, 5, 1);
@@ -51,13 +51,13 @@ static void unmap_leaves_others(struct check_place *place)
 {
     struct row row = set_row(place);
     check_unmap(place, &row.frame, 1, GRANULES);
-    expect_rest_of_row(place, &row, "beside an unmap");
+    expect_row(place, &row, "beside an unmap");
     check_commit(place, &row.frame, 1, GRANULES); /* the unmap freed the addresses */
     check_granules_bytes(place, &row.frame, 1, GRANULES, 0, "memory committed where a segment was mapped");
     check_granules_fill(place, &row.frame, 1, GRANULES, 0x53);
-    expect_rest_of_row(place, &row, "beside memory where a map was");
+    expect_row(place, &row, "beside memory where a map was");
     check_decommit(place, &row.frame, 1, GRANULES);
-    clear_rest_of_row(place, &row);
+    release_row(place, &row);
 }
 
 static void unmap_takes_one_map(struct check_place *place)
@@ -81,10 +81,10 @@ static void unmap_takes_one_map(struct check_place *place)
             check_part_args(wrong[i].kind, &row.frame, wrong[i].first, wrong[i].count, NULL, 0);
         check_release_refused(place, &release, CHECK_BAD_ARGUMENT, wrong[i].what);
         check_granules_bytes(place, &row.frame, 1, GRANULES, 0x51, wrong[i].what);
-        expect_rest_of_row(place, &row, wrong[i].what);
+        expect_row(place, &row, wrong[i].what);
     }
     check_unmap(place, &row.frame, 1, GRANULES);
-    clear_rest_of_row(place, &row);
+    release_row(place, &row);
 }
 
 static void expect_unmap_waits(struct check_place *place, struct moor_abi_stream *stream,
@@ -95,17 +95,17 @@ static void expect_unmap_waits(struct check_place *place, struct moor_abi_stream
     struct moor_abi_release release =
         check_part_args(MOOR_ABI_RELEASE_UNMAP, &row.frame, 1, GRANULES, &point, 1);
     check_release_submit(place, &release);
-    check_reap_none(place, "an unmap behind work that is not done");
-    check_granules_bytes(place, &row.frame, 1, GRANULES, 0x51, "behind work that is not done, a map");
-    check_release_in_use(place, &release, "a second unmap of what is still leaving");
+    check_reap_none(place, "an unmap behind unfinished work");
+    check_granules_bytes(place, &row.frame, 1, GRANULES, 0x51, "a map whose unmap waits for unfinished work");
+    check_release_in_use(place, &release, "a second unmap of a map whose unmap is pending");
     struct moor_abi_map_args args = check_map_args(&row.frame, 1, row.segment.handle, MOOR_ABI_ACCESS_READ);
     check_refused_in_use(CALL(shared, protect, place->context, &args),
                          "a protect of a map whose unmap is pending");
     check_gate_open(gate);
     uint64_t bytes = check_reap(place, release.cookie);
     check_that(bytes == 0, "an unmap returned %llu bytes, not 0", (unsigned long long)bytes);
-    expect_rest_of_row(place, &row, "beside an unmap");
-    clear_rest_of_row(place, &row);
+    expect_row(place, &row, "beside an unmap");
+    release_row(place, &row);
 }
 
 static void unmap_waits(struct check_place *place)
@@ -128,8 +128,8 @@ static void mapped_things_stay(struct check_place *place)
     check_release_in_use(place, &range, "the release of a range with maps in it");
     check_unmap(place, &row.frame, 1, GRANULES);
     check_release_in_use(place, &segment, "the release of a segment that is mapped once");
-    expect_rest_of_row(place, &row, "after a refused release");
-    clear_rest_of_row(place, &row);
+    expect_row(place, &row, "after a refused release");
+    release_row(place, &row);
 }
 
 /* ---- a release behind work ---- */
@@ -195,7 +195,7 @@ static void structs(struct check_place *place)
     check_in_struct(place, &map, MOOR_ABI_MAP_ARGS_SIZE, map_in, "map args");
     check_in_struct(place, &mapped, MOOR_ABI_MAP_ARGS_SIZE, protect_in, "protect args");
     check_unmap(place, &row.frame, 1, GRANULES);
-    clear_rest_of_row(place, &row);
+    release_row(place, &row);
 }
 
 static void expect_create_refused(struct check_place *place, struct moor_abi_segment_args *args,
@@ -243,7 +243,7 @@ static void refuses_access(struct check_place *place)
         check_refused(protect_in(place, &mapped), CHECK_BAD_ARGUMENT, "a protect to an unknown access");
     }
     check_unmap(place, &row.frame, 1, GRANULES);
-    clear_rest_of_row(place, &row);
+    release_row(place, &row);
 }
 
 static void map_refuses_taken(struct check_place *place)
@@ -264,7 +264,7 @@ static void map_refuses_taken(struct check_place *place)
         int32_t status = CALL(shared, map, place->context, &args);
         check_refused_in_use(status, taken[i].what);
         check_granules_bytes(place, &row.frame, 1, GRANULES, 0x51, taken[i].what);
-        expect_rest_of_row(place, &row, taken[i].what);
+        expect_row(place, &row, taken[i].what);
     }
     uint64_t actual = 0;
     int32_t status =
@@ -272,7 +272,7 @@ static void map_refuses_taken(struct check_place *place)
     check_refused_in_use(status, "a commit over half a map");
     check_segment_release(place, &other); /* `other` has no map */
     check_unmap(place, &row.frame, 1, GRANULES);
-    clear_rest_of_row(place, &row);
+    release_row(place, &row);
 }
 
 static void map_refuses_spans(struct check_place *place)
@@ -308,7 +308,7 @@ static void protect_refuses_unmapped(struct check_place *place)
                       "a protect at an offset where no map of the segment starts");
     }
     check_unmap(place, &row.frame, 1, GRANULES);
-    clear_rest_of_row(place, &row);
+    release_row(place, &row);
 }
 
 /* ---- handles ---- */

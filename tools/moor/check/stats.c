@@ -101,7 +101,7 @@ static void held_follows(struct check_place *place)
         check_pass_over("the domain does not report held_bytes");
 }
 
-static bool tells_both(struct check_place *place)
+static bool reports_both(struct check_place *place)
 {
     const uint64_t both = MOOR_ABI_STAT_HELD | MOOR_ABI_STAT_SYSTEM_HELD;
     return (check_stats_now(place).valid & both) == both;
@@ -118,7 +118,7 @@ static void expect_agreement(struct check_place *place, uint64_t made_bytes, con
 
 static void system_agrees(struct check_place *place)
 {
-    if (tells_both(place))
+    if (reports_both(place))
         live(place, expect_agreement);
     else
         check_pass_over("the domain does not report system_held_bytes");

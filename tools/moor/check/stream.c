@@ -54,7 +54,7 @@ static void follow_watermark(struct check_place *place)
 }
 
 /* is_late: the device is already running the work when the value is recorded. */
-static void hold_and_look(struct moor_abi_stream *stream, bool is_late)
+static void probe_gated_watermark(struct moor_abi_stream *stream, bool is_late)
 {
     uint64_t before = check_record(stream);
     check_wait(stream, before);
@@ -80,8 +80,8 @@ static void hold_and_look(struct moor_abi_stream *stream, bool is_late)
 static void hold_early_and_late(struct check_place *place)
 {
     struct moor_abi_stream *stream = check_stream_create(place);
-    hold_and_look(stream, false);
-    hold_and_look(stream, true);
+    probe_gated_watermark(stream, false);
+    probe_gated_watermark(stream, true);
     check_stream_destroy(stream);
 }
 
@@ -398,7 +398,7 @@ static void submit_behind_gate(struct check_place *place)
 
 /* ---- lifetime ---- */
 
-static void come_and_go(struct check_place *place)
+static void create_and_destroy(struct check_place *place)
 {
     struct moor_abi_stream *streams[STREAM_COUNT];
     for (int round = 0; round < 3; round++) {
@@ -413,7 +413,7 @@ static void come_and_go(struct check_place *place)
     }
 }
 
-static void ask_native(struct check_place *place)
+static void query_native(struct check_place *place)
 {
     struct moor_abi_stream *stream = check_stream_create(place);
     uint64_t native = 0;
@@ -526,9 +526,9 @@ const struct check check_stream[] = {
     {"stream.submits_without_waiting", "A submission returns without waiting for earlier work.",
      MOOR_ABI_CAP_STREAM, CHECK_ONE_DOMAIN, .visit = submit_behind_gate},
     {"stream.many", "64 streams are live at once, and their successors too: each has its own timeline.",
-     MOOR_ABI_CAP_STREAM, CHECK_ONE_DOMAIN, .visit = come_and_go},
+     MOOR_ABI_CAP_STREAM, CHECK_ONE_DOMAIN, .visit = create_and_destroy},
     {"stream.native", "native returns a native stream or UNSUPPORTED.", MOOR_ABI_CAP_STREAM, CHECK_ONE_DOMAIN,
-     .visit = ask_native},
+     .visit = query_native},
     {"stream.import", "A native stream can be imported, and the import has its own timeline.",
      MOOR_ABI_CAP_STREAM, CHECK_ONE_DOMAIN, .visit = import_own},
     {"stream.import_nothing", "A provider without native streams refuses to import one.", MOOR_ABI_CAP_STREAM,

@@ -9,7 +9,7 @@
 
 #define THREAD_COUNT 16u
 #define ROUND_COUNT 100u
-#define LOOK_NS UINT64_C(1000000) /* poll interval: another thread may have reaped this one's completion */
+#define POLL_NS UINT64_C(1000000) /* poll interval: another thread may have reaped this one's completion */
 #define BYTES 5000u               /* more than a page, and not a multiple of one */
 
 /* ---- allocate, use, release ---- */
@@ -60,7 +60,7 @@ static uint32_t reap_until(struct yard *yard, struct check_place *place, uint32_
     uint32_t reaped = 0;
     for (uint32_t i = first; i < first + count; i++) {
         while (!is_complete(yard, i)) {
-            reaped += reap_some(yard, place, moor_clock_ns() + LOOK_NS);
+            reaped += reap_some(yard, place, moor_clock_ns() + POLL_NS);
             check_that(moor_clock_ns() < run.deadline_ns, "release %u has not completed at the deadline", i);
         }
     }
@@ -77,9 +77,9 @@ static uint32_t work_in(struct yard *yard, struct check_place *place, unsigned i
     for (uint32_t i = 0; i < ROUND_COUNT; i++) {
         struct moor_abi_allocation allocation = check_allocate(place, BYTES, MOOR_ABI_ALLOC_ZERO);
         if (check_is_touchable(place)) {
-            check_bytes(place, allocation.address, BYTES, 0, "memory asked for with ZERO");
+            check_bytes(place, allocation.address, BYTES, 0, "memory requested with ZERO");
             check_fill(place, allocation.address, BYTES, mark);
-            check_bytes(place, allocation.address, BYTES, mark, "what this thread wrote");
+            check_bytes(place, allocation.address, BYTES, mark, "the bytes that this thread wrote");
         }
         const struct moor_abi_fence_point point = {stream, check_record(stream)};
         const struct moor_abi_release release = check_release_args(

@@ -32,6 +32,7 @@ enum replay_touch {
 #define REPLAY_ROWS_MAX (UINT64_C(1) << 24)
 #define REPLAY_BLOCK_TOKENS_MAX (UINT64_C(1) << 20)
 
+/* Large: one field per option. */
 struct replay_config {
     char **traces; /* [borrowed] from argv */
     size_t trace_count;

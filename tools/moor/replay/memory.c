@@ -165,7 +165,7 @@ bool replay_memory_drop(struct replay_memory *memory, replay_handle handle, stru
     return true;
 }
 
-bool replay_memory_settle(struct replay_memory *memory, struct tool_failure *failure)
+bool replay_memory_reap(struct replay_memory *memory, struct tool_failure *failure)
 {
     moor_status status = moor_runtime_reap(memory->runtime, MOOR_NO_WAIT);
     if (status != MOOR_OK && status != MOOR_PENDING) /* PENDING: other requests' fences */

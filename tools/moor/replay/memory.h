@@ -46,12 +46,12 @@ struct replay_admission {
     uint64_t prompt_blocks;           /* at its start */
     uint64_t hit_blocks;              /* shared prompt blocks: hit_handles */
     const replay_handle *hit_handles; /* [borrowed] for the call */
-    const int64_t *ids; /* [borrowed] until replay_sequence_leave; identities of the first id_count blocks */
+    const int64_t *ids; /* [borrowed] until replay_sequence_end; identities of the first id_count blocks */
     uint64_t id_count;
 };
 
 /* Adds the hits, reserves the bytes that the request needs until its end, and makes the other prompt blocks,
- * shareable unless the policy is none. ret_sequence: [out, owned] until replay_sequence_leave. */
+ * shareable unless the policy is none. ret_sequence: [out, owned] until replay_sequence_end. */
 bool replay_sequence_start(struct replay_memory *memory, const struct replay_admission *admission,
                            struct replay_sequence **ret_sequence, struct tool_failure *failure);
 /* Makes one more block from the reservation. */
@@ -63,15 +63,15 @@ bool replay_sequence_publish(struct replay_sequence *sequence, uint64_t block, r
 /* Returns a published block to the sequence, its only user: the block is released with the sequence. */
 void replay_sequence_take_back(struct replay_sequence *sequence, uint64_t block, replay_handle handle);
 /* Ends a request: shared blocks leave the sequence, and its own blocks are released behind the decode fence,
- * so they are pending. The fence passes in replay_sequence_leave. */
+ * so they are pending. The fence passes in replay_sequence_end. */
 bool replay_sequence_finish(struct replay_sequence *sequence, struct tool_failure *failure);
 /* Lets the decode fence pass, and returns when the memory behind it is free. Frees the sequence. */
-bool replay_sequence_leave(struct replay_sequence *sequence, struct tool_failure *failure);
+bool replay_sequence_end(struct replay_sequence *sequence, struct tool_failure *failure);
 
 /* Releases a published block that no sequence uses. */
 bool replay_memory_drop(struct replay_memory *memory, replay_handle handle, struct tool_failure *failure);
 /* Reaps the due releases without waiting. */
-bool replay_memory_settle(struct replay_memory *memory, struct tool_failure *failure);
+bool replay_memory_reap(struct replay_memory *memory, struct tool_failure *failure);
 
 /* The held bytes by three sources, compared with the model. */
 struct replay_accounts {

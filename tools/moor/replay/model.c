@@ -38,6 +38,7 @@ struct run {
     struct replay_sequence *sequence; /* NULL for a request without blocks */
 };
 
+/* Large: the queue, the accounts in blocks, the clock and the figures of one simulation. */
 struct model {
     const struct replay_config *config;
     const struct replay_trace *trace;
@@ -161,7 +162,7 @@ static bool start(struct model *model, size_t row, uint64_t evicted)
     const struct replay_request *request = &model->trace->requests[row];
     struct run *run = &model->runs[row];
     struct replay_counts *counts = &model->counts;
-    if (evicted > 0 && !replay_memory_settle(model->memory, model->failure))
+    if (evicted > 0 && !replay_memory_reap(model->memory, model->failure))
         return false;
     if (model->failure->exit_status != TOOL_DONE || !open_seat(model, row))
         return false;
@@ -285,7 +286,7 @@ static bool finish(struct model *model, size_t row)
     model->live_requests--;
     model->counts.done++;
     return (run->sequence == NULL || replay_sequence_finish(run->sequence, model->failure)) &&
-           replay_memory_settle(model->memory, model->failure) &&
+           replay_memory_reap(model->memory, model->failure) &&
            schedule(model, model->now_us, 1, model->config->fence_us, REPLAY_FENCE_PASSED, row);
 }
 
@@ -298,7 +299,7 @@ static bool fence_passed(struct model *model, size_t row)
     model->committed_blocks -= run->leaving_blocks;
     model->used_blocks -= run->leaving_blocks;
     model->counts.freed += run->leaving_blocks;
-    return sequence == NULL || replay_sequence_leave(sequence, model->failure);
+    return sequence == NULL || replay_sequence_end(sequence, model->failure);
 }
 
 /* ---- the run ---- */

@@ -262,7 +262,7 @@ bool replay_sequence_finish(struct replay_sequence *sequence, struct tool_failur
     return true;
 }
 
-bool replay_sequence_leave(struct replay_sequence *sequence, struct tool_failure *failure)
+bool replay_sequence_end(struct replay_sequence *sequence, struct tool_failure *failure)
 {
     struct replay_memory *memory = sequence->memory;
     gate_open(&sequence->gate);
@@ -270,5 +270,5 @@ bool replay_sequence_leave(struct replay_sequence *sequence, struct tool_failure
         return tool_fail_last(failure, TOOL_FAILED, "waiting for the decode fence");
     release(sequence); /* releases the blocks if the gate ran inline, else nothing is left */
     destroy(sequence);
-    return replay_memory_settle(memory, failure);
+    return replay_memory_reap(memory, failure);
 }

@@ -43,6 +43,7 @@ struct replay_domain {
     uint32_t index;
 };
 
+/* Large: every object that the replay has open. */
 struct replay_memory {
     const struct replay_config *config;
     const struct replay_backend *backend;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Devices and domains of a provider. The core reads them once after init, checks them and keeps its own
- * copies. A device whose device_info fails is left out; a device that breaks the contract gets the provider
- * refused. The first caller that needs a device opens its context. The provider's call runs without a lock
- * while other callers wait for its outcome.
+ * copies. A device is left out if its device_info fails; a provider is refused if one of its devices breaks
+ * the contract. The first caller that needs a device opens its context. The provider's call runs without a
+ * lock while other callers wait for its outcome.
  */
 #include "loader/provider.h"
 
@@ -119,7 +119,7 @@ static const char *key_fault(const struct moor_provider *provider, const char *k
     return NULL;
 }
 
-/* Adds a device whose description has passed device_fault. */
+/* Adds a device after device_fault has found no fault in its description. */
 static moor_status add_device(struct moor_provider *provider, uint32_t index,
                               const struct moor_abi_device_info *info)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The services that a provider gets from its host: settings, log and clock. A provider may use them on any
- * thread from init to shutdown. A provider whose init or shutdown never finishes is poisoned: it keeps its
+ * thread from init to shutdown. A provider is poisoned if its init or shutdown never finishes: it keeps its
  * services for ever, but they no longer reach the runtime, which may end.
  */
 #include "loader/provider.h"

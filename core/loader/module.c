@@ -45,11 +45,12 @@ struct moor__module {
     lt_dlhandle handle; /* NULL while users is 0 */
     void *object;       /* from dlopen, valid with the handle */
     unsigned users;
-    bool is_stuck; /* its provider's start has not finished; the module keeps one user for ever */
+    bool is_stuck; /* the provider's start has not finished; the module keeps one user for ever */
 };
 
 static struct moor__lock lock = MOOR__LOCK(MOOR__RANK_MODULES, "module.c's lock");
-static _Thread_local bool is_here;   /* this thread holds the lock, perhaps inside a constructor */
+/* the provider's start has not finished; the module keeps one user for ever */
+static _Thread_local bool is_here;
 static struct moor__module *modules; /* every module ever mapped */
 static bool is_started;
 
@@ -61,7 +62,7 @@ struct request {
 };
 
 static _Thread_local struct request *request; /* not NULL: the thread's next module_open comes from here */
-static char stand_in;                         /* its address stands for the module of a failed dlopen */
+static char stand_in;                         /* the address stands for the module of a failed dlopen */
 
 static lt_module open_now(lt_user_data data, const char *path, lt_dladvise advise)
 {
@@ -91,7 +92,7 @@ static void *find_symbol(lt_user_data data, lt_module module, const char *name)
     return module == &stand_in ? NULL : dlsym(module, name);
 }
 
-/* Compares functions, not names: the process may hold another copy of this library. */
+/* the address stands for the module of a failed dlopen */
 static bool is_installed(void)
 {
     for (lt_dlloader loader = lt_dlloader_next(NULL); loader; loader = lt_dlloader_next(loader))

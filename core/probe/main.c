@@ -10,6 +10,7 @@
  */
 #include "watch.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <moorage/moorage.h>
 #include <signal.h>
@@ -79,6 +80,7 @@ static const char *next_text(const char **at)
     const char *end = request.text + request.text_bytes;
     if (*at == end)
         _exit(MOOR__PROBE_STRANGER);
+    assert(*at < end);
     const char *text = *at;
     *at += strlen(text) + 1;
     return text;
@@ -100,6 +102,7 @@ static moor_status try(const char *path, const struct moor_load_options *options
 static void send_answer(void)
 {
     struct stat now;
+    assert(answer.warning_count <= MOOR__PROBE_WARNINGS);
     memcpy(answer.token, request.token, sizeof answer.token);
     if (fstat(MOOR__PROBE_SOCKET, &now) != 0 || now.st_dev != socket_identity.st_dev ||
         now.st_ino != socket_identity.st_ino ||

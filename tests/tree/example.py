@@ -39,7 +39,7 @@ TAIL = """
 PRESSURE_HEAD = """
 #define PIECES 6
 struct cache { struct moor_runtime *runtime; struct moor_binding *binding; moor_buffer pieces[PIECES]; } held;
-static uint64_t let_go(void *user, const struct moor_pressure *pressure) {
+static uint64_t evict(void *user, const struct moor_pressure *pressure) {
     uint64_t gone = 0;
     (void)user;
     for (int i = 0; i < PIECES && gone < pressure->bytes; i++)

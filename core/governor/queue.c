@@ -25,13 +25,9 @@ moor_status moor__queue_create(uint64_t patience_ns, struct moor__queue **ret_qu
     queue->patience_ns = patience_ns ? patience_ns : MOOR_PATIENCE_NS;
     queue->due_ns = UINT64_MAX;
     moor__lock_init(&queue->lock, MOOR__RANK_QUEUE, "queue.lock");
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&queue->work, &monotonic);
-    pthread_cond_init(&queue->attention, &monotonic);
-    pthread_cond_init(&queue->quiet, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    moor__condition_init(&queue->work);
+    moor__condition_init(&queue->attention);
+    moor__condition_init(&queue->quiet);
     *ret_queue = queue;
     return MOOR_OK;
 }

@@ -17,11 +17,7 @@ moor_status moor__ticket_make(struct moor_runtime *runtime, enum moor__ticket_ki
     if (status)
         return status;
     struct moor__ticket *ticket = (struct moor__ticket *)slot;
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&ticket->changed, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    moor__condition_init(&ticket->changed);
     ticket->kind = kind;
     ticket->deadline_ns = UINT64_MAX;
     moor__handles_publish(slot);

@@ -3,13 +3,14 @@
 #ifndef MOOR_UTIL_DEADLINE_H
 #define MOOR_UTIL_DEADLINE_H
 
+#include "util/arith.h"
+
 #include <moorage/runtime.h>
 #include <time.h>
 
 static inline uint64_t moor__deadline_after(uint64_t timeout_ns)
 {
-    uint64_t now_ns = moor_clock_ns();
-    return timeout_ns < UINT64_MAX - now_ns ? now_ns + timeout_ns : UINT64_MAX;
+    return moor__add_sat(moor_clock_ns(), timeout_ns);
 }
 
 /* For waits on CLOCK_MONOTONIC. */

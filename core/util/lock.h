@@ -110,6 +110,17 @@ static inline void moor__assert_unlocked(const char *what)
         moor__lock_check_none(what);
 }
 
+/* Makes a condition whose waits end by moor_clock_ns(). pthread_cond_destroy ends it. */
+static inline void moor__condition_init(pthread_cond_t *condition)
+{
+    pthread_condattr_t monotonic;
+    /* None of these calls can fail: the attribute takes no memory, and every system has CLOCK_MONOTONIC. */
+    (void)pthread_condattr_init(&monotonic);
+    (void)pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    (void)pthread_cond_init(condition, &monotonic);
+    (void)pthread_condattr_destroy(&monotonic);
+}
+
 /* Waits for the condition (CLOCK_MONOTONIC), at most until then; UINT64_MAX: without end. The lock is held,
  * and no other; it is given up meanwhile. False: the time is over. It may wake early. */
 static inline bool moor__lock_wait_until(struct moor__lock *lock, pthread_cond_t *condition,

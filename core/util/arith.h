@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: MIT */
+/* Arithmetic on byte counts and times: minimum, maximum, and sums and differences that saturate instead of wrapping. */
+#ifndef MOOR_UTIL_ARITH_H
+#define MOOR_UTIL_ARITH_H
+
+#include <stdint.h>
+
+static inline uint64_t moor__min(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+static inline uint64_t moor__max(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Returns a + b, at most UINT64_MAX. */
+static inline uint64_t moor__add_sat(uint64_t a, uint64_t b)
+{
+    return a < UINT64_MAX - b ? a + b : UINT64_MAX;
+}
+
+/* Returns a - b, at least 0. */
+static inline uint64_t moor__sub_sat(uint64_t a, uint64_t b)
+{
+    return a > b ? a - b : 0;
+}
+
+#endif

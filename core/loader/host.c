@@ -24,10 +24,10 @@ void moor__provider_log(struct moor_provider *provider, uint32_t level, const ch
     (void)vsnprintf(line, sizeof line, format, args); /* cut short is good enough */
     va_end(args);
     /* Sequentially consistent, here and in moor__provider_poison: one of the two sees the other. */
-    atomic_fetch_add(&provider->talking, 1);
-    if (!atomic_load(&provider->poisoned))
+    atomic_fetch_add(&provider->host.talking, 1);
+    if (!atomic_load(&provider->host.poisoned))
         moor__log(provider->runtime, level, "%s", line);
-    atomic_fetch_sub(&provider->talking, 1);
+    atomic_fetch_sub(&provider->host.talking, 1);
 }
 
 static void host_log(void *user, uint32_t level, const char *message)
@@ -38,9 +38,9 @@ static void host_log(void *user, uint32_t level, const char *message)
 
 static const char *find_setting(const struct moor_provider *provider, const char *key)
 {
-    for (size_t i = 0; i < provider->setting_count; i++)
-        if (strcmp(provider->settings[i].key, key) == 0)
-            return provider->settings[i].value;
+    for (size_t i = 0; i < provider->host.setting_count; i++)
+        if (strcmp(provider->host.settings[i].key, key) == 0)
+            return provider->host.settings[i].value;
     return NULL;
 }
 
@@ -76,14 +76,14 @@ static moor_status copy_settings(struct moor_provider *provider, const struct mo
 {
     if (!options || options->setting_count == 0)
         return MOOR_OK;
-    provider->settings = calloc(options->setting_count, sizeof *provider->settings);
-    if (!provider->settings)
+    provider->host.settings = calloc(options->setting_count, sizeof *provider->host.settings);
+    if (!provider->host.settings)
         return moor__fail(MOOR_HOST_NOMEM, "no memory for settings");
     for (size_t i = 0; i < options->setting_count; i++) {
         const struct moor_setting *setting = &options->settings[i];
-        provider->settings[i] = (struct moor_setting){strdup(setting->key), strdup(setting->value)};
-        provider->setting_count = i + 1;
-        if (!provider->settings[i].key || !provider->settings[i].value)
+        provider->host.settings[i] = (struct moor_setting){strdup(setting->key), strdup(setting->value)};
+        provider->host.setting_count = i + 1;
+        if (!provider->host.settings[i].key || !provider->host.settings[i].value)
             return moor__fail(MOOR_HOST_NOMEM, "no memory for settings");
     }
     return MOOR_OK;
@@ -92,8 +92,8 @@ static moor_status copy_settings(struct moor_provider *provider, const struct mo
 /* Each setting that can be found in `provider` is found in `other`. */
 static bool has_settings_of(const struct moor_provider *other, const struct moor_provider *provider)
 {
-    for (size_t i = 0; i < provider->setting_count; i++) {
-        const char *key = provider->settings[i].key;
+    for (size_t i = 0; i < provider->host.setting_count; i++) {
+        const char *key = provider->host.settings[i].key;
         const char *value = find_setting(other, key);
         if (!value || strcmp(value, find_setting(provider, key)) != 0)
             return false;
@@ -110,7 +110,7 @@ bool moor__host_is_equal(const struct moor_provider *provider, const struct moor
 
 moor_status moor__host_make(struct moor_provider *provider, const struct moor_load_options *options)
 {
-    provider->host = (struct moor_abi_host){
+    provider->host.table = (struct moor_abi_host){
         .prefix = {MOOR_ABI_MAGIC, MOOR_ABI_HOST_SIZE, MOOR_ABI_MAJOR, MOOR_ABI_MINOR, 0, 0, 0},
         .user = provider,
         .log = host_log,
@@ -122,11 +122,11 @@ moor_status moor__host_make(struct moor_provider *provider, const struct moor_lo
 
 void moor__host_free(struct moor_provider *provider)
 {
-    for (size_t i = 0; i < provider->setting_count; i++) {
-        free((void *)(uintptr_t)provider->settings[i].key); /* our copies, const only to readers */
-        free((void *)(uintptr_t)provider->settings[i].value);
+    for (size_t i = 0; i < provider->host.setting_count; i++) {
+        free((void *)(uintptr_t)provider->host.settings[i].key); /* our copies, const only to readers */
+        free((void *)(uintptr_t)provider->host.settings[i].value);
     }
-    free(provider->settings);
+    free(provider->host.settings);
 }
 
 /* All that are poisoned. Nobody looks into it, but so what is kept on purpose is no leak. */
@@ -135,10 +135,10 @@ static struct moor_provider *_Atomic poisoned;
 void moor__provider_poison(struct moor_provider *provider)
 {
     moor__assert_unlocked("a wait for the host's log function");
-    atomic_store(&provider->poisoned, true);
-    while (atomic_load(&provider->talking)) /* as long as the host's own log function takes */
+    atomic_store(&provider->host.poisoned, true);
+    while (atomic_load(&provider->host.talking)) /* as long as the host's own log function takes */
         (void)sched_yield();
-    provider->poisoned_next = atomic_load(&poisoned);
-    while (!atomic_compare_exchange_weak(&poisoned, &provider->poisoned_next, provider))
+    provider->host.poisoned_next = atomic_load(&poisoned);
+    while (!atomic_compare_exchange_weak(&poisoned, &provider->host.poisoned_next, provider))
         ;
 }

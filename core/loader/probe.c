@@ -11,7 +11,7 @@
 #include "loader/probe.h"
 
 #include "loader/beside.h"
-#include "memory/runtime.h"
+#include "util/runtime.h"
 #include "util/deadline.h"
 #include "util/error.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What a host asks of a loaded provider itself. What it says was copied when it was loaded. */
-#include "loader/provider.h"
+#include "loader/call.h"
 
 #include "util/error.h"
 
@@ -48,12 +48,10 @@ moor_status moor_provider_get_extension(struct moor_provider *provider, const ch
     moor_status status = moor__enter(provider->runtime);
     if (status)
         return moor__leave(status);
-    struct moor_abi_error error = MOOR__ERROR_INIT;
     const void *table = NULL;
-    int32_t called = moor__to_call(&provider->table)
-                         ->base.get_extension(provider->instance, name, version, &table, &error);
-    if (called)
-        return moor__leave(moor__fail_provider(called, &error, provider->table.name, "get_extension"));
+    status = moor__call_get_extension(provider, name, version, &table);
+    if (status)
+        return moor__leave(status);
     if (!table)
         return moor__leave(
             moor__fail(MOOR_PROVIDER, "%s: get_extension succeeded with NULL", provider->table.name));

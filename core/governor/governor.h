@@ -13,7 +13,7 @@
 #ifndef MOOR_GOVERNOR_GOVERNOR_H
 #define MOOR_GOVERNOR_GOVERNOR_H
 
-#include "memory/runtime.h"
+#include "util/runtime.h"
 
 #include <moorage/governor.h>
 #include <moorage/trace.h>

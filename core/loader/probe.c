@@ -13,9 +13,9 @@
 
 #include "loader/beside.h"
 #include "loader/loader.h"
-#include "memory/runtime.h"
 #include "util/deadline.h"
 #include "util/error.h"
+#include "util/runtime.h"
 
 #include <assert.h>
 #include <errno.h>

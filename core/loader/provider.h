@@ -5,14 +5,14 @@
 
 #include "governor/governor.h"
 #include "loader/loader.h"
-#include "memory/runtime.h"
 #include "util/limits.h"
+#include "util/runtime.h"
 
 #include <moorage/provider.h>
 #include <semaphore.h>
 #include <sys/queue.h>
 
-/* Objects of a device, by kind: what keeps its provider from being unloaded. */
+/* Kinds of objects of a device. A provider is unloaded only when all counts are 0. */
 enum moor__object_count {
     MOOR__COUNT_BUFFER,
     MOOR__COUNT_RANGE,
@@ -31,59 +31,76 @@ struct moor__domain {
 
 TAILQ_HEAD(moor__streams, moor_stream);
 
+/* The device's part of memory/release.c. */
+struct moor__device_releases {
+    _Atomic uint32_t submitted;      /* releases since the last reap; a hint */
+    struct moor__object *quarantine; /* linked list, guarded by device.lock */
+};
+
 enum moor__device_state { MOOR__DEVICE_CLOSED, MOOR__DEVICE_OPENING, MOOR__DEVICE_OPEN };
 
 struct moor_device {
     struct moor_provider *provider;
-    uint32_t index; /* the provider's number for it */
+    uint32_t index; /* the provider's number of the device */
     struct moor_abi_device_info info;
-    struct moor__domain *domains;
-    struct moor_abi_context *context; /* set once, by the first opening */
+    struct moor__domain *domains;     /* info.domain_count entries */
+    struct moor_abi_context *context; /* set by the first opening */
     _Atomic uint64_t counts[MOOR__COUNTS];
-    _Atomic uint32_t submitted; /* releases since the last reap; a hint */
-    _Atomic uint32_t calls;     /* at the end of a call whose last object may be gone already */
+    _Atomic uint32_t calls; /* holds: see moor__device_hold */
+    struct moor__device_releases releases;
 
-    struct moor__lock lock; /* everything below */
+    struct moor__lock lock; /* guards the fields below, and releases.quarantine */
     pthread_cond_t opened;
     enum moor__device_state state;
-    struct moor__object *quarantine; /* linked list */
 };
 
-/* start.c: the thread that starts a provider, and what came of it. */
+/* start.c: the thread that starts a provider, and its result. */
 struct moor__start {
-    const char *_Atomic call; /* the one that it is in, for the message if that does not end */
+    const char *_Atomic call; /* the running step, for the message if the step never ends */
     sem_t ended;
     moor_status status;
-    struct moor_error error; /* the thread's last, if it failed */
+    struct moor_error error; /* the thread's, if the start failed */
+};
+
+/* host.c: the services that a provider gets, and their tie to the runtime. */
+struct moor__host {
+    struct moor_abi_host table;
+    struct moor_setting *settings; /* copies of the host's */
+    size_t setting_count;
+    _Atomic bool poisoned;               /* start or shutdown never ended: the provider is never freed */
+    struct moor_provider *poisoned_next; /* list of all poisoned providers */
+    _Atomic uint32_t talking;            /* threads inside the log function for this provider */
+};
+
+/* The provider's part of memory/stream.c: the end of streams. */
+struct moor__provider_streams {
+    struct moor__lock lock; /* guards the fields below */
+    uint32_t count;         /* streams that are not destroyed yet */
+    uint32_t ending_count;
+    struct moor__streams ending; /* destroyed by the host, still existing in the provider */
+    uint64_t epoch;
+    uint64_t in_flight[2]; /* unfinished releases and waits, by the parity of the epoch in which they began */
 };
 
 struct moor_provider {
     struct moor_runtime *runtime;
-    struct moor_provider *next; /* runtime->lock */
-    uint64_t loads;             /* runtime->lock: as often it has to be unloaded */
-    uint32_t visitors; /* runtime->lock: threads that reap in it without holding any of its objects */
-    bool closing;      /* runtime->lock: no new visitors; it may come, stay or go */
+
+    /* registry.c; guarded by runtime->lock */
+    struct moor_provider *next; /* in `providers` or `moving` */
+    uint64_t loads;             /* loads that are not yet undone */
+    uint32_t visitors;          /* threads that reap in the provider without holding an object of it */
+    bool closing;               /* moving, or about to be unloaded: no new visitors */
+
     char *path;
-    struct moor__file_id file;   /* all zeros for one attached in the process */
-    struct moor__module *module; /* NULL likewise */
+    struct moor__file_id file;   /* zeroed for a provider attached in the process */
+    struct moor__module *module; /* NULL for a provider attached in the process */
     struct moor__table table;
-    struct moor_abi_host host;
-    struct moor_setting *settings; /* our copies */
-    size_t setting_count;
+    struct moor__host host;
     struct moor__start start;
     struct moor_abi_instance *instance;
-    _Atomic bool poisoned;               /* it did not start or end; what it may still use is never freed */
-    struct moor_provider *poisoned_next; /* host.c */
-    _Atomic uint32_t talking;            /* threads that are logging for it */
     struct moor_device *devices;
     uint32_t device_count;
-
-    struct moor__lock stream_lock; /* everything below; see memory/stream.c */
-    uint32_t stream_count;         /* not destroyed yet */
-    uint32_t ending_count;
-    struct moor__streams ending; /* given up, not destroyed yet */
-    uint64_t epoch;
-    uint64_t in_flight[2]; /* releases and waits begun in epochs of that parity, not yet over */
+    struct moor__provider_streams streams;
 };
 
 /* load.c: runs the part of a load that follows the entry: validation, init, devices, registration. Serves the
@@ -173,18 +190,5 @@ struct moor_device *moor__device_hold(struct moor_device *device);
 void moor__device_unhold(struct moor_device *device);
 
 void moor__count(struct moor_device *device, enum moor__object_count kind, int change);
-
-/* Checks that no lock is held (promise I9). Goes before every call of a provider's function. */
-static inline const struct moor__table *moor__to_call(const struct moor__table *table)
-{
-    moor__assert_unlocked("a provider's call");
-    return table;
-}
-
-/* Initialises an empty error record for a provider to fill. */
-#define MOOR__ERROR_INIT                                                                                     \
-    {                                                                                                        \
-        .struct_size = MOOR_ABI_ERROR_SIZE                                                                   \
-    }
 
 #endif

@@ -3,7 +3,7 @@
 #ifndef MOOR_OBSERVE_TRACE_H
 #define MOOR_OBSERVE_TRACE_H
 
-#include "memory/runtime.h"
+#include "util/runtime.h"
 
 #include <moorage/trace.h>
 

@@ -338,7 +338,7 @@ static void wait_for_a_fence(void)
     struct moor_fence fence;
     if (moor_stream_record(f.stream, &fence))
         _exit(1);
-    moor__lock_acquire(&f.provider->stream_lock);
+    moor__lock_acquire(&f.provider->streams.lock);
     (void)moor_fence_wait(&fence, MOOR_NO_WAIT);
 }
 
@@ -365,7 +365,7 @@ static void look_for_releases(void)
 static void log_a_line(void)
 {
     struct fixture f = fixture_open(NULL);
-    moor__lock_acquire(&f.runtime->buffers.grow_lock);
+    moor__lock_acquire(&f.runtime->objects[MOOR__KIND_BUFFER].grow_lock);
     moor__log(f.runtime, MOOR_ABI_LOG_ERROR, "a line");
 }
 
@@ -417,12 +417,12 @@ static void wait_for_a_log_function(void)
 Test(lock_order, has_nothing_foreign_under_a_lock)
 {
     expect_end(call_the_provider, "moorage: a provider's call under device.lock (%d.0)\n", MOOR__RANK_DEVICE);
-    expect_end(wait_for_a_fence, "moorage: a wait for a fence under provider.stream_lock (%d.0)\n",
+    expect_end(wait_for_a_fence, "moorage: a wait for a fence under provider.streams.lock (%d.0)\n",
                MOOR__RANK_STREAMS);
     expect_end(wait_for_fences, "moorage: a wait for fences under middle (%d.0)\n", MOOR__RANK_OBJECT);
-    expect_end(wait_for_releases, "moorage: a wait for what is released under queue.lock (%d.0)\n",
+    expect_end(wait_for_releases, "moorage: a wait for releases under queue.lock (%d.0)\n",
                MOOR__RANK_QUEUE);
-    expect_end(look_for_releases, "moorage: a look at what is released under runtime.lock (%d.0)\n",
+    expect_end(look_for_releases, "moorage: a reap of all devices under runtime.lock (%d.0)\n",
                MOOR__RANK_RUNTIME);
     expect_end(log_a_line, "moorage: the host's log function under handles.grow_lock (%d.0)\n",
                MOOR__RANK_HANDLES);
@@ -496,7 +496,7 @@ Test(lock_order, holds_nothing_in_what_is_not_ours)
     struct victim victim = {.f = &f};
     struct moor_holder *other = NULL;
     moor_grant grant = 0;
-    f.runtime->log_function = in_log;
+    f.runtime->log.function = in_log;
     EXPECT(MOOR_OK, moor_runtime_set_trace(f.runtime, in_trace, NULL));
     scripted_set_hook(f.script, in_call, NULL);
     EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, 3 * GRANULE, 0, NULL));

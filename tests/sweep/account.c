@@ -194,10 +194,10 @@ void account_check_slots(struct moor_runtime *runtime)
     for (const struct moor_authority *authority = runtime->authorities; authority;
          authority = authority->next)
         kept.tickets += authority->reclaim != NULL; /* made once, and used again */
-    check_table(&runtime->buffers, 0);
-    check_table(&runtime->ranges, 0);
-    check_table(&runtime->segments, 0);
-    check_table(&runtime->range_parts, 0);
+    check_table(&runtime->objects[MOOR__KIND_BUFFER], 0);
+    check_table(&runtime->objects[MOOR__KIND_RANGE], 0);
+    check_table(&runtime->objects[MOOR__KIND_SEGMENT], 0);
+    check_table(&runtime->objects[MOOR__KIND_RANGE_PART], 0);
     check_table(&runtime->grants, kept.grants);
     check_table(&runtime->leases, kept.leases);
     check_table(&runtime->tickets, kept.tickets);

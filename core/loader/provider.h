@@ -69,7 +69,7 @@ struct moor__host {
     size_t setting_count;
     _Atomic bool poisoned;               /* start or shutdown never ended: the provider is never freed */
     struct moor_provider *poisoned_next; /* list of all poisoned providers */
-    _Atomic uint32_t talking;            /* threads inside the log function for this provider */
+    _Atomic uint32_t loggers;            /* threads inside the log function for this provider */
 };
 
 /* The provider's part of memory/stream.c: the end of streams. */

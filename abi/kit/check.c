@@ -42,8 +42,8 @@ int32_t moor_kit_fail(struct moor_abi_error *error, int32_t status, int64_t nati
     error->native_code = native_code;
 
     size_t room = error->struct_size - text_offset;
-    if (room > sizeof(error->text))
-        room = sizeof(error->text);
+    if (room > sizeof error->text)
+        room = sizeof error->text;
     if (room == 0)
         return status;
     va_list arguments;
@@ -60,7 +60,7 @@ int32_t moor_kit_fail(struct moor_abi_error *error, int32_t status, int64_t nati
 static uint32_t struct_size_of(const void *pointer)
 {
     uint32_t size;
-    memcpy(&size, pointer, sizeof(size));
+    memcpy(&size, pointer, sizeof size);
     return size;
 }
 
@@ -88,7 +88,7 @@ int32_t moor_kit_check_out(const void *out, uint32_t least_size, const char *wha
     if (!out)
         return moor_kit_fail(error, MOOR_INVALID, 0, "%s: NULL", what);
     uint32_t size = struct_size_of(out);
-    if (size < least_size || size < sizeof(size))
+    if (size < least_size || size < sizeof size)
         return moor_kit_fail(error, MOOR_INVALID, 0, "%s: struct_size %u, at least %u are needed", what, size,
                              least_size);
     return MOOR_OK;
@@ -98,12 +98,12 @@ int32_t moor_kit_fill_out(void *out, const void *value, uint32_t known_size, uin
                           const char *what, struct moor_abi_error *error)
 {
     int32_t status = moor_kit_check_out(out, least_size, what, error);
-    if (status != MOOR_OK)
+    if (status)
         return status;
     uint32_t size = struct_size_of(out);
     uint32_t filled = size < known_size ? size : known_size;
-    if (filled > sizeof(size))
-        memcpy((char *)out + sizeof(size), (const char *)value + sizeof(size), filled - sizeof(size));
+    if (filled > sizeof size)
+        memcpy((char *)out + sizeof size, (const char *)value + sizeof size, filled - sizeof size);
     return MOOR_OK;
 }
 
@@ -143,10 +143,10 @@ static bool is_power_of_two(uint64_t value)
 int32_t moor_kit_check_alloc(const struct moor_abi_alloc_args *args, uint64_t alignment_bytes,
                              struct moor_abi_error *error)
 {
-    int32_t status = moor_kit_check_in(args, sizeof(*args), MOOR_ABI_ALLOC_ARGS_SIZE, "alloc args", error);
-    if (status == MOOR_OK)
+    int32_t status = moor_kit_check_in(args, sizeof *args, MOOR_ABI_ALLOC_ARGS_SIZE, "alloc args", error);
+    if (!status)
         status = moor_kit_check_flags(args->flags, MOOR_ABI_ALLOC_ZERO, "alloc args", error);
-    if (status != MOOR_OK)
+    if (status)
         return status;
     if (args->size_bytes == 0)
         return moor_kit_fail(error, MOOR_INVALID, 0, "alloc args: 0 bytes");
@@ -175,13 +175,13 @@ static int32_t check_granules(uint64_t size_bytes, uint64_t granule_bytes, uint6
 int32_t moor_kit_check_range(const struct moor_abi_range_args *args, uint64_t granule_min_bytes,
                              struct moor_abi_error *error)
 {
-    int32_t status = moor_kit_check_in(args, sizeof(*args), MOOR_ABI_RANGE_ARGS_SIZE, "range args", error);
-    if (status == MOOR_OK)
+    int32_t status = moor_kit_check_in(args, sizeof *args, MOOR_ABI_RANGE_ARGS_SIZE, "range args", error);
+    if (!status)
         status = moor_kit_check_flags(args->flags, 0, "range args", error);
-    if (status == MOOR_OK)
+    if (!status)
         status =
             check_granules(args->size_bytes, args->granule_bytes, granule_min_bytes, "range args", error);
-    if (status != MOOR_OK)
+    if (status)
         return status;
     if (!is_power_of_two(args->alignment_bytes) || args->alignment_bytes < args->granule_bytes)
         return moor_kit_fail(error, MOOR_INVALID, 0,
@@ -198,10 +198,10 @@ int32_t moor_kit_check_segment(const struct moor_abi_segment_args *args, uint64_
                                struct moor_abi_error *error)
 {
     int32_t status =
-        moor_kit_check_in(args, sizeof(*args), MOOR_ABI_SEGMENT_ARGS_SIZE, "segment args", error);
-    if (status == MOOR_OK)
+        moor_kit_check_in(args, sizeof *args, MOOR_ABI_SEGMENT_ARGS_SIZE, "segment args", error);
+    if (!status)
         status = moor_kit_check_flags(args->flags, 0, "segment args", error);
-    if (status == MOOR_OK)
+    if (!status)
         status =
             check_granules(args->size_bytes, args->granule_bytes, granule_min_bytes, "segment args", error);
     return status;
@@ -209,8 +209,8 @@ int32_t moor_kit_check_segment(const struct moor_abi_segment_args *args, uint64_
 
 int32_t moor_kit_check_map(const struct moor_abi_map_args *args, struct moor_abi_error *error)
 {
-    int32_t status = moor_kit_check_in(args, sizeof(*args), MOOR_ABI_MAP_ARGS_SIZE, "map args", error);
-    if (status != MOOR_OK)
+    int32_t status = moor_kit_check_in(args, sizeof *args, MOOR_ABI_MAP_ARGS_SIZE, "map args", error);
+    if (status)
         return status;
     if (args->access != MOOR_ABI_ACCESS_READ && args->access != MOOR_ABI_ACCESS_READ_WRITE)
         return moor_kit_fail(error, MOOR_INVALID, 0,
@@ -221,10 +221,10 @@ int32_t moor_kit_check_map(const struct moor_abi_map_args *args, struct moor_abi
 int32_t moor_kit_check_pin(const struct moor_abi_pin_args *args, uint64_t page_bytes,
                            struct moor_abi_error *error)
 {
-    int32_t status = moor_kit_check_in(args, sizeof(*args), MOOR_ABI_PIN_ARGS_SIZE, "pin args", error);
-    if (status == MOOR_OK)
+    int32_t status = moor_kit_check_in(args, sizeof *args, MOOR_ABI_PIN_ARGS_SIZE, "pin args", error);
+    if (!status)
         status = moor_kit_check_flags(args->flags, 0, "pin args", error);
-    if (status != MOOR_OK)
+    if (status)
         return status;
     if (args->reserved != 0)
         return moor_kit_fail(error, MOOR_INVALID, 0, "pin args: reserved is not zero");
@@ -241,10 +241,10 @@ int32_t moor_kit_check_pin(const struct moor_abi_pin_args *args, uint64_t page_b
 
 int32_t moor_kit_check_stream(const struct moor_abi_stream_args *args, struct moor_abi_error *error)
 {
-    int32_t status = moor_kit_check_in(args, sizeof(*args), MOOR_ABI_STREAM_ARGS_SIZE, "stream args", error);
-    if (status == MOOR_OK)
+    int32_t status = moor_kit_check_in(args, sizeof *args, MOOR_ABI_STREAM_ARGS_SIZE, "stream args", error);
+    if (!status)
         status = moor_kit_check_flags(args->flags, MOOR_ABI_STREAM_IMPORT, "stream args", error);
-    if (status != MOOR_OK)
+    if (status)
         return status;
     if (args->reserved != 0)
         return moor_kit_fail(error, MOOR_INVALID, 0, "stream args: reserved is not zero");
@@ -278,14 +278,14 @@ static bool overlap(const struct moor_abi_copy_args *args)
 
 int32_t moor_kit_check_copy(const struct moor_abi_copy_args *args, struct moor_abi_error *error)
 {
-    int32_t status = moor_kit_check_in(args, sizeof(*args), MOOR_ABI_COPY_ARGS_SIZE, "copy args", error);
-    if (status == MOOR_OK)
+    int32_t status = moor_kit_check_in(args, sizeof *args, MOOR_ABI_COPY_ARGS_SIZE, "copy args", error);
+    if (!status)
         status = moor_kit_check_flags(args->flags, 0, "copy args", error);
-    if (status == MOOR_OK)
+    if (!status)
         status = check_memory(args->destination, args->size_bytes, "copy destination", error);
-    if (status == MOOR_OK)
+    if (!status)
         status = check_memory(args->source, args->size_bytes, "copy source", error);
-    if (status != MOOR_OK)
+    if (status)
         return status;
     if (args->direction < MOOR_ABI_COPY_H2H || args->direction > MOOR_ABI_COPY_D2D)
         return moor_kit_fail(error, MOOR_INVALID, 0, "copy args: direction %" PRIu32, args->direction);
@@ -296,12 +296,12 @@ int32_t moor_kit_check_copy(const struct moor_abi_copy_args *args, struct moor_a
 
 int32_t moor_kit_check_fill(const struct moor_abi_fill_args *args, struct moor_abi_error *error)
 {
-    int32_t status = moor_kit_check_in(args, sizeof(*args), MOOR_ABI_FILL_ARGS_SIZE, "fill args", error);
-    if (status == MOOR_OK)
+    int32_t status = moor_kit_check_in(args, sizeof *args, MOOR_ABI_FILL_ARGS_SIZE, "fill args", error);
+    if (!status)
         status = moor_kit_check_flags(args->flags, 0, "fill args", error);
-    if (status == MOOR_OK)
+    if (!status)
         status = check_memory(args->destination, args->size_bytes, "fill destination", error);
-    if (status != MOOR_OK)
+    if (status)
         return status;
     uint32_t unit = args->pattern_bytes;
     if (unit != 1 && unit != 2 && unit != 4)
@@ -316,8 +316,8 @@ int32_t moor_kit_check_fill(const struct moor_abi_fill_args *args, struct moor_a
 
 int32_t moor_kit_check_release(const struct moor_abi_release *release, struct moor_abi_error *error)
 {
-    int32_t status = moor_kit_check_in(release, sizeof(*release), MOOR_ABI_RELEASE_SIZE, "release", error);
-    if (status != MOOR_OK)
+    int32_t status = moor_kit_check_in(release, sizeof *release, MOOR_ABI_RELEASE_SIZE, "release", error);
+    if (status)
         return status;
     if (release->kind < MOOR_ABI_RELEASE_ALLOCATION || release->kind > MOOR_ABI_RELEASE_PIN)
         return moor_kit_fail(error, MOOR_INVALID, 0, "release: unknown kind %" PRIu32, release->kind);
@@ -351,7 +351,7 @@ struct moor_abi_fence_point moor_kit_release_point(const struct moor_abi_release
     struct moor_abi_fence_point point = {0}; /* what a host of an older minor does not say */
     size_t stride = release->point_stride;
     memcpy(&point, (const char *)release->points + index * stride,
-           stride < sizeof(point) ? stride : sizeof(point));
+           stride < sizeof point ? stride : sizeof point);
     return point;
 }
 
@@ -373,7 +373,7 @@ static int unit_shift(const char *unit)
         const char *name;
         int shift;
     } units[] = {{"", 0}, {"KiB", 10}, {"MiB", 20}, {"GiB", 30}};
-    for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++) {
+    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++) {
         if (strcmp(unit, units[i].name) == 0)
             return units[i].shift;
     }

@@ -54,7 +54,7 @@ int32_t moor_kit_handles_create(const char *const *kind_names, uint32_t kind_cou
 {
     static _Atomic uint64_t tables_made;
     assert(records_max > 0 && records_max <= MOOR_KIT_HANDLES_MAX);
-    struct moor_kit_handles *handles = malloc(sizeof(*handles));
+    struct moor_kit_handles *handles = malloc(sizeof *handles);
     if (!handles)
         return MOOR_HOST_NOMEM;
     *handles = (struct moor_kit_handles){
@@ -103,7 +103,7 @@ static struct slot *slot_of(const struct moor_kit_handles *handles, uint64_t num
 static int32_t grow(struct moor_kit_handles *handles, struct moor_abi_error *error)
 {
     uint32_t capacity = handles->capacity ? handles->capacity * 2 : FIRST_CAPACITY;
-    struct slot *slots = realloc(handles->slots, capacity * sizeof(*slots));
+    struct slot *slots = realloc(handles->slots, capacity * sizeof *slots);
     if (!slots)
         return moor_kit_fail(error, MOOR_HOST_NOMEM, 0, "no memory for %" PRIu32 " handles", capacity);
     handles->slots = slots;
@@ -122,7 +122,7 @@ static int32_t take_slot(struct moor_kit_handles *handles, struct slot **ret_slo
             return moor_kit_fail(error, MOOR_LIMIT, 0, "there are %" PRIu32 " handles, the most there can be",
                                  handles->length);
         int32_t status = handles->slot_count == handles->capacity ? grow(handles, error) : MOOR_OK;
-        if (status != MOOR_OK)
+        if (status)
             return status;
         slot = &handles->slots[handles->slot_count++];
         slot->generation = 1;
@@ -180,7 +180,7 @@ int32_t moor_kit_handles_add(struct moor_kit_handles *handles, uint32_t kind, vo
     struct slot *slot = NULL;
     pthread_mutex_lock(&handles->lock);
     int32_t status = take_slot(handles, &slot, error);
-    if (status == MOOR_OK) {
+    if (!status) {
         *slot = (struct slot){
             .record = record, .span_bytes = span_bytes, .generation = slot->generation, .kind = kind};
         handles->length++;
@@ -213,7 +213,7 @@ int32_t moor_kit_handles_get(struct moor_kit_handles *handles, uint64_t handle, 
     struct slot *slot = NULL;
     pthread_mutex_lock(&handles->lock);
     int32_t status = find(handles, handle, kind, &slot, error);
-    if (status == MOOR_OK) {
+    if (!status) {
         slot->users++;
         *ret_record = slot->record;
     }
@@ -236,10 +236,10 @@ int32_t moor_kit_handles_claim(struct moor_kit_handles *handles, uint64_t handle
     struct slot *slot = NULL;
     pthread_mutex_lock(&handles->lock);
     int32_t status = find(handles, handle, kind, &slot, error);
-    if (status == MOOR_OK && slot->users > 0)
+    if (!status && slot->users > 0)
         status = moor_kit_fail(error, MOOR_BUSY, 0, "the %s 0x%" PRIx64 " is in use %" PRIu32 " times",
                                handles->kind_names[kind], handle, slot->users);
-    if (status == MOOR_OK) {
+    if (!status) {
         slot->users = CLAIMED;
         *ret_record = slot->record;
     }

@@ -171,7 +171,7 @@ static struct stream *stream_create(struct moor_kit_queue *queue, struct moor_ab
     if (stream)
         queue->free_streams = stream->next;
     else
-        stream = calloc(1, sizeof(*stream));
+        stream = calloc(1, sizeof *stream);
     if (!stream)
         return NULL;
     struct stream **bucket = bucket_of(queue, handle);
@@ -207,7 +207,7 @@ static struct stream *stream_ref(struct moor_kit_queue *queue, struct moor_abi_s
         return NULL;
     if (stream->point_count == stream->heap_capacity) {
         size_t capacity = stream->heap_capacity ? 2 * stream->heap_capacity : 16;
-        struct slot *heap = realloc(stream->heap, capacity * sizeof(*heap));
+        struct slot *heap = realloc(stream->heap, capacity * sizeof *heap);
         if (!heap) {
             stream_forget_unused(queue, stream);
             return NULL;
@@ -288,15 +288,15 @@ static int32_t entry_create(struct moor_kit_queue *queue, const struct moor_abi_
     if (!entry)
         return MOOR_HOST_NOMEM;
     *entry = (struct entry){.status = MOOR_OK};
-    memcpy(&entry->release, release, smaller(release->struct_size, sizeof(*release)));
-    entry->release.struct_size = sizeof(entry->release); /* what the caller's lacks is zero now */
+    memcpy(&entry->release, release, smaller(release->struct_size, sizeof *release));
+    entry->release.struct_size = sizeof entry->release; /* what the caller's lacks is zero now */
     entry->release.points = NULL;
     entry->release.point_count = 0;
     entry->release.point_stride = 0;
     for (uint32_t i = 0; i < release->point_count; i++) {
         struct moor_abi_fence_point point = moor_kit_release_point(release, i);
         int32_t status = entry_add_point(queue, entry, &point);
-        if (status != MOOR_OK) {
+        if (status) {
             while (entry->points)
                 entry_drop_point(queue, entry);
             pool_give(&queue->entries, entry);
@@ -338,9 +338,9 @@ static void stream_ask(const struct moor_kit_queue *queue, struct stream *stream
     int32_t status = queue->callbacks.watermark(queue->user, stream->handle, &value, &error);
     stream->answer = value;
     stream->answer_status = status == MOOR_OK ? MOOR_OK : failure_of(status);
-    if (status != MOOR_OK) {
+    if (status) {
         char message[300];
-        snprintf(message, sizeof(message), "a stream is lost, what waits for it is kept: %s", error.text);
+        snprintf(message, sizeof message, "a stream is lost, what waits for it is kept: %s", error.text);
         queue->host->log(queue->host->user, MOOR_ABI_LOG_ERROR, message);
     }
 }
@@ -389,7 +389,7 @@ int32_t moor_kit_queue_create(const struct moor_kit_queue_callbacks *callbacks, 
                               const struct moor_abi_host *host, uint64_t poll_ns,
                               struct moor_kit_queue **ret_queue)
 {
-    struct moor_kit_queue *queue = calloc(1, sizeof(*queue));
+    struct moor_kit_queue *queue = calloc(1, sizeof *queue);
     if (!queue)
         return MOOR_HOST_NOMEM;
     queue->callbacks = *callbacks;
@@ -452,18 +452,18 @@ int32_t moor_kit_queue_submit(struct moor_kit_queue *queue, const struct moor_ab
                               struct moor_abi_error *error)
 {
     int32_t status = moor_kit_check_release(release, error);
-    if (status != MOOR_OK)
+    if (status)
         return status;
     pthread_mutex_lock(&queue->lock);
     struct entry *entry = NULL;
     status = entry_create(queue, release, &entry);
-    if (status == MOOR_OK) {
+    if (!status) {
         queue->length++;
         entry_place(queue, entry);
         nudge(queue); /* its points may long be reached, and then no wake will come for them */
     }
     pthread_mutex_unlock(&queue->lock);
-    if (status != MOOR_OK)
+    if (status)
         return moor_kit_fail(error, status, 0, "release: no host memory for the queue's entry");
     return MOOR_OK;
 }
@@ -509,12 +509,12 @@ static int32_t entry_free(const struct moor_kit_queue *queue, const struct entry
     struct moor_abi_error error = {.struct_size = MOOR_ABI_ERROR_SIZE};
     uint64_t actual_bytes = 0;
     int32_t status = queue->callbacks.free_now(queue->user, &entry->release, &actual_bytes, &error);
-    if (status == MOOR_OK) {
+    if (!status) {
         *ret_actual_bytes = actual_bytes;
         return MOOR_OK;
     }
     char message[400];
-    snprintf(message, sizeof(message),
+    snprintf(message, sizeof message,
              "release of kind %" PRIu32 ", handle 0x%" PRIx64 ": failed with %" PRId32 ", %s",
              entry->release.kind, entry->release.handle, status, error.text);
     queue->host->log(queue->host->user, MOOR_ABI_LOG_WARNING, message);
@@ -557,7 +557,7 @@ int32_t moor_kit_queue_reap(struct moor_kit_queue *queue, struct moor_abi_comple
     char *place = (char *)completions;
     for (struct entry *entry = taken; entry; entry = entry->next, place += stride) {
         struct moor_abi_completion completion = entry_finish(queue, entry);
-        memcpy(place, &completion, smaller(stride, sizeof(completion)));
+        memcpy(place, &completion, smaller(stride, sizeof completion));
     }
 
     pthread_mutex_lock(&queue->lock);

@@ -119,11 +119,11 @@ int32_t moor_kit_range_get(struct moor_kit_handles *handles, uint64_t handle, ui
 {
     void *found = NULL;
     int32_t status = moor_kit_handles_get(handles, handle, kind, &found, error);
-    if (status != MOOR_OK)
+    if (status)
         return status;
     struct moor_kit_range *range = found;
     status = moor_kit_check_span(offset_bytes, length_bytes, range->size_bytes, range->granule_bytes, error);
-    if (status == MOOR_OK)
+    if (!status)
         *ret_range = range;
     else
         moor_kit_handles_put(handles, handle);
@@ -179,7 +179,7 @@ int32_t moor_kit_range_take(struct moor_kit_handles *handles, uint32_t kind,
     struct moor_kit_range *range = NULL;
     int32_t status = moor_kit_range_get(handles, release->handle, kind, release->offset_bytes,
                                         release->length_bytes, &range, error);
-    if (status != MOOR_OK || mark(range, release))
+    if (status || mark(range, release))
         return status;
     moor_kit_handles_put(handles, release->handle);
     return moor_kit_fail(error, MOOR_INVALID, 0, "[%llu, +%llu) is not %s, or is leaving already",

@@ -10,6 +10,8 @@
  */
 #include "wait.h"
 #include <assert.h>
+#include <inttypes.h>
+#include <moorage/kit/check.h>
 #include <moorage/kit/timeline.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -26,7 +28,7 @@ struct moor_kit_timeline {
 
 int32_t moor_kit_timeline_create(const struct moor_abi_host *host, struct moor_kit_timeline **ret_timeline)
 {
-    struct moor_kit_timeline *timeline = calloc(1, sizeof(*timeline));
+    struct moor_kit_timeline *timeline = calloc(1, sizeof *timeline);
     if (!timeline)
         return MOOR_HOST_NOMEM;
     timeline->host = host;
@@ -95,6 +97,17 @@ int32_t moor_kit_timeline_watermark(struct moor_kit_timeline *timeline, uint64_t
     return MOOR_OK;
 }
 
+int32_t moor_kit_timeline_check_recorded(struct moor_kit_timeline *timeline, uint64_t value,
+                                         struct moor_abi_error *error)
+{
+    uint64_t recorded = atomic_load_explicit(&timeline->recorded, memory_order_relaxed); /* see record */
+    if (value <= recorded)
+        return MOOR_OK;
+    return moor_kit_fail(error, MOOR_INVALID, 0,
+                         "timeline: value %" PRIu64 " was never recorded; the last one is %" PRIu64, value,
+                         recorded);
+}
+
 int32_t moor_kit_timeline_wait(struct moor_kit_timeline *timeline, uint64_t value, uint64_t deadline_ns)
 {
     if (value > atomic_load_explicit(&timeline->recorded, memory_order_relaxed))
@@ -102,13 +115,13 @@ int32_t moor_kit_timeline_wait(struct moor_kit_timeline *timeline, uint64_t valu
 
     uint64_t reached = 0;
     int32_t status = moor_kit_timeline_watermark(timeline, &reached);
-    if (status != MOOR_OK || reached >= value)
+    if (status || reached >= value)
         return status;
 
     pthread_mutex_lock(&timeline->lock);
     for (;;) {
         status = moor_kit_timeline_watermark(timeline, &reached);
-        if (status != MOOR_OK || reached >= value)
+        if (status || reached >= value)
             break;
         uint64_t left_ns = kit_time_left(timeline->host, deadline_ns);
         if (left_ns == 0) {

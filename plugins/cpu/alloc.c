@@ -14,12 +14,11 @@ static int32_t check_args(struct moor_abi_context *context, const struct moor_ab
                           uint64_t *ret_bytes, struct moor_abi_error *error)
 {
     int32_t status = moor_kit_check_alloc(args, CPU_ALIGNMENT_BYTES, error);
-    if (status != MOOR_OK)
+    if (!status)
+        status = moor_kit_check_index("domain", args->domain, CPU_DOMAIN_COUNT, error);
+    if (status)
         return status;
-    if (args->domain >= CPU_DOMAIN_COUNT)
-        return moor_kit_fail(error, MOOR_INVALID, 0, "domain %u: there are %u", args->domain,
-                             CPU_DOMAIN_COUNT);
-    if (moor_kit_round_up(args->size_bytes, context->instance->page_bytes, ret_bytes) != MOOR_OK ||
+    if (moor_kit_round_up(args->size_bytes, context->kit.instance->page_bytes, ret_bytes) != MOOR_OK ||
         *ret_bytes > UINT64_MAX - args->alignment_bytes)
         return moor_kit_fail(error, MOOR_OVERFLOW, 0,
                              "%llu bytes, rounded and aligned, do not fit in 64 bits",
@@ -32,7 +31,7 @@ static int32_t footprint(struct moor_abi_context *context, const struct moor_abi
 {
     uint64_t bytes = 0;
     int32_t status = check_args(context, args, &bytes, error);
-    if (status == MOOR_OK)
+    if (!status)
         *ret_bytes = bytes;
     return status;
 }
@@ -58,12 +57,12 @@ static int32_t obtain(const struct moor_abi_alloc_args *args, uint64_t bytes, ui
         alignment = args->alignment_bytes;
     uint64_t address = 0;
     int32_t status = cpu_pages_reserve(bytes, alignment, large, &address, error);
-    if (status != MOOR_OK)
+    if (status)
         return status;
     status = cpu_pages_back(address, bytes, error);
-    if (status == MOOR_OK && args->domain == CPU_DOMAIN_PINNED)
+    if (!status && args->domain == CPU_DOMAIN_PINNED)
         status = lock_pages(address, bytes, error);
-    if (status != MOOR_OK) {
+    if (status) {
         (void)cpu_pages_unmap(address, bytes,
                               NULL); /* just mapped, so it is; the first failure is what is told */
         return status;
@@ -77,32 +76,32 @@ static int32_t allocate(struct moor_abi_context *context, const struct moor_abi_
 {
     uint64_t bytes = 0;
     int32_t status = check_args(context, args, &bytes, error);
-    if (status != MOOR_OK)
+    if (status)
         return status;
     struct moor_abi_allocation result = {.struct_size = MOOR_ABI_ALLOCATION_SIZE, .actual_bytes = bytes};
     status = moor_kit_check_out(ret_allocation, MOOR_ABI_ALLOCATION_SIZE, "allocation", error);
-    if (status != MOOR_OK)
+    if (status)
         return status;
 
-    struct cpu_allocation *allocation = calloc(1, sizeof(*allocation));
+    struct cpu_allocation *allocation = calloc(1, sizeof *allocation);
     if (!allocation)
         return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "no memory for an allocation's record");
-    struct cpu_pool *pool = &context->instance->pool;
+    struct cpu_pool *pool = &context->kit.instance->pool;
     status = cpu_pool_take(pool, bytes, error);
-    if (status != MOOR_OK)
+    if (status)
         goto free_record;
-    status = obtain(args, bytes, context->instance->page_bytes, &allocation->address, error);
+    status = obtain(args, bytes, context->kit.instance->page_bytes, &allocation->address, error);
     cpu_pool_settle(pool, bytes);
-    if (status != MOOR_OK)
+    if (status)
         goto give_back;
     allocation->domain = args->domain;
     allocation->bytes = bytes;
     result.address = allocation->address;
-    status =
-        moor_kit_handles_add(context->handles, CPU_ALLOCATION, allocation, 0, &allocation->handle, error);
-    if (status != MOOR_OK)
+    status = moor_kit_handles_add(context->kit.handles, MOOR_KIT_ALLOCATION, allocation, 0,
+                                  &allocation->handle, error);
+    if (status)
         goto unmap;
-    atomic_fetch_add(&context->held_bytes[args->domain], bytes);
+    moor_kit_held_add(context, args->domain, bytes);
     result.handle = allocation->handle;
     return moor_kit_fill_out(ret_allocation, &result, MOOR_ABI_ALLOCATION_SIZE, MOOR_ABI_ALLOCATION_SIZE,
                              "allocation", error);
@@ -120,12 +119,12 @@ int32_t cpu_allocation_free(struct moor_abi_context *context, struct cpu_allocat
                             uint64_t *ret_bytes, struct moor_abi_error *error)
 {
     int32_t status = cpu_pages_unmap(allocation->address, allocation->bytes, error);
-    if (status != MOOR_OK)
+    if (status)
         return status;
-    atomic_fetch_sub(&context->held_bytes[allocation->domain], allocation->bytes);
-    cpu_pool_give(&context->instance->pool, allocation->bytes);
+    moor_kit_held_sub(context, allocation->domain, allocation->bytes);
+    cpu_pool_give(&context->kit.instance->pool, allocation->bytes);
     *ret_bytes = allocation->bytes;
-    moor_kit_handles_remove(context->handles, allocation->handle);
+    moor_kit_handles_remove(context->kit.handles, allocation->handle);
     free(allocation);
     return MOOR_OK;
 }

@@ -15,8 +15,7 @@
 
 #include "limits.h"
 #include <moorage/kit/check.h>
-#include <moorage/kit/handles.h>
-#include <moorage/kit/queue.h>
+#include <moorage/kit/provider.h>
 #include <moorage/kit/range.h>
 #include <moorage/kit/timeline.h>
 #include <pthread.h>
@@ -87,8 +86,6 @@ int32_t cpu_pages_fail(struct moor_abi_error *error, int32_t otherwise, int code
 
 /* ---- what handles name ---- */
 
-enum cpu_kind { CPU_ALLOCATION, CPU_RANGE, CPU_SEGMENT, CPU_PIN, CPU_KIND_COUNT };
-
 struct cpu_allocation {
     uint64_t handle;
     uint32_t domain;
@@ -120,31 +117,27 @@ struct cpu_pin {
 /* ---- instance, context, stream ---- */
 
 struct moor_abi_instance {
-    const struct moor_abi_host *host;
+    struct moor_kit_instance kit;
+    uint64_t granule_bytes; /* setting: recommended */
+    uint64_t total_bytes;   /* setting; 0: the memory that the system reports */
     uint64_t page_bytes;
-    uint64_t granule_bytes; /* recommended */
     struct cpu_pool pool;
     struct {
         pthread_mutex_t lock;
         struct cpu_pin *first;
     } pins;
-    atomic_uint context_count;
     char device_key[64];
     char device_name[64];
 };
 
 struct moor_abi_context {
-    struct moor_abi_instance *instance;
-    struct moor_kit_queue *queue;
-    struct moor_kit_handles *handles;
+    struct moor_kit_context kit;
     struct {
         pthread_mutex_t lock;
         int file; /* -1 before the first segment */
         uint64_t next_offset;
     } segments;
     _Atomic uint64_t segment_huge_bytes;
-    _Atomic uint64_t held_bytes[CPU_DOMAIN_COUNT];
-    atomic_uint stream_count;
 };
 
 /* A stream's timeline outlives the stream while another stream still has a wait on it queued. */
@@ -156,7 +149,7 @@ struct cpu_line {
 struct cpu_op;
 
 struct moor_abi_stream {
-    struct moor_abi_context *context;
+    struct moor_kit_stream kit;
     struct cpu_line *line;
     pthread_t thread;
     pthread_mutex_t lock;
@@ -181,12 +174,9 @@ int32_t cpu_segment_free(struct moor_abi_context *context, struct cpu_segment *s
 int32_t cpu_pin_free(struct moor_abi_context *context, struct cpu_pin *pin, struct moor_abi_error *error);
 
 /* Of a part; what a failure has left is tried again. */
-int32_t cpu_range_give_back(struct moor_abi_context *context, struct cpu_range *range,
+int32_t cpu_range_free_part(struct moor_abi_context *context, struct cpu_range *range,
                             const struct moor_abi_release *release, uint64_t *ret_bytes,
                             struct moor_abi_error *error);
-
-/* Makes context->queue. HOST_NOMEM. */
-int32_t cpu_release_queue_create(struct moor_abi_context *context);
 
 /* ---- shared by range.c and segment.c ---- */
 
@@ -228,7 +218,6 @@ int cpu_kernel_read(int pagemap, const struct cpu_interval *interval, struct cpu
 
 extern const struct moor_abi_alloc_table cpu_alloc_table;
 extern const struct moor_abi_stream_table cpu_stream_table;
-extern const struct moor_abi_release_table cpu_release_table;
 extern const struct moor_abi_copy_table cpu_copy_table;
 extern const struct moor_abi_virtual_table cpu_virtual_table;
 extern const struct moor_abi_shared_table cpu_shared_table;

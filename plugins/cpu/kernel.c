@@ -61,7 +61,7 @@ int cpu_kernel_scan(int pagemap, const struct cpu_interval *interval, struct cpu
     uint64_t at = interval->start;
     while (at < interval->end) {
         struct scan_args args = {
-            .size = sizeof(args),
+            .size = sizeof args,
             .start = at,
             .end = interval->end,
             .regions = (uint64_t)(uintptr_t)regions,
@@ -93,10 +93,10 @@ int cpu_kernel_read(int pagemap, const struct cpu_interval *interval, struct cpu
     uint64_t end = interval->end / page_bytes;
     for (uint64_t page = interval->start / page_bytes; page < end;) {
         uint64_t count = end - page < PAGES_AT_ONCE ? end - page : PAGES_AT_ONCE;
-        ssize_t length = pread(pagemap, entries, count * sizeof(*entries), (off_t)(page * sizeof(*entries)));
-        if (length < (ssize_t)sizeof(*entries))
+        ssize_t length = pread(pagemap, entries, count * sizeof *entries, (off_t)(page * sizeof *entries));
+        if (length < (ssize_t)sizeof *entries)
             return length < 0 ? errno : EIO;
-        count = (uint64_t)length / sizeof(*entries);
+        count = (uint64_t)length / sizeof *entries;
         for (uint64_t i = 0; i < count; i++) {
             bool there = entries[i] & (PAGE_PRESENT | PAGE_SWAPPED);
             held->bytes += there && !(entries[i] & PAGE_FILE) ? page_bytes : 0;
@@ -119,7 +119,7 @@ static size_t join(struct cpu_interval *intervals, size_t count)
 {
     if (count == 0)
         return 0;
-    qsort(intervals, count, sizeof(*intervals), compare);
+    qsort(intervals, count, sizeof *intervals, compare);
     size_t last = 0;
     for (size_t i = 1; i < count; i++) {
         if (intervals[i].start == intervals[last].end) {

@@ -99,8 +99,8 @@ static void find_mounts(FILE *mountinfo, struct hierarchy *v1, struct hierarchy 
             found = v2;
         if (!found || found->mount[0])
             continue;
-        memcpy(found->mount, mount, sizeof(mount));
-        memcpy(found->root, root, sizeof(root));
+        memcpy(found->mount, mount, sizeof mount);
+        memcpy(found->root, root, sizeof root);
     }
     free(line);
 }
@@ -122,7 +122,7 @@ static void find_groups(FILE *cgroup, struct hierarchy *v1, struct hierarchy *v2
             found = v2;
         else if (has_word(controllers + 1, "memory"))
             found = v1;
-        if (found && strlen(path) < sizeof(found->group))
+        if (found && strlen(path) < sizeof found->group)
             strcpy(found->group, path);
     }
     free(line);
@@ -131,14 +131,14 @@ static void find_groups(FILE *cgroup, struct hierarchy *v1, struct hierarchy *v2
 static int open_in(const char *folder, const char *name)
 {
     char path[2 * PATH_BYTES];
-    int length = snprintf(path, sizeof(path), "%s/%s", folder, name);
-    return length > 0 && (size_t)length < sizeof(path) ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+    int length = snprintf(path, sizeof path, "%s/%s", folder, name);
+    return length > 0 && (size_t)length < sizeof path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
 }
 
 static void close_level(const struct cpu_level *level)
 {
     const int files[] = {level->limit, level->high, level->usage, level->stat};
-    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
         if (files[i] >= 0)
             (void)close(files[i]); /* read only: nothing is lost */
     }
@@ -176,8 +176,8 @@ static void open_levels(struct cpu_limits *limits, const char *root, const struc
         below = "";
 
     char folder[3 * PATH_BYTES];
-    size_t top = (size_t)snprintf(folder, sizeof(folder), "%s%s", root, hierarchy->mount);
-    if (top + strlen(below) >= sizeof(folder))
+    size_t top = (size_t)snprintf(folder, sizeof folder, "%s%s", root, hierarchy->mount);
+    if (top + strlen(below) >= sizeof folder)
         return;
     strcpy(folder + top, below);
     while (limits->level_count < CPU_LEVELS_MAX) {
@@ -193,13 +193,13 @@ int cpu_limits_open(struct cpu_limits *limits, const char *root)
 {
     *limits = (struct cpu_limits){.meminfo = -1};
     char folder[PATH_BYTES];
-    if ((size_t)snprintf(folder, sizeof(folder), "%s/proc", root) >= sizeof(folder))
+    if ((size_t)snprintf(folder, sizeof folder, "%s/proc", root) >= sizeof folder)
         return ENAMETOOLONG;
     limits->meminfo = open_in(folder, "meminfo");
     if (limits->meminfo < 0)
         return errno;
 
-    struct hierarchy *both = calloc(2, sizeof(*both));
+    struct hierarchy *both = calloc(2, sizeof *both);
     if (!both) {
         cpu_limits_close(limits);
         return ENOMEM;

@@ -60,11 +60,11 @@ static int32_t fail_lock(const struct moor_abi_pin_args *args, int code, struct 
 static int32_t pin(struct moor_abi_context *context, const struct moor_abi_pin_args *args,
                    uint64_t *ret_handle, struct moor_abi_error *error)
 {
-    struct moor_abi_instance *instance = context->instance;
+    struct moor_abi_instance *instance = context->kit.instance;
     int32_t status = moor_kit_check_pin(args, instance->page_bytes, error);
-    if (status != MOOR_OK)
+    if (status)
         return status;
-    struct cpu_pin *record = calloc(1, sizeof(*record));
+    struct cpu_pin *record = calloc(1, sizeof *record);
     if (!record)
         return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "no memory for a pin's record");
     record->address = args->address;
@@ -74,13 +74,13 @@ static int32_t pin(struct moor_abi_context *context, const struct moor_abi_pin_a
     if (mlock(cpu_pointer(args->address), args->size_bytes) != 0)
         status = fail_lock(args, errno, error);
     else
-        status = moor_kit_handles_add(context->handles, CPU_PIN, record, 0, &record->handle, error);
-    if (status == MOOR_OK)
+        status = moor_kit_handles_add(context->kit.handles, MOOR_KIT_PIN, record, 0, &record->handle, error);
+    if (!status)
         insert(instance, record);
     else
         (void)unlock_uncovered(instance, args->address, args->size_bytes); /* mlock may have locked a part */
     pthread_mutex_unlock(&instance->pins.lock);
-    if (status == MOOR_OK)
+    if (!status)
         *ret_handle = record->handle;
     else
         free(record);
@@ -89,7 +89,7 @@ static int32_t pin(struct moor_abi_context *context, const struct moor_abi_pin_a
 
 int32_t cpu_pin_free(struct moor_abi_context *context, struct cpu_pin *pin, struct moor_abi_error *error)
 {
-    struct moor_abi_instance *instance = context->instance;
+    struct moor_abi_instance *instance = context->kit.instance;
     pthread_mutex_lock(&instance->pins.lock);
     take_out(instance, pin);
     int code = unlock_uncovered(instance, pin->address, pin->bytes);
@@ -98,7 +98,7 @@ int32_t cpu_pin_free(struct moor_abi_context *context, struct cpu_pin *pin, stru
     pthread_mutex_unlock(&instance->pins.lock);
     if (code != 0)
         return cpu_pages_fail(error, MOOR_PROVIDER, code, "munlock", pin->bytes);
-    moor_kit_handles_remove(context->handles, pin->handle);
+    moor_kit_handles_remove(context->kit.handles, pin->handle);
     free(pin);
     return MOOR_OK;
 }

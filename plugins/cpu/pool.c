@@ -68,7 +68,7 @@ static int32_t refresh_credit(struct cpu_pool *pool, uint64_t bytes, struct moor
     for (;;) {
         uint64_t headroom = 0;
         int32_t status = read_headroom(pool, &headroom, error);
-        if (status != MOOR_OK)
+        if (status)
             return status;
         uint64_t left = less(headroom, with_tables(pool->flight_bytes));
         if (left >= bytes) {
@@ -95,11 +95,11 @@ int32_t cpu_pool_take(struct cpu_pool *pool, uint64_t bytes, struct moor_abi_err
     if (pool->credit_bytes < cost)
         status = refresh_credit(pool, cost, error);
     /* Looked at last: waiting lets the lock go, and others take. */
-    if (status == MOOR_OK && bytes > pool->total_bytes - pool->used_bytes)
+    if (!status && bytes > pool->total_bytes - pool->used_bytes)
         status = moor_kit_fail(error, MOOR_DEVICE_NOMEM, 0,
                                "%llu bytes are not there: %llu of %llu are in use", (unsigned long long)bytes,
                                (unsigned long long)pool->used_bytes, (unsigned long long)pool->total_bytes);
-    if (status == MOOR_OK) {
+    if (!status) {
         pool->credit_bytes -= cost;
         pool->used_bytes += bytes;
         pool->flight_bytes += bytes;
@@ -127,7 +127,7 @@ int32_t cpu_pool_free_bytes(struct cpu_pool *pool, uint64_t *ret_bytes, struct m
 {
     uint64_t headroom = 0;
     int32_t status = read_headroom(pool, &headroom, error);
-    if (status != MOOR_OK)
+    if (status)
         return status;
     pthread_mutex_lock(&pool->lock);
     uint64_t left = less(pool->total_bytes, pool->used_bytes);

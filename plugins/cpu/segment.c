@@ -54,9 +54,9 @@ static int32_t take_offset(struct moor_abi_context *context, uint64_t bytes, uin
     pthread_mutex_lock(&context->segments.lock);
     int32_t status = open_file(context, error);
     uint64_t offset = (context->segments.next_offset + alignment - 1) & ~(alignment - 1);
-    if (status == MOOR_OK && (offset > (uint64_t)FILE_BYTES || bytes > (uint64_t)FILE_BYTES - offset))
+    if (!status && (offset > (uint64_t)FILE_BYTES || bytes > (uint64_t)FILE_BYTES - offset))
         status = moor_kit_fail(error, MOOR_LIMIT, 0, "the context's segment file is used up");
-    if (status == MOOR_OK) {
+    if (!status) {
         context->segments.next_offset = offset + bytes;
         *ret_offset = offset;
     }
@@ -116,34 +116,35 @@ static int32_t create(struct moor_abi_context *context, const struct moor_abi_se
                       struct moor_abi_segment *ret_segment, struct moor_abi_error *error)
 {
     int32_t status = moor_kit_check_segment(args, CPU_GRANULE_MIN_BYTES, error);
-    if (status == MOOR_OK)
+    if (!status)
         status = cpu_check_virtual(args->domain, error);
-    if (status == MOOR_OK)
+    if (!status)
         status = moor_kit_check_out(ret_segment, MOOR_ABI_SEGMENT_SIZE, "segment", error);
-    if (status != MOOR_OK)
+    if (status)
         return status;
-    struct cpu_segment *segment = calloc(1, sizeof(*segment));
+    struct cpu_segment *segment = calloc(1, sizeof *segment);
     if (!segment)
         return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "no memory for a segment's record");
     segment->bytes = args->size_bytes;
     bool large = args->granule_bytes % CPU_HUGE_BYTES == 0;
 
-    struct cpu_pool *pool = &context->instance->pool;
+    struct cpu_pool *pool = &context->kit.instance->pool;
     status = cpu_pool_take(pool, segment->bytes, error);
-    if (status != MOOR_OK)
+    if (status)
         goto free_record;
-    status = take_offset(context, segment->bytes, large ? CPU_HUGE_BYTES : context->instance->page_bytes,
+    status = take_offset(context, segment->bytes, large ? CPU_HUGE_BYTES : context->kit.instance->page_bytes,
                          &segment->offset, error);
-    if (status == MOOR_OK)
+    if (!status)
         status = fill_file(context->segments.file, segment->offset, segment->bytes, large,
                            &segment->huge_bytes, error);
     cpu_pool_settle(pool, segment->bytes);
-    if (status != MOOR_OK)
+    if (status)
         goto give_back;
-    status = moor_kit_handles_add(context->handles, CPU_SEGMENT, segment, 0, &segment->handle, error);
-    if (status != MOOR_OK)
+    status =
+        moor_kit_handles_add(context->kit.handles, MOOR_KIT_SEGMENT, segment, 0, &segment->handle, error);
+    if (status)
         goto punch;
-    atomic_fetch_add(&context->held_bytes[CPU_DOMAIN_DEVICE], segment->bytes);
+    moor_kit_held_add(context, CPU_DOMAIN_DEVICE, segment->bytes);
     atomic_fetch_add(&context->segment_huge_bytes, segment->huge_bytes);
     struct moor_abi_segment result = {MOOR_ABI_SEGMENT_SIZE, 0, segment->handle, segment->bytes};
     return moor_kit_fill_out(ret_segment, &result, MOOR_ABI_SEGMENT_SIZE, MOOR_ABI_SEGMENT_SIZE, "segment",
@@ -166,11 +167,11 @@ int32_t cpu_segment_free(struct moor_abi_context *context, struct cpu_segment *s
     if (code != 0)
         return moor_kit_fail(error, MOOR_PROVIDER, code, "fallocate, punching a hole of %llu bytes: %s",
                              (unsigned long long)segment->bytes, strerrorname_np(code));
-    atomic_fetch_sub(&context->held_bytes[CPU_DOMAIN_DEVICE], segment->bytes);
+    moor_kit_held_sub(context, CPU_DOMAIN_DEVICE, segment->bytes);
     atomic_fetch_sub(&context->segment_huge_bytes, segment->huge_bytes);
-    cpu_pool_give(&context->instance->pool, segment->bytes);
+    cpu_pool_give(&context->kit.instance->pool, segment->bytes);
     *ret_bytes = segment->bytes;
-    moor_kit_handles_remove(context->handles, segment->handle);
+    moor_kit_handles_remove(context->kit.handles, segment->handle);
     free(segment);
     return MOOR_OK;
 }
@@ -184,8 +185,8 @@ static int to_protection(uint32_t access)
 
 static void drop_map(struct moor_abi_context *context, const struct moor_abi_map_args *args)
 {
-    moor_kit_handles_put(context->handles, args->segment);
-    moor_kit_handles_put(context->handles, args->range);
+    moor_kit_handles_put(context->kit.handles, args->segment);
+    moor_kit_handles_put(context->kit.handles, args->range);
 }
 
 /* Looks up both ends of a map; they are borrowed until drop_map. */
@@ -196,17 +197,17 @@ static int32_t get_map(struct moor_abi_context *context, const struct moor_abi_m
     void *segment = NULL;
     struct moor_kit_range *range = NULL;
     int32_t status = moor_kit_check_map(args, error);
-    if (status == MOOR_OK)
-        status = moor_kit_handles_get(context->handles, args->segment, CPU_SEGMENT, &segment, error);
-    if (status != MOOR_OK)
+    if (!status)
+        status = moor_kit_handles_get(context->kit.handles, args->segment, MOOR_KIT_SEGMENT, &segment, error);
+    if (status)
         return status;
     *ret_segment = segment;
-    status = moor_kit_range_get(context->handles, args->range, CPU_RANGE, args->offset_bytes,
+    status = moor_kit_range_get(context->kit.handles, args->range, MOOR_KIT_RANGE, args->offset_bytes,
                                 (*ret_segment)->bytes, &range, error);
-    if (status == MOOR_OK)
+    if (!status)
         *ret_range = (struct cpu_range *)range;
     else
-        moor_kit_handles_put(context->handles, args->segment);
+        moor_kit_handles_put(context->kit.handles, args->segment);
     return status;
 }
 
@@ -214,7 +215,7 @@ static int32_t make_room(struct cpu_range *range, struct moor_abi_error *error)
 {
     pthread_mutex_lock(&range->kit.lock);
     if (!range->mapped)
-        range->mapped = calloc(range->kit.size_bytes / range->kit.granule_bytes, sizeof(*range->mapped));
+        range->mapped = calloc(range->kit.size_bytes / range->kit.granule_bytes, sizeof *range->mapped);
     bool has_room = range->mapped != NULL;
     pthread_mutex_unlock(&range->kit.lock);
     return has_room ? MOOR_OK
@@ -230,7 +231,7 @@ static int32_t map_file(struct moor_abi_context *context, const struct moor_abi_
     int32_t status =
         cpu_pages_map_file(range->kit.address + args->offset_bytes, segment->bytes,
                            to_protection(args->access), context->segments.file, segment->offset, error);
-    if (status == MOOR_OK) {
+    if (!status) {
         range->mapped[first] = args->segment;
         moor_kit_range_settle(&range->kit, first, count, MOOR_KIT_GRANULE_MAPPED);
         return MOOR_OK;
@@ -249,17 +250,17 @@ static int32_t map(struct moor_abi_context *context, const struct moor_abi_map_a
     struct cpu_range *range = NULL;
     struct cpu_segment *segment = NULL;
     int32_t status = get_map(context, args, &range, &segment, error);
-    if (status != MOOR_OK)
+    if (status)
         return status;
     uint64_t first = args->offset_bytes / range->kit.granule_bytes;
     uint64_t count = segment->bytes / range->kit.granule_bytes;
     status = make_room(range, error);
-    if (status == MOOR_OK)
+    if (!status)
         status = moor_kit_range_claim(&range->kit, first, count, error);
-    if (status == MOOR_OK)
+    if (!status)
         status = map_file(context, args, range, segment, first, count, error);
-    if (status == MOOR_OK)
-        moor_kit_handles_put(context->handles, args->range); /* the mapping has the segment */
+    if (!status)
+        moor_kit_handles_put(context->kit.handles, args->range); /* the mapping has the segment */
     else
         drop_map(context, args);
     return status;
@@ -271,7 +272,7 @@ static int32_t protect(struct moor_abi_context *context, const struct moor_abi_m
     struct cpu_range *range = NULL;
     struct cpu_segment *segment = NULL;
     int32_t status = get_map(context, args, &range, &segment, error);
-    if (status != MOOR_OK)
+    if (status)
         return status;
     uint64_t first = args->offset_bytes / range->kit.granule_bytes;
     pthread_mutex_lock(&range->kit.lock);

@@ -14,13 +14,13 @@
 static bool get_interval(uint32_t kind, const void *record, uint32_t domain,
                          struct cpu_interval *ret_interval)
 {
-    if (kind == CPU_ALLOCATION) {
+    if (kind == MOOR_KIT_ALLOCATION) {
         const struct cpu_allocation *allocation = record;
         *ret_interval =
             (struct cpu_interval){allocation->address, allocation->address + allocation->bytes, false};
         return allocation->domain == domain;
     }
-    if (kind == CPU_RANGE && domain == CPU_DOMAIN_DEVICE) {
+    if (kind == MOOR_KIT_RANGE && domain == CPU_DOMAIN_DEVICE) {
         const struct cpu_range *range = record;
         *ret_interval = (struct cpu_interval){range->kit.address, range->kit.address + range->kit.size_bytes,
                                               atomic_load(&range->mixed)};
@@ -65,11 +65,11 @@ static int32_t add_system(struct moor_abi_context *context, uint32_t domain, str
                           struct moor_abi_error *error)
 {
     /* A call that adds a record meanwhile may crowd one out: the figure is exact when none is at work. */
-    struct list list = {.domain = domain, .capacity = moor_kit_handles_length(context->handles)};
-    list.intervals = malloc((list.capacity + 1u) * sizeof(*list.intervals));
+    struct list list = {.domain = domain, .capacity = moor_kit_handles_length(context->kit.handles)};
+    list.intervals = malloc((list.capacity + 1u) * sizeof *list.intervals);
     if (!list.intervals)
         return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "no memory for a list of mappings");
-    moor_kit_handles_each(context->handles, list_add, &list);
+    moor_kit_handles_each(context->kit.handles, list_add, &list);
     struct cpu_held held;
     int code = cpu_kernel_held(list.intervals, list.count, &held);
     free(list.intervals);
@@ -89,18 +89,19 @@ static int32_t add_system(struct moor_abi_context *context, uint32_t domain, str
 static int32_t stats(struct moor_abi_context *context, uint32_t domain, struct moor_abi_stats *ret_stats,
                      struct moor_abi_error *error)
 {
-    if (domain >= CPU_DOMAIN_COUNT)
-        return moor_kit_fail(error, MOOR_INVALID, 0, "domain %u: there are %u", domain, CPU_DOMAIN_COUNT);
+    int32_t status = moor_kit_check_index("domain", domain, CPU_DOMAIN_COUNT, error);
+    if (status)
+        return status;
     struct moor_abi_stats result = {
         .struct_size = MOOR_ABI_STATS_SIZE,
         .valid = MOOR_ABI_STAT_TOTAL | MOOR_ABI_STAT_FREE | MOOR_ABI_STAT_HELD,
-        .total_bytes = context->instance->pool.total_bytes,
-        .held_bytes = atomic_load(&context->held_bytes[domain]),
+        .total_bytes = context->kit.instance->pool.total_bytes,
+        .held_bytes = moor_kit_held(context, domain),
     };
-    int32_t status = cpu_pool_free_bytes(&context->instance->pool, &result.free_bytes, error);
-    if (status == MOOR_OK)
+    status = cpu_pool_free_bytes(&context->kit.instance->pool, &result.free_bytes, error);
+    if (!status)
         status = add_system(context, domain, &result, error);
-    if (status != MOOR_OK)
+    if (status)
         return status;
     return moor_kit_fill_out(ret_stats, &result, MOOR_ABI_STATS_SIZE, MOOR_ABI_STATS_SIZE, "stats", error);
 }

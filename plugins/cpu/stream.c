@@ -39,7 +39,7 @@ struct cpu_op {
 
 static struct cpu_line *create_line(const struct moor_abi_host *host)
 {
-    struct cpu_line *line = malloc(sizeof(*line));
+    struct cpu_line *line = malloc(sizeof *line);
     if (!line)
         return NULL;
     if (moor_kit_timeline_create(host, &line->timeline) != MOOR_OK) {
@@ -95,7 +95,7 @@ static void execute(struct moor_abi_stream *stream, const struct cpu_op *op)
         break;
     case CPU_OP_RECORD:
         moor_kit_timeline_signal(stream->line->timeline, op->fence.value);
-        moor_kit_queue_wake(stream->context->queue);
+        moor_kit_queue_wake(stream->kit.context->kit.queue);
         break;
     }
 }
@@ -145,7 +145,7 @@ static int32_t grow(struct moor_abi_stream *stream, struct moor_abi_error *error
         return moor_kit_fail(error, MOOR_LIMIT, 0, "%u operations wait on this stream: no more fit",
                              stream->count);
     uint32_t capacity = stream->capacity ? stream->capacity * 2 : 64;
-    struct cpu_op *ring = malloc(capacity * sizeof(*ring));
+    struct cpu_op *ring = malloc(capacity * sizeof *ring);
     if (!ring)
         return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "no memory for %u operations of a stream",
                              capacity);
@@ -164,7 +164,7 @@ static int32_t push_locked(struct moor_abi_stream *stream, const struct cpu_op *
 {
     if (stream->count == stream->capacity) {
         int32_t status = grow(stream, error);
-        if (status != MOOR_OK)
+        if (status)
             return status;
     }
     stream->ring[(stream->first + stream->count) & (stream->capacity - 1)] = *op;
@@ -187,31 +187,31 @@ static int32_t create(struct moor_abi_context *context, const struct moor_abi_st
                       struct moor_abi_stream **ret_stream, struct moor_abi_error *error)
 {
     int32_t status = moor_kit_check_stream(args, error);
-    if (status != MOOR_OK)
+    if (status)
         return status;
     if (args->flags & MOOR_ABI_STREAM_IMPORT)
         return moor_kit_fail(error, MOOR_UNSUPPORTED, 0, "the CPU has no streams of its own to import");
-    struct moor_abi_stream *stream = calloc(1, sizeof(*stream));
-    struct cpu_line *line = create_line(context->instance->host);
+    struct moor_abi_stream *stream = calloc(1, sizeof *stream);
+    struct cpu_line *line = create_line(context->kit.instance->kit.host);
     if (!stream || !line) {
         status = moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "no memory for a stream");
         goto free_parts;
     }
-    stream->context = context;
     stream->line = line;
+    moor_kit_stream_begin(stream, context);
     pthread_mutex_init(&stream->lock, NULL); /* neither fails on Linux with default attributes */
     pthread_cond_init(&stream->more, NULL);
     int code = start_thread(stream);
     if (code != 0) {
         status = moor_kit_fail(error, code == EAGAIN ? MOOR_LIMIT : MOOR_PROVIDER, code,
                                "no thread for a stream: %s", strerrorname_np(code));
-        goto destroy_locks;
+        goto end_stream;
     }
-    atomic_fetch_add(&context->stream_count, 1);
     *ret_stream = stream;
     return MOOR_OK;
 
-destroy_locks:
+end_stream:
+    moor_kit_stream_end(stream);
     pthread_cond_destroy(&stream->more);
     pthread_mutex_destroy(&stream->lock);
 free_parts:
@@ -225,7 +225,7 @@ static int32_t destroy(struct moor_abi_stream *stream, struct moor_abi_error *er
 {
     uint64_t reached = 0;
     int32_t status = moor_kit_timeline_watermark(stream->line->timeline, &reached);
-    if (status != MOOR_OK)
+    if (status)
         return moor_kit_fail(error, status, 0, "the stream's timeline has failed");
     pthread_mutex_lock(&stream->lock);
     uint64_t recorded = stream->recorded;
@@ -238,7 +238,7 @@ static int32_t destroy(struct moor_abi_stream *stream, struct moor_abi_error *er
                              (unsigned long long)recorded, (unsigned long long)reached);
 
     (void)pthread_join(stream->thread, NULL); /* after what was submitted behind the last record */
-    atomic_fetch_sub(&stream->context->stream_count, 1);
+    moor_kit_stream_end(stream);
     pthread_cond_destroy(&stream->more);
     pthread_mutex_destroy(&stream->lock);
     free(stream->ring);
@@ -255,15 +255,15 @@ static int32_t record(struct moor_abi_stream *stream, uint64_t *ret_value, struc
     struct cpu_op op = {.kind = CPU_OP_RECORD, .fence.value = stream->recorded + 1};
     if (!idle)
         status = push_locked(stream, &op, error);
-    if (status == MOOR_OK) {
+    if (!status) {
         stream->recorded = moor_kit_timeline_record(stream->line->timeline);
         *ret_value = stream->recorded;
         if (idle) /* under the lock: values are signalled in order */
             moor_kit_timeline_signal(stream->line->timeline, stream->recorded);
     }
     pthread_mutex_unlock(&stream->lock);
-    if (status == MOOR_OK && idle)
-        moor_kit_queue_wake(stream->context->queue);
+    if (!status && idle)
+        moor_kit_queue_wake(stream->kit.context->kit.queue);
     return status;
 }
 
@@ -271,41 +271,37 @@ int32_t cpu_stream_watermark(struct moor_abi_stream *stream, uint64_t *ret_value
                              struct moor_abi_error *error)
 {
     int32_t status = moor_kit_timeline_watermark(stream->line->timeline, ret_value);
-    if (status != MOOR_OK)
+    if (status)
         return moor_kit_fail(error, status, 0, "the stream's timeline has failed");
     return MOOR_OK;
-}
-
-static int32_t wait_line(struct moor_abi_stream *stream, uint64_t value, uint64_t deadline_ns,
-                         struct moor_abi_error *error)
-{
-    int32_t status = moor_kit_timeline_wait(stream->line->timeline, value, deadline_ns);
-    if (status == MOOR_INVALID)
-        return moor_kit_fail(error, status, 0, "value %llu was never recorded on the stream",
-                             (unsigned long long)value);
-    return status;
 }
 
 int32_t cpu_stream_check_recorded(struct moor_abi_stream *stream, uint64_t value,
                                   struct moor_abi_error *error)
 {
-    int32_t status = wait_line(stream, value, 0, error);
-    return status == MOOR_TIMEOUT ? MOOR_OK : status;
+    return moor_kit_timeline_check_recorded(stream->line->timeline, value, error);
+}
+
+static int32_t wait(struct moor_abi_stream *stream, uint64_t value, uint64_t deadline_ns,
+                    struct moor_abi_error *error)
+{
+    int32_t status = cpu_stream_check_recorded(stream, value, error);
+    return status ? status : moor_kit_timeline_wait(stream->line->timeline, value, deadline_ns);
 }
 
 static int32_t wait_stream(struct moor_abi_stream *stream, struct moor_abi_stream *other, uint64_t value,
                            struct moor_abi_error *error)
 {
-    if (stream->context->instance != other->context->instance)
+    if (stream->kit.context->kit.instance != other->kit.context->kit.instance)
         return moor_kit_fail(error, MOOR_FOREIGN, 0, "the two streams are of different instances");
-    int32_t status = wait_line(other, value, 0, error);
+    int32_t status = wait(other, value, 0, error);
     if (status != MOOR_TIMEOUT || stream == other) /* reached already, or in order anyway */
         return status == MOOR_TIMEOUT ? MOOR_OK : status;
     struct cpu_op op = {.kind = CPU_OP_WAIT, .fence = {other->line, value}};
     /* Relaxed: the caller's own reference keeps it alive until this one is there. */
     atomic_fetch_add_explicit(&other->line->refs, 1, memory_order_relaxed);
     status = push(stream, &op, error);
-    if (status != MOOR_OK)
+    if (status)
         unref_line(other->line);
     return status;
 }
@@ -319,18 +315,11 @@ static int32_t host_function(struct moor_abi_stream *stream, moor_abi_host_funct
     return push(stream, &op, error);
 }
 
-static int32_t native(struct moor_abi_stream *stream, uint64_t *ret_native, struct moor_abi_error *error)
-{
-    (void)stream;
-    (void)ret_native;
-    return moor_kit_fail(error, MOOR_UNSUPPORTED, 0, "host memory has no device API");
-}
-
 static int32_t copy(struct moor_abi_stream *stream, const struct moor_abi_copy_args *args,
                     struct moor_abi_error *error)
 {
     int32_t status = moor_kit_check_copy(args, error);
-    if (status != MOOR_OK)
+    if (status)
         return status;
     struct cpu_op op = {.kind = CPU_OP_COPY, .memory = {args->destination, args->source, args->size_bytes}};
     return push(stream, &op, error);
@@ -340,7 +329,7 @@ static int32_t fill(struct moor_abi_stream *stream, const struct moor_abi_fill_a
                     struct moor_abi_error *error)
 {
     int32_t status = moor_kit_check_fill(args, error);
-    if (status != MOOR_OK)
+    if (status)
         return status;
     struct cpu_op op = {.kind = CPU_OP_FILL,
                         .pattern_bytes = args->pattern_bytes,
@@ -354,10 +343,10 @@ const struct moor_abi_stream_table cpu_stream_table = {
     .destroy = destroy,
     .record = record,
     .watermark = cpu_stream_watermark,
-    .wait = wait_line,
+    .wait = wait,
     .wait_stream = wait_stream,
     .host_function = host_function,
-    .native = native,
+    .native = moor_kit_no_native_stream,
 };
 
 const struct moor_abi_copy_table cpu_copy_table = {

@@ -7,6 +7,7 @@
 #include <moorage/kit/timeline.h>
 #include <pthread.h>
 #include <signal.h>
+#include <string.h>
 #include <unistd.h>
 
 #define MILLISECOND UINT64_C(1000000)
@@ -45,6 +46,17 @@ Test(timeline, values_count_from_one)
     for (uint64_t value = 1; value <= 5; value++)
         cr_expect_eq(moor_kit_timeline_record(timeline), value);
     cr_expect_eq(watermark(), 0, "recording reaches nothing");
+}
+
+Test(timeline, values_that_were_never_recorded_are_refused)
+{
+    struct moor_abi_error error = {.struct_size = sizeof error};
+    cr_expect_eq(moor_kit_timeline_check_recorded(timeline, 0, &error), MOOR_OK, "every timeline starts at 0");
+    cr_expect_eq(moor_kit_timeline_check_recorded(timeline, 1, &error), MOOR_INVALID);
+    record(2);
+    cr_expect_eq(moor_kit_timeline_check_recorded(timeline, 2, &error), MOOR_OK, "recorded, not reached");
+    cr_expect_eq(moor_kit_timeline_check_recorded(timeline, 3, &error), MOOR_INVALID);
+    cr_expect_not_null(strstr(error.text, "value 3 was never recorded; the last one is 2"), "%s", error.text);
 }
 
 Test(timeline, the_watermark_never_goes_back)

@@ -25,6 +25,9 @@ void moor_kit_timeline_signal(struct moor_kit_timeline *timeline, uint64_t value
 void moor_kit_timeline_fail(struct moor_kit_timeline *timeline, int32_t status);
 /* One atomic read. */
 int32_t moor_kit_timeline_watermark(struct moor_kit_timeline *timeline, uint64_t *ret_value);
+/* Checks that a value was recorded. INVALID: it was not; the message names it. */
+int32_t moor_kit_timeline_check_recorded(struct moor_kit_timeline *timeline, uint64_t value,
+                                         struct moor_abi_error *error);
 /* OK, TIMEOUT at the deadline, INVALID for a value that was never recorded, or the status of fail. */
 int32_t moor_kit_timeline_wait(struct moor_kit_timeline *timeline, uint64_t value, uint64_t deadline_ns);
 

@@ -23,7 +23,7 @@ static int32_t resolve(const struct moor_abi_stream *stream, uint64_t address, u
 {
     *side = (struct side){0};
     if (ocl_is_device_address(address))
-        return ocl_allocation_locate(stream->context->instance, address, size_bytes, &side->context,
+        return ocl_allocation_locate(stream->kit.context->kit.instance, address, size_bytes, &side->context,
                                      &side->memory, &side->offset_bytes, error);
     side->pointer = (char *)(uintptr_t)address;
     return MOOR_OK;
@@ -38,7 +38,7 @@ static void let_go(const struct side *side)
 /* Commands of the stream's queue reach it. */
 static bool is_near(const struct moor_abi_stream *stream, const struct side *side)
 {
-    return !side->context || side->context == stream->context;
+    return !side->context || side->context == stream->kit.context;
 }
 
 /* ---- by the host, when the stream is there ---- */
@@ -137,7 +137,7 @@ static int32_t enqueue(struct moor_abi_stream *stream, const struct work *work, 
     const struct side *to = &work->to;
     uint64_t reached = 0;
     int32_t status = ocl_stream_watermark(stream, &reached, error);
-    if (status != MOOR_OK)
+    if (status)
         return status; /* lost: nothing more is to take effect */
     pthread_mutex_lock(&stream->lock);
     cl_int code = work->pattern_bytes
@@ -159,7 +159,7 @@ static int32_t submit(const struct work *work, struct moor_abi_error *error)
         let_go(&work->from);
         return status;
     }
-    struct work *later = malloc(sizeof(*later));
+    struct work *later = malloc(sizeof *later);
     if (!later) {
         let_go(&work->to);
         let_go(&work->from);
@@ -167,7 +167,7 @@ static int32_t submit(const struct work *work, struct moor_abi_error *error)
     }
     *later = *work;
     int32_t status = ocl_stream_call(stream, run_work, later, error);
-    if (status != MOOR_OK)
+    if (status)
         free_work(later);
     return status;
 }
@@ -187,21 +187,21 @@ static int32_t copy(struct moor_abi_stream *stream, const struct moor_abi_copy_a
                     struct moor_abi_error *error)
 {
     int32_t status = moor_kit_check_copy(args, error);
-    if (status != MOOR_OK)
+    if (status)
         return status;
     uint32_t direction = args->direction;
     status = check_host_side(args->destination,
                              direction == MOOR_ABI_COPY_H2H || direction == MOOR_ABI_COPY_D2H, error);
-    if (status == MOOR_OK)
+    if (!status)
         status = check_host_side(args->source,
                                  direction == MOOR_ABI_COPY_H2H || direction == MOOR_ABI_COPY_H2D, error);
     struct work work = {.stream = stream, .size_bytes = args->size_bytes};
-    if (status == MOOR_OK)
+    if (!status)
         status = resolve(stream, args->destination, args->size_bytes, &work.to, error);
-    if (status != MOOR_OK)
+    if (status)
         return status;
     status = resolve(stream, args->source, args->size_bytes, &work.from, error);
-    if (status != MOOR_OK) {
+    if (status) {
         let_go(&work.to);
         return status;
     }
@@ -215,10 +215,10 @@ static void set_pattern(struct work *work, const struct moor_abi_fill_args *args
     const uint16_t half = (uint16_t)args->pattern;
     const uint32_t word = (uint32_t)args->pattern;
     work->pattern_bytes = args->pattern_bytes;
-    memcpy(work->pattern, &word, sizeof(word));
-    if (args->pattern_bytes == sizeof(half))
-        memcpy(work->pattern, &half, sizeof(half));
-    else if (args->pattern_bytes == sizeof(byte))
+    memcpy(work->pattern, &word, sizeof word);
+    if (args->pattern_bytes == sizeof half)
+        memcpy(work->pattern, &half, sizeof half);
+    else if (args->pattern_bytes == sizeof byte)
         work->pattern[0] = byte;
 }
 
@@ -227,9 +227,9 @@ static int32_t fill(struct moor_abi_stream *stream, const struct moor_abi_fill_a
 {
     int32_t status = moor_kit_check_fill(args, error);
     struct work work = {.stream = stream};
-    if (status == MOOR_OK)
+    if (!status)
         status = resolve(stream, args->destination, args->size_bytes, &work.to, error);
-    if (status != MOOR_OK)
+    if (status)
         return status;
     work.size_bytes = args->size_bytes;
     set_pattern(&work, args);

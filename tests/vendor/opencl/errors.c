@@ -32,7 +32,7 @@ cl_int ocl_wait_event(cl_event event)
     cl_int code = clWaitForEvents(1, &event);
     cl_int reason = CL_COMPLETE;
     if (code == CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST &&
-        clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof(reason), &reason, NULL) ==
+        clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof reason, &reason, NULL) ==
             CL_SUCCESS &&
         reason < 0)
         return reason;

@@ -17,11 +17,9 @@
 #include <CL/cl.h>
 #include <moorage/abi/provider.h>
 #include <moorage/kit/check.h>
-#include <moorage/kit/handles.h>
-#include <moorage/kit/queue.h>
+#include <moorage/kit/provider.h>
 #include <moorage/kit/timeline.h>
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <sys/queue.h>
 
@@ -39,24 +37,23 @@ struct ocl_device {
     bool is_unified; /* its memory is the host's */
     uint64_t alignment_bytes;
     uint64_t allocation_bytes_max;
-    uint64_t total_bytes[OCL_DOMAIN_COUNT];
-    _Atomic uint64_t held_bytes[OCL_DOMAIN_COUNT]; /* by all contexts */
+    struct moor_kit_budget memory[OCL_DOMAIN_COUNT]; /* of all contexts */
 };
 
 struct moor_abi_instance {
-    const struct moor_abi_host *host;
-    struct moor_kit_handles *allocations;
-    uint32_t device_count;
+    struct moor_kit_instance kit;
+    const char *platform;                 /* setting: a part of the platform's name; NULL: any */
+    uint64_t devices_max;                 /* setting */
+    struct moor_kit_handles *allocations; /* of all contexts: a copy may name memory of any device */
     struct ocl_device devices[OCL_DEVICES_MAX];
 };
 
 struct moor_abi_context {
-    struct moor_abi_instance *instance;
+    struct moor_kit_context kit;
     struct ocl_device *device;
     cl_context native;
-    cl_command_queue service; /* for what belongs to no stream; whoever uses it waits for just that */
-    struct moor_kit_queue *queue;
-    _Atomic uint64_t held_bytes[OCL_DOMAIN_COUNT];
+    cl_command_queue
+        service; /* for work that belongs to no stream; its callers wait for their own work alone */
 };
 
 struct ocl_allocation {
@@ -68,7 +65,7 @@ struct ocl_allocation {
 };
 
 struct moor_abi_stream {
-    struct moor_abi_context *context;
+    struct moor_kit_stream kit;
     cl_command_queue queue;
     struct moor_kit_timeline *timeline;
     pthread_t thread;
@@ -107,7 +104,7 @@ int32_t ocl_stream_call(struct moor_abi_stream *stream, moor_abi_host_function f
 /* The stream can reach nothing more. On the stream's thread. */
 void ocl_stream_lose(struct moor_abi_stream *stream, cl_int code);
 
-int32_t ocl_queue_create(struct moor_abi_context *context, struct moor_abi_error *error);
+extern const struct moor_kit_queue_callbacks ocl_queue_callbacks;
 
 extern const struct moor_abi_alloc_table ocl_alloc_table;
 extern const struct moor_abi_stream_table ocl_stream_table;

@@ -58,14 +58,14 @@ void ocl_stream_lose(struct moor_abi_stream *stream, cl_int code)
         return;
     stream->lost_code = code;
     moor_kit_timeline_fail(stream->timeline, MOOR_DEVICE_LOST);
-    moor_kit_queue_wake(stream->context->queue);
+    moor_kit_queue_wake(stream->kit.context->kit.queue);
 }
 
 /* ---- tasks ---- */
 
 static struct ocl_task *create_task(struct moor_abi_error *error)
 {
-    struct ocl_task *task = calloc(1, sizeof(*task));
+    struct ocl_task *task = calloc(1, sizeof *task);
     if (!task)
         (void)moor_kit_fail(error, MOOR_HOST_NOMEM, 0, "no host memory for a stream's task");
     return task;
@@ -122,7 +122,7 @@ static int32_t submit(struct moor_abi_stream *stream, struct ocl_task *task, uin
     pthread_mutex_lock(&stream->lock);
     int32_t status = submit_locked(stream, task, ret_value, error);
     pthread_mutex_unlock(&stream->lock);
-    if (status != MOOR_OK)
+    if (status)
         free_task(task, CL_COMPLETE);
     return status;
 }
@@ -137,7 +137,7 @@ static int32_t submit_gate(struct moor_abi_stream *stream, cl_event after, moor_
     task->function = function;
     task->user = user;
     cl_int code = CL_SUCCESS;
-    task->opens = clCreateUserEvent(stream->context->native, &code);
+    task->opens = clCreateUserEvent(stream->kit.context->native, &code);
     if (code == CL_SUCCESS && after)
         code = clRetainEvent(after);
     if (code != CL_SUCCESS) {
@@ -184,7 +184,7 @@ static void carry_out(struct moor_abi_stream *stream, const struct ocl_task *tas
         task->function(task->user);
     if (task->value) {
         moor_kit_timeline_signal(stream->timeline, task->value); /* does nothing once it has failed */
-        moor_kit_queue_wake(stream->context->queue);
+        moor_kit_queue_wake(stream->kit.context->kit.queue);
     }
 }
 
@@ -226,11 +226,11 @@ static int32_t import_queue(const struct moor_abi_context *context, cl_command_q
     cl_command_queue_properties properties = 0;
     if (!queue)
         return moor_kit_fail(error, MOOR_INVALID, 0, "IMPORT without a native stream");
-    cl_int code = clGetCommandQueueInfo(queue, CL_QUEUE_CONTEXT, sizeof(native), &native, NULL);
+    cl_int code = clGetCommandQueueInfo(queue, CL_QUEUE_CONTEXT, sizeof native, &native, NULL);
     if (code == CL_SUCCESS)
-        code = clGetCommandQueueInfo(queue, CL_QUEUE_DEVICE, sizeof(device), &device, NULL);
+        code = clGetCommandQueueInfo(queue, CL_QUEUE_DEVICE, sizeof device, &device, NULL);
     if (code == CL_SUCCESS)
-        code = clGetCommandQueueInfo(queue, CL_QUEUE_PROPERTIES, sizeof(properties), &properties, NULL);
+        code = clGetCommandQueueInfo(queue, CL_QUEUE_PROPERTIES, sizeof properties, &properties, NULL);
     if (code != CL_SUCCESS)
         return moor_kit_fail(error, MOOR_INVALID, code, "the native stream is no command queue");
     if (native != context->native || device != context->device->id)
@@ -254,7 +254,7 @@ static int32_t get_queue(const struct moor_abi_context *context, const struct mo
         queue = clCreateCommandQueue(context->native, context->device->id, 0, &code);
         status = code == CL_SUCCESS ? MOOR_OK : ocl_fail(error, code, "clCreateCommandQueue");
     }
-    if (status == MOOR_OK)
+    if (!status)
         *ret_queue = queue;
     return status;
 }
@@ -263,20 +263,20 @@ static int32_t create(struct moor_abi_context *context, const struct moor_abi_st
                       struct moor_abi_stream **ret_stream, struct moor_abi_error *error)
 {
     int32_t status = moor_kit_check_stream(args, error);
-    if (status != MOOR_OK)
+    if (status)
         return status;
-    struct moor_abi_stream *stream = calloc(1, sizeof(*stream));
+    struct moor_abi_stream *stream = calloc(1, sizeof *stream);
     if (!stream)
         return moor_kit_fail(error, MOOR_HOST_NOMEM, 0, "no host memory for a stream");
-    stream->context = context;
+    moor_kit_stream_begin(stream, context);
     TAILQ_INIT(&stream->tasks);
     pthread_mutex_init(&stream->lock, NULL); /* neither fails on Linux with default attributes */
     pthread_cond_init(&stream->more, NULL);
     status = get_queue(context, args, &stream->queue, error);
-    if (status != MOOR_OK)
+    if (status)
         goto destroy_locks;
-    status = moor_kit_timeline_create(context->instance->host, &stream->timeline);
-    if (status != MOOR_OK) {
+    status = moor_kit_timeline_create(context->kit.instance->kit.host, &stream->timeline);
+    if (status) {
         (void)moor_kit_fail(error, status, 0, "no host memory for a timeline");
         goto release_queue;
     }
@@ -291,6 +291,7 @@ static int32_t create(struct moor_abi_context *context, const struct moor_abi_st
 release_queue:
     (void)clReleaseCommandQueue(stream->queue); /* ours to release, so valid */
 destroy_locks:
+    moor_kit_stream_end(stream);
     pthread_cond_destroy(&stream->more);
     pthread_mutex_destroy(&stream->lock);
     free(stream);
@@ -305,6 +306,7 @@ static int32_t destroy(struct moor_abi_stream *stream, struct moor_abi_error *er
     pthread_cond_signal(&stream->more);
     pthread_mutex_unlock(&stream->lock);
     pthread_join(stream->thread, NULL);
+    moor_kit_stream_end(stream);
     (void)clReleaseCommandQueue(stream->queue); /* ours to release, so valid */
     moor_kit_timeline_destroy(stream->timeline);
     pthread_cond_destroy(&stream->more);
@@ -324,12 +326,11 @@ static int32_t record(struct moor_abi_stream *stream, uint64_t *ret_value, struc
 static int32_t wait(struct moor_abi_stream *stream, uint64_t value, uint64_t deadline_ns,
                     struct moor_abi_error *error)
 {
-    int32_t status = moor_kit_timeline_wait(stream->timeline, value, deadline_ns);
-    if (status == MOOR_INVALID)
-        return moor_kit_fail(error, status, 0, "value %" PRIu64 " was never recorded", value);
-    if (status < 0)
-        return fail_lost(stream, error);
-    return status;
+    int32_t status = moor_kit_timeline_check_recorded(stream->timeline, value, error);
+    if (status)
+        return status;
+    status = moor_kit_timeline_wait(stream->timeline, value, deadline_ns);
+    return status < 0 ? fail_lost(stream, error) : status;
 }
 
 /* The event of a recorded value, retained; NULL if the stream is past it. */
@@ -356,7 +357,7 @@ static int32_t wait_event(struct moor_abi_stream *stream, cl_event event, struct
 {
     uint64_t reached = 0;
     int32_t status = ocl_stream_watermark(stream, &reached, error);
-    if (status != MOOR_OK)
+    if (status)
         return status;
     pthread_mutex_lock(&stream->lock);
     cl_int code = clEnqueueBarrierWithWaitList(stream->queue, 1, &event, NULL);
@@ -367,7 +368,7 @@ static int32_t wait_event(struct moor_abi_stream *stream, cl_event event, struct
 static int32_t wait_stream(struct moor_abi_stream *stream, struct moor_abi_stream *other, uint64_t value,
                            struct moor_abi_error *error)
 {
-    if (stream->context->instance != other->context->instance)
+    if (stream->kit.context->kit.instance != other->kit.context->kit.instance)
         return moor_kit_fail(error, MOOR_FOREIGN, 0, "the two streams are of different instances");
     int32_t status = wait(other, value, 0, error);
     if (status != MOOR_TIMEOUT || stream == other) /* reached already, or in order anyway */
@@ -375,7 +376,7 @@ static int32_t wait_stream(struct moor_abi_stream *stream, struct moor_abi_strea
     cl_event event = find_event(other, value);
     if (!event)
         return wait(other, value, 0, error); /* it was reached just now, or the stream was lost */
-    if (stream->context == other->context)
+    if (stream->kit.context == other->kit.context)
         status = wait_event(stream, event, error);
     else
         status = submit_gate(stream, event, NULL, NULL, error);

@@ -15,8 +15,8 @@
 #define MOORAGE_FAULT_INSIDE_H
 
 #include "include/moorage/fault.h"
-#include <moorage/abi/provider.h>
 #include <moorage/kit/check.h>
+#include <moorage/kit/provider.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -153,7 +153,6 @@ void fault_release_finish(struct moor_abi_context *context);
 void fault_undo(struct moor_abi_context *context, uint32_t kind, uint64_t handle, uint64_t offset_bytes,
                 uint64_t length_bytes);
 
-extern const struct moor_abi_base_table fault_base_table;
 extern const struct moor_abi_alloc_table fault_alloc_table;
 extern const struct moor_abi_stream_table fault_stream_table;
 extern const struct moor_abi_release_table fault_release_table;

@@ -147,7 +147,7 @@ static int32_t get_extension(struct moor_abi_instance *instance, const char *nam
                   : instance->within.base.get_extension(instance->inner, name, version, ret_table, error);
 }
 
-const struct moor_abi_base_table fault_base_table = {
+static const struct moor_abi_base_table base_table = {
     .struct_size = MOOR_ABI_BASE_TABLE_SIZE,
     .init = init,
     .shutdown = shutdown,
@@ -160,25 +160,8 @@ const struct moor_abi_base_table fault_base_table = {
     .get_extension = get_extension,
 };
 
-static const struct moor_abi_provider provider = {
-    .prefix = MOOR_ABI_PREFIX(MOOR_ABI_CAPS_1_0, 0),
-    .name = "fault",
-    .vendor = "Moorage",
-    .version = "0.1.0",
-    .base = &fault_base_table,
-    .alloc = &fault_alloc_table,
-    .stream = &fault_stream_table,
-    .release = &fault_release_table,
-    .copy = &fault_copy_table,
-    .virtual_ = &fault_virtual_table,
-    .shared = &fault_shared_table,
-    .pinned = &fault_pinned_table,
-    .stats = &fault_stats_table,
-};
-
-MOOR_ABI_NOTE(MOOR_ABI_CAPS_1_0, 0);
-
-MOOR_ABI_EXPORT const struct moor_abi_provider *moor_provider_entry_v1(void)
-{
-    return &provider;
-}
+MOOR_KIT_PROVIDER(MOOR_ABI_CAPS_1_0, 0, .name = "fault", .vendor = "Moorage", .version = "0.1.0",
+                  .base = &base_table, .alloc = &fault_alloc_table, .stream = &fault_stream_table,
+                  .release = &fault_release_table, .copy = &fault_copy_table,
+                  .virtual_ = &fault_virtual_table, .shared = &fault_shared_table,
+                  .pinned = &fault_pinned_table, .stats = &fault_stats_table);

@@ -78,7 +78,7 @@ static void expect_bytes(struct mock_queue *queue, uint64_t address, uint64_t by
     uint64_t wrong = address + at;
     const struct mock_span *span = mock_span_find(mock, wrong);
     bool ours = span && span->at.low <= wrong;
-    const struct mock_bytes where = {queue->context->device, wrong,
+    const struct mock_bytes where = {queue->context->kit.device, wrong,
                                      ours ? span->physical + (wrong - span->at.low) : wrong, 1};
     mock_violate(mock, MOOR_MOCK_UNEXPECTED, &where, "a kernel on stream %u reads 0x%02x and expects 0x%02x",
                  queue->number, memory[at], expected);
@@ -115,7 +115,7 @@ static bool next_of_kernel(struct mock_queue *queue, const struct mock_op *op, s
     return progress->access == op->kernel.count;
 }
 
-bool mock_op_take_effect(struct mock_queue *queue, const struct mock_op *op, struct mock_progress *progress)
+bool mock_op_execute_piece(struct mock_queue *queue, const struct mock_op *op, struct mock_progress *progress)
 {
     if (op->kind == MOCK_OP_COPY)
         return copy_piece(queue, &op->copy, progress);

@@ -34,7 +34,7 @@ void *mock_intervals_take(struct mock_intervals *set)
     return interval;
 }
 
-void mock_intervals_give(struct mock_intervals *set, struct mock_interval *interval)
+void mock_intervals_return(struct mock_intervals *set, struct mock_interval *interval)
 {
     interval->next[0] = set->free_records;
     set->free_records = interval;

@@ -32,7 +32,7 @@ void mock_intervals_finish(struct mock_intervals *set);
 /* A zeroed record to be inserted, used before or new. NULL: no memory. */
 void *mock_intervals_take(struct mock_intervals *set);
 /* Back, after it was removed. */
-void mock_intervals_give(struct mock_intervals *set, struct mock_interval *interval);
+void mock_intervals_return(struct mock_intervals *set, struct mock_interval *interval);
 
 /* low and high are set, and overlap with no other. */
 void mock_intervals_insert(struct mock_intervals *set, struct mock_interval *interval);

@@ -50,16 +50,16 @@ static int32_t map_region(uint64_t bytes, uint64_t *ret_address, struct moor_abi
 static int32_t make_region(struct moor_mock *mock, uint64_t bytes, uint64_t *ret_address,
                            struct moor_abi_error *error)
 {
-    struct mock_region *region = mock_intervals_take(&mock->regions);
+    struct mock_region *region = mock_intervals_take(&mock->space.regions);
     if (!region)
         return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "no memory for a region of addresses");
     int32_t status = map_region(bytes, &region->at.low, error);
-    if (status != MOOR_OK) {
-        mock_intervals_give(&mock->regions, &region->at);
+    if (status) {
+        mock_intervals_return(&mock->space.regions, &region->at);
         return status;
     }
     region->at.high = region->at.low + bytes;
-    mock_intervals_insert(&mock->regions, &region->at);
+    mock_intervals_insert(&mock->space.regions, &region->at);
     *ret_address = region->at.low;
     return MOOR_OK;
 }
@@ -73,16 +73,16 @@ static int32_t make_place(struct moor_mock *mock, uint32_t order, uint64_t *ret_
     uint64_t bytes = UINT64_C(1) << order;
     if (mock_has_contents(mock) && order > SMALL_ORDER)
         return make_region(mock, bytes, ret_address, error);
-    uint64_t low = (mock->fresh_address + bytes - 1) & ~(bytes - 1);
-    if (low + bytes > mock->fresh_end) {
+    uint64_t low = (mock->space.fresh_address + bytes - 1) & ~(bytes - 1);
+    if (low + bytes > mock->space.fresh_end) {
         if (!mock_has_contents(mock))
             return moor_kit_fail(error, MOOR_NO_VA, 0, "all addresses have been given");
         int32_t status = make_region(mock, REGION_BYTES, &low, error);
-        if (status != MOOR_OK)
+        if (status)
             return status;
-        mock->fresh_end = low + REGION_BYTES;
+        mock->space.fresh_end = low + REGION_BYTES;
     }
-    mock->fresh_address = low + bytes;
+    mock->space.fresh_address = low + bytes;
     *ret_address = low;
     return MOOR_OK;
 }
@@ -92,7 +92,7 @@ static int32_t make_room(struct mock_places *places, struct moor_abi_error *erro
     if (places->made < places->capacity)
         return MOOR_OK;
     uint64_t capacity = places->capacity ? 2 * places->capacity : 64;
-    uint64_t *addresses = realloc(places->addresses, capacity * sizeof(*addresses));
+    uint64_t *addresses = realloc(places->addresses, capacity * sizeof *addresses);
     if (!addresses)
         return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "no memory for %" PRIu64 " places", capacity);
     places->addresses = addresses;
@@ -103,13 +103,13 @@ static int32_t make_room(struct mock_places *places, struct moor_abi_error *erro
 static int32_t take_order(struct moor_mock *mock, uint32_t order, uint64_t *ret_address,
                           struct moor_abi_error *error)
 {
-    struct mock_places *places = &mock->places[order];
+    struct mock_places *places = &mock->space.places[order];
     if (places->count > 0) {
         *ret_address = places->addresses[--places->count];
         return MOOR_OK;
     }
     int32_t status = make_room(places, error);
-    if (status == MOOR_OK)
+    if (!status)
         status = make_place(mock, order, ret_address, error);
     places->made += status == MOOR_OK;
     return status;
@@ -127,14 +127,14 @@ int32_t mock_place_take(struct moor_mock *mock, uint64_t bytes, uint64_t alignme
     while (UINT64_C(1) << order < most)
         order++;
     int32_t status = take_order(mock, order, ret_address, error);
-    if (status == MOOR_OK)
+    if (!status)
         *ret_order = order;
     return status;
 }
 
-void mock_place_give(struct moor_mock *mock, uint64_t address, uint32_t order)
+void mock_place_return(struct moor_mock *mock, uint64_t address, uint32_t order)
 {
-    struct mock_places *places = &mock->places[order];
+    struct mock_places *places = &mock->space.places[order];
     if (mock->settings.reuse == MOCK_REUSE_LIFO)
         places->addresses[places->count++] = address;
 }
@@ -143,29 +143,29 @@ bool mock_place_is_ours(struct moor_mock *mock, uint64_t address)
 {
     if (!mock_has_contents(mock))
         return address >= NUMBERS_FIRST && address < NUMBERS_END;
-    const struct mock_interval *region = mock_intervals_find(&mock->regions, address);
+    const struct mock_interval *region = mock_intervals_find(&mock->space.regions, address);
     return region && region->low <= address;
 }
 
 void mock_places_init(struct moor_mock *mock)
 {
-    mock_intervals_init(&mock->regions, sizeof(struct mock_region));
-    mock->file = -1;
+    mock_intervals_init(&mock->space.regions, sizeof(struct mock_region));
+    mock->space.file.fd = -1;
     if (!mock_has_contents(mock)) {
-        mock->fresh_address = NUMBERS_FIRST;
-        mock->fresh_end = NUMBERS_END;
+        mock->space.fresh_address = NUMBERS_FIRST;
+        mock->space.fresh_end = NUMBERS_END;
     }
 }
 
 void mock_places_finish(struct moor_mock *mock)
 {
-    for (struct mock_interval *at = mock_intervals_first(&mock->regions); at; at = at->next[0])
+    for (struct mock_interval *at = mock_intervals_first(&mock->space.regions); at; at = at->next[0])
         (void)munmap(mock_pointer(at->low), at->high - at->low); /* it has been mapped all along */
-    mock_intervals_finish(&mock->regions);
+    mock_intervals_finish(&mock->space.regions);
     for (uint32_t order = 0; order < MOCK_ORDERS; order++)
-        free(mock->places[order].addresses);
-    if (mock->file >= 0)
-        (void)close(mock->file); /* empty: every segment has gone */
+        free(mock->space.places[order].addresses);
+    if (mock->space.file.fd >= 0)
+        (void)close(mock->space.file.fd); /* empty: every segment has gone */
 }
 
 /* ---- memory behind them ---- */
@@ -198,7 +198,7 @@ int32_t mock_pages_close(struct moor_mock *mock, uint64_t address, uint64_t byte
 
 static int32_t open_file(struct moor_mock *mock, struct moor_abi_error *error)
 {
-    if (!mock_has_contents(mock) || mock->file >= 0)
+    if (!mock_has_contents(mock) || mock->space.file.fd >= 0)
         return MOOR_OK;
     struct rlimit limit;
     if (getrlimit(RLIMIT_FSIZE, &limit) == 0 &&
@@ -212,7 +212,7 @@ static int32_t open_file(struct moor_mock *mock, struct moor_abi_error *error)
         (void)close(file); /* empty */
         return status;
     }
-    mock->file = file;
+    mock->space.file.fd = file;
     return MOOR_OK;
 }
 
@@ -220,19 +220,19 @@ int32_t mock_file_take(struct moor_mock *mock, uint64_t bytes, uint64_t *ret_off
                        struct moor_abi_error *error)
 {
     int32_t status = open_file(mock, error);
-    if (status != MOOR_OK)
+    if (status)
         return status;
-    if (bytes > FILE_BYTES - mock->file_offset)
+    if (bytes > FILE_BYTES - mock->space.file.next_offset)
         return moor_kit_fail(error, MOOR_LIMIT, 0, "no room for another segment of %" PRIu64 " bytes", bytes);
-    *ret_offset = mock->file_offset;
-    mock->file_offset += bytes;
+    *ret_offset = mock->space.file.next_offset;
+    mock->space.file.next_offset += bytes;
     return MOOR_OK;
 }
 
-int32_t mock_file_give(struct moor_mock *mock, uint64_t offset, uint64_t bytes, struct moor_abi_error *error)
+int32_t mock_file_free(struct moor_mock *mock, uint64_t offset, uint64_t bytes, struct moor_abi_error *error)
 {
     if (mock_has_contents(mock) &&
-        fallocate(mock->file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset, (off_t)bytes) != 0)
+        fallocate(mock->space.file.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset, (off_t)bytes) != 0)
         return fail(error, MOOR_PROVIDER, "fallocate of a hole");
     return MOOR_OK;
 }
@@ -246,7 +246,7 @@ int32_t mock_file_map(struct moor_mock *mock, uint64_t address, uint64_t bytes, 
                       struct moor_abi_error *error)
 {
     if (mock_has_contents(mock) && mmap(mock_pointer(address), bytes, protection(write),
-                                        MAP_SHARED | MAP_FIXED, mock->file, (off_t)offset) == MAP_FAILED)
+                                        MAP_SHARED | MAP_FIXED, mock->space.file.fd, (off_t)offset) == MAP_FAILED)
         return fail(error, MOOR_LIMIT, "mmap of a segment");
     return MOOR_OK;
 }

@@ -48,7 +48,7 @@ struct mock_clock *mock_clock_ref(struct mock_clock *clock)
 
 static bool is_seen(const struct moor_mock *mock, struct mock_epoch epoch)
 {
-    return epoch.sequence <= mock->slots[epoch.slot].seen;
+    return epoch.sequence <= mock->queues.slots[epoch.slot].seen;
 }
 
 /* Raises the clock's line for the slot. There is room. */
@@ -75,7 +75,7 @@ struct mock_clock *mock_clock_join(struct moor_mock *mock, struct mock_clock *cl
                                    const struct mock_point *point)
 {
     size_t most = 1 + (clock ? clock->count : 0) + (point->clock ? point->clock->count : 0);
-    struct mock_clock *joined = malloc(sizeof(*joined) + most * sizeof(joined->epochs[0]));
+    struct mock_clock *joined = malloc(sizeof *joined + most * sizeof joined->epochs[0]);
     if (!joined)
         return NULL;
     joined->references = 1;
@@ -90,7 +90,7 @@ struct mock_clock *mock_clock_join(struct moor_mock *mock, struct mock_clock *cl
 static void see(struct moor_mock *mock, struct mock_epoch epoch)
 {
     if (!is_seen(mock, epoch))
-        mock->slots[epoch.slot].seen = epoch.sequence;
+        mock->queues.slots[epoch.slot].seen = epoch.sequence;
 }
 
 void mock_host_sees(struct moor_mock *mock, const struct mock_point *point)
@@ -119,7 +119,7 @@ static bool is_before(const struct moor_mock *mock, struct mock_epoch epoch, con
 
 static struct mock_mark *mark_find(struct moor_mock *mock, uint64_t address)
 {
-    return (struct mock_mark *)mock_intervals_find(&mock->marks, address);
+    return (struct mock_mark *)mock_intervals_find(&mock->spans.marks, address);
 }
 
 static struct mock_mark *mark_next(const struct mock_mark *mark)
@@ -135,18 +135,18 @@ static const struct mock_epoch *reads_of(const struct mock_mark *mark)
 static void mark_drop(struct moor_mock *mock, struct mock_mark *mark)
 {
     free(mark->more);
-    mock_intervals_remove(&mock->marks, &mark->at);
-    mock_intervals_give(&mock->marks, &mark->at);
+    mock_intervals_remove(&mock->spans.marks, &mark->at);
+    mock_intervals_return(&mock->spans.marks, &mark->at);
 }
 
 /* NULL: no memory. */
 static struct mock_mark *mark_add(struct moor_mock *mock, uint64_t low, uint64_t high)
 {
-    struct mock_mark *mark = mock_intervals_take(&mock->marks);
+    struct mock_mark *mark = mock_intervals_take(&mock->spans.marks);
     if (mark) {
         mark->at.low = low;
         mark->at.high = high;
-        mock_intervals_insert(&mock->marks, &mark->at);
+        mock_intervals_insert(&mock->spans.marks, &mark->at);
     }
     return mark;
 }
@@ -162,7 +162,7 @@ static void add_read(struct moor_mock *mock, struct mock_mark *mark, struct mock
     mark->read_count = kept;
     uint32_t capacity = mark->read_capacity ? mark->read_capacity : READS_FEW;
     if (kept == capacity) {
-        struct mock_epoch *more = malloc(2 * capacity * sizeof(*more));
+        struct mock_epoch *more = malloc(2 * capacity * sizeof *more);
         if (!more)
             return;
         for (uint32_t i = 0; i < kept; i++)
@@ -200,7 +200,7 @@ static bool is_history(const struct moor_mock *mock, const struct mock_mark *mar
 /* Marks that can say nothing any more go now and then. */
 static void sweep(struct moor_mock *mock)
 {
-    if (mock->marks.count < 2 * mock->marks_swept + SWEEP_LEAST)
+    if (mock->spans.marks.count < 2 * mock->spans.marks_swept + SWEEP_LEAST)
         return;
     for (struct mock_mark *mark = mark_find(mock, 0); mark;) {
         struct mock_mark *next = mark_next(mark);
@@ -208,7 +208,7 @@ static void sweep(struct moor_mock *mock)
             mark_drop(mock, mark);
         mark = next;
     }
-    mock->marks_swept = mock->marks.count;
+    mock->spans.marks_swept = mock->spans.marks.count;
 }
 
 void mock_shadow_forget(struct moor_mock *mock, uint64_t low, uint64_t high)
@@ -224,15 +224,15 @@ void mock_shadow_forget(struct moor_mock *mock, uint64_t low, uint64_t high)
 
 void mock_shadow_init(struct moor_mock *mock)
 {
-    mock_intervals_init(&mock->spans, sizeof(struct mock_span));
-    mock_intervals_init(&mock->marks, sizeof(struct mock_mark));
+    mock_intervals_init(&mock->spans.all, sizeof(struct mock_span));
+    mock_intervals_init(&mock->spans.marks, sizeof(struct mock_mark));
 }
 
 void mock_shadow_finish(struct moor_mock *mock)
 {
     for (struct mock_mark *mark = mark_find(mock, 0); mark; mark = mark_next(mark))
         free(mark->more);
-    mock_intervals_finish(&mock->marks);
+    mock_intervals_finish(&mock->spans.marks);
 }
 
 static void note_read(struct moor_mock *mock, uint64_t low, uint64_t high, struct mock_epoch epoch)
@@ -288,9 +288,9 @@ static struct mock_epoch find_race(const struct moor_mock *mock, const struct mo
 
 static uint32_t number_of(const struct moor_mock *mock, uint32_t slot)
 {
-    for (uint32_t i = 0; i < mock->queue_count; i++) {
-        if (mock->queues[i]->slot == slot)
-            return mock->queues[i]->number;
+    for (uint32_t i = 0; i < mock->queues.count; i++) {
+        if (mock->queues.list[i]->slot == slot)
+            return mock->queues.list[i]->number;
     }
     return 0;
 }
@@ -332,7 +332,7 @@ static void look_for_race(struct moor_mock *mock, const struct mock_queue *queue
 
 static struct mock_bytes bytes_of(const struct mock_queue *queue, uint64_t low, uint64_t high)
 {
-    return (struct mock_bytes){queue->context->device, low, low, high - low};
+    return (struct mock_bytes){queue->context->kit.device, low, low, high - low};
 }
 
 static struct mock_bytes bytes_in(const struct mock_span *span, uint64_t low, uint64_t high)
@@ -344,7 +344,7 @@ static struct mock_bytes bytes_in(const struct mock_span *span, uint64_t low, ui
 static bool submit_part(struct moor_mock *mock, struct mock_queue *queue, const struct mock_span *span,
                         uint64_t low, uint64_t high, bool write, const char *what)
 {
-    const struct mock_epoch epoch = {queue->slot, mock->slots[queue->slot].submitted};
+    const struct mock_epoch epoch = {queue->slot, mock->queues.slots[queue->slot].submitted};
     struct mock_bytes bytes = bytes_in(span, low, high);
     if (span->leaving) /* and may yet be there when the work comes to it */
         mock_violate(mock, MOOR_MOCK_UNCOMMITTED, &bytes,

@@ -13,7 +13,7 @@
 void mock_event(struct moor_mock *mock, enum mock_event_kind kind, uint32_t queue, uint64_t address,
                 uint64_t physical, uint64_t size_bytes)
 {
-    mock->events[mock->event_count++ % MOCK_EVENTS] =
+    mock->violations.events[mock->violations.event_count++ % MOCK_EVENTS] =
         (struct mock_event){mock_now(mock), kind, queue, address, physical, size_bytes};
 }
 
@@ -33,9 +33,9 @@ static uint32_t find_events(const struct moor_mock *mock, const struct mock_byte
                             const struct mock_event **ret_events)
 {
     uint32_t count = 0;
-    uint64_t oldest = mock->event_count > MOCK_EVENTS ? mock->event_count - MOCK_EVENTS : 0;
-    for (uint64_t i = mock->event_count; i > oldest && count < HISTORY_LINES; i--) {
-        const struct mock_event *event = &mock->events[(i - 1) % MOCK_EVENTS];
+    uint64_t oldest = mock->violations.event_count > MOCK_EVENTS ? mock->violations.event_count - MOCK_EVENTS : 0;
+    for (uint64_t i = mock->violations.event_count; i > oldest && count < HISTORY_LINES; i--) {
+        const struct mock_event *event = &mock->violations.events[(i - 1) % MOCK_EVENTS];
         if (concerns(event, bytes))
             ret_events[count++] = event;
     }
@@ -58,7 +58,7 @@ static void write_event(const struct mock_event *event, char *line, size_t line_
     };
     char who[24] = "";
     if (event->queue)
-        (void)snprintf(who, sizeof(who), ", stream %" PRIu32, event->queue);
+        (void)snprintf(who, sizeof who, ", stream %" PRIu32, event->queue);
     (void)snprintf(line, line_bytes, "%" PRIu64 " ns: [0x%" PRIx64 ", +%" PRIu64 ") %s%s\n", event->time_ns,
                    event->address, event->size_bytes, words[event->kind], who);
 }
@@ -70,7 +70,7 @@ static void write_history(const struct moor_mock *mock, const struct mock_bytes 
     size_t length = 0;
     for (uint32_t i = find_events(mock, bytes, events); i > 0; i--) {
         char line[160];
-        write_event(events[i - 1], line, sizeof(line));
+        write_event(events[i - 1], line, sizeof line);
         size_t line_length = strlen(line);
         if (length + line_length >= history_bytes)
             break;
@@ -84,10 +84,10 @@ _Static_assert(HISTORY_LINES * 120 < sizeof(((struct moor_mock_violation *)0)->h
 void mock_violate(struct moor_mock *mock, enum moor_mock_violation_kind kind, const struct mock_bytes *bytes,
                   const char *format, ...)
 {
-    mock->violation_total++;
-    if (mock->violation_count == MOCK_VIOLATIONS_KEPT)
+    mock->violations.total++;
+    if (mock->violations.count == MOCK_VIOLATIONS_KEPT)
         return;
-    struct moor_mock_violation *violation = &mock->violations[mock->violation_count++];
+    struct moor_mock_violation *violation = &mock->violations.kept[mock->violations.count++];
     *violation = (struct moor_mock_violation){
         .kind = kind,
         .device = bytes->device,
@@ -98,12 +98,12 @@ void mock_violate(struct moor_mock *mock, enum moor_mock_violation_kind kind, co
     char said[160];
     va_list arguments;
     va_start(arguments, format);
-    (void)vsnprintf(said, sizeof(said), format, arguments); /* cut where it is too long */
+    (void)vsnprintf(said, sizeof said, format, arguments); /* cut where it is too long */
     va_end(arguments);
-    (void)snprintf(violation->text, sizeof(violation->text),
+    (void)snprintf(violation->text, sizeof violation->text,
                    "device %" PRIu32 ", [0x%" PRIx64 ", +%" PRIu64 "): %s", bytes->device, bytes->address,
                    bytes->size_bytes, said);
-    write_history(mock, bytes, violation->history, sizeof(violation->history));
+    write_history(mock, bytes, violation->history, sizeof violation->history);
 }
 
 /* ---- telling ---- */
@@ -131,8 +131,8 @@ static void tell(const struct moor_mock *mock, struct moor_mock_violation *viola
 
 void mock_unlock(struct moor_mock *mock)
 {
-    while (mock->violations_told < mock->violation_count) {
-        struct moor_mock_violation violation = mock->violations[mock->violations_told++];
+    while (mock->violations.logged < mock->violations.count) {
+        struct moor_mock_violation violation = mock->violations.kept[mock->violations.logged++];
         pthread_mutex_unlock(&mock->lock);
         tell(mock, &violation);
         pthread_mutex_lock(&mock->lock);

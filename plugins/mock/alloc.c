@@ -1,96 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * ALLOC, STATS, and what both kinds of memory stand on: how many bytes are taken, and which addresses have
- * memory behind them. `spans` is the whole truth of the latter; objects only sum up.
- */
+/* ALLOC and STATS. */
 #include "sim.h"
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* ---- bytes ---- */
-
-static uint64_t free_bytes(const struct moor_mock *mock, const struct mock_device *device)
-{
-    uint64_t used = mock_add(device->pool->held_bytes, device->pool->external_bytes);
-    return used < mock->settings.total_bytes ? mock->settings.total_bytes - used : 0;
-}
-
-int32_t mock_bytes_take(struct moor_abi_context *context, uint64_t bytes, struct moor_abi_error *error)
-{
-    struct mock_device *device = &context->mock->devices[context->device];
-    uint64_t left = free_bytes(context->mock, device);
-    if (bytes > left)
-        return moor_kit_fail(error, MOOR_DEVICE_NOMEM, 0, "%" PRIu64 " bytes wanted, %" PRIu64 " free", bytes,
-                             left);
-    device->pool->held_bytes += bytes;
-    device->held_bytes += bytes;
-    context->held_bytes += bytes;
-    return MOOR_OK;
-}
-
-void mock_bytes_give(struct moor_abi_context *context, uint64_t bytes)
-{
-    struct mock_device *device = &context->mock->devices[context->device];
-    device->pool->held_bytes -= bytes;
-    device->held_bytes -= bytes;
-    context->held_bytes -= bytes;
-}
-
-int32_t mock_check_domain(uint32_t domain, struct moor_abi_error *error)
-{
-    return domain == 0 ? MOOR_OK : moor_kit_fail(error, MOOR_INVALID, 0, "domain %" PRIu32 " of 1", domain);
-}
-
-/* ---- spans ---- */
-
-struct mock_span *mock_span_find(struct moor_mock *mock, uint64_t address)
-{
-    return (struct mock_span *)mock_intervals_find(&mock->spans, address);
-}
-
-struct mock_span *mock_span_next(const struct mock_span *span)
-{
-    return (struct mock_span *)span->at.next[0];
-}
-
-int32_t mock_span_add(struct moor_mock *mock, const struct mock_span *span, struct moor_abi_error *error)
-{
-    struct mock_span *added = mock_intervals_take(&mock->spans);
-    if (!added)
-        return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "no memory for a span of addresses");
-    *added = *span;
-    mock_intervals_insert(&mock->spans, &added->at);
-    return MOOR_OK;
-}
-
-int32_t mock_span_cut(struct moor_mock *mock, uint64_t address, struct moor_abi_error *error)
-{
-    struct mock_span *span = mock_span_find(mock, address);
-    if (!span || span->at.low >= address)
-        return MOOR_OK;
-    struct mock_span rest = *span;
-    rest.at.low = address;
-    rest.physical += address - span->at.low;
-    uint64_t high = span->at.high;
-    span->at.high = address;
-    int32_t status = mock_span_add(mock, &rest, error);
-    if (status != MOOR_OK)
-        span->at.high = high;
-    return status;
-}
-
-void mock_span_drop(struct moor_mock *mock, uint64_t low, uint64_t high)
-{
-    struct mock_span *span = mock_span_find(mock, low);
-    while (span && span->at.low < high) {
-        struct mock_span *next = mock_span_next(span);
-        mock_intervals_remove(&mock->spans, &span->at);
-        mock_intervals_give(&mock->spans, &span->at);
-        span = next;
-    }
-}
 
 /* ---- allocations ---- */
 
@@ -99,9 +13,9 @@ static int32_t measure(struct moor_abi_context *context, const struct moor_abi_a
 {
     uint64_t alignment = context->mock->settings.alignment_bytes;
     int32_t status = moor_kit_check_alloc(args, alignment, error);
-    if (status == MOOR_OK)
-        status = mock_check_domain(args->domain, error);
-    if (status != MOOR_OK)
+    if (!status)
+        status = moor_kit_check_index("domain", args->domain, 1, error);
+    if (status)
         return status;
     if (moor_kit_round_up(args->size_bytes, alignment, ret_bytes) != MOOR_OK)
         return moor_kit_fail(error, MOOR_OVERFLOW, 0, "alloc args: size %" PRIu64, args->size_bytes);
@@ -111,7 +25,7 @@ static int32_t measure(struct moor_abi_context *context, const struct moor_abi_a
 static int32_t footprint(struct moor_abi_context *context, const struct moor_abi_alloc_args *args,
                          uint64_t *ret_bytes, struct moor_abi_error *error)
 {
-    int32_t status = mock_begin(context->mock, MOCK_FOOTPRINT, error);
+    int32_t status = mock_call_begin(context->mock, MOCK_FOOTPRINT, error);
     return status == MOOR_OK ? measure(context, args, ret_bytes, error) : status;
 }
 
@@ -129,29 +43,29 @@ static int32_t back(struct moor_abi_context *context, struct mock_object *alloca
 {
     struct moor_mock *mock = context->mock;
     int32_t status = mock_bytes_take(context, allocation->bytes, error);
-    if (status != MOOR_OK)
+    if (status)
         return status;
     status = mock_place_take(mock, allocation->bytes, alignment_bytes, &allocation->address,
                              &allocation->order, error);
-    if (status != MOOR_OK)
+    if (status)
         goto give_bytes;
     status = mock_pages_open(mock, allocation->address, allocation->bytes, error);
-    if (status != MOOR_OK)
+    if (status)
         goto give_place;
     const struct mock_span span = {
         .at = {.low = allocation->address, .high = allocation->address + allocation->bytes},
         .physical = allocation->address,
-        .device = context->device,
+        .device = context->kit.device,
         .writable = true,
     };
     status = mock_span_add(mock, &span, error);
-    if (status == MOOR_OK)
+    if (!status)
         return MOOR_OK;
     (void)mock_pages_close(mock, allocation->address, allocation->bytes, NULL); /* at worst it stays open */
 give_place:
-    mock_place_give(mock, allocation->address, allocation->order);
+    mock_place_return(mock, allocation->address, allocation->order);
 give_bytes:
-    mock_bytes_give(context, allocation->bytes);
+    mock_bytes_return(context, allocation->bytes);
     return status;
 }
 
@@ -161,13 +75,13 @@ static int32_t unback(struct moor_abi_context *context, struct mock_object *allo
 {
     struct moor_mock *mock = context->mock;
     int32_t status = mock_pages_close(mock, allocation->address, allocation->bytes, error);
-    if (status != MOOR_OK)
+    if (status)
         return status;
     uint64_t end = allocation->address + allocation->bytes;
     mock_span_drop(mock, allocation->address, end);
     mock_shadow_forget(mock, allocation->address, end);
-    mock_place_give(mock, allocation->address, allocation->order);
-    mock_bytes_give(context, allocation->bytes);
+    mock_place_return(mock, allocation->address, allocation->order);
+    mock_bytes_return(context, allocation->bytes);
     return MOOR_OK;
 }
 
@@ -177,16 +91,16 @@ static int32_t make(struct moor_abi_context *context, struct mock_object *alloca
     struct moor_mock *mock = context->mock;
     mock_lock(mock);
     int32_t status = back(context, allocation, args->alignment_bytes, error);
-    if (status == MOOR_OK) {
+    if (!status) {
         if (!(args->flags & MOOR_ABI_ALLOC_ZERO))
             unset(mock, allocation);
-        status = moor_kit_handles_add(context->handles, MOCK_ALLOCATION, allocation, 0, &allocation->handle,
+        status = moor_kit_handles_add(context->kit.handles, MOOR_KIT_ALLOCATION, allocation, 0, &allocation->handle,
                                       error);
-        if (status != MOOR_OK)
+        if (status)
             (void)unback(context, allocation, NULL); /* the first failure is what is told */
     }
-    if (status == MOOR_OK) {
-        mock->objects[MOCK_ALLOCATION]++;
+    if (!status) {
+        mock->counts.objects[MOOR_KIT_ALLOCATION]++;
         mock_event(mock, MOCK_EVENT_ALLOCATED, 0, allocation->address, allocation->address,
                    allocation->bytes);
     }
@@ -198,25 +112,25 @@ static int32_t allocate(struct moor_abi_context *context, const struct moor_abi_
                         struct moor_abi_allocation *ret_allocation, struct moor_abi_error *error)
 {
     uint64_t bytes = 0;
-    int32_t status = mock_begin_on(context->mock, context->device, MOCK_ALLOCATE, error);
-    if (status == MOOR_OK)
+    int32_t status = mock_call_begin_on(context->mock, context->kit.device, MOCK_ALLOCATE, error);
+    if (!status)
         status = measure(context, args, &bytes, error);
-    if (status == MOOR_OK)
+    if (!status)
         status = moor_kit_check_out(ret_allocation, MOOR_ABI_ALLOCATION_SIZE, "allocation", error);
-    if (status != MOOR_OK)
+    if (status)
         return status;
-    struct mock_object *allocation = calloc(1, sizeof(*allocation));
+    struct mock_object *allocation = calloc(1, sizeof *allocation);
     if (!allocation)
         return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "no memory for an allocation's record");
     allocation->bytes = bytes;
     status = make(context, allocation, args, error);
-    if (status != MOOR_OK) {
+    if (status) {
         free(allocation);
         return status;
     }
     const struct moor_abi_allocation result = {
         .handle = allocation->handle, .address = allocation->address, .actual_bytes = bytes};
-    return moor_kit_fill_out(ret_allocation, &result, sizeof(result), MOOR_ABI_ALLOCATION_SIZE, "allocation",
+    return moor_kit_fill_out(ret_allocation, &result, sizeof result, MOOR_ABI_ALLOCATION_SIZE, "allocation",
                              error);
 }
 
@@ -225,11 +139,11 @@ int32_t mock_allocation_free(struct moor_abi_context *context, struct mock_objec
 {
     struct moor_mock *mock = context->mock;
     int32_t status = unback(context, allocation, error);
-    if (status != MOOR_OK)
+    if (status)
         return status;
     mock_event(mock, MOCK_EVENT_FREED, 0, allocation->address, allocation->address, allocation->bytes);
-    mock->objects[MOCK_ALLOCATION]--;
-    moor_kit_handles_remove(context->handles, allocation->handle);
+    mock->counts.objects[MOOR_KIT_ALLOCATION]--;
+    moor_kit_handles_remove(context->kit.handles, allocation->handle);
     free(allocation);
     return MOOR_OK;
 }
@@ -240,23 +154,23 @@ static int32_t tell_stats(struct moor_abi_context *context, uint32_t domain, str
                           struct moor_abi_error *error)
 {
     struct moor_mock *mock = context->mock;
-    int32_t status = mock_begin_on(mock, context->device, MOCK_STATS, error);
-    if (status == MOOR_OK)
-        status = mock_check_domain(domain, error);
-    if (status == MOOR_OK && mock_is_bystander(mock))
+    int32_t status = mock_call_begin_on(mock, context->kit.device, MOCK_STATS, error);
+    if (!status)
+        status = moor_kit_check_index("domain", domain, 1, error);
+    if (!status && mock_is_bystander(mock))
         status = moor_kit_fail(error, MOOR_PROVIDER, 0, "the device is driven by another thread");
-    if (status != MOOR_OK)
+    if (status)
         return status;
-    const struct mock_device *device = &mock->devices[context->device];
+    const struct mock_device *device = &mock->devices[context->kit.device];
     struct moor_abi_stats stats = {.valid = MOOR_ABI_STAT_TOTAL | MOOR_ABI_STAT_FREE | MOOR_ABI_STAT_HELD,
                                    .total_bytes = mock->settings.total_bytes};
     mock_lock(mock);
-    stats.free_bytes = free_bytes(mock, device);
-    stats.held_bytes = context->held_bytes;
+    stats.free_bytes = mock_bytes_free(mock, device);
+    stats.held_bytes = moor_kit_held(context, 0);
     if (device->stats_set)
         stats = device->stats;
     mock_unlock(mock);
-    return moor_kit_fill_out(ret_stats, &stats, sizeof(stats), MOOR_ABI_STATS_SIZE, "stats", error);
+    return moor_kit_fill_out(ret_stats, &stats, sizeof stats, MOOR_ABI_STATS_SIZE, "stats", error);
 }
 
 const struct moor_abi_alloc_table mock_alloc_table = {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Waiting on a condition variable: deadlines are on the host's clock, sleep is on CLOCK_MONOTONIC. */
+/* Waits on condition variables: deadlines are on the host's clock, sleep is on CLOCK_MONOTONIC. */
 #ifndef MOORAGE_KIT_WAIT_H
 #define MOORAGE_KIT_WAIT_H
 
@@ -7,7 +7,7 @@
 #include <pthread.h>
 #include <time.h>
 
-/* A condition variable that no change of the wall clock disturbs. */
+/* Initialises a condition variable that no change of the wall clock disturbs. */
 static inline int32_t kit_cond_init(pthread_cond_t *cond)
 {
     pthread_condattr_t attributes;
@@ -16,11 +16,11 @@ static inline int32_t kit_cond_init(pthread_cond_t *cond)
     int failed = pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     if (failed == 0)
         failed = pthread_cond_init(cond, &attributes);
-    (void)pthread_condattr_destroy(&attributes); /* fails only for what was never initialised */
+    (void)pthread_condattr_destroy(&attributes); /* fails only for uninitialised attributes */
     return failed == 0 ? MOOR_OK : MOOR_HOST_NOMEM;
 }
 
-/* Nanoseconds until a deadline on the host's clock: 0 if it has passed, UINT64_MAX for ever. */
+/* Returns the nanoseconds until a deadline on the host's clock: 0: it has passed; UINT64_MAX: no deadline. */
 static inline uint64_t kit_time_left(const struct moor_abi_host *host, uint64_t deadline_ns)
 {
     if (deadline_ns == 0 || deadline_ns == UINT64_MAX)
@@ -29,8 +29,8 @@ static inline uint64_t kit_time_left(const struct moor_abi_host *host, uint64_t 
     return now_ns < deadline_ns ? deadline_ns - now_ns : 0;
 }
 
-/* Sleeps until the condition is signalled, at most this long; UINT64_MAX: however long. It may return early,
- * as condition variables do: the caller looks again. */
+/* Sleeps until the condition is signalled, or longest_ns have passed; UINT64_MAX: without limit. May return
+ * early, as condition variables do: the caller checks its condition again. */
 static inline void kit_cond_wait(pthread_cond_t *cond, pthread_mutex_t *lock, uint64_t longest_ns)
 {
     const uint64_t second_ns = 1000000000;
@@ -43,7 +43,7 @@ static inline void kit_cond_wait(pthread_cond_t *cond, pthread_mutex_t *lock, ui
     uint64_t fraction_ns = (uint64_t)until.tv_nsec + longest_ns % second_ns;
     until.tv_sec += (time_t)(longest_ns / second_ns + fraction_ns / second_ns);
     until.tv_nsec = (long)(fraction_ns % second_ns);
-    (void)pthread_cond_timedwait(cond, lock, &until); /* ETIMEDOUT or not: the caller looks again */
+    (void)pthread_cond_timedwait(cond, lock, &until); /* ETIMEDOUT or not: the caller checks again */
 }
 
 #endif

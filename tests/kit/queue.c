@@ -215,7 +215,7 @@ Test(queue, a_failed_free_completes_as_failed_and_may_be_repeated)
     cr_expect_eq(done[0].actual_bytes, 0);
     cr_expect_eq(done[0].cookie, 1005);
     cr_expect_eq(fake.log_count, 1);
-    cr_expect_not_null(strstr(fake.log_text, "will not let go"));
+    cr_expect_not_null(strstr(fake.log_text, "the device keeps it"));
 
     fake.free_status = MOOR_OK;
     cr_assert_eq(fake_release_at(&fake, 5, 0, 0), MOOR_OK);

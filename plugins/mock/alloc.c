@@ -18,7 +18,9 @@ static int32_t measure(struct moor_abi_context *context, const struct moor_abi_a
     if (status)
         return status;
     if (moor_kit_round_up(args->size_bytes, alignment, ret_bytes) != MOOR_OK)
-        return moor_kit_fail(error, MOOR_OVERFLOW, 0, "alloc args: size %" PRIu64, args->size_bytes);
+        return moor_kit_fail(error, MOOR_OVERFLOW, 0,
+                             "%" PRIu64 " bytes are requested: rounded up, they do not fit in 64 bits",
+                             args->size_bytes);
     return MOOR_OK;
 }
 
@@ -29,7 +31,7 @@ static int32_t footprint(struct moor_abi_context *context, const struct moor_abi
     return status == MOOR_OK ? measure(context, args, ret_bytes, error) : status;
 }
 
-/* Fresh memory is zero already; what was not asked to be is not to look so. */
+/* Fills the start of memory that was allocated without ZERO, so that nobody takes it for zeroed. */
 static void unset(const struct moor_mock *mock, const struct mock_object *allocation)
 {
     if (mock_has_contents(mock))
@@ -37,7 +39,7 @@ static void unset(const struct moor_mock *mock, const struct mock_object *alloca
                allocation->bytes < MOCK_PAGE_BYTES ? allocation->bytes : MOCK_PAGE_BYTES);
 }
 
-/* An address with memory behind it. The lock is held. */
+/* Takes bytes, an address and memory for an allocation. Requires mock->lock. */
 static int32_t back(struct moor_abi_context *context, struct mock_object *allocation,
                     uint64_t alignment_bytes, struct moor_abi_error *error)
 {
@@ -61,7 +63,8 @@ static int32_t back(struct moor_abi_context *context, struct mock_object *alloca
     status = mock_span_add(mock, &span, error);
     if (!status)
         return MOOR_OK;
-    (void)mock_pages_close(mock, allocation->address, allocation->bytes, NULL); /* at worst it stays open */
+    /* a failure leaves the pages open */
+    (void)mock_pages_close(mock, allocation->address, allocation->bytes, NULL);
 give_place:
     mock_place_return(mock, allocation->address, allocation->order);
 give_bytes:
@@ -69,7 +72,7 @@ give_bytes:
     return status;
 }
 
-/* The lock is held. */
+/* Undoes back. Requires mock->lock. */
 static int32_t unback(struct moor_abi_context *context, struct mock_object *allocation,
                       struct moor_abi_error *error)
 {
@@ -94,10 +97,10 @@ static int32_t make(struct moor_abi_context *context, struct mock_object *alloca
     if (!status) {
         if (!(args->flags & MOOR_ABI_ALLOC_ZERO))
             unset(mock, allocation);
-        status = moor_kit_handles_add(context->kit.handles, MOOR_KIT_ALLOCATION, allocation, 0, &allocation->handle,
-                                      error);
+        status = moor_kit_handles_add(context->kit.handles, MOOR_KIT_ALLOCATION, allocation, 0,
+                                      &allocation->handle, error);
         if (status)
-            (void)unback(context, allocation, NULL); /* the first failure is what is told */
+            (void)unback(context, allocation, NULL); /* the first failure is reported */
     }
     if (!status) {
         mock->counts.objects[MOOR_KIT_ALLOCATION]++;
@@ -121,7 +124,7 @@ static int32_t allocate(struct moor_abi_context *context, const struct moor_abi_
         return status;
     struct mock_object *allocation = calloc(1, sizeof *allocation);
     if (!allocation)
-        return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "no memory for an allocation's record");
+        return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "allocation: no host memory for its record");
     allocation->bytes = bytes;
     status = make(context, allocation, args, error);
     if (status) {
@@ -150,15 +153,15 @@ int32_t mock_allocation_free(struct moor_abi_context *context, struct mock_objec
 
 /* ---- stats ---- */
 
-static int32_t tell_stats(struct moor_abi_context *context, uint32_t domain, struct moor_abi_stats *ret_stats,
-                          struct moor_abi_error *error)
+static int32_t stats_of(struct moor_abi_context *context, uint32_t domain, struct moor_abi_stats *ret_stats,
+                        struct moor_abi_error *error)
 {
     struct moor_mock *mock = context->mock;
     int32_t status = mock_call_begin_on(mock, context->kit.device, MOCK_STATS, error);
     if (!status)
         status = moor_kit_check_index("domain", domain, 1, error);
     if (!status && mock_is_bystander(mock))
-        status = moor_kit_fail(error, MOOR_PROVIDER, 0, "the device is driven by another thread");
+        status = moor_kit_fail(error, MOOR_PROVIDER, 0, "stats: another thread drives the device");
     if (status)
         return status;
     const struct mock_device *device = &mock->devices[context->kit.device];
@@ -181,5 +184,5 @@ const struct moor_abi_alloc_table mock_alloc_table = {
 
 const struct moor_abi_stats_table mock_stats_table = {
     .struct_size = MOOR_ABI_STATS_TABLE_SIZE,
-    .stats = tell_stats,
+    .stats = stats_of,
 };

@@ -37,7 +37,7 @@ enum mock_function {
     MOCK_MAP,
     MOCK_PROTECT,
     MOCK_STATS,
-    MOCK_FREE, /* no call: the free of an object whose fence points are reached */
+    MOCK_FREE, /* no call: the free of a released object */
     MOCK_FUNCTION_COUNT,
 };
 
@@ -56,15 +56,17 @@ struct mock_calls {
     uint64_t counts[MOCK_FUNCTION_COUNT + 1]; /* the last one: of all functions */
 };
 
-/* Returns the function of that name; "" is MOCK_FUNCTION_COUNT, and more means that no function has the name. */
+/* Returns the function of that name; "" is MOCK_FUNCTION_COUNT, and more means that no function has the
+ * name. */
 uint32_t mock_function_find(const char *name);
 
-/* Counts a call. Returns the status that a fault makes it fail with, and adds the fault's delay to *ret_delay_ns.
- * Requires mock->lock. */
+/* Counts a call. Returns the status that a fault makes it fail with, and adds the fault's delay to
+ * *ret_delay_ns. Requires mock->lock. */
 int32_t mock_call_count(struct moor_mock *mock, enum mock_function function, uint64_t *ret_delay_ns,
                         struct moor_abi_error *error);
 
-/* Counts a call and lets its cost pass. Returns the status that a fault makes it fail with. Requires no lock. */
+/* Counts a call and lets its cost pass. Returns the status that a fault makes it fail with. Requires no
+ * lock. */
 int32_t mock_call_begin(struct moor_mock *mock, enum mock_function function, struct moor_abi_error *error);
 
 /* The same for a call that needs the device. DEVICE_LOST. Requires no lock. */

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The virtual clock. The thread that lets it run executes the work of all queues, one operation after the other;
- * among the operations that are due the seed picks one.
+ * The virtual clock. The thread that lets it run executes the work of all queues, one operation after the
+ * other; among the operations that are due the seed picks one.
  */
 #include "sim.h"
 #include <time.h>
 
-/* One thread at a time lets it run. False: this one does already, and a host function has come back here. */
+/* Makes this thread the one that lets the clock run. Returns false if it is that already: a host function has
+ * called back. Requires mock->lock. Releases it while waiting. */
 static bool start_running(struct moor_mock *mock)
 {
     if (mock->time.is_running && pthread_equal(mock->time.runner, pthread_self()))
@@ -20,6 +21,7 @@ static bool start_running(struct moor_mock *mock)
 
 static void stop_running(struct moor_mock *mock)
 {
+    assert(mock->time.is_running && pthread_equal(mock->time.runner, pthread_self()));
     mock->time.is_running = false;
     (void)pthread_cond_broadcast(&mock->time.ran);
 }
@@ -35,8 +37,8 @@ static uint64_t earliest_due(struct moor_mock *mock)
     return earliest_ns;
 }
 
-/* Of the queues that are due by the horizon: the one that is due first, and of those that submitted first;
- * or any. */
+/* Picks a queue that is due by the horizon. With order=fifo: the first one that is due, and among equals the
+ * first submission. With order=any: each with the same chance. */
 static struct mock_queue *pick(struct moor_mock *mock, uint64_t horizon_ns, uint64_t *ret_due_ns)
 {
     struct mock_queue *picked = NULL;
@@ -52,7 +54,7 @@ static struct mock_queue *pick(struct moor_mock *mock, uint64_t horizon_ns, uint
                 !picked || due_ns < *ret_due_ns ||
                 (due_ns == *ret_due_ns && mock_queue_head(queue)->number < mock_queue_head(picked)->number);
         else
-            better = mock_random(&mock->time.random) % ++candidates == 0; /* each is as likely */
+            better = mock_random(&mock->time.random) % ++candidates == 0; /* each has the same chance */
         if (better) {
             picked = queue;
             *ret_due_ns = due_ns;
@@ -80,8 +82,8 @@ bool mock_clock_step(struct moor_mock *mock)
     if (!start_running(mock))
         return false;
     uint64_t earliest_ns = earliest_due(mock);
-    bool ran =
-        earliest_ns != UINT64_MAX && run_one(mock, earliest_ns > mock->time.now_ns ? earliest_ns : mock->time.now_ns);
+    bool ran = earliest_ns != UINT64_MAX &&
+               run_one(mock, earliest_ns > mock->time.now_ns ? earliest_ns : mock->time.now_ns);
     stop_running(mock);
     return ran;
 }
@@ -104,13 +106,13 @@ void mock_clock_pass(struct moor_mock *mock, uint64_t duration_ns)
     const uint64_t second_ns = 1000000000;
     if (mock_is_virtual(mock)) {
         mock_lock(mock);
-        (void)mock_clock_run(mock, duration_ns); /* within a host function time stands still */
+        (void)mock_clock_run(mock, duration_ns); /* inside a host function time does not pass */
         mock_unlock(mock);
         return;
     }
     struct timespec left = {(time_t)(duration_ns / second_ns), (long)(duration_ns % second_ns)};
     while (nanosleep(&left, &left) != 0)
-        ; /* a signal: the rest */
+        ; /* after a signal: sleep for the rest */
 }
 
 static struct mock_queue *queue_of(const struct moor_abi_context *context)
@@ -128,7 +130,7 @@ void mock_queues_drain(struct moor_abi_context *context)
     mock_lock(mock);
     for (uint32_t i = 0; i < mock->queues.count; i++) {
         if (mock->queues.list[i]->context == context)
-            mock->queues.list[i]->held = false; /* who could open it? */
+            mock->queues.list[i]->held = false; /* no stream is left that could open it */
     }
     while (mock_is_virtual(mock) && queue_of(context) && mock_clock_step(mock))
         ;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The hands on the device: include/moorage/mock.h. */
+/* The two extensions of include/moorage/mock.h. */
 #include "sim.h"
 #include <string.h>
 
@@ -93,7 +93,7 @@ static int32_t lose(struct moor_mock *mock, uint32_t device)
     return MOOR_OK;
 }
 
-/* ---- surroundings ---- */
+/* ---- other users of the device ---- */
 
 static int32_t set_external(struct moor_mock *mock, uint32_t device, uint64_t bytes)
 {
@@ -101,7 +101,7 @@ static int32_t set_external(struct moor_mock *mock, uint32_t device, uint64_t by
         return MOOR_INVALID;
     mock_lock(mock);
     struct mock_device *changed = &mock->devices[device];
-    changed->pool->external_bytes += bytes - changed->external_bytes; /* which wraps, to go down */
+    changed->pool->external_bytes += bytes - changed->external_bytes; /* unsigned: wraps for a decrease */
     changed->external_bytes = bytes;
     mock_unlock(mock);
     return MOOR_OK;
@@ -119,7 +119,7 @@ static int32_t set_stats(struct moor_mock *mock, uint32_t device, const struct m
     return MOOR_OK;
 }
 
-/* ---- looking ---- */
+/* ---- counts and violations ---- */
 
 static uint64_t calls(struct moor_mock *mock, const char *function)
 {

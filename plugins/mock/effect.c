@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What work does to bytes, in pieces. Where there are no contents it passes through the shadow alone. */
+/* The effect of an operation on bytes, piece by piece. Without contents the shadow alone sees it. */
 #include "sim.h"
 #include <string.h>
 
@@ -31,10 +31,11 @@ static bool copy_piece(struct mock_queue *queue, const struct moor_abi_copy_args
     else if (to_bytes)
         memset(mock_pointer(destination), MOCK_ABSENT_BYTE, bytes);
     progress->bytes += bytes;
+    assert(progress->bytes <= args->size_bytes);
     return progress->bytes == args->size_bytes;
 }
 
-/* The address is a multiple of the unit, and so may be written in units. */
+/* Fills with a pattern. The address is a multiple of the unit, so units can be written. */
 static void fill_bytes(uint64_t address, uint64_t bytes, uint64_t pattern, uint32_t unit)
 {
     void *memory = mock_pointer(address);
@@ -65,7 +66,7 @@ static bool fill_piece(struct mock_queue *queue, const struct moor_abi_fill_args
     return progress->bytes == args->size_bytes;
 }
 
-/* Tells the first byte that is not as expected. */
+/* Reports the first byte that differs from the expected value. */
 static void expect_bytes(struct mock_queue *queue, uint64_t address, uint64_t bytes, uint8_t expected)
 {
     struct moor_mock *mock = queue->context->mock;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The execution of one queue. Its first operation is due when the operations before it have taken effect, it was
- * submitted, and its cost has passed; a wait for another stream is due when that value is reached.
+ * The execution of one queue. The first operation is due when the operations before it have taken effect, it
+ * was submitted, and its cost has passed. A wait for another stream is due when that value is reached.
  */
 #include "sim.h"
 
@@ -12,7 +12,7 @@ bool mock_queue_is_ready(struct mock_queue *queue, uint64_t *ret_due_ns)
     const struct mock_op *op = mock_queue_head(queue);
     if (op->kind == MOCK_OP_WAIT && op->fence.stream->reached < op->fence.value) {
         if (op->fence.stream->lost)
-            mock_queue_lose(queue); /* what it waits for does not come */
+            mock_queue_lose(queue); /* the value will never be reached */
         return false;
     }
     uint64_t start_ns = queue->free_at_ns > op->submitted_ns ? queue->free_at_ns : op->submitted_ns;
@@ -27,14 +27,14 @@ static void touch_memory(struct mock_queue *queue, const struct mock_op *op)
     while (!queue->lost && !mock_op_execute_piece(queue, op, &progress)) {
         if (mock_is_virtual(mock))
             continue;
-        mock_unlock(mock); /* large copies do not keep others waiting */
+        mock_unlock(mock); /* other threads run between the pieces of a large copy */
         mock_lock(mock);
     }
 }
 
 static void call_host(struct moor_mock *mock, const struct mock_op *op)
 {
-    mock_host_sees(mock, &op->call.before); /* it can tell the host's threads */
+    mock_host_sees(mock, &op->call.before); /* the host function can pass it on to other threads */
     mock_unlock(mock);
     op->call.function(op->call.user);
     mock_lock(mock);
@@ -44,6 +44,7 @@ void mock_queue_execute(struct mock_queue *queue)
 {
     struct moor_mock *mock = queue->context->mock;
     const struct mock_op op = *mock_queue_head(queue);
+    assert(!queue->busy && !queue->lost && op.submitted_ns <= mock_now(mock));
     queue->busy = true;
     switch (op.kind) {
     case MOCK_OP_COPY:

@@ -15,15 +15,16 @@ struct moor_mock;
 /* The record behind a handle. */
 struct mock_object {
     uint64_t handle;
-    uint64_t address; /* of a segment: its physical one */
+    uint64_t address; /* physical for a segment */
     uint64_t bytes;
     uint64_t granule_bytes;
-    uint64_t used_bytes; /* of a range: committed, mapped, or leaving */
-    uint32_t map_count;  /* of a segment */
-    uint32_t order;      /* of the place */
+    uint64_t used_bytes; /* bytes of a range that are committed, mapped or leaving */
+    uint32_t map_count;  /* mappings of a segment */
+    uint32_t order;      /* the place has 2^order bytes */
 };
 
-/* Addresses with memory behind them. A segment is mapped at several addresses and has one physical address. */
+/* Addresses with memory behind them. A segment is mapped at several addresses and has one physical
+ * address. */
 struct mock_span {
     struct mock_interval at;
     uint64_t physical;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The order of work: epochs, clocks, and the shadow that finds races and early releases (shadow.c). All functions
- * require mock->lock. */
+/* The order of work: epochs, clocks, and the shadow that finds races and early releases (shadow.c). All
+ * functions require mock->lock. */
 #ifndef MOOR_MOCK_ORDER_H
 #define MOOR_MOCK_ORDER_H
 
@@ -33,22 +33,22 @@ struct mock_slot {
 struct mock_point {
     struct mock_epoch epoch;
     struct mock_clock *clock;       /* NULL: the epoch alone */
-    struct moor_abi_stream *stream; /* of a queued release: the stream that it names */
+    struct moor_abi_stream *stream; /* the stream that a queued release names */
 };
 
 void mock_clock_unref(struct mock_clock *clock);
 struct mock_clock *mock_clock_ref(struct mock_clock *clock);
 
-/* Returns `clock` with a point added, and takes over the reference to `clock`. NULL: no memory, and the caller still has
- * its reference. */
+/* Returns `clock` with a point added, and takes over the reference to `clock`. NULL: no memory, and the
+ * caller still has its reference. */
 struct mock_clock *mock_clock_join(struct moor_mock *mock, struct mock_clock *clock,
                                    const struct mock_point *point);
 
 /* Notes that the host can know that the point is reached. */
 void mock_host_sees(struct moor_mock *mock, const struct mock_point *point);
 
-/* Checks an access of work that was just submitted to a queue, and records it as the queue's next epoch. Returns false
- * if the work must not touch the bytes. */
+/* Checks an access of work that was just submitted to a queue, and records it as the queue's next epoch.
+ * Returns false if the work must not touch the bytes. */
 bool mock_shadow_submit(struct moor_mock *mock, struct mock_queue *queue, uint64_t address,
                         uint64_t size_bytes, bool write, const char *work);
 

@@ -8,7 +8,7 @@
 #include <stdbool.h>
 
 #define MOCK_ADDRESS_BYTES_MAX (UINT64_C(1) << 46)
-#define MOCK_ORDERS 48u /* of places: 2^order bytes */
+#define MOCK_ORDERS 48u /* a place has 2^order bytes */
 
 struct moor_mock;
 
@@ -29,12 +29,12 @@ struct mock_region {
 struct mock_address_space {
     struct mock_intervals regions;
     struct mock_places places[MOCK_ORDERS];
-    uint64_t fresh_address; /* of the region for small places */
+    uint64_t fresh_address; /* within the region for small places */
     uint64_t fresh_end;
     struct {
         int fd; /* -1 before the first segment */
         uint64_t next_offset;
-    } file; /* of segments */
+    } file; /* the file of all segments */
 };
 
 /* Takes a place for `bytes` at a multiple of the alignment. NO_VA, HOST_NOMEM. */

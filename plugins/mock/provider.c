@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The entry, and BASE. There is no global state: an instance holds everything. */
+/* The entry and BASE. There is no global state: an instance holds everything. */
 #include "sim.h"
 #include <errno.h>
 #include <inttypes.h>
@@ -59,8 +59,8 @@ static int32_t start(struct moor_abi_instance *instance, struct moor_abi_error *
     mock_control_init(mock);
     if (!mock->devices || !mock->pools || !mock->violations.events) {
         (void)stop(instance);
-        return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "instance: no host memory for %" PRIu64 " devices",
-                             mock->settings.devices);
+        return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM,
+                             "instance: no host memory for %" PRIu64 " devices", mock->settings.devices);
     }
     assign_pools(mock);
     return MOOR_OK;
@@ -101,7 +101,7 @@ static void write_pool_key(const struct moor_mock *mock, uint32_t device, char *
     else if (strcmp(mock->settings.pool, "host") == 0)
         (void)snprintf(key, key_bytes, "%s", MOOR_ABI_POOL_HOST);
     else
-        (void)snprintf(key, key_bytes, "%s", mock->settings.pool); /* it fits, or init had refused it */
+        (void)snprintf(key, key_bytes, "%s", mock->settings.pool); /* the setting's bounds make it fit */
 }
 
 static int32_t domain_info(struct moor_abi_instance *instance, uint32_t device, uint32_t domain,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Queues: the ordered work that streams submit to. A queue lives as long as streams submit to it; it ends with
- * the last of them if it has nothing to do then, and at the latest with its context. With a real clock it has a thread. What it does, and when, is clock.c's.
+ * Queues: the ordered work that streams submit. execute.c and clock.c execute it, thread.c has the life of
+ * queues.
  */
 #include "sim.h"
 #include <errno.h>
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- slots and queues; the lock is held ---- */
+/* ---- slots and the list of queues ---- */
 
 static int32_t take_slot(struct moor_mock *mock, uint32_t *ret_slot, struct moor_abi_error *error)
 {
@@ -27,7 +27,7 @@ static int32_t take_slot(struct moor_mock *mock, uint32_t *ret_slot, struct moor
         if (free_slots)
             mock->queues.free_slots = free_slots;
         if (!slots || !free_slots)
-            return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "no memory for %" PRIu32 " streams",
+            return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "streams: no host memory for %" PRIu32,
                                  capacity);
         mock->queues.slot_capacity = capacity;
     }
@@ -42,7 +42,7 @@ int32_t mock_queue_add(struct moor_mock *mock, struct mock_queue *queue, struct 
         uint32_t capacity = mock->queues.capacity ? 2 * mock->queues.capacity : 16;
         struct mock_queue **queues = realloc(mock->queues.list, capacity * sizeof(struct mock_queue *));
         if (!queues)
-            return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "no memory for %" PRIu32 " streams",
+            return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "streams: no host memory for %" PRIu32,
                                  capacity);
         mock->queues.list = queues;
         mock->queues.capacity = capacity;
@@ -60,11 +60,13 @@ void mock_queue_remove(struct moor_mock *mock, struct mock_queue *queue)
     uint32_t i = 0;
     while (mock->queues.list[i] != queue)
         i++;
+    assert(i < mock->queues.count && queue->ring.count == 0);
     memmove(&mock->queues.list[i], &mock->queues.list[i + 1],
             (mock->queues.count - i - 1) * sizeof(struct mock_queue *));
     mock->queues.count--;
     struct mock_slot *slot = &mock->queues.slots[queue->slot];
     slot->seen = slot->submitted;
+    assert(mock->queues.free_slot_count < mock->queues.slot_count);
     mock->queues.free_slots[mock->queues.free_slot_count++] = queue->slot;
 }
 
@@ -77,15 +79,17 @@ struct mock_queue *mock_queue_find(struct moor_mock *mock, uint64_t number)
     return NULL;
 }
 
-/* ---- operations; the lock is held ---- */
+/* ---- operations ---- */
 
 struct mock_op *mock_queue_head(struct mock_queue *queue)
 {
+    assert(queue->ring.count > 0);
     return &queue->ring.ops[queue->ring.first];
 }
 
 void mock_stream_unref(struct moor_abi_stream *stream)
 {
+    assert(stream->references > 0);
     if (--stream->references > 0)
         return;
     moor_kit_timeline_destroy(stream->timeline);
@@ -130,13 +134,13 @@ int32_t mock_queue_make_room(struct mock_queue *queue, struct moor_abi_error *er
     if (queue->ring.count < queue->ring.capacity)
         return MOOR_OK;
     if (queue->ring.capacity >= MOCK_OPS_MAX)
-        return moor_kit_fail(error, MOOR_LIMIT, 0, "%" PRIu32 " operations wait on this stream: no more fit",
+        return moor_kit_fail(error, MOOR_LIMIT, 0, "stream: %" PRIu32 " operations wait, and no more fit",
                              queue->ring.count);
     uint32_t capacity = queue->ring.capacity ? queue->ring.capacity * 2 : 16;
     struct mock_op *ring = malloc(capacity * sizeof *ring);
     if (!ring)
-        return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "no memory for %" PRIu32 " operations",
-                             capacity);
+        return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM,
+                             "stream: no host memory for %" PRIu32 " operations", capacity);
     for (uint32_t i = 0; i < queue->ring.count; i++)
         ring[i] = queue->ring.ops[(queue->ring.first + i) & (queue->ring.capacity - 1)];
     free(queue->ring.ops);
@@ -149,7 +153,9 @@ int32_t mock_queue_make_room(struct mock_queue *queue, struct moor_abi_error *er
 void mock_queue_push(struct mock_queue *queue, const struct mock_op *op)
 {
     struct moor_mock *mock = queue->context->mock;
-    struct mock_op *place = &queue->ring.ops[(queue->ring.first + queue->ring.count) & (queue->ring.capacity - 1)];
+    assert(queue->ring.count < queue->ring.capacity && !queue->over && !queue->lost);
+    struct mock_op *place =
+        &queue->ring.ops[(queue->ring.first + queue->ring.count) & (queue->ring.capacity - 1)];
     *place = *op;
     place->number = ++mock->queues.op_count;
     place->submitted_ns = mock_now(mock);
@@ -159,6 +165,7 @@ void mock_queue_push(struct mock_queue *queue, const struct mock_op *op)
 
 void mock_stream_reaches(struct moor_abi_stream *stream, uint64_t value)
 {
+    assert(value > stream->reached && value <= stream->recorded);
     stream->reached = value;
     moor_kit_timeline_signal(stream->timeline, value);
     moor_kit_queue_wake(stream->kit.context->kit.queue);
@@ -170,13 +177,13 @@ void mock_queue_lose(struct mock_queue *queue)
     struct moor_mock *mock = queue->context->mock;
     struct mock_slot *slot = &mock->queues.slots[queue->slot];
     queue->lost = true;
-    slot->seen = slot->submitted; /* none of it happens any more */
+    slot->seen = slot->submitted; /* no more of it will happen */
     for (struct moor_abi_stream *stream = queue->streams; stream; stream = stream->next) {
         stream->lost = true;
         moor_kit_timeline_fail(stream->timeline, MOOR_DEVICE_LOST);
         moor_kit_queue_wake(stream->kit.context->kit.queue);
     }
-    uint32_t kept = queue->busy ? 1 : 0; /* what is under way ends by itself */
+    uint32_t kept = queue->busy ? 1 : 0; /* the operation that is being executed ends normally */
     for (; queue->ring.count > kept; queue->ring.count--)
         finish_op(&queue->ring.ops[(queue->ring.first + queue->ring.count - 1) & (queue->ring.capacity - 1)]);
     mock_queue_wake(queue);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Work: operations, the queues that hold them, the streams that submit them, and the clock that executes them. All
- * functions require mock->lock, unless they say otherwise. */
+/* Work: operations, the queues that hold them, the streams that submit them, and the clock that executes
+ * them. All functions require mock->lock, unless they say otherwise. */
 #ifndef MOOR_MOCK_QUEUE_H
 #define MOOR_MOCK_QUEUE_H
 
@@ -11,8 +11,9 @@
 #include <pthread.h>
 
 #define MOCK_OPS_MAX (UINT32_C(1) << 20)
-#define MOCK_ACCESSES_MAX 256u                 /* of one kernel */
-#define MOCK_PIECE_BYTES (UINT64_C(256) << 10) /* of a copy, executed without releasing the lock */
+#define MOCK_ACCESSES_MAX 256u /* accesses of one kernel */
+/* part of a copy that is executed without releasing the lock */
+#define MOCK_PIECE_BYTES (UINT64_C(256) << 10)
 
 enum mock_op_kind { MOCK_OP_COPY, MOCK_OP_FILL, MOCK_OP_CALL, MOCK_OP_KERNEL, MOCK_OP_WAIT, MOCK_OP_RECORD };
 
@@ -44,9 +45,9 @@ struct mock_op {
 /* An ordered queue of work. A stream has its own queue, and streams that import it share it. */
 struct mock_queue {
     struct moor_abi_context *context;
-    uint32_t number; /* its native name, never used twice */
+    uint32_t number; /* native name, never used twice */
     uint32_t slot;
-    uint32_t stream_count;           /* that submit to it */
+    uint32_t stream_count;           /* streams that submit to the queue */
     struct moor_abi_stream *streams; /* all that are still referred to */
     struct mock_clock *clock;        /* waits between streams, before the next work; NULL: none */
     struct {
@@ -57,19 +58,19 @@ struct mock_queue {
     } ring;
     bool held;
     bool lost;
-    bool busy;           /* its first operation is being executed */
+    bool busy;           /* the first operation is being executed */
     bool over;           /* nothing more is executed: its thread ends */
     uint64_t free_at_ns; /* when the work before its first operation had taken effect */
     struct {
         pthread_t id;
-        pthread_cond_t moved; /* its condition variable */
+        pthread_cond_t moved; /* signalled after a change of the queue */
     } thread;                 /* with a real clock */
 };
 
 struct moor_abi_stream {
     struct moor_kit_stream kit;
     struct mock_queue *queue;     /* NULL after destroy, while operations still wait for the timeline */
-    struct moor_abi_stream *next; /* of the queue */
+    struct moor_abi_stream *next; /* the queue's next stream */
     struct moor_kit_timeline *timeline;
     uint32_t references; /* the host's, and those of operations */
     uint32_t named;      /* fence points of releases that have not completed */
@@ -134,9 +135,10 @@ struct mock_progress {
     uint32_t access;
 };
 
-/* Executes the next piece of an operation on memory. Returns true if the operation is complete; else the caller calls
- * again, and may release the lock in between. */
-bool mock_op_execute_piece(struct mock_queue *queue, const struct mock_op *op, struct mock_progress *progress);
+/* Executes the next piece of an operation on memory. Returns true if the operation is complete; else the
+ * caller calls again, and may release the lock in between. */
+bool mock_op_execute_piece(struct mock_queue *queue, const struct mock_op *op,
+                           struct mock_progress *progress);
 
 /* ---- execute.c: one queue ---- */
 
@@ -151,29 +153,32 @@ void mock_queue_execute(struct mock_queue *queue);
 int32_t mock_queue_create(struct moor_abi_context *context, struct mock_queue **ret_queue,
                           struct moor_abi_error *error);
 
-/* Ends a queue without streams; the operations that it still holds are never executed. Releases the lock while its
- * thread ends. */
+/* Ends a queue without streams; the operations that it still holds are never executed. Releases the lock
+ * while its thread ends. */
 void mock_queue_end(struct mock_queue *queue);
 void mock_cond_init(pthread_cond_t *cond);
 
 /* ---- clock.c ---- */
 
-/* Executes the next operation on the virtual clock. Returns false if there is none. Releases the lock meanwhile. */
+/* Executes the next operation on the virtual clock. Returns false if there is none. Releases the lock
+ * meanwhile. */
 bool mock_clock_step(struct moor_mock *mock);
 
-/* Executes all operations that are due within the time. Returns false if a host function called this. Releases the lock
- * meanwhile. */
+/* Executes all operations that are due within the time. Returns false if a host function called this.
+ * Releases the lock meanwhile. */
 bool mock_clock_run(struct moor_mock *mock, uint64_t duration_ns);
 
 /* Lets time pass: on the virtual clock, or in a sleep. Requires no lock. */
 void mock_clock_pass(struct moor_mock *mock, uint64_t duration_ns);
 
-/* Ends all queues of a context without streams, after the operations that they can still execute. Requires no lock. */
+/* Ends all queues of a context without streams, after the operations that they can still execute. Requires no
+ * lock. */
 void mock_queues_drain(struct moor_abi_context *context);
 
 /* ---- stream.c ---- */
 
-/* Finds the work that a value stands for. INVALID: the value was never recorded. The clock is the record's. */
+/* Finds the work that a value stands for. INVALID: the value was never recorded. The clock is the
+ * record's. */
 int32_t mock_stream_point(struct moor_abi_stream *stream, uint64_t value, struct mock_point *ret_point,
                           struct moor_abi_error *error);
 

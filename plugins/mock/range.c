@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* VIRTUAL and SHARED. A range is addresses; what is committed or mapped in it are spans, so that an empty
- * range of any size costs nothing. A segment is a span of physical addresses, and seen through the spans
- * where it is mapped. */
+/* VIRTUAL and SHARED. A range is addresses; its committed and mapped parts are spans, so an empty range of
+ * any size costs nothing. A segment is a span of physical addresses, with a span at each of its mappings. */
 #include "sim.h"
 #include <errno.h>
 #include <inttypes.h>
@@ -27,7 +26,7 @@ static struct mock_object *create_object(uint64_t bytes, uint64_t granule_bytes,
 {
     struct mock_object *object = calloc(1, sizeof *object);
     if (!object) {
-        (void)moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "no memory for a record");
+        (void)moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "object: no host memory for its record");
         return NULL;
     }
     object->bytes = bytes;
@@ -72,7 +71,8 @@ static int32_t reserve(struct moor_abi_context *context, const struct moor_abi_r
 int32_t mock_range_free(struct moor_abi_context *context, struct mock_object *range,
                         struct moor_abi_error *error)
 {
-    (void)error; /* nothing is behind the addresses */
+    (void)error; /* no memory is behind the addresses */
+    assert(range->used_bytes == 0);
     mock_place_return(context->mock, range->address, range->order);
     context->mock->counts.objects[MOOR_KIT_RANGE]--;
     moor_kit_handles_remove(context->kit.handles, range->handle);
@@ -107,7 +107,7 @@ static int32_t check_free(struct moor_mock *mock, uint64_t low, uint64_t high, s
     return MOOR_OK;
 }
 
-/* The lock is held. */
+/* Requires mock->lock. */
 static int32_t back(struct moor_abi_context *context, struct mock_object *range, uint64_t low, uint64_t high,
                     struct moor_abi_error *error)
 {
@@ -134,7 +134,7 @@ static int32_t back(struct moor_abi_context *context, struct mock_object *range,
     return MOOR_OK;
 
 close_pages:
-    (void)mock_pages_close(mock, low, high - low, NULL); /* at worst they stay open */
+    (void)mock_pages_close(mock, low, high - low, NULL); /* a failure leaves the pages open */
 give_bytes:
     mock_bytes_return(context, high - low);
     return status;
@@ -173,7 +173,7 @@ static int32_t committed(struct moor_abi_context *context, uint64_t handle, uint
     mock_lock(context->mock);
     for (const struct mock_span *span = mock_span_find(context->mock, low); span && span->at.low < high;
          span = mock_span_next(span)) {
-        if (!span->segment) /* what is on its way out is still there */
+        if (!span->segment) /* a part that is leaving still counts */
             bytes +=
                 (span->at.high < high ? span->at.high : high) - (span->at.low > low ? span->at.low : low);
     }
@@ -183,7 +183,7 @@ static int32_t committed(struct moor_abi_context *context, uint64_t handle, uint
     return MOOR_OK;
 }
 
-/* ---- decommit and unmap; the lock is held ---- */
+/* ---- decommit and unmap; the functions require mock->lock ---- */
 
 static int32_t give_back_memory(struct moor_abi_context *context, uint64_t low, uint64_t high,
                                 struct moor_abi_error *error)
@@ -211,6 +211,7 @@ int32_t mock_range_free_part(struct moor_abi_context *context, struct mock_objec
         const struct mock_span *span = mock_span_find(mock, low);
         status = mock_pages_close(mock, low, high - low, error);
         if (!status) {
+            assert(span->at.low == low && span->segment->map_count > 0);
             span->segment->map_count--;
             mock_event(mock, MOCK_EVENT_FREED, 0, low, span->physical, high - low);
         }
@@ -219,13 +220,14 @@ int32_t mock_range_free_part(struct moor_abi_context *context, struct mock_objec
         return status;
     mock_span_drop(mock, low, high);
     mock_shadow_forget(mock, low, high);
+    assert(range->used_bytes >= release->length_bytes);
     range->used_bytes -= release->length_bytes;
     return MOOR_OK;
 }
 
 /* ---- segments ---- */
 
-/* The lock is held. */
+/* Requires mock->lock. */
 static int32_t make_segment(struct moor_abi_context *context, struct mock_object *segment,
                             struct moor_abi_error *error)
 {
@@ -237,7 +239,8 @@ static int32_t make_segment(struct moor_abi_context *context, struct mock_object
     status = mock_file_take(mock, segment->bytes, &offset, error);
     segment->address = MOCK_SEGMENT_PHYSICAL | offset;
     if (!status)
-        status = moor_kit_handles_add(context->kit.handles, MOOR_KIT_SEGMENT, segment, 0, &segment->handle, error);
+        status =
+            moor_kit_handles_add(context->kit.handles, MOOR_KIT_SEGMENT, segment, 0, &segment->handle, error);
     if (status) {
         mock_bytes_return(context, segment->bytes);
         return status;
@@ -289,7 +292,7 @@ int32_t mock_segment_free(struct moor_abi_context *context, struct mock_object *
 
 /* ---- maps ---- */
 
-/* A range and a segment that fits in at the offset: both borrowed, until drop_map. */
+/* A range and a segment that fits at the offset, both borrowed until drop_map. */
 struct map {
     struct mock_object *range;
     struct mock_object *segment;
@@ -324,7 +327,7 @@ static void drop_map(struct moor_abi_context *context, const struct moor_abi_map
     moor_kit_handles_put(context->kit.handles, args->segment);
 }
 
-/* The lock is held. */
+/* Requires mock->lock. */
 static int32_t add_map(struct moor_abi_context *context, const struct map *map, struct moor_abi_error *error)
 {
     struct moor_mock *mock = context->mock;
@@ -354,12 +357,13 @@ static int32_t add_map(struct moor_abi_context *context, const struct map *map, 
     return MOOR_OK;
 }
 
-/* The lock is held. */
+/* Requires mock->lock. */
 static int32_t change_map(struct moor_mock *mock, const struct map *map, struct moor_abi_error *error)
 {
     struct mock_span *span = mock_span_find(mock, map->low);
     if (!span || span->at.low != map->low || span->segment != map->segment || span->leaving)
-        return moor_kit_fail(error, MOOR_INVALID, 0, "the segment is not mapped at 0x%" PRIx64, map->low);
+        return moor_kit_fail(error, MOOR_INVALID, 0, "protect: the segment is not mapped at 0x%" PRIx64,
+                             map->low);
     int32_t status = mock_file_protect(mock, map->low, map->segment->bytes, map->write, error);
     if (status)
         return status;

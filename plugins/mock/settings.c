@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The settings by one table, and the two that depend on each other. */
+/* The table of settings, and the settings that depend on each other. */
 #include "settings.h"
 #include "sim.h"
 #include <inttypes.h>
@@ -10,13 +10,23 @@
 
 #define FIELD(field_) offsetof(struct moor_abi_instance, mock.settings.field_)
 #define NUMBER(field_, least_, most_, absent_)                                                               \
-    {#field_, MOOR_KIT_NUMBER, FIELD(field_), absent_, least_, most_, NULL}
+    {                                                                                                        \
+#field_, MOOR_KIT_NUMBER, FIELD(field_), absent_, least_, most_, NULL                                \
+    }
 #define POWER(field_, least_, most_, absent_)                                                                \
-    {#field_, MOOR_KIT_POWER_OF_TWO, FIELD(field_), absent_, least_, most_, NULL}
-#define WORD(field_) {#field_, MOOR_KIT_WORD, FIELD(field_), 0, 0, 0, field_##_words}
-#define COST(field_) {"cost_" #field_, MOOR_KIT_NUMBER, FIELD(cost.field_), 0, 0, NS_MAX, NULL}
+    {                                                                                                        \
+#field_, MOOR_KIT_POWER_OF_TWO, FIELD(field_), absent_, least_, most_, NULL                          \
+    }
+#define WORD(field_)                                                                                         \
+    {                                                                                                        \
+#field_, MOOR_KIT_WORD, FIELD(field_), 0, 0, 0, field_##_words                                       \
+    }
+#define COST(field_)                                                                                         \
+    {                                                                                                        \
+        "cost_" #field_, MOOR_KIT_NUMBER, FIELD(cost.field_), 0, 0, NS_MAX, NULL                             \
+    }
 
-/* The values of settings that are words, in the order of their enums; the first one is the default. */
+/* The words of settings, in the order of their enums; the first one is the default. */
 static const char *const contents_words[] = {"real", "none", NULL};
 static const char *const clock_words[] = {"real", "virtual", NULL};
 static const char *const order_words[] = {"any", "fifo", NULL};

@@ -2,13 +2,13 @@
 /*
  * The inside of the simulated device.
  *
- * Everything of an instance is under one lock, moor_mock.lock: a simulation must be right and repeatable, and its
- * calls are short. The lock is released only during a host function, during the delay of a fault or a cost, and
- * between the pieces of a large copy where threads execute it. The kit's locks (handles, queue, timeline) are
- * taken after it, and the kit calls back with none of its own held.
+ * Everything of an instance is under one lock, moor_mock.lock: a simulation must be right and repeatable, and
+ * its calls are short. The lock is released only during a host function, during the delay of a fault or a
+ * cost, and between the pieces of a large copy where threads execute it. The kit's locks (handles, queue,
+ * timeline) are taken after it, and the kit calls back with none of its own held.
  *
- * With a virtual clock nothing is decided by an address, by real time or by the speed of a thread: one seed gives
- * one order.
+ * With a virtual clock nothing is decided by an address, by real time or by the speed of a thread: one seed
+ * gives one order.
  *
  * The floors, each of which calls only the ones before it:
  *
@@ -41,11 +41,11 @@ struct moor_mock {
         pthread_t thread;
     } driver;
     struct mock_device *devices;
-    struct mock_pool *pools; /* as many as devices */
+    struct mock_pool *pools; /* one for each device */
 
     pthread_mutex_t lock; /* guards all below, and the contents of devices and pools */
     struct {
-        uint64_t now_ns; /* of the virtual clock */
+        uint64_t now_ns; /* the virtual time */
         uint64_t random;
         bool is_running; /* `runner` lets the virtual clock run */
         pthread_t runner;
@@ -53,7 +53,7 @@ struct moor_mock {
     } time;
     struct mock_queues queues;
     struct {
-        struct mock_intervals all; /* struct mock_span */
+        struct mock_intervals all;   /* struct mock_span */
         struct mock_intervals marks; /* last uses: shadow.c */
         uint64_t marks_swept;        /* marks that the last sweep left */
     } spans;
@@ -62,7 +62,7 @@ struct moor_mock {
     struct {
         uint64_t objects[MOOR_KIT_KIND_COUNT];
         uint64_t streams;
-        uint64_t releases; /* queued */
+        uint64_t releases;        /* queued */
         uint64_t release_numbers; /* used so far */
     } counts;
     struct mock_violations violations;

@@ -20,8 +20,8 @@ int32_t mock_bytes_take(struct moor_abi_context *context, uint64_t bytes, struct
     struct mock_device *device = &context->mock->devices[context->kit.device];
     uint64_t left = mock_bytes_free(context->mock, device);
     if (bytes > left)
-        return moor_kit_fail(error, MOOR_DEVICE_NOMEM, 0, "%" PRIu64 " bytes wanted, %" PRIu64 " free", bytes,
-                             left);
+        return moor_kit_fail(error, MOOR_DEVICE_NOMEM, 0,
+                             "%" PRIu64 " bytes are requested: %" PRIu64 " are free", bytes, left);
     device->pool->held_bytes += bytes;
     device->held_bytes += bytes;
     moor_kit_held_add(context, 0, bytes);
@@ -31,6 +31,7 @@ int32_t mock_bytes_take(struct moor_abi_context *context, uint64_t bytes, struct
 void mock_bytes_return(struct moor_abi_context *context, uint64_t bytes)
 {
     struct mock_device *device = &context->mock->devices[context->kit.device];
+    assert(device->held_bytes >= bytes && device->pool->held_bytes >= device->held_bytes);
     device->pool->held_bytes -= bytes;
     device->held_bytes -= bytes;
     moor_kit_held_sub(context, 0, bytes);
@@ -52,7 +53,8 @@ int32_t mock_span_add(struct moor_mock *mock, const struct mock_span *span, stru
 {
     struct mock_span *added = mock_intervals_take(&mock->spans.all);
     if (!added)
-        return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "no memory for a span of addresses");
+        return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "span: no host memory for its record");
+    assert(span->at.low < span->at.high);
     *added = *span;
     mock_intervals_insert(&mock->spans.all, &added->at);
     return MOOR_OK;
@@ -79,6 +81,7 @@ void mock_span_drop(struct moor_mock *mock, uint64_t low, uint64_t high)
     struct mock_span *span = mock_span_find(mock, low);
     while (span && span->at.low < high) {
         struct mock_span *next = mock_span_next(span);
+        assert(span->at.low >= low && span->at.high <= high);
         mock_intervals_remove(&mock->spans.all, &span->at);
         mock_intervals_return(&mock->spans.all, &span->at);
         span = next;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The life of queues, and with a real clock the thread of each. A queue lives as long as streams submit to it. It
- * ends with the last stream if it is empty then; otherwise when it has become empty, and at the latest with its
- * context.
+ * The life of queues, and with a real clock the thread of each. A queue lives as long as streams submit to
+ * it. It ends with the last stream if it is empty then; otherwise when it has become empty, and at the latest
+ * with its context.
  */
 #include "sim.h"
 #include <errno.h>
@@ -13,14 +13,15 @@
 
 void mock_cond_init(pthread_cond_t *cond)
 {
-    pthread_condattr_t attributes; /* none of these fails on Linux */
+    pthread_condattr_t attributes; /* no call here fails on Linux */
     (void)pthread_condattr_init(&attributes);
     (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     (void)pthread_cond_init(cond, &attributes);
     (void)pthread_condattr_destroy(&attributes);
 }
 
-/* Until something changes, at most so long; or for no reason. */
+/* Waits for a change of the queue, at most longest_ns; may return early. Requires mock->lock. Releases it
+ * while waiting. */
 static void wait_for_change(struct mock_queue *queue, uint64_t longest_ns)
 {
     const uint64_t second_ns = 1000000000;
@@ -34,7 +35,7 @@ static void wait_for_change(struct mock_queue *queue, uint64_t longest_ns)
     until.tv_sec += (time_t)(longest_ns / second_ns + fraction_ns / second_ns);
     until.tv_nsec = (long)(fraction_ns % second_ns);
     (void)pthread_cond_timedwait(&queue->thread.moved, &queue->context->mock->lock,
-                                 &until); /* early or late: it looks again */
+                                 &until); /* early or late: the caller checks again */
 }
 
 static void *work(void *argument)
@@ -65,7 +66,7 @@ static int start_thread(struct mock_queue *queue)
     int code = pthread_create(&queue->thread.id, NULL, work, queue);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (code == 0)
-        (void)pthread_setname_np(queue->thread.id, "moorage-mock"); /* for people only */
+        (void)pthread_setname_np(queue->thread.id, "moorage-mock"); /* a name for debuggers */
     return code;
 }
 
@@ -83,7 +84,7 @@ int32_t mock_queue_create(struct moor_abi_context *context, struct mock_queue **
     struct moor_mock *mock = context->mock;
     struct mock_queue *queue = calloc(1, sizeof *queue);
     if (!queue)
-        return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "no memory for a stream");
+        return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "stream: no host memory");
     queue->context = context;
     mock_cond_init(&queue->thread.moved);
     int32_t status = mock_queue_add(mock, queue, error);
@@ -96,7 +97,7 @@ int32_t mock_queue_create(struct moor_abi_context *context, struct mock_queue **
         mock_queue_remove(mock, queue);
         free_queue(queue);
         return moor_kit_fail(error, code == EAGAIN ? MOOR_LIMIT : MOOR_PROVIDER, code,
-                             "no thread for a stream: %s", strerrorname_np(code));
+                             "stream: no thread: %s", strerrorname_np(code));
     }
     *ret_queue = queue;
     return MOOR_OK;
@@ -105,11 +106,12 @@ int32_t mock_queue_create(struct moor_abi_context *context, struct mock_queue **
 void mock_queue_end(struct mock_queue *queue)
 {
     struct moor_mock *mock = queue->context->mock;
+    assert(queue->stream_count == 0 && !queue->over);
     queue->over = true;
     if (!mock_is_virtual(mock)) {
         mock_queue_wake(queue);
         mock_unlock(mock);
-        (void)pthread_join(queue->thread.id, NULL); /* it is there, and nobody else's to join */
+        (void)pthread_join(queue->thread.id, NULL); /* cannot fail: joined here alone */
         mock_lock(mock);
     }
     while (queue->ring.count > 0)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What went wrong, told with what had happened to the bytes before: events are kept in a ring, and looked
- * through only when there is something to tell. */
+/* Violations, each with the earlier events of its bytes. Events are kept in a ring, which is searched only
+ * when there is a violation. */
 #include "sim.h"
 #include <inttypes.h>
 #include <stdarg.h>
@@ -28,12 +28,13 @@ static bool concerns(const struct mock_event *event, const struct mock_bytes *by
            overlap(event->physical, event->size_bytes, bytes->physical, bytes->size_bytes);
 }
 
-/* The last few events of some bytes, the newest first. */
+/* Finds the last events of some bytes, the newest first. */
 static uint32_t find_events(const struct moor_mock *mock, const struct mock_bytes *bytes,
                             const struct mock_event **ret_events)
 {
     uint32_t count = 0;
-    uint64_t oldest = mock->violations.event_count > MOCK_EVENTS ? mock->violations.event_count - MOCK_EVENTS : 0;
+    uint64_t oldest =
+        mock->violations.event_count > MOCK_EVENTS ? mock->violations.event_count - MOCK_EVENTS : 0;
     for (uint64_t i = mock->violations.event_count; i > oldest && count < HISTORY_LINES; i--) {
         const struct mock_event *event = &mock->violations.events[(i - 1) % MOCK_EVENTS];
         if (concerns(event, bytes))
@@ -48,9 +49,9 @@ static void write_event(const struct mock_event *event, char *line, size_t line_
         [MOCK_EVENT_ALLOCATED] = "allocated",
         [MOCK_EVENT_COMMITTED] = "committed",
         [MOCK_EVENT_MAPPED] = "mapped",
-        [MOCK_EVENT_PROTECTED] = "protected anew",
+        [MOCK_EVENT_PROTECTED] = "protected",
         [MOCK_EVENT_RELEASED] = "released",
-        [MOCK_EVENT_FREED] = "gone",
+        [MOCK_EVENT_FREED] = "freed",
         [MOCK_EVENT_READ] = "read",
         [MOCK_EVENT_WRITTEN] = "written",
         [MOCK_EVENT_READING] = "a read submitted",
@@ -84,6 +85,7 @@ _Static_assert(HISTORY_LINES * 120 < sizeof(((struct moor_mock_violation *)0)->h
 void mock_violate(struct moor_mock *mock, enum moor_mock_violation_kind kind, const struct mock_bytes *bytes,
                   const char *format, ...)
 {
+    assert(mock->violations.logged <= mock->violations.count && bytes->size_bytes > 0);
     mock->violations.total++;
     if (mock->violations.count == MOCK_VIOLATIONS_KEPT)
         return;
@@ -98,7 +100,7 @@ void mock_violate(struct moor_mock *mock, enum moor_mock_violation_kind kind, co
     char said[160];
     va_list arguments;
     va_start(arguments, format);
-    (void)vsnprintf(said, sizeof said, format, arguments); /* cut where it is too long */
+    (void)vsnprintf(said, sizeof said, format, arguments); /* a longer text is cut */
     va_end(arguments);
     (void)snprintf(violation->text, sizeof violation->text,
                    "device %" PRIu32 ", [0x%" PRIx64 ", +%" PRIu64 "): %s", bytes->device, bytes->address,
@@ -106,25 +108,25 @@ void mock_violate(struct moor_mock *mock, enum moor_mock_violation_kind kind, co
     write_history(mock, bytes, violation->history, sizeof violation->history);
 }
 
-/* ---- telling ---- */
+/* ---- the lock and the log ---- */
 
 void mock_lock(struct moor_mock *mock)
 {
     pthread_mutex_lock(&mock->lock);
 }
 
-static void say(const struct moor_mock *mock, uint32_t level, const char *message)
+static void log_line(const struct moor_mock *mock, uint32_t level, const char *message)
 {
     mock->host->log(mock->host->user, level, message);
 }
 
-/* Without the lock: the host's log may look at the violations. */
-static void tell(const struct moor_mock *mock, struct moor_mock_violation *violation)
+/* Logs a violation. Requires no lock: the host's log function may read the violations. */
+static void log_violation(const struct moor_mock *mock, struct moor_mock_violation *violation)
 {
-    say(mock, MOOR_ABI_LOG_ERROR, violation->text);
+    log_line(mock, MOOR_ABI_LOG_ERROR, violation->text);
     char *rest = violation->history;
     for (char *line; (line = strsep(&rest, "\n")) != NULL && *line;)
-        say(mock, MOOR_ABI_LOG_INFO, line);
+        log_line(mock, MOOR_ABI_LOG_INFO, line);
     if (mock->settings.violations == MOCK_VIOLATIONS_ABORT)
         abort();
 }
@@ -134,7 +136,7 @@ void mock_unlock(struct moor_mock *mock)
     while (mock->violations.logged < mock->violations.count) {
         struct moor_mock_violation violation = mock->violations.kept[mock->violations.logged++];
         pthread_mutex_unlock(&mock->lock);
-        tell(mock, &violation);
+        log_violation(mock, &violation);
         pthread_mutex_lock(&mock->lock);
     }
     pthread_mutex_unlock(&mock->lock);

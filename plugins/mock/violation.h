@@ -25,7 +25,7 @@ enum mock_event_kind {
 struct mock_event {
     uint64_t time_ns;
     uint32_t kind;
-    uint32_t queue; /* its number; 0: the host itself */
+    uint32_t queue; /* the number of the queue; 0: the host itself */
     uint64_t address;
     uint64_t physical;
     uint64_t size_bytes;
@@ -34,9 +34,9 @@ struct mock_event {
 /* Part of struct moor_mock, under its lock. */
 struct mock_violations {
     struct moor_mock_violation kept[MOCK_VIOLATIONS_KEPT];
-    uint32_t count;       /* in `kept` */
-    uint32_t logged;      /* of them */
-    uint64_t total;       /* all that were found */
+    uint32_t count;            /* in `kept` */
+    uint32_t logged;           /* logged ones among them */
+    uint64_t total;            /* all that were found */
     struct mock_event *events; /* a ring of MOCK_EVENTS */
     uint64_t event_count;
 };

@@ -21,10 +21,10 @@
  * Locking. `lock` guards everything; no callback runs under it. Frees run in parallel, on entries that a
  * reap has taken off the due list.
  */
-#include "wait.h"
 #include <assert.h>
 #include <inttypes.h>
 #include <moorage/kit/check.h>
+#include <moorage/kit/host.h>
 #include <moorage/kit/queue.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -400,9 +400,9 @@ int32_t moor_kit_queue_create(const struct moor_kit_queue_callbacks *callbacks, 
     queue->poll_ns = poll_ns ? poll_ns : POLL_NS_DEFAULT;
     queue->entries.item_bytes = sizeof(struct entry);
     queue->points.item_bytes = sizeof(struct point);
-    if (kit_cond_init(&queue->moved) != MOOR_OK)
+    if (moor_kit_cond_init(&queue->moved) != MOOR_OK)
         goto free_queue;
-    if (kit_cond_init(&queue->scan_done) != MOOR_OK)
+    if (moor_kit_cond_init(&queue->scan_done) != MOOR_OK)
         goto destroy_moved;
     if (pthread_mutex_init(&queue->lock, NULL) != 0)
         goto destroy_scan_done;
@@ -480,11 +480,12 @@ static void await_due(struct moor_kit_queue *queue, uint32_t capacity, uint64_t 
             scan(queue);
         if (queue->due_count > 0 || queue->length == 0)
             return;
-        uint64_t left_ns = kit_time_left(queue->host, deadline_ns);
+        uint64_t left_ns = moor_kit_time_left(queue->host, deadline_ns);
         if (left_ns == 0)
             return;
         if (wakes == queue->wakes)
-            kit_cond_wait(&queue->moved, &queue->lock, left_ns < queue->poll_ns ? left_ns : queue->poll_ns);
+            moor_kit_cond_wait(&queue->moved, &queue->lock,
+                               left_ns < queue->poll_ns ? left_ns : queue->poll_ns);
     }
 }
 

@@ -7,10 +7,10 @@
  * thread that reads the last value as reached may destroy the timeline at once, and destroy then waits until
  * signal has released the lock.
  */
-#include "wait.h"
 #include <assert.h>
 #include <inttypes.h>
 #include <moorage/kit/check.h>
+#include <moorage/kit/host.h>
 #include <moorage/kit/timeline.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -31,7 +31,7 @@ int32_t moor_kit_timeline_create(const struct moor_abi_host *host, struct moor_k
     if (!timeline)
         return MOOR_HOST_NOMEM;
     timeline->host = host;
-    if (kit_cond_init(&timeline->moved) != MOOR_OK)
+    if (moor_kit_cond_init(&timeline->moved) != MOOR_OK)
         goto free_timeline;
     if (pthread_mutex_init(&timeline->lock, NULL) != 0)
         goto destroy_moved;
@@ -123,12 +123,12 @@ int32_t moor_kit_timeline_wait(struct moor_kit_timeline *timeline, uint64_t valu
         status = moor_kit_timeline_watermark(timeline, &reached);
         if (status || reached >= value)
             break;
-        uint64_t left_ns = kit_time_left(timeline->host, deadline_ns);
+        uint64_t left_ns = moor_kit_time_left(timeline->host, deadline_ns);
         if (left_ns == 0) {
             status = MOOR_TIMEOUT;
             break;
         }
-        kit_cond_wait(&timeline->moved, &timeline->lock, left_ns);
+        moor_kit_cond_wait(&timeline->moved, &timeline->lock, left_ns);
     }
     pthread_mutex_unlock(&timeline->lock);
     return status;

@@ -16,6 +16,7 @@
 
 #include "limits.h"
 #include <moorage/kit/check.h>
+#include <moorage/kit/host.h>
 #include <moorage/kit/provider.h>
 #include <moorage/kit/range.h>
 #include <moorage/kit/timeline.h>

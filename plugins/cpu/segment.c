@@ -22,39 +22,15 @@
 #define MADV_COLLAPSE 25
 #endif
 
-/* Sparse: a size that costs nothing. */
-#define FILE_BYTES (INT64_C(1) << 62)
-
-/* Opens the context's file. Requires segments.lock. */
-static int32_t open_file(struct moor_abi_context *context, struct moor_abi_error *error)
-{
-    if (context->segments.file >= 0)
-        return MOOR_OK;
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 &&
-        limit.rlim_cur < (rlim_t)FILE_BYTES) /* otherwise SIGXFSZ ends the process */
-        return moor_kit_fail(error, MOOR_LIMIT, EFBIG, "segment: RLIMIT_FSIZE must be unlimited");
-    int file = memfd_create("moorage-segments", MFD_CLOEXEC);
-    if (file < 0)
-        return moor_kit_fail(error, errno == EMFILE || errno == ENFILE ? MOOR_LIMIT : MOOR_PROVIDER, errno,
-                             "memfd_create: %s", strerrorname_np(errno));
-    if (ftruncate(file, FILE_BYTES) != 0) {
-        int code = errno;
-        (void)close(file); /* empty */
-        return moor_kit_fail(error, MOOR_PROVIDER, code, "ftruncate of a memory file: %s",
-                             strerrorname_np(code));
-    }
-    context->segments.file = file;
-    return MOOR_OK;
-}
-
 static int32_t take_offset(struct moor_abi_context *context, uint64_t bytes, uint64_t alignment,
                            uint64_t *ret_offset, struct moor_abi_error *error)
 {
     pthread_mutex_lock(&context->segments.lock);
-    int32_t status = open_file(context, error);
+    int32_t status = context->segments.file >= 0
+                         ? MOOR_OK
+                         : moor_kit_file_open("moorage-segments", &context->segments.file, error);
     uint64_t offset = (context->segments.next_offset + alignment - 1) & ~(alignment - 1);
-    if (!status && (offset > (uint64_t)FILE_BYTES || bytes > (uint64_t)FILE_BYTES - offset))
+    if (!status && (offset > MOOR_KIT_FILE_BYTES || bytes > MOOR_KIT_FILE_BYTES - offset))
         status = moor_kit_fail(error, MOOR_LIMIT, 0, "segment: the context's file is used up");
     if (!status) {
         assert(offset >= context->segments.next_offset); /* an offset is used once */
@@ -85,15 +61,6 @@ static uint64_t collapse(int file, uint64_t offset, uint64_t bytes)
     return huge_bytes;
 }
 
-static int punch(int file, uint64_t offset, uint64_t bytes)
-{
-    int result;
-    do
-        result = fallocate(file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset, (off_t)bytes);
-    while (result != 0 && errno == EINTR);
-    return result == 0 ? 0 : errno;
-}
-
 /* Allocates every page of the segment, zeroed, or none. */
 static int32_t fill_file(int file, uint64_t offset, uint64_t bytes, bool large, uint64_t *ret_huge_bytes,
                          struct moor_abi_error *error)
@@ -109,7 +76,7 @@ static int32_t fill_file(int file, uint64_t offset, uint64_t bytes, bool large, 
         return MOOR_OK;
     }
     int code = errno;
-    (void)punch(file, offset, bytes); /* the first failure is reported */
+    (void)moor_kit_file_punch(file, offset, bytes, NULL); /* the first failure is reported */
     return moor_kit_fail(error, MOOR_DEVICE_NOMEM, code, "fallocate of %llu bytes: %s",
                          (unsigned long long)bytes, strerrorname_np(code));
 }
@@ -153,7 +120,8 @@ static int32_t create(struct moor_abi_context *context, const struct moor_abi_se
                              error);
 
 punch:
-    (void)punch(context->segments.file, segment->offset, segment->bytes); /* the first failure is reported */
+    (void)moor_kit_file_punch(context->segments.file, segment->offset, segment->bytes,
+                              NULL); /* the first failure is reported */
 return_bytes:
     cpu_pool_return(pool, segment->bytes);
 free_record:
@@ -165,10 +133,9 @@ int32_t cpu_segment_free(struct moor_abi_context *context, struct cpu_segment *s
                          struct moor_abi_error *error)
 {
     assert(context->segments.file >= 0);
-    int code = punch(context->segments.file, segment->offset, segment->bytes);
-    if (code != 0)
-        return moor_kit_fail(error, MOOR_PROVIDER, code, "fallocate, punching a hole of %llu bytes: %s",
-                             (unsigned long long)segment->bytes, strerrorname_np(code));
+    int32_t status = moor_kit_file_punch(context->segments.file, segment->offset, segment->bytes, error);
+    if (status)
+        return status;
     moor_kit_held_sub(context, CPU_DOMAIN_DEVICE, segment->bytes);
     atomic_fetch_sub(&context->segment_huge_bytes, segment->huge_bytes);
     cpu_pool_return(&context->kit.instance->pool, segment->bytes);

@@ -11,7 +11,6 @@
 #include "cpu.h"
 #include <assert.h>
 #include <errno.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -63,21 +62,6 @@ static void unref_timeline(struct cpu_timeline *timeline)
 
 /* ---- the thread ---- */
 
-static void fill_memory(const struct cpu_op *op)
-{
-    void *at = cpu_pointer(op->memory.destination);
-    uint64_t count = op->memory.bytes / op->pattern_bytes;
-    if (op->pattern_bytes == 1) {
-        memset(at, (int)(uint8_t)op->memory.source, count);
-    } else if (op->pattern_bytes == 2) {
-        for (uint64_t i = 0; i < count; i++)
-            ((uint16_t *)at)[i] = (uint16_t)op->memory.source;
-    } else {
-        for (uint64_t i = 0; i < count; i++)
-            ((uint32_t *)at)[i] = (uint32_t)op->memory.source;
-    }
-}
-
 static void execute(struct moor_abi_stream *stream, const struct cpu_op *op)
 {
     switch (op->kind) {
@@ -85,7 +69,8 @@ static void execute(struct moor_abi_stream *stream, const struct cpu_op *op)
         memcpy(cpu_pointer(op->memory.destination), cpu_pointer(op->memory.source), op->memory.bytes);
         break;
     case CPU_OP_FILL:
-        fill_memory(op);
+        moor_kit_fill_memory(cpu_pointer(op->memory.destination), op->memory.bytes, op->memory.source,
+                             op->pattern_bytes);
         break;
     case CPU_OP_CALL:
         op->call.function(op->call.user);
@@ -122,20 +107,6 @@ static void *work(void *argument)
     }
     pthread_mutex_unlock(&stream->lock);
     return NULL;
-}
-
-static int start_thread(struct moor_abi_stream *stream)
-{
-    /* Signals are for the host's threads. */
-    sigset_t all;
-    sigset_t before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int code = pthread_create(&stream->thread, NULL, work, stream);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (code == 0)
-        (void)pthread_setname_np(stream->thread, "moorage-cpu"); /* a name for debuggers */
-    return code;
 }
 
 /* ---- the ring ---- */
@@ -205,7 +176,7 @@ static int32_t create(struct moor_abi_context *context, const struct moor_abi_st
     moor_kit_stream_begin(stream, context);
     pthread_mutex_init(&stream->lock, NULL); /* neither fails on Linux with default attributes */
     pthread_cond_init(&stream->more, NULL);
-    int code = start_thread(stream);
+    int code = moor_kit_thread_start(&stream->thread, "moorage-cpu", work, stream);
     if (code != 0) {
         status = moor_kit_fail(error, code == EAGAIN ? MOOR_LIMIT : MOOR_PROVIDER, code,
                                "stream: no thread: %s", strerrorname_np(code));

@@ -35,22 +35,6 @@ static bool copy_piece(struct mock_queue *queue, const struct moor_abi_copy_args
     return progress->bytes == args->size_bytes;
 }
 
-/* Fills with a pattern. The address is a multiple of the unit, so units can be written. */
-static void fill_bytes(uint64_t address, uint64_t bytes, uint64_t pattern, uint32_t unit)
-{
-    void *memory = mock_pointer(address);
-    if (unit == 1) {
-        memset(memory, (unsigned char)pattern, bytes);
-        return;
-    }
-    for (uint64_t i = 0; i < bytes / unit; i++) {
-        if (unit == 2)
-            ((uint16_t *)memory)[i] = (uint16_t)pattern;
-        else
-            ((uint32_t *)memory)[i] = (uint32_t)pattern;
-    }
-}
-
 static bool fill_piece(struct mock_queue *queue, const struct moor_abi_fill_args *args,
                        struct mock_progress *progress)
 {
@@ -61,7 +45,7 @@ static bool fill_piece(struct mock_queue *queue, const struct moor_abi_fill_args
     if (!mock_shadow_allows(mock, queue, address, bytes, true))
         return true;
     if (bytes_there)
-        fill_bytes(address, bytes, args->pattern, args->pattern_bytes);
+        moor_kit_fill_memory(mock_pointer(address), bytes, args->pattern, args->pattern_bytes);
     progress->bytes += bytes;
     return progress->bytes == args->size_bytes;
 }

@@ -10,19 +10,16 @@
  */
 #include "sim.h"
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #define REGION_BYTES (UINT64_C(64) << 20) /* many small places share a region */
 #define SMALL_ORDER 22u                   /* the largest order of a small place */
 #define NUMBERS_FIRST (UINT64_C(1) << 60)
 #define NUMBERS_END (UINT64_C(1) << 62)
-#define FILE_BYTES (UINT64_C(1) << 62) /* sparse: the size costs nothing */
 
 static int32_t fail(struct moor_abi_error *error, int32_t status, const char *what)
 {
@@ -199,33 +196,15 @@ int32_t mock_pages_close(struct moor_mock *mock, uint64_t address, uint64_t byte
 
 /* ---- segments ---- */
 
-static int32_t open_file(struct moor_mock *mock, struct moor_abi_error *error)
-{
-    if (!mock_has_contents(mock) || mock->space.file.fd >= 0)
-        return MOOR_OK;
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 &&
-        limit.rlim_cur < (rlim_t)FILE_BYTES) /* otherwise SIGXFSZ ends the process */
-        return moor_kit_fail(error, MOOR_LIMIT, EFBIG, "segment: RLIMIT_FSIZE must be unlimited");
-    int file = memfd_create("moorage-mock", MFD_CLOEXEC);
-    if (file < 0)
-        return fail(error, MOOR_LIMIT, "memfd_create");
-    if (ftruncate(file, (off_t)FILE_BYTES) != 0) {
-        int32_t status = fail(error, MOOR_LIMIT, "ftruncate of a memory file");
-        (void)close(file); /* empty */
-        return status;
-    }
-    mock->space.file.fd = file;
-    return MOOR_OK;
-}
-
 int32_t mock_file_take(struct moor_mock *mock, uint64_t bytes, uint64_t *ret_offset,
                        struct moor_abi_error *error)
 {
-    int32_t status = open_file(mock, error);
-    if (status)
-        return status;
-    if (bytes > FILE_BYTES - mock->space.file.next_offset)
+    if (mock_has_contents(mock) && mock->space.file.fd < 0) {
+        int32_t status = moor_kit_file_open("moorage-mock", &mock->space.file.fd, error);
+        if (status)
+            return status;
+    }
+    if (bytes > MOOR_KIT_FILE_BYTES - mock->space.file.next_offset)
         return moor_kit_fail(error, MOOR_LIMIT, 0, "segment: the file has no room for %" PRIu64 " bytes",
                              bytes);
     *ret_offset = mock->space.file.next_offset;
@@ -235,10 +214,7 @@ int32_t mock_file_take(struct moor_mock *mock, uint64_t bytes, uint64_t *ret_off
 
 int32_t mock_file_free(struct moor_mock *mock, uint64_t offset, uint64_t bytes, struct moor_abi_error *error)
 {
-    if (mock_has_contents(mock) && fallocate(mock->space.file.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-                                             (off_t)offset, (off_t)bytes) != 0)
-        return fail(error, MOOR_PROVIDER, "fallocate of a hole");
-    return MOOR_OK;
+    return mock_has_contents(mock) ? moor_kit_file_punch(mock->space.file.fd, offset, bytes, error) : MOOR_OK;
 }
 
 static int protection(bool write)

@@ -156,7 +156,6 @@ int32_t mock_queue_create(struct moor_abi_context *context, struct mock_queue **
 /* Ends a queue without streams; the operations that it still holds are never executed. Releases the lock
  * while its thread ends. */
 void mock_queue_end(struct mock_queue *queue);
-void mock_cond_init(pthread_cond_t *cond);
 
 /* ---- clock.c ---- */
 

@@ -27,6 +27,7 @@
 #include "settings.h"
 #include "violation.h"
 #include <assert.h>
+#include <moorage/kit/host.h>
 
 #define MOCK_UNSET_BYTE 0xa5  /* content of the first page of an allocation without ZERO */
 #define MOCK_ABSENT_BYTE 0xd2 /* copied to the host where there are no contents */

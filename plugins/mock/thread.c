@@ -6,37 +6,8 @@
  */
 #include "sim.h"
 #include <errno.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-
-void mock_cond_init(pthread_cond_t *cond)
-{
-    pthread_condattr_t attributes; /* no call here fails on Linux */
-    (void)pthread_condattr_init(&attributes);
-    (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    (void)pthread_cond_init(cond, &attributes);
-    (void)pthread_condattr_destroy(&attributes);
-}
-
-/* Waits for a change of the queue, at most longest_ns; may return early. Requires mock->lock. Releases it
- * while waiting. */
-static void wait_for_change(struct mock_queue *queue, uint64_t longest_ns)
-{
-    const uint64_t second_ns = 1000000000;
-    struct timespec until;
-    if (longest_ns == UINT64_MAX) {
-        (void)pthread_cond_wait(&queue->thread.moved, &queue->context->mock->lock);
-        return;
-    }
-    (void)clock_gettime(CLOCK_MONOTONIC, &until);
-    uint64_t fraction_ns = (uint64_t)until.tv_nsec + longest_ns % second_ns;
-    until.tv_sec += (time_t)(longest_ns / second_ns + fraction_ns / second_ns);
-    until.tv_nsec = (long)(fraction_ns % second_ns);
-    (void)pthread_cond_timedwait(&queue->thread.moved, &queue->context->mock->lock,
-                                 &until); /* early or late: the caller checks again */
-}
 
 static void *work(void *argument)
 {
@@ -50,24 +21,10 @@ static void *work(void *argument)
         if (ready && due_ns <= now_ns)
             mock_queue_execute(queue);
         else if (!queue->over || queue->ring.count > 0)
-            wait_for_change(queue, ready ? due_ns - now_ns : UINT64_MAX);
+            moor_kit_cond_wait(&queue->thread.moved, &mock->lock, ready ? due_ns - now_ns : UINT64_MAX);
     }
     mock_unlock(mock);
     return NULL;
-}
-
-static int start_thread(struct mock_queue *queue)
-{
-    /* Signals are for the host's threads. */
-    sigset_t all;
-    sigset_t before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int code = pthread_create(&queue->thread.id, NULL, work, queue);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (code == 0)
-        (void)pthread_setname_np(queue->thread.id, "moorage-mock"); /* a name for debuggers */
-    return code;
 }
 
 static void free_queue(struct mock_queue *queue)
@@ -86,13 +43,14 @@ int32_t mock_queue_create(struct moor_abi_context *context, struct mock_queue **
     if (!queue)
         return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "stream: no host memory");
     queue->context = context;
-    mock_cond_init(&queue->thread.moved);
+    (void)moor_kit_cond_init(&queue->thread.moved); /* does not fail on Linux */
     int32_t status = mock_queue_add(mock, queue, error);
     if (status) {
         free_queue(queue);
         return status;
     }
-    int code = mock_is_virtual(mock) ? 0 : start_thread(queue);
+    int code =
+        mock_is_virtual(mock) ? 0 : moor_kit_thread_start(&queue->thread.id, "moorage-mock", work, queue);
     if (code != 0) {
         mock_queue_remove(mock, queue);
         free_queue(queue);

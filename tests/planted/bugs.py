@@ -826,6 +826,16 @@ plant("abi/kit/release.c",
       ("a budget is exceeded", "if (bytes > budget->total_bytes - used)", "if (used + bytes > budget->total_bytes)",
        "kit/release"))
 
+plant("abi/kit/host.c",
+      ("a thread of a provider takes signals", "pthread_sigmask(SIG_SETMASK, &all, &before);", "pthread_sigmask(0, NULL, &before);", "kit/host"),
+      ("a caller keeps signals blocked", "pthread_sigmask(SIG_SETMASK, &before, NULL);", "(void)before;", "kit/host"),
+      ("a wait loses its whole seconds", "(time_t)(longest_ns / second_ns + fraction_ns / second_ns)", "(time_t)(fraction_ns * 60 / second_ns)", "kit/host"),
+      ("a past deadline wraps", "return now_ns < deadline_ns ? deadline_ns - now_ns : 0;", "return deadline_ns - now_ns;", "kit/host"),
+      ("a fill writes words for halves", "((uint16_t *)memory)[i] = (uint16_t)pattern;", "((uint16_t *)memory)[i] = (uint8_t)pattern;", "kit/host"),
+      ("a hole frees nothing", "if (result == 0) return MOOR_OK; return moor_kit_fail(error, MOOR_PROVIDER, errno,",
+       "return MOOR_OK; return moor_kit_fail(error, MOOR_PROVIDER, errno,", "kit/host"),
+      ("a memory file is made without room", "limit.rlim_cur < MOOR_KIT_FILE_BYTES", "limit.rlim_cur == 0", "kit/host"))
+
 plant("abi/kit/timeline.c",
       ("a value that was never recorded passes", "if (value <= recorded) return MOOR_OK;", "if (recorded || value) return MOOR_OK;",
        "kit/timeline"))

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Limits of control groups, from made-up systems, and the two ways to ask the kernel for memory against each
- * other. */
+/* Limits of control groups, from made-up systems; and the two sources of the kernel's figures, compared. */
 #include "cpu.h"
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -33,7 +32,7 @@ static int remove_one(const char *path, const struct stat *stat, int type, struc
 
 static void remove_root(void)
 {
-    (void)nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS); /* a leftover folder harms nobody */
+    (void)nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS); /* a leftover folder does no harm */
 }
 
 TestSuite(limits, .init = make_root, .fini = remove_root);
@@ -45,7 +44,7 @@ static void put(const char *name, const char *text)
     cr_assert(length > 0 && (size_t)length < sizeof(path));
     for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
         *slash = '\0';
-        (void)mkdir(path, 0700); /* most of them are there */
+        (void)mkdir(path, 0700); /* most pages are present */
         *slash = '/';
     }
     FILE *file = fopen(path, "we");
@@ -136,16 +135,16 @@ Test(limits, a_container_sees_a_part_of_the_hierarchy)
     cr_assert_eq(reading.available_bytes, 192 * MIB);
 }
 
-Test(kernel, both_ways_to_ask_agree)
+Test(kernel, both_sources_agree)
 {
     const uint64_t pages = 20000;
     char *memory =
         mmap(NULL, pages * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     madvise(memory, pages * 4096, MADV_NOHUGEPAGE);
     uint64_t touched = 0;
-    for (uint64_t i = 0; i < pages; i += 3, touched++) /* more runs than one answer of the kernel holds */
+    for (uint64_t i = 0; i < pages; i += 3, touched++) /* more runs than one ioctl returns */
         memory[i * 4096] = 1;
-    /* Pages of a file within do not count. */
+    /* Pages of a mapped file do not count. */
     int file = memfd_create("x", 0);
     cr_assert_eq(ftruncate(file, 3 * 4096), 0);
     cr_assert_neq(mmap(memory, 3 * 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0),

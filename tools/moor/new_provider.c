@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * moor new-provider: writes the project of a small provider, to be built and checked at once and then
- * changed. The template is a provider that builds as it is, called PLACEHOLDER, a word that occurs in it for
- * no other reason; its text becomes the new name wherever it stands, in the names of files too.
+ * moor new-provider: writes the project of a small provider, to be built, checked and then changed. The
+ * template is a provider that builds as it is, named PLACEHOLDER, a word that occurs in it for no other
+ * reason; the new name replaces it everywhere, also in the names of files.
  */
 #include "new_provider.h"
 #include "json.h"
@@ -21,7 +21,7 @@
 #define NAME_LENGTH_MAX 32
 
 struct file {
-    char *name; /* [owned], and so is the text */
+    char *name; /* [owned], as is the text */
     char *text;
 };
 
@@ -42,7 +42,8 @@ static const struct argp_option options[] = {
     {0},
 };
 
-/* The template's shared object is a target of its name, and Meson has these for itself. */
+/* Returns true for names that Meson reserves for its own targets: the template's shared object is a target.
+ * */
 static bool is_taken(const char *name)
 {
     static const char *const names[] = {"all",        "benchmark", "clean",    "coverage",
@@ -110,7 +111,7 @@ static bool parse(int argc, char **argv, struct new_provider *wanted)
 
 /* ---- the files ---- */
 
-/* The text with the name in every place of the placeholder. [owned] free(). */
+/* Returns the text with the name in place of the placeholder. [owned] free(). */
 static char *fill_in(const char *text, const char *name)
 {
     char *filled = NULL;
@@ -146,7 +147,7 @@ static void free_files(struct new_provider *wanted)
     free(wanted->files);
 }
 
-/* A file that is not there yet, whole or not at all. 0 or an errno. */
+/* Writes a new file, all of it or nothing. Returns 0 or an errno. */
 static int write_file(int directory, const struct file *file)
 {
     int descriptor = openat(directory, file->name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
@@ -156,11 +157,11 @@ static int write_file(int directory, const struct file *file)
     if (close(descriptor) != 0 && code == 0)
         code = errno;
     if (code != 0)
-        (void)unlinkat(directory, file->name, 0); /* the first failure is what is told */
+        (void)unlinkat(directory, file->name, 0); /* the first failure is reported */
     return code;
 }
 
-/* All of them or none. */
+/* Writes all files or none. */
 static void write_files(int directory, struct new_provider *wanted)
 {
     for (size_t i = 0; i < wanted->file_count; i++) {
@@ -170,7 +171,7 @@ static void write_files(int directory, struct new_provider *wanted)
         (void)tool_fail(&wanted->failure, TOOL_FAILED, MOOR_INVALID, "'%s/%s': %s", wanted->directory,
                         wanted->files[i].name, strerror(code));
         while (i-- > 0)
-            (void)unlinkat(directory, wanted->files[i].name, 0); /* as above */
+            (void)unlinkat(directory, wanted->files[i].name, 0); /* see above */
         return;
     }
 }
@@ -185,7 +186,7 @@ static bool is_empty(DIR *directory)
     return entry == NULL;
 }
 
-/* What was made is gone again after a failure. */
+/* Creates the directory if there is none, and removes it after a failure. */
 static bool write_directory(struct new_provider *wanted)
 {
     bool made = mkdir(wanted->directory, 0777) == 0;
@@ -198,10 +199,10 @@ static bool write_directory(struct new_provider *wanted)
     else
         write_files(dirfd(directory), wanted);
     if (directory != NULL)
-        (void)closedir(directory); /* each file in it was closed, and looked at */
+        (void)closedir(directory); /* each file in it was closed, and its status checked */
     bool written = wanted->failure.exit_status == TOOL_DONE;
     if (made && !written)
-        (void)rmdir(wanted->directory); /* the first failure is what is told */
+        (void)rmdir(wanted->directory); /* the first failure is reported */
     return written;
 }
 

@@ -35,8 +35,8 @@ struct new_provider {
 };
 
 static const struct argp_option options[] = {
-    {"name", TOOL_KEY_OWN, "NAME", 0, "What the provider is called: a-z, then a-z, 0-9, _ and -; 32 at most",
-     0},
+    {"name", TOOL_KEY_OWN, "NAME", 0,
+     "The name of the provider: a-z, then a-z, 0-9, _ and -; at most 32 characters", 0},
     TOOL_OPTION_JSON,
     TOOL_OPTION_HELP,
     {0},
@@ -74,8 +74,8 @@ static error_t parse_option(int key, char *argument, struct argp_state *state)
         return 0;
     case ARGP_KEY_ARG:
         if (wanted->directory != NULL)
-            (void)tool_fail(&wanted->failure, TOOL_USAGE, MOOR_INVALID, "one directory: '%s' is too much",
-                            argument);
+            (void)tool_fail(&wanted->failure, TOOL_USAGE, MOOR_INVALID,
+                            "'%s': only one directory can be given", argument);
         wanted->directory = argument;
         return 0;
     case ARGP_KEY_ERROR:
@@ -92,20 +92,20 @@ static bool parse(int argc, char **argv, struct new_provider *wanted)
         .options = options,
         .parser = parse_option,
         .args_doc = "DIR --name NAME",
-        .doc = "Writes a small provider to start from into DIR, which is made, or is there and empty.",
+        .doc = "Writes a small provider to start from into DIR, which is created, or exists and is empty.",
     };
     if (!tool_parse_options(&argp, argc, argv, wanted, &wanted->failure))
         return false;
     if (wanted->directory == NULL || wanted->name == NULL)
         return tool_fail(&wanted->failure, TOOL_USAGE, MOOR_INVALID, "%s",
-                         wanted->directory == NULL ? "no directory given" : "no --name given");
+                         wanted->directory == NULL ? "DIR: missing" : "--name: missing");
     if (!is_name(wanted->name))
         return tool_fail(&wanted->failure, TOOL_USAGE, MOOR_INVALID,
-                         "--name '%s': a-z, then a-z, 0-9, _ and -; %d characters at most", wanted->name,
-                         NAME_LENGTH_MAX);
+                         "--name '%s': a-z, then a-z, 0-9, _ and - are needed; at most %d characters",
+                         wanted->name, NAME_LENGTH_MAX);
     if (is_taken(wanted->name))
         return tool_fail(&wanted->failure, TOOL_USAGE, MOOR_INVALID,
-                         "--name '%s': Meson has a target of that name", wanted->name);
+                         "--name '%s': reserved for a target of Meson", wanted->name);
     return true;
 }
 
@@ -195,7 +195,7 @@ static bool write_directory(struct new_provider *wanted)
         (void)tool_fail(&wanted->failure, TOOL_USAGE, MOOR_INVALID, "'%s': %s", wanted->directory,
                         strerror(errno));
     else if (!is_empty(directory))
-        (void)tool_fail(&wanted->failure, TOOL_USAGE, MOOR_INVALID, "'%s' is not empty", wanted->directory);
+        (void)tool_fail(&wanted->failure, TOOL_USAGE, MOOR_INVALID, "'%s': not empty", wanted->directory);
     else
         write_files(dirfd(directory), wanted);
     if (directory != NULL)
@@ -209,9 +209,8 @@ static bool write_directory(struct new_provider *wanted)
 static void print_done(const struct new_provider *wanted)
 {
     if (!wanted->json) {
-        printf(
-            "'%s' is written. Build and check it:\n    cd %s && meson setup build && meson test -C build\n",
-            wanted->name, wanted->directory);
+        printf("'%s': written. Build and check it:\n    cd %s && meson setup build && meson test -C build\n",
+               wanted->name, wanted->directory);
         return;
     }
     json_t *files = json_array();

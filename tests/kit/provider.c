@@ -178,6 +178,8 @@ Test(provider, a_context_that_does_not_open_is_not_counted)
     cr_expect_eq(moor_kit_context_open(instance, 0, &context, &error), MOOR_DEVICE_LOST);
     cr_expect_null(context);
     cr_expect_eq(toy.closes, 0);
+    cr_expect_eq(moor_kit_shutdown(instance, &error), MOOR_OK, "%s", error.text);
+    instance = NULL;
 }
 
 Test(provider, a_context_takes_all_its_memory_or_none)

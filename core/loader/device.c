@@ -6,7 +6,6 @@
  */
 #include "loader/provider.h"
 
-#include "governor/pressure.h"
 #include "util/error.h"
 
 #include <stdlib.h>

@@ -10,7 +10,6 @@
  */
 #include "memory/buffer.h"
 
-#include "governor/account.h"
 #include "memory/release.h"
 #include "util/error.h"
 

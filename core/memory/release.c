@@ -9,8 +9,6 @@
  */
 #include "memory/release.h"
 
-#include "governor/pressure.h"
-#include "governor/request.h"
 #include "util/error.h"
 #include "util/limits.h"
 

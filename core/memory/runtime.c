@@ -6,11 +6,10 @@
  */
 #include "memory/runtime.h"
 
-#include "governor/account.h"
-#include "governor/queue.h"
-#include "loader/provider.h"
+#include "loader/device_stats.h"
 #include "memory/buffer.h"
 #include "memory/range.h"
+#include "memory/release.h"
 #include "memory/segment.h"
 #include "util/error.h"
 
@@ -21,13 +20,6 @@
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
-
-moor_status moor__enter_refused(const struct moor_runtime *runtime)
-{
-    if (!runtime)
-        return moor__fail(MOOR_INVALID, "the runtime is NULL");
-    return moor__fail(MOOR_FORKED, "the runtime belongs to the parent process");
-}
 
 void moor__log(struct moor_runtime *runtime, uint32_t level, const char *format, ...)
 {
@@ -82,16 +74,11 @@ moor_status moor_runtime_create(const struct moor_runtime_options *options, stru
     uint32_t tag = 0;
     moor_status status = take_tag(&tag);
     if (!status)
-        status = moor__queue_create(options ? options->patience_ns : 0, &runtime->queue);
-    if (!status)
         status = map_alive_page(&runtime->alive);
     if (status) {
-        moor__queue_destroy(runtime->queue);
         free(runtime);
         return moor__leave(status);
     }
-    moor__credit_init();
-    LIST_INIT(&runtime->thread_caches);
     if (options) {
         runtime->log_function = options->log;
         runtime->log_user = options->log_user;
@@ -100,37 +87,21 @@ moor_status moor_runtime_create(const struct moor_runtime_options *options, stru
     moor__handles_init(&runtime->ranges, MOOR__KIND_RANGE, tag, sizeof(struct moor__range));
     moor__handles_init(&runtime->segments, MOOR__KIND_SEGMENT, tag, sizeof(struct moor__segment));
     moor__handles_init(&runtime->range_parts, MOOR__KIND_RANGE_PART, tag, sizeof(struct moor__range_part));
-    moor__grants_init(runtime, tag);
+    const struct moor__governor_port port = {
+        .runtime = runtime,
+        .alive = runtime->alive,
+        .clock = moor_clock_ns,
+        .log = moor__log,
+        .reap = moor__poll,
+        .reap_until = moor__poll_until,
+        .refresh_external = moor__external_refresh,
+    };
+    moor__governor_init(&runtime->governor, &port, tag, options ? options->patience_ns : 0);
     moor__lock_init(&runtime->lock, MOOR__RANK_RUNTIME, "runtime.lock");
     pthread_cond_init(&runtime->visited, NULL);
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&runtime->moved, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    moor__condition_init(&runtime->moved);
     *ret_runtime = runtime;
     return MOOR_OK;
-}
-
-/* Nobody has an account with anything on it, and no grant or lease is left. */
-static moor_status check_holders(struct moor_runtime *runtime)
-{
-    moor_status status = MOOR_OK;
-    uint64_t grants, leases;
-    moor__authorities_count(runtime, &grants, &leases);
-    uint32_t tickets = moor__queue_count(runtime->queue);
-    if (grants || leases || tickets)
-        return moor__fail(MOOR_BUSY, "alive: %llu grants, %llu leases, %u tickets",
-                          (unsigned long long)grants, (unsigned long long)leases, tickets);
-    for (struct moor_authority *authority = runtime->authorities; authority && !status;
-         authority = authority->next) {
-        moor__lock_acquire(&authority->lock);
-        if (authority->holder_count)
-            status = moor__fail(MOOR_BUSY, "alive: %u holders of %s", authority->holder_count,
-                                authority->pool_key);
-        moor__lock_release(&authority->lock);
-    }
-    return status;
 }
 
 moor_status moor_runtime_destroy(struct moor_runtime *runtime)
@@ -138,20 +109,15 @@ moor_status moor_runtime_destroy(struct moor_runtime *runtime)
     if (!runtime)
         return MOOR_OK;
     moor_status status = moor__enter(runtime);
-    if (!status && moor__is_inside_pressure(runtime))
-        status = moor__fail(MOOR_BUSY, "a pressure function of it is running");
     if (!status)
-        status = check_holders(runtime);
+        status = moor__governor_check_idle(&runtime->governor);
     if (!status)
         status = moor__providers_unload(runtime);
     if (status)
         return moor__leave(status);
-    moor__queue_destroy(runtime->queue); /* first its threads, which look at authorities */
-    moor__authorities_destroy(runtime);
-    moor__thread_caches_free(runtime);
-    struct moor__handles *const tables[] = {&runtime->buffers,     &runtime->ranges, &runtime->segments,
-                                            &runtime->range_parts, &runtime->grants, &runtime->leases,
-                                            &runtime->tickets};
+    moor__governor_finish(&runtime->governor);
+    struct moor__handles *const tables[] = {&runtime->buffers, &runtime->ranges, &runtime->segments,
+                                            &runtime->range_parts};
     for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++)
         moor__handles_finish(tables[i]);
     pthread_cond_destroy(&runtime->moved);

@@ -8,9 +8,7 @@
  */
 #include "memory/segment.h"
 
-#include "governor/account.h"
 #include "memory/release.h"
-#include "observe/trace.h"
 #include "util/error.h"
 
 #include <time.h>
@@ -166,7 +164,7 @@ static void tell(struct change change)
     struct moor_authority *authority = change.holder->authority;
     for (size_t i = 0; change.now != change.before && i < sizeof events / sizeof events[0]; i++)
         if (events[i].is_so)
-            moor__trace(authority->runtime, events[i].kind, authority, change.holder, change.bytes, 0);
+            moor__trace(authority->governor->port.runtime, events[i].kind, authority, change.holder, change.bytes, 0);
 }
 
 void moor__segment_own(struct moor__segment *segment)

@@ -13,7 +13,6 @@
  */
 #include "memory/stream.h"
 
-#include "observe/trace.h"
 #include "util/error.h"
 #include "util/limits.h"
 

@@ -11,12 +11,10 @@
  */
 #include "memory/range.h"
 
-#include "governor/request.h"
 #include "memory/release.h"
 #include "memory/segment.h"
 #include "memory/transact.h"
 #include "memory/work.h"
-#include "observe/trace.h"
 #include "util/error.h"
 
 #include <stdio.h>

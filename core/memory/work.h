@@ -3,7 +3,6 @@
 #ifndef MOOR_MEMORY_WORK_H
 #define MOOR_MEMORY_WORK_H
 
-#include "governor/grant.h"
 #include "memory/range.h"
 #include "memory/transact.h"
 

@@ -2,7 +2,7 @@
 /* Everything that can be seen of the real governor, against the model. */
 #include "world.h"
 
-#include "governor/queue.h"
+#include "memory/runtime.h"
 
 #include <string.h>
 
@@ -164,10 +164,10 @@ void world_check_ticket(struct world *world, uint32_t index, const struct moor_t
 /* The attendant sleeps until then: not longer than until time changes something, and not in vain. */
 static void check_due(struct world *world, const struct model *model)
 {
-    struct moor__queue *queue = world->runtime->queue;
+    struct moor__queue *queue = &world->runtime->governor.queue;
     uint64_t expected = model_due(model);
     moor__lock_acquire(&queue->lock);
-    uint64_t seen = queue->count ? queue->due_ns : expected;
+    uint64_t seen = queue->schedule.count ? queue->schedule.due_ns : expected;
     moor__lock_release(&queue->lock);
     if (seen > expected || seen <= model->now)
         world_mismatch(world, "when time changes something", expected, seen);

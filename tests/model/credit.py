@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What threads keep of an account in cells of their own, and how it is taken back (core/governor/account.h, books.c).
+"""Threads' credit in thread accounts, and how it is taken back (core/governor/credit.h, credit.c).
 
 A thread enters its cell with a plain store and a look; who takes back sets a flag, has a barrier put into all
 threads, and waits. So the model has store buffers, as x86 has them: a store is seen by others some time after it was
@@ -10,7 +10,8 @@ room, more reserved than there is, a cell that two change at once, one of a hold
 over, bytes that were lost or doubled."""
 from types import SimpleNamespace
 
-SOURCES = ["core/governor/account.h", "core/governor/account.c", "core/governor/charge.c"]
+SOURCES = ["core/governor/account.h", "core/governor/account.c", "core/governor/credit.h", "core/governor/credit.c",
+           "core/governor/charge.c"]
 
 VARIANTS = {
     "no barrier": "the flag is raised, and nobody is made to pass a barrier",
@@ -156,7 +157,7 @@ def empty(s, me, whose, pool):
     assert load(s, me, "holder", whose) is not None, "a cell is emptied that is nobody's"
     assert s.alive[pool], "a cell is emptied whose holder is gone"
     for figure in (CREDIT, RESERVED):
-        yield "uint64_t change = moor__account_get(&thread_account->account, (enum moor__account_line)i);"
+        yield "uint64_t change = moor__account_get(lines, (enum moor__account_line)i);"
         s.account[pool, figure] += load(s, me, figure, whose)
         store(s, me, 0, figure, whose)
     yield "atomic_store_explicit(&thread_account->holder, NULL, memory_order_relaxed);"
@@ -207,7 +208,7 @@ def allow(s, me, pool, reason):
 
 def lend(s, me, pool):
     """One byte, if it is there. The cell is this holder's, or nobody's."""
-    yield "if (!cache || atomic_load_explicit(&authority->strict, memory_order_relaxed))"
+    yield "if (!cache || atomic_load_explicit(&authority->strict, memory_order_relaxed) || is_over(holder))"
     if load(s, me, FLAG, pool) and s._variant != "lends while the flag is up":
         return
     yield "if (" + HOLDER + ")"

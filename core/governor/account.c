@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Accounts: each change of a line updates the holder's and the authority's sums in the same critical section. Transfers
- * in a thread account change neither `has` nor a commitment, so limits are checked against the truth whatever threads
- * do meanwhile. Only credit, bytes that a holder has without a use, may have to be taken back before a request is
- * refused (credit.c).
+ * Accounts: each change of a line updates the holder's and the authority's sums in the same critical section.
+ * Transfers in a thread account change neither `has` nor a commitment, so limits are checked against the
+ * truth whatever threads do meanwhile. Only credit, bytes that a holder has without a use, may have to be
+ * taken back before a request is refused (credit.c).
  */
 #include "governor/account.h"
 
@@ -43,7 +43,8 @@ void moor__holder_account_guarantee(struct moor_holder *holder, uint64_t bytes)
     update_commitments(holder);
 }
 
-/* Raises the peak if the account's charged bytes and `more` exceed it. Bytes in other thread accounts are missing. */
+/* Raises the peak if the account's charged bytes and `more` exceed it. Bytes in other thread accounts are
+ * missing. */
 static void note_peak(uint64_t *peak, const struct moor__account *account, uint64_t more)
 {
     int64_t charged = (int64_t)(moor__account_charged(account) + more);

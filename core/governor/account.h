@@ -13,7 +13,8 @@
 
 #include "governor/objects.h"
 
-/* One transfer: bytes from one line to another, and the counts that change with it. Differences may be negative. */
+/* One transfer: bytes from one line to another, and the counts that change with it. Differences may be
+ * negative. */
 struct moor__transfer {
     enum moor__account_line from;
     enum moor__account_line to;
@@ -73,7 +74,8 @@ void moor__holder_account_lend(struct moor_holder *holder, uint64_t bytes);
 void moor__holder_account_count(struct moor_holder *holder, enum moor__account_line line, uint64_t change);
 /* Makes a transfer in the account. Credit that it leaves there is free. */
 void moor__holder_account_apply(struct moor_holder *holder, const struct moor__transfer *step);
-/* Moves the lines of a thread account into the holder's account. highest: the most that was charged there at a time. */
+/* Moves the lines of a thread account into the holder's account. highest: the most that was charged there at
+ * a time. */
 void moor__holder_account_merge(struct moor_holder *holder, struct moor__account *lines, uint64_t highest);
 /* Changes the guarantee and the sums that depend on it. */
 void moor__holder_account_guarantee(struct moor_holder *holder, uint64_t bytes);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Admission: reserves the parts of a request one after another, each as if those before it fitted, and undoes it at the
- * end unless all did. No other thread sees the intermediate state, because the locks of all authorities are held. The
- * formulas stand in admission.h.
+ * Admission: reserves the parts of a request one after another, each as if those before it fitted, and undoes
+ * it at the end unless all did. No other thread sees the intermediate state, because the locks of all
+ * authorities are held. The formulas stand in admission.h.
  */
 #include "governor/admission.h"
 
@@ -128,7 +128,8 @@ static enum moor__obstacle find_obstacle(const struct moor__request_set *set, si
 
 /* ---- ever ---- */
 
-/* Adds a part to the planned bytes of its holder and authority. Returns false if it would not fit with every byte free. */
+/* Adds a part to the planned bytes of its holder and authority. Returns false if it would not fit with every
+ * byte free. */
 static bool could_ever(const struct moor__request_set *set, size_t index, struct moor__refusal *refusal)
 {
     const struct moor_request *part = &set->parts[index];
@@ -141,7 +142,8 @@ static bool could_ever(const struct moor__request_set *set, size_t index, struct
     authority->planned_bytes = moor__add_sat(authority->planned_bytes, after - before);
     uint64_t all =
         moor__add_sat(moor__add_sat(authority->sums.guarantees, authority->planned_bytes), reserve);
-    /* A holder's own guarantee does not bar its request, even if the capacity has shrunk below the guarantees. */
+    /* A holder's own guarantee does not bar its request, even if the capacity has shrunk below the
+     * guarantees. */
     all = moor__sub_sat(all, after - holder->planned_bytes);
     bool limit = holder->planned_bytes > holder->limits.limit_bytes;
     if (!limit && all <= authority->limits.capacity && all < UINT64_MAX)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Admission: does a request fit now, will it fit later, can it ever fit. For a part of `bytes` bytes of holder h in pool p:
+ * Admission: does a request fit now, will it fit later, can it ever fit. For a part of `bytes` bytes of
+ * holder h in pool p:
  *
  *     own room   = limit(h) - has(h)
  *     pool room  = capacity(p) - (commitments of the other holders + has(h)) - reserve(p)
@@ -9,12 +10,13 @@
  *     can ever   : limit(h) >= bytes, and capacity(p) >= guarantees of the other holders
  *                                                       + max(guarantee(h), bytes) + reserve(p)
  *
- * reserve(p) is the emergency reserve: bytes that the host has set aside (moor_authority_set_aside) for requests made
- * inside pressure functions, which need memory to give memory back. For them it is 0, and exclusive turns do not bar
- * them. An exclusive turn bars only bytes above the holder's guarantee.
+ * reserve(p) is the emergency reserve: bytes that the host has set aside (moor_authority_set_aside) for
+ * requests made inside pressure functions, which need memory to give memory back. For them it is 0, and
+ * exclusive turns do not bar them. An exclusive turn bars only bytes above the holder's guarantee.
  *
- * Example: capacity 100, reserve 10. Holder a has 30 and a guarantee of 40, holder b has 20. The commitments are
- * max(30, 40) + 20 = 60. The pool room of a is 100 - (20 + 30) - 10 = 40; that of b is 100 - (40 + 20) - 10 = 30.
+ * Example: capacity 100, reserve 10. Holder a has 30 and a guarantee of 40, holder b has 20. The commitments
+ * are max(30, 40) + 20 = 60. The pool room of a is 100 - (20 + 30) - 10 = 40; that of b is 100 - (40 + 20) -
+ * 10 = 30.
  */
 #ifndef MOOR_GOVERNOR_ADMISSION_H
 #define MOOR_GOVERNOR_ADMISSION_H
@@ -30,7 +32,8 @@ struct moor__request_set {
     bool is_inside; /* made inside a pressure function: may use the emergency reserve, and exclusive turns */
 };
 
-/* Copies a request of one runtime that has been checked. ret_set: [out] free(ret_set->pools) ends it. HOST_NOMEM. */
+/* Copies a request of one runtime that has been checked. ret_set: [out] free(ret_set->pools) ends it.
+ * HOST_NOMEM. */
 moor_status moor__request_set_copy(const struct moor_request *requests, size_t count,
                                    struct moor__request_set *ret_set);
 
@@ -65,8 +68,8 @@ void moor__request_set_unlock(const struct moor__request_set *set);
 
 /* ---- each requires the locks of the set ---- */
 
-/* Reserves all parts, or none and explains why. Takes threads' credit back before it refuses. ticket: the ticket of the
- * request, or NULL. */
+/* Reserves all parts, or none and explains why. Takes threads' credit back before it refuses. ticket: the
+ * ticket of the request, or NULL. */
 bool moor__request_set_grant(const struct moor__request_set *set, const struct moor__ticket *ticket,
                              struct moor__refusal *ret_refusal);
 /* Returns true if the set would fit with every byte of its pools free. */
@@ -74,7 +77,8 @@ bool moor__request_set_can(const struct moor__request_set *set, struct moor__ref
 /* Returns true if a holder's own limit keeps the set from being served. */
 bool moor__request_set_is_limited(const struct moor__request_set *set);
 
-/* Returns the room in the pool for one holder, beside the commitments of the others. Requires authority->lock. */
+/* Returns the room in the pool for one holder, beside the commitments of the others. Requires
+ * authority->lock. */
 uint64_t moor__pool_room(const struct moor_holder *holder, bool is_inside);
 
 /* Writes the error for a refusal and returns its status. Requires no lock. */

@@ -2,7 +2,6 @@
 /* Authorities: one for each physical pool, with its capacity and the external use of it. */
 #include "governor/governor.h"
 #include "governor/limits.h"
-#include "util/error.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -39,10 +38,8 @@ static void take_total(struct moor_authority *authority, uint64_t total_bytes)
     struct moor__pool_limits *limits = &authority->limits;
     if (!limits->is_unknown && limits->capacity <= total_bytes)
         return;
-    moor__credit_take_back(authority, MOOR__STRICT_READ);
     limits->capacity = total_bytes;
     limits->is_unknown = false;
-    moor__credit_allow(authority, MOOR__STRICT_READ);
 }
 
 moor_status moor__authority_for_pool(struct moor_runtime *runtime, const char *pool_key,
@@ -54,10 +51,10 @@ moor_status moor__authority_for_pool(struct moor_runtime *runtime, const char *p
     moor__lock_release(&governor->lock);
     if (!authority)
         return moor__fail(MOOR_HOST_NOMEM, "no memory for an authority");
-    moor__lock_acquire(&authority->lock);
+    moor__accounts_lock(authority);
     if (total_bytes && authority->limits.revision == 0)
         take_total(authority, *total_bytes);
-    moor__lock_release(&authority->lock);
+    moor__accounts_unlock(authority);
     *ret_authority = authority;
     return MOOR_OK;
 }
@@ -65,8 +62,7 @@ moor_status moor__authority_for_pool(struct moor_runtime *runtime, const char *p
 void moor__authority_set_external(struct moor_authority *authority, uint64_t total_bytes, uint64_t free_bytes,
                                   uint64_t held_bytes, bool inconsistent)
 {
-    moor__lock_acquire(&authority->lock);
-    moor__credit_take_back(authority, MOOR__STRICT_READ);
+    moor__accounts_lock(authority);
     /* Leased bytes are on the pool too, and no provider counts them. */
     uint64_t ours = held_bytes + moor__account_get(&authority->sums.account, MOOR__LEASED);
     uint64_t used = moor__sub_sat(total_bytes, free_bytes);
@@ -77,9 +73,8 @@ void moor__authority_set_external(struct moor_authority *authority, uint64_t tot
         .is_inconsistent = inconsistent,
     };
     assert(authority->external.bytes <= total_bytes);
-    moor__credit_allow(authority, MOOR__STRICT_READ);
     bool scans = authority->waiting.tickets > 0;
-    moor__lock_release(&authority->lock);
+    moor__accounts_unlock(authority);
     if (scans)
         moor__queue_scan(authority->governor);
 }
@@ -108,27 +103,21 @@ moor_status moor__revision_check(uint64_t current, uint64_t revision, bool same,
 moor_status moor_authority_set_capacity(struct moor_authority *authority, uint64_t capacity_bytes,
                                         uint64_t revision, uint64_t *ret_over_bytes)
 {
-    if (!authority)
-        return moor__leave(moor__fail(MOOR_INVALID, "the authority is NULL"));
-    moor_status status = moor__governor_enter(authority->governor);
+    moor_status status = moor__authority_enter(authority);
     if (status)
         return moor__leave(status);
     struct moor__pool_limits *limits = &authority->limits;
     bool known;
-    moor__lock_acquire(&authority->lock);
+    moor__accounts_lock(authority);
     status = moor__revision_check(limits->revision, revision, capacity_bytes == limits->capacity, &known);
-    if (status) {
-        moor__lock_release(&authority->lock);
-        return moor__leave(status);
-    }
-    moor__credit_take_back(authority, MOOR__STRICT_READ);
-    if (!known) {
+    if (!status && !known) {
         limits->capacity = capacity_bytes;
         limits->revision = moor__revision_after(limits->revision, revision);
     }
     uint64_t over = moor__over_bytes(authority);
-    moor__credit_allow(authority, MOOR__STRICT_READ);
-    moor__lock_release(&authority->lock);
+    moor__accounts_unlock(authority);
+    if (status)
+        return moor__leave(status);
     if (!known)
         moor__governor_trace(authority->governor, MOOR_TRACE_CAPACITY, authority, NULL, capacity_bytes, 0);
     moor__reclaim_review(authority);
@@ -139,23 +128,18 @@ moor_status moor_authority_set_capacity(struct moor_authority *authority, uint64
 
 moor_status moor_authority_set_aside(struct moor_authority *authority, uint64_t bytes)
 {
-    if (!authority)
-        return moor__leave(moor__fail(MOOR_INVALID, "the authority is NULL"));
-    moor_status status = moor__governor_enter(authority->governor);
+    moor_status status = moor__authority_enter(authority);
     if (status)
         return moor__leave(status);
-    moor__lock_acquire(&authority->lock);
+    moor__accounts_lock(authority);
     uint64_t room = moor__sub_sat(authority->limits.capacity, authority->sums.guarantees);
     if (bytes > room && bytes > authority->limits.set_aside)
         status = moor__fail_short(MOOR_OVER_BUDGET, bytes - room,
                                   "%llu bytes are to be set aside; %llu are not guaranteed",
                                   (unsigned long long)bytes, (unsigned long long)room);
-    if (!status) {
-        moor__credit_take_back(authority, MOOR__STRICT_READ);
+    if (!status)
         authority->limits.set_aside = bytes;
-        moor__credit_allow(authority, MOOR__STRICT_READ);
-    }
-    moor__lock_release(&authority->lock);
+    moor__accounts_unlock(authority);
     if (status)
         return moor__leave(status);
     moor__reclaim_review(authority);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Carrying out transitions: each is one transfer in the account, and then one event. From the transfer on the bytes may
- * have been the holder's last, and another thread may destroy it, so the event uses the authority alone.
+ * Carrying out transitions: each is one transfer in the account, and then one event. From the transfer on the
+ * bytes may have been the holder's last, and another thread may destroy it, so the event uses the authority
+ * alone.
  */
 #include "governor/charge.h"
 
@@ -75,7 +76,8 @@ moor_ticket moor__evict_under_pressure(struct moor__thread_cache *cache, struct 
 
 /* ---- reserving ---- */
 
-/* Reserves in the account. False: tickets are open, or the bytes do not fit. The refusal is filled in if they never fit. */
+/* Reserves in the account. False: tickets are open, or the bytes do not fit. The refusal is filled in if they
+ * never fit. */
 static bool reserve_in_account(struct moor__thread_cache *cache, const struct moor__request_set *set,
                                uint64_t counts, struct moor__refusal *refusal)
 {

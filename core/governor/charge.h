@@ -56,8 +56,8 @@ static inline struct moor__transfer moor__transfer_of(enum moor__transition_kind
                                    .counts = counts};
 }
 
-/* Makes a transfer in the holder's account; it is not from credit. cache: may be NULL. Requires no lock of the governor,
- * or queue->lock if the transfer says is_passing. */
+/* Makes a transfer in the holder's account; it is not from credit. cache: may be NULL. Requires no lock of
+ * the governor, or queue->lock if the transfer says is_passing. */
 void moor__transfer_in_account(struct moor__thread_cache *cache, struct moor_holder *holder,
                                struct moor__transfer step);
 
@@ -70,9 +70,10 @@ moor__transfer_apply(struct moor__thread_cache *cache, struct moor_holder *holde
 
 moor_ticket moor__evict_under_pressure(struct moor__thread_cache *cache, struct moor_holder *holder,
                                        struct moor__transfer step, bool behind_fences);
-/* Makes a transfer by which the holder evicts bytes. behind_fences: they are pending afterwards. If the holder is being
- * asked, no plan is made between the transfer and its accounting, which would count the bytes twice or not at all.
- * Returns the ticket for which the bytes count, or 0. Requires no lock of the governor. */
+/* Makes a transfer by which the holder evicts bytes. behind_fences: they are pending afterwards. If the
+ * holder is being asked, no plan is made between the transfer and its accounting, which would count the
+ * bytes twice or not at all. Returns the ticket for which the bytes count, or 0. Requires no lock of the
+ * governor. */
 static inline moor_ticket moor__evict(struct moor__thread_cache *cache, struct moor_holder *holder,
                                       struct moor__transfer step, bool behind_fences)
 {
@@ -82,15 +83,18 @@ static inline moor_ticket moor__evict(struct moor__thread_cache *cache, struct m
     return 0;
 }
 
-/* ---- transitions. None can fail but the first. cache: the thread's, or NULL. Each requires no lock of the governor ---- */
+/* ---- transitions. None can fail but the first. cache: the thread's, or NULL. Each requires no lock of the
+ * governor ---- */
 
 /* Reserves bytes, with the statuses of moor_grant_reserve. counts: MOOR__ONE_GRANT for a grant, or 0. */
 moor_status moor__reserve(struct moor__thread_cache *cache, struct moor_holder *holder, uint64_t bytes,
                           uint64_t counts, uint64_t deadline_ns);
-/* Returns reserved bytes. evicts: the holder gives them up of its own accord, so they count if it is being asked. */
+/* Returns reserved bytes. evicts: the holder gives them up of its own accord, so they count if it is being
+ * asked. */
 void moor__unreserve(struct moor__thread_cache *cache, struct moor_holder *holder, uint64_t bytes,
                      uint64_t counts, bool evicts);
-/* Charges reserved bytes to the line. requested: bytes asked for. exceed: the part of the bytes that is not reserved. */
+/* Charges reserved bytes to the line. requested: bytes asked for. exceed: the part of the bytes that is not
+ * reserved. */
 void moor__charge(struct moor_holder *holder, enum moor__account_line line, uint64_t bytes,
                   uint64_t requested, uint64_t exceed);
 /* Makes charged bytes pending. Returns the ticket for which they count, or 0. */

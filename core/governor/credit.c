@@ -21,8 +21,8 @@ void moor__credit_init(void)
     (void)pthread_once(&once, register_for_barriers); /* cannot fail */
 }
 
-/* Merges the thread account into its holder's account. Requires the authority's lock, and that the thread account is
- * this thread's or no thread is inside. */
+/* Merges the thread account into its holder's account. Requires the authority's lock, and that the thread
+ * account is this thread's or no thread is inside. */
 static void empty(struct moor__thread_account *thread_account)
 {
     struct moor_holder *holder = atomic_load_explicit(&thread_account->holder, memory_order_relaxed);
@@ -39,7 +39,8 @@ void moor__thread_account_clear(struct moor__thread_cache *cache, const struct m
 {
     struct moor__thread_account *thread_account = &cache->thread_accounts[holder->thread_account];
     const struct moor_holder *other = atomic_load_explicit(&thread_account->holder, memory_order_relaxed);
-    /* Another thread may destroy that holder at this moment, which empties the thread account; its authority stays. */
+    /* Another thread may destroy that holder at this moment, which empties the thread account; its authority
+     * stays. */
     struct moor_authority *authority = atomic_load_explicit(&thread_account->authority, memory_order_relaxed);
     if (!other || authority == holder->authority)
         return;
@@ -128,4 +129,16 @@ void moor__credit_allow(struct moor_authority *authority, uint32_t reason)
     /* Release: a thread that enters a thread account from here on sees it as it was left. */
     if (atomic_load_explicit(&authority->strict, memory_order_relaxed) & reason)
         atomic_fetch_and_explicit(&authority->strict, ~reason, memory_order_release);
+}
+
+void moor__accounts_lock(struct moor_authority *authority)
+{
+    moor__lock_acquire(&authority->lock);
+    moor__credit_take_back(authority, MOOR__STRICT_READ);
+}
+
+void moor__accounts_unlock(struct moor_authority *authority)
+{
+    moor__credit_allow(authority, MOOR__STRICT_READ);
+    moor__lock_release(&authority->lock);
 }

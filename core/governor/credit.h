@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Credit: bytes of a holder that a thread may reserve, charge and refund in a thread account of its own, without a lock.
+ * Credit: bytes of a holder that a thread may reserve, charge and refund in a thread account of its own,
+ * without a lock.
  *
- * A thread enters a thread account with a store (`inside`) and then reads whether its authority is strict. A thread that
- * wants the contents of all thread accounts makes the authority strict, sends every thread through a barrier, and then
- * reads whether one is inside. Each sees the other or waits for it: Dekker's protocol, with the expensive half on the
- * rare side (membarrier(2), MEMBARRIER_CMD_PRIVATE_EXPEDITED; liburcu and folly do the same). Where the system has no
- * membarrier, the entering store is an exchange.
+ * A thread enters a thread account with a store (`inside`) and then reads whether its authority is strict. A
+ * thread that wants the contents of all thread accounts makes the authority strict, sends every thread
+ * through a barrier, and then reads whether one is inside. Each sees the other or waits for it: Dekker's
+ * protocol, with the expensive half on the rare side (membarrier(2), MEMBARRIER_CMD_PRIVATE_EXPEDITED;
+ * liburcu and folly do the same). Where the system has no membarrier, the entering store is an exchange.
  *
  * While an authority is strict, its thread accounts are empty and the holders' accounts are all there is.
  */
@@ -30,8 +31,8 @@ static inline struct moor__thread_account *moor__thread_account_enter(struct moo
     } else {
         atomic_exchange_explicit(&cache->inside, 1, memory_order_seq_cst);
     }
-    /* Sequentially consistent, because it comes after the store above. It also synchronizes with a thread that took the
-     * credit back: its changes of the thread account are visible here. */
+    /* Sequentially consistent, because it comes after the store above. It also synchronizes with a thread
+     * that took the credit back: its changes of the thread account are visible here. */
     if (atomic_load_explicit(&holder->authority->strict, memory_order_seq_cst) == 0 &&
         atomic_load_explicit(&thread_account->holder, memory_order_relaxed) == holder)
         return thread_account;
@@ -60,8 +61,8 @@ moor__thread_account_apply(struct moor__thread_account *thread_account, const st
         atomic_store_explicit(&thread_account->highest, charged, memory_order_relaxed);
 }
 
-/* Makes a transfer in the thread's thread account. False: nothing has changed, and the account must make it. Inlined, so
- * that lines which a transfer leaves alone cost nothing. */
+/* Makes a transfer in the thread's thread account. False: nothing has changed, and the account must make it.
+ * Inlined, so that lines which a transfer leaves alone cost nothing. */
 __attribute__((always_inline)) static inline bool moor__transfer_in_thread(struct moor__thread_cache *cache,
                                                                            struct moor_holder *holder,
                                                                            const struct moor__transfer *step)
@@ -71,8 +72,8 @@ __attribute__((always_inline)) static inline bool moor__transfer_in_thread(struc
     struct moor__thread_account *thread_account = moor__thread_account_enter(cache, holder);
     if (!thread_account)
         return false;
-    /* Bounded both ways: a thread account reserves only credit that it has, and neither a line nor the charged bytes in
-     * it grow beyond MOOR_CREDIT_BYTES. */
+    /* Bounded both ways: a thread account reserves only credit that it has, and neither a line nor the
+     * charged bytes in it grow beyond MOOR_CREDIT_BYTES. */
     bool charges = moor__is_charged(step->to) && !moor__is_charged(step->from);
     uint64_t grows = charges ? atomic_load_explicit(&thread_account->charged, memory_order_relaxed)
                              : moor__account_get(&thread_account->account, step->to);
@@ -87,9 +88,14 @@ __attribute__((always_inline)) static inline bool moor__transfer_in_thread(struc
 
 /* Finds out, once, whether the system has membarrier. Requires no lock. */
 void moor__credit_init(void);
-/* Empties the thread's thread account for this holder if it serves a holder of another authority: before a thread locks
- * its own authority. Requires no authority's lock. */
+/* Empties the thread's thread account for this holder if it serves a holder of another authority: before a
+ * thread locks its own authority. Requires no authority's lock. */
 void moor__thread_account_clear(struct moor__thread_cache *cache, const struct moor_holder *holder);
+
+/* Locks the authority and makes it strict, so that its accounts hold every byte; and ends that. Requires no
+ * authority's lock. */
+void moor__accounts_lock(struct moor_authority *authority);
+void moor__accounts_unlock(struct moor_authority *authority);
 
 /* ---- each requires authority->lock ---- */
 
@@ -97,8 +103,9 @@ void moor__thread_account_clear(struct moor__thread_cache *cache, const struct m
 void moor__credit_take_back(struct moor_authority *authority, uint32_t reason);
 /* Removes a reason for strictness; TIGHT as well once there is ample room. */
 void moor__credit_allow(struct moor_authority *authority, uint32_t reason);
-/* Lends credit to the thread's thread account, at most MOOR_CREDIT_BYTES / 2, and no more than its share of the room for
- * the holder. Lends nothing while the authority is strict or over its limits. cache: may be NULL. */
+/* Lends credit to the thread's thread account, at most MOOR_CREDIT_BYTES / 2, and no more than its share of
+ * the room for the holder. Lends nothing while the authority is strict or over its limits. cache: may be
+ * NULL. */
 void moor__credit_lend(struct moor__thread_cache *cache, struct moor_holder *holder, uint64_t room);
 
 #endif

@@ -2,8 +2,6 @@
 /* The governor's life, and the door that every public call of it passes. */
 #include "governor/governor.h"
 
-#include "util/error.h"
-
 #include <stdlib.h>
 
 _Static_assert(offsetof(struct moor__governor, caches) < 2 * MOOR__CACHE_LINE,
@@ -81,13 +79,11 @@ void moor__governor_count(struct moor__governor *governor, uint64_t *ret_grants,
     struct moor_authority *first = governor->authorities;
     moor__lock_release(&governor->lock);
     for (struct moor_authority *authority = first; authority; authority = authority->next) {
-        moor__lock_acquire(&authority->lock);
-        moor__credit_take_back(authority, MOOR__STRICT_READ);
+        moor__accounts_lock(authority);
         uint64_t counts = moor__account_get(&authority->sums.account, MOOR__ALIVE);
         *ret_grants += counts % MOOR__ONE_LEASE;
         *ret_leases += counts / MOOR__ONE_LEASE;
-        moor__credit_allow(authority, MOOR__STRICT_READ);
-        moor__lock_release(&authority->lock);
+        moor__accounts_unlock(authority);
     }
     moor__lock_acquire(&governor->queue.lock);
     *ret_tickets = governor->queue.owned;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The governor: the accounts of all pools of a runtime, and the queue of requests that wait for room in them. It knows no
- * device, no data and no address. objects.h describes its floors; port.h, all that it needs from outside.
+ * The governor: the accounts of all pools of a runtime, and the queue of requests that wait for room in them.
+ * It knows no device, no data and no address. objects.h describes its floors; port.h, all that it needs from
+ * outside.
  */
 #ifndef MOOR_GOVERNOR_GOVERNOR_H
 #define MOOR_GOVERNOR_GOVERNOR_H
@@ -9,6 +10,7 @@
 #include "governor/grant.h"
 #include "governor/port.h"
 #include "governor/request.h"
+#include "util/error.h"
 #include "util/trace.h"
 
 struct moor__governor {
@@ -35,7 +37,8 @@ void moor__governor_init(struct moor__governor *governor, const struct moor__gov
                          uint32_t tag, uint64_t patience_ns);
 /* Returns BUSY if a grant, lease, ticket or holder is alive, or if this thread is in a pressure function. */
 moor_status moor__governor_check_idle(struct moor__governor *governor);
-/* Ends the governor's threads and frees everything. Requires that it is idle. NULL tables are never visible. */
+/* Ends the governor's threads and frees everything. Requires that it is idle. NULL tables are never
+ * visible. */
 void moor__governor_finish(struct moor__governor *governor);
 
 /* Returns true if the runtime is there and was made by this process. */
@@ -51,6 +54,18 @@ static inline moor_status moor__governor_enter(const struct moor__governor *gove
     return moor__governor_may_enter(governor) ? MOOR_OK : moor__governor_refuse_entry(governor);
 }
 
+/* Do the same for an object of the governor. */
+static inline moor_status moor__authority_enter(const struct moor_authority *authority)
+{
+    return authority ? moor__governor_enter(authority->governor)
+                     : moor__fail(MOOR_INVALID, "the authority is NULL");
+}
+static inline moor_status moor__holder_enter(const struct moor_holder *holder)
+{
+    return holder ? moor__governor_enter(holder->authority->governor)
+                  : moor__fail(MOOR_INVALID, "the holder is NULL");
+}
+
 /* Reports an event. Requires that the thread holds no lock. */
 static inline void moor__governor_trace(struct moor__governor *governor, uint32_t kind,
                                         struct moor_authority *authority, struct moor_holder *holder,
@@ -59,9 +74,9 @@ static inline void moor__governor_trace(struct moor__governor *governor, uint32_
     moor__tracer_report(&governor->tracer, kind, authority, holder, bytes, object);
 }
 
-/* Returns the runtime's authority for a pool, made if there is none. total_bytes: of the pool, NULL if unknown; until the
- * host sets the capacity, the least of these totals is the capacity. If it has become less, the caller must call
- * moor__reclaim_review. HOST_NOMEM. */
+/* Returns the runtime's authority for a pool, made if there is none. total_bytes: of the pool, NULL if
+ * unknown; until the host sets the capacity, the least of these totals is the capacity. If it has become
+ * less, the caller must call moor__reclaim_review. HOST_NOMEM. */
 moor_status moor__authority_for_pool(struct moor_runtime *runtime, const char *pool_key,
                                      const uint64_t *total_bytes, struct moor_authority **ret_authority);
 /* Notes a report of the pool's devices. held_bytes: by providers of this runtime. */

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Grants. A grant's bytes are reserved in its holder's account from the moment it is made, so drawing from it needs no
- * room and no lock: it only moves the right to charge them (promise I2). A thread that draws keeps the grant pinned;
- * bytes that come back to a grant which was released meanwhile return to the budget with the last pin.
+ * Grants. A grant's bytes are reserved in its holder's account from the moment it is made, so drawing from it
+ * needs no room and no lock: it only moves the right to charge them (promise I2). A thread that draws keeps
+ * the grant pinned; bytes that come back to a grant which was released meanwhile return to the budget with
+ * the last pin.
  */
 #include "governor/governor.h"
-#include "util/error.h"
 
 #include <stdlib.h>
 

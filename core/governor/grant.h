@@ -45,15 +45,16 @@ struct moor__reservation {
     uint64_t bytes;
 };
 
-/* Draws bytes from the grant, or reserves them until the deadline if the grant is 0. FOREIGN: the grant is another
- * holder's. OVER_BUDGET also if the grant has too little left. */
+/* Draws bytes from the grant, or reserves them until the deadline if the grant is 0. FOREIGN: the grant is
+ * another holder's. OVER_BUDGET also if the grant has too little left. */
 moor_status moor__reservation_take(struct moor_holder *holder, moor_grant grant, uint64_t bytes,
                                    uint64_t deadline_ns, struct moor__reservation *ret_reservation);
-/* Turns the reservation into a charge of `actual` bytes: returns bytes that are too many, reserves those that are too
- * few. On failure, with the statuses of moor__reserve, the reservation is unchanged. */
+/* Turns the reservation into a charge of `actual` bytes: returns bytes that are too many, reserves those that
+ * are too few. On failure, with the statuses of moor__reserve, the reservation is unchanged. */
 moor_status moor__reservation_charge(struct moor__reservation *reservation, enum moor__account_line line,
                                      uint64_t requested, uint64_t actual);
-/* Charges memory that exists although its call fails, until it has been released again: also beyond the budget. */
+/* Charges memory that exists although its call fails, until it has been released again: also beyond the
+ * budget. */
 void moor__reservation_charge_for_rollback(struct moor__reservation *reservation,
                                            enum moor__account_line line, uint64_t requested, uint64_t actual);
 /* Returns the bytes to the grant or the budget. */

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Holders of an authority's memory. A thread that makes, changes or destroys one takes the queue's lock, because the holder
- * may be asked for memory, and the authority's, because it has an account.
+ * Holders of an authority's memory. A thread that makes, changes or destroys one takes the queue's lock,
+ * because the holder may be asked for memory, and the authority's, because it has an account.
  */
 #include "governor/governor.h"
 #include "governor/limits.h"
-#include "util/error.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -70,26 +69,21 @@ moor_status moor_holder_set_limits(struct moor_holder *holder, const struct moor
     struct moor_authority *authority = holder->authority;
     struct moor__queue *queue = &authority->governor->queue;
     bool known = false;
-    uint64_t over = 0;
     moor_status status = moor__governor_enter(authority->governor);
     if (!status)
         status = check_limits(limits);
     if (status)
         return moor__leave(status);
     moor__lock_acquire(&queue->lock);
-    moor__lock_acquire(&authority->lock);
+    moor__accounts_lock(authority);
     status =
         moor__revision_check(holder->settings.revision, revision, is_same(limits, &holder->limits), &known);
     if (!status && !known)
         status = check_guarantee(authority, holder->limits.guarantee_bytes, limits->guarantee_bytes);
-    if (!status) {
-        moor__credit_take_back(authority, MOOR__STRICT_READ);
-        if (!known)
-            set_limits(holder, limits, revision);
-        over = moor__sub_sat(holder->has, holder->limits.limit_bytes);
-        moor__credit_allow(authority, MOOR__STRICT_READ);
-    }
-    moor__lock_release(&authority->lock);
+    if (!status && !known)
+        set_limits(holder, limits, revision);
+    uint64_t over = moor__sub_sat(holder->has, holder->limits.limit_bytes);
+    moor__accounts_unlock(authority);
     moor__lock_release(&queue->lock);
     if (status)
         return moor__leave(status);
@@ -105,14 +99,12 @@ moor_status moor_holder_set_limits(struct moor_holder *holder, const struct moor
 
 moor_status moor_holder_set_pressure(struct moor_holder *holder, moor_pressure_function pressure, void *user)
 {
-    if (!holder)
-        return moor__leave(moor__fail(MOOR_INVALID, "the holder is NULL"));
+    moor_status status = moor__holder_enter(holder);
+    if (status)
+        return moor__leave(status);
     struct moor__governor *governor = holder->authority->governor;
     struct moor__queue *queue = &governor->queue;
     struct moor__victim *victim = &holder->victim;
-    moor_status status = moor__governor_enter(governor);
-    if (status)
-        return moor__leave(status);
     moor__lock_acquire(&queue->lock);
     status = moor__pressure_await(governor, holder);
     if (!status) {
@@ -120,7 +112,8 @@ moor_status moor_holder_set_pressure(struct moor_holder *holder, moor_pressure_f
         victim->function = pressure;
         victim->user = user;
         victim->cool_down_ns = victim->cool_until_ns = 0;
-        /* A function that removes itself is still running, and the bytes that it evicts are still expected. */
+        /* A function that removes itself is still running, and the bytes that it evicts are still
+         * expected. */
         if (pressure || victim->is_running)
             moor__victim_add(&queue->schedule, holder);
     }
@@ -132,13 +125,11 @@ moor_status moor_holder_set_pressure(struct moor_holder *holder, moor_pressure_f
 
 moor_status moor_holder_set_evictable(struct moor_holder *holder, uint64_t bytes)
 {
-    if (!holder)
-        return moor__leave(moor__fail(MOOR_INVALID, "the holder is NULL"));
-    struct moor_authority *authority = holder->authority;
-    struct moor__governor *governor = authority->governor;
-    moor_status status = moor__governor_enter(governor);
+    moor_status status = moor__holder_enter(holder);
     if (status)
         return moor__leave(status);
+    struct moor_authority *authority = holder->authority;
+    struct moor__governor *governor = authority->governor;
     moor__lock_acquire(&authority->lock);
     holder->settings.evictable = bytes;
     bool scans = authority->waiting.tickets > 0;
@@ -194,16 +185,14 @@ moor_status moor_holder_create(struct moor_authority *authority, const struct mo
     (void)strncpy(holder->name, options->name ? options->name : "holder", sizeof holder->name - 1);
     struct moor__queue *queue = &authority->governor->queue;
     moor__lock_acquire(&queue->lock);
-    moor__lock_acquire(&authority->lock);
+    moor__accounts_lock(authority);
     status = check_guarantee(authority, 0, options->limits.guarantee_bytes);
     if (!status) {
-        moor__credit_take_back(authority, MOOR__STRICT_READ);
         join(holder);
         set_limits(holder, &options->limits, 0);
         holder->settings.revision = 0;
-        moor__credit_allow(authority, MOOR__STRICT_READ);
     }
-    moor__lock_release(&authority->lock);
+    moor__accounts_unlock(authority);
     moor__lock_release(&queue->lock);
     if (status) {
         free(holder);
@@ -248,13 +237,11 @@ static void leave(struct moor_holder *holder)
 static moor_status leave_if_unused(struct moor_holder *holder, bool leaves)
 {
     struct moor_authority *authority = holder->authority;
-    moor__lock_acquire(&authority->lock);
-    moor__credit_take_back(authority, MOOR__STRICT_READ);
+    moor__accounts_lock(authority);
     moor_status status = check_unused(holder);
     if (!status && leaves)
         leave(holder);
-    moor__credit_allow(authority, MOOR__STRICT_READ);
-    moor__lock_release(&authority->lock);
+    moor__accounts_unlock(authority);
     return status;
 }
 

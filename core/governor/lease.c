@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Leases: charges for memory that no provider made. A lease is drawn from a grant, and grows by requests of its own. Only
- * the thread that has changed a lease's number of bytes moves them in the account, so concurrent calls on one lease add
- * up.
+ * Leases: charges for memory that no provider made. A lease is drawn from a grant, and grows by requests of
+ * its own. Only the thread that has changed a lease's number of bytes moves them in the account, so
+ * concurrent calls on one lease add up.
  */
 #include "governor/governor.h"
-#include "util/error.h"
 
 struct moor__lease {
     struct moor__slot slot;
@@ -74,8 +73,9 @@ out:
     return moor__leave(status);
 }
 
-/* Commits a grant that no other thread can find. The ordinary case: all its bytes, in the thread's thread account, with a
- * slot for the lease in the cache and room there for the grant's. False: nothing has changed. */
+/* Commits a grant that no other thread can find. The ordinary case: all its bytes, in the thread's thread
+ * account, with a slot for the lease in the cache and room there for the grant's. False: nothing has
+ * changed. */
 static inline bool commit_in_thread(struct moor__governor *governor, struct moor__grant *grant,
                                     uint64_t bytes, moor_lease *ret_lease)
 {
@@ -177,7 +177,8 @@ static void unpin(struct moor__governor *governor, struct moor__lease *lease)
         finish(governor, lease);
 }
 
-/* Sets the bytes if they are still `before`. Relaxed: the number alone decides which thread moves them in the account. */
+/* Sets the bytes if they are still `before`. Relaxed: the number alone decides which thread moves them in the
+ * account. */
 static bool replace(struct moor__lease *lease, uint64_t before, uint64_t after)
 {
     return atomic_compare_exchange_strong_explicit(&lease->bytes, &before, after, memory_order_relaxed,
@@ -235,8 +236,8 @@ moor_status moor_lease_get_bytes(struct moor_runtime *runtime, moor_lease handle
 
 /* ---- refunding ---- */
 
-/* Does the same as finish in the ordinary case: in the thread's thread account, with room in the cache for the slot.
- * False: nothing has changed. */
+/* Does the same as finish in the ordinary case: in the thread's thread account, with room in the cache for
+ * the slot. False: nothing has changed. */
 static inline bool finish_in_thread(struct moor__governor *governor, struct moor__lease *lease)
 {
     struct moor_holder *holder = lease->holder;

@@ -6,8 +6,9 @@
 #include <moorage/error.h>
 #include <stdbool.h>
 
-/* Checks the revision of a change (0: the next one). same: the change would alter nothing. ret_known: [out] the change
- * is in force already. STALE: a later revision is in force. REFUSED: this revision is in force with other values. */
+/* Checks the revision of a change (0: the next one). same: the change would alter nothing. ret_known: [out]
+ * the change is in force already. STALE: a later revision is in force. REFUSED: this revision is in force
+ * with other values. */
 moor_status moor__revision_check(uint64_t current, uint64_t revision, bool same, bool *ret_known);
 /* Returns the revision that is in force after the change. */
 uint64_t moor__revision_after(uint64_t current, uint64_t revision);

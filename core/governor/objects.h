@@ -16,10 +16,11 @@
  *     credit -> reserved -> live, shared or leased -> pending -> credit          the ordinary way
  *                                                        \-> quarantined -> pending (tried again)
  *
- * Each transition moves bytes between two lines of one holder, so the sum of the lines is the same before and after.
- * Lines are kept in the holder's account, under its authority's lock, and in thread accounts: a thread's own share of
- * an account (credit.h). "credit" in a thread account is what the thread may still reserve without a lock; "credit" in
- * the account itself is free, and leaves the account in the same critical section.
+ * Each transition moves bytes between two lines of one holder, so the sum of the lines is the same before and
+ * after. Lines are kept in the holder's account, under its authority's lock, and in thread accounts: a
+ * thread's own share of an account (credit.h). "credit" in a thread account is what the thread may still
+ * reserve without a lock; "credit" in the account itself is free, and leaves the account in the same critical
+ * section.
  */
 #ifndef MOOR_GOVERNOR_OBJECTS_H
 #define MOOR_GOVERNOR_OBJECTS_H
@@ -49,8 +50,8 @@ enum moor__account_line {
 #define MOOR__ONE_GRANT UINT64_C(1)
 #define MOOR__ONE_LEASE (UINT64_C(1) << 32)
 
-/* All accesses are relaxed: locks and credit.h say which thread may write a line. In a thread account lines are
- * differences and may wrap below zero; their sum with the account's line does not. */
+/* All accesses are relaxed: locks and credit.h say which thread may write a line. In a thread account lines
+ * are differences and may wrap below zero; their sum with the account's line does not. */
 struct moor__account {
     _Atomic uint64_t line[MOOR__ACCOUNT_LINES];
 };
@@ -66,11 +67,10 @@ struct moor__ticket;
 
 /* Of a pool, by its host and providers. */
 struct moor__pool_limits {
-    uint64_t capacity; /* bytes */
-    uint64_t revision; /* 0: the host has set no capacity, and the least total of the providers counts */
-    uint64_t
-        set_aside; /* bytes of the emergency reserve: only requests made inside pressure functions may use them */
-    bool is_unknown; /* no provider has reported a total yet either: the capacity is 0 */
+    uint64_t capacity;  /* bytes */
+    uint64_t revision;  /* 0: the host has set no capacity, and the least total of the providers counts */
+    uint64_t set_aside; /* bytes of the emergency reserve; see admission.h */
+    bool is_unknown;    /* no provider has reported a total yet either: the capacity is 0 */
 };
 
 /* The last report of a pool's devices. */
@@ -93,11 +93,10 @@ struct moor__authority_sums {
 
 /* Written under both the queue's lock and the authority's. */
 struct moor__authority_waiting {
-    uint32_t tickets; /* open tickets with a part here, and the reclaim ticket */
-    const struct moor__ticket
-        *turn;                    /* the ticket with the exclusive turn: no other request may borrow here */
-    struct moor__ticket *reclaim; /* asks for bytes over limits; the queue's lock alone, as the next */
-    uint64_t planned;             /* number of the last pressure plan that covered this pool */
+    uint32_t tickets;                /* open tickets with a part here, and the reclaim ticket */
+    const struct moor__ticket *turn; /* has the exclusive turn; see schedule.h */
+    struct moor__ticket *reclaim;    /* asks for bytes over limits; the queue's lock alone, as the next */
+    uint64_t planned;                /* number of the last pressure plan that covered this pool */
 };
 
 struct moor_authority {
@@ -161,7 +160,8 @@ struct moor_holder {
     struct moor_authority *authority;
     uint32_t thread_account;   /* index among each thread's thread accounts */
     _Atomic uint32_t is_asked; /* a pressure request is open; a hint for threads without the queue's lock */
-    /* The authority's lock. Fields that every transfer in the account needs come first: there are many holders. */
+    /* The authority's lock. Fields that every transfer in the account needs come first: there are many
+     * holders. */
     struct moor_holder_limits limits; /* limit_bytes: UINT64_MAX for none */
     uint64_t has; /* bytes, those in thread accounts included: transfers there do not change it */
     uint64_t commitment;

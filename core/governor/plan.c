@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The pressure plan, by the rules in plan.h. A plan works on a view of one authority under its lock. The bytes planned for
- * a holder stand in its `planned_bytes`, which may wrap below zero and is 0 again at the end.
+ * The pressure plan, by the rules in plan.h. A plan works on a view of one authority under its lock. The
+ * bytes planned for a holder stand in its `planned_bytes`, which may wrap below zero and is 0 again at the
+ * end.
  */
 #include "governor/plan.h"
 
@@ -214,8 +215,8 @@ static uint64_t expected_for(const struct plan *plan, const struct moor__ticket 
 static void plan_ticket(struct plan *plan, struct moor__ticket *ticket)
 {
     const struct moor__demand *demand = &ticket->demand;
-    /* With no holder left to ask, only a brief ticket goes on, to learn whether one was passed over. A ticket that can
-     * never fit asks for nothing. */
+    /* With no holder left to ask, only a brief ticket goes on, to learn whether one was passed over. A ticket
+     * that can never fit asks for nothing. */
     if ((plan->available == 0 && !demand->is_brief) || ticket->refusal.status == MOOR_NEVER_FITS)
         return;
     if (demand->kind == MOOR__TICKET_RECLAIM && demand->set.pools[0] == plan->authority)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The queue: the schedule under its lock, tickets as objects, and the accounting of evictions. */
 #include "governor/governor.h"
-#include "util/error.h"
 
 #include <stdlib.h>
 
@@ -123,11 +122,9 @@ bool moor__queue_try(struct moor__governor *governor, const struct moor__request
 static uint64_t freed_bytes(struct moor_holder *holder)
 {
     struct moor_authority *authority = holder->authority;
-    moor__lock_acquire(&authority->lock);
-    moor__credit_take_back(authority, MOOR__STRICT_READ);
+    moor__accounts_lock(authority);
     uint64_t has = holder->has - moor__account_get(&holder->account, MOOR__PENDING);
-    moor__credit_allow(authority, MOOR__STRICT_READ);
-    moor__lock_release(&authority->lock);
+    moor__accounts_unlock(authority);
     return moor__sub_sat(holder->victim.request.had_bytes, has);
 }
 

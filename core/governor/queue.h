@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The queue: the schedule with its lock and its threads. One of a governor; a thread takes its lock before any
- * authority's. Nothing blocks under it.
+ * The queue: the schedule with its lock and its threads. One of a governor; a thread takes its lock before
+ * any authority's. Nothing blocks under it.
  */
 #ifndef MOOR_GOVERNOR_QUEUE_H
 #define MOOR_GOVERNOR_QUEUE_H
@@ -63,32 +63,34 @@ bool moor__queue_try(struct moor__governor *governor, const struct moor__request
 
 /* Notes a holder's answer to its pressure request, and runs the schedule. Requires queue->lock. */
 void moor__pressure_answered(struct moor__governor *governor, struct moor_holder *holder);
-/* Counts bytes that the holder evicts, for itself and the ticket that asks. Returns that ticket, or 0. Requires
- * queue->lock. */
+/* Counts bytes that the holder evicts, for itself and the ticket that asks. Returns that ticket, or 0.
+ * Requires queue->lock. */
 moor_ticket moor__eviction_count(struct moor_holder *holder, uint64_t bytes, bool behind_fences);
 
 enum moor__fate { MOOR__FATE_RETURNED, MOOR__FATE_STUCK, MOOR__FATE_KEPT };
-/* Settles bytes that were counted as pending for a ticket: they are back, quarantined, or were not released after all.
- * ticket: 0 is a no-op. */
+/* Settles bytes that were counted as pending for a ticket: they are back, quarantined, or were not released
+ * after all. ticket: 0 is a no-op. */
 void moor__eviction_settle(struct moor_holder *holder, moor_ticket ticket, uint64_t bytes,
                            enum moor__fate fate);
 
 /* ---- worker.c ---- */
 
-/* Makes sure that the monitor runs, and keeps it until moor__workers_started: before a ticket is added. Requires no lock.
- * LIMIT: no thread can be made. */
+/* Makes sure that the monitor runs, and keeps it until moor__workers_started: before a ticket is added.
+ * Requires no lock. LIMIT: no thread can be made. */
 moor_status moor__workers_start(struct moor__governor *governor);
 /* Ends that: the ticket has been added. Requires queue->lock. */
 void moor__workers_started(struct moor__queue *queue);
 /* Ends all threads and waits for them. Requires no lock. */
 void moor__workers_stop(struct moor__governor *governor);
-/* Withdraws the holder's pressure request, and waits until its function is not running, unless this thread is in it.
- * Requires queue->lock, releases it while waiting. BUSY: this thread is in another holder's function. */
+/* Withdraws the holder's pressure request, and waits until its function is not running, unless this thread
+ * is in it. Requires queue->lock, releases it while waiting. BUSY: this thread is in another holder's
+ * function. */
 moor_status moor__pressure_await(struct moor__governor *governor, struct moor_holder *holder);
 
 /* ---- reclaim.c ---- */
 
-/* After limits have changed: asks for bytes over them, through the authority's reclaim ticket. Requires no lock. */
+/* After limits have changed: asks for bytes over them, through the authority's reclaim ticket. Requires no
+ * lock. */
 void moor__reclaim_review(struct moor_authority *authority);
 
 #endif

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Reclaim: each authority has one ticket of its own, made when it first needs it. The ticket is open while the pool or
- * one of its victims is over its limits, so that the plan asks for those bytes.
+ * Reclaim: each authority has one ticket of its own, made when it first needs it. The ticket is open while
+ * the pool or one of its victims is over its limits, so that the plan asks for those bytes.
  */
 #include "governor/governor.h"
-#include "util/error.h"
 
 #include <moorage/abi/provider.h>
 

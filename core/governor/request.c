@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Requests. A request is granted if it fits; if not, after reaping the releases that have completed; if not, it becomes a
- * ticket, which other threads serve or time ends. A request that must not wait becomes a brief ticket while holders are
- * asked for it: it waits for their answers, and for no fence.
+ * Requests. A request is granted if it fits; if not, after reaping the releases that have completed; if not,
+ * it becomes a ticket, which other threads serve or time ends. A request that must not wait becomes a brief
+ * ticket while holders are asked for it: it waits for their answers, and for no fence.
  */
 #include "governor/request.h"
 
 #include "governor/governor.h"
-#include "util/error.h"
 
 static bool try_now(struct moor__governor *governor, const struct moor__request_set *set,
                     struct moor__refusal *refusal)
@@ -89,8 +88,8 @@ moor_status moor__ticket_open(struct moor__governor *governor, const struct moor
     return MOOR_OK;
 }
 
-/* All answers to a brief ticket are in: reaps the bytes that they brought, and ends the ticket unless that changed
- * something. Requires queue->lock, releases it meanwhile. */
+/* All answers to a brief ticket are in: reaps the bytes that they brought, and ends the ticket unless that
+ * changed something. Requires queue->lock, releases it meanwhile. */
 static void conclude(struct moor__governor *governor, struct moor__ticket *ticket)
 {
     struct moor__queue *queue = &governor->queue;

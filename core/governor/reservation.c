@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Reservations: the bytes of one call of the memory code, from its grant or the budget, until they are charged. */
+/* Reservations: the bytes of one call of the memory code, from its grant or the budget, until they are
+ * charged. */
 #include "governor/governor.h"
-#include "util/error.h"
 
 moor_status moor__reservation_take(struct moor_holder *holder, moor_grant handle, uint64_t bytes,
                                    uint64_t deadline_ns, struct moor__reservation *ret_reservation)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The order of service, by the rules in schedule.h. The thread that makes room runs the schedule itself, so a served
- * request depends on no other thread. Every run looks at the time as well (deadlines, turns, patience); the monitor
- * (worker.c) runs it when nothing else does.
+ * The order of service, by the rules in schedule.h. The thread that makes room runs the schedule itself, so a
+ * served request depends on no other thread. Every run looks at the time as well (deadlines, turns,
+ * patience); the monitor (worker.c) runs it when nothing else does.
  */
 #include "governor/schedule.h"
 
@@ -177,8 +177,9 @@ static bool try_to_serve(struct moor__schedule *schedule, struct moor__ticket *t
     return true;
 }
 
-/* Serves each ticket that fits, in order. Service that ends a turn starts again at the front, because earlier tickets may
- * have been barred by it. may_begin: a turn begins as soon as a ticket has been passed often enough. */
+/* Serves each ticket that fits, in order. Service that ends a turn starts again at the front, because earlier
+ * tickets may have been barred by it. may_begin: a turn begins as soon as a ticket has been passed often
+ * enough. */
 static void serve(struct moor__schedule *schedule, uint64_t now_ns, bool may_begin)
 {
     struct moor__ticket *next;

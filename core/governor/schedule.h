@@ -1,21 +1,24 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The schedule: tickets that wait, and the rules by which they are served. One of a governor; the queue's lock guards all
- * of it.
+ * The schedule: tickets that wait, and the rules by which they are served. One of a governor; the queue's
+ * lock guards all of it.
  *
- * Order. Tickets are served by priority, then by arrival; each that fits is served, so a small request may pass a large
- * one. Passing has a bound: a ticket that was passed by MOOR_PASSED_MAX (16) later requests gets an exclusive turn.
+ * Order. Tickets are served by priority, then by arrival; each that fits is served, so a small request may
+ * pass a large one. Passing has a bound: a ticket that was passed by MOOR_PASSED_MAX (16) later requests gets
+ * an exclusive turn.
  *
- * Exclusive turn. During it no other request may borrow from the ticket's pools: a request is admitted only up to its
- * holder's guarantee, or if it was made inside a pressure function. Bytes that come back gather for the ticket.
+ * Exclusive turn. During it no other request may borrow from the ticket's pools: a request is admitted only
+ * up to its holder's guarantee, or if it was made inside a pressure function. Bytes that come back gather for
+ * the ticket.
  *
  *     length     = (now - opened) / 2, at least MOOR_TURN_NS (100 ms), at most MOOR_TURN_MAX_NS (10 s)
  *     next turn  >= end of the turn + length
  *
- * Example: opened at 0 and passed for the 16th time at 1,000 ms, a ticket has the exclusive turn until 1,500 ms; its next
- * one begins at 2,000 ms at the earliest, after 16 more passings. One ticket at a time has the turn in a pool; the
- * earliest arrival comes first. A ticket that its holder's own limit bars, or that can never fit, gets none. Between two
- * turns all tickets are served once as usual, so turns cannot starve the others.
+ * Example: opened at 0 and passed for the 16th time at 1,000 ms, a ticket has the exclusive turn until 1,500
+ * ms; its next one begins at 2,000 ms at the earliest, after 16 more passings. One ticket at a time has the
+ * turn in a pool; the earliest arrival comes first. A ticket that its holder's own limit bars, or that can
+ * never fit, gets none. Between two turns all tickets are served once as usual, so turns cannot starve the
+ * others.
  */
 #ifndef MOOR_GOVERNOR_SCHEDULE_H
 #define MOOR_GOVERNOR_SCHEDULE_H
@@ -31,7 +34,8 @@ enum moor__ticket_kind {
 
 enum moor__ticket_state { MOOR__TICKET_OPEN, MOOR__TICKET_SERVED, MOOR__TICKET_ENDED };
 
-/* The demand of a ticket: all that the scheduler needs to know of the request. Constant while the ticket is open. */
+/* The demand of a ticket: all that the scheduler needs to know of the request. Constant while the ticket is
+ * open. */
 struct moor__demand {
     enum moor__ticket_kind kind;
     int32_t priority;
@@ -101,8 +105,8 @@ void moor__schedule_end(struct moor__schedule *schedule, struct moor__ticket *ti
                         enum moor__ticket_state state, moor_status status);
 /* Applies all rules at that time: turns, service, deadlines, pressure. */
 void moor__schedule_run(struct moor__schedule *schedule, uint64_t now_ns);
-/* Adds a ticket and applies the rules for it alone, unless they or the time may change something for others: so opening
- * many tickets costs no run for each. */
+/* Adds a ticket and applies the rules for it alone, unless they or the time may change something for others:
+ * so opening many tickets costs no run for each. */
 void moor__schedule_enter(struct moor__schedule *schedule, struct moor__ticket *ticket, uint64_t now_ns);
 /* Counts a served request for the tickets that arrived before it. */
 void moor__schedule_count_pass(struct moor__schedule *schedule, const struct moor__request_set *set,

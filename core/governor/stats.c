@@ -1,24 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 /* Statistics of accounts. A snapshot of an authority is one critical section, so its sums hold exactly. */
 #include "governor/governor.h"
-#include "util/error.h"
 
 #include <moorage/stats.h>
 #include <string.h>
 
-/* Locks one instant of an authority and its holders: the queue's lock for pressure requests, the authority's for the
- * accounts, and no credit in any thread account. */
+/* Locks one instant of an authority and its holders: the queue's lock for pressure requests, the authority's
+ * for the accounts, and no credit in any thread account. */
 static void begin(struct moor_authority *authority)
 {
     moor__lock_acquire(&authority->governor->queue.lock);
-    moor__lock_acquire(&authority->lock);
-    moor__credit_take_back(authority, MOOR__STRICT_READ);
+    moor__accounts_lock(authority);
 }
 
 static void end(struct moor_authority *authority)
 {
-    moor__credit_allow(authority, MOOR__STRICT_READ);
-    moor__lock_release(&authority->lock);
+    moor__accounts_unlock(authority);
     moor__lock_release(&authority->governor->queue.lock);
 }
 

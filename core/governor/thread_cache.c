@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Each thread has a list of its caches, one for each runtime that it has called; each runtime has a list of all threads'
- * caches. One lock of the process guards both, held for list work only. A thread that ends leaves its caches in the
- * runtimes' lists, without an owner; a runtime that ends frees its caches, owned or not. The library is never unmapped
- * (-z nodelete), because threads may end after the host has closed it.
+ * Each thread has a list of its caches, one for each runtime that it has called; each runtime has a list of
+ * all threads' caches. One lock of the process guards both, held for list work only. A thread that ends
+ * leaves its caches in the runtimes' lists, without an owner; a runtime that ends frees its caches, owned or
+ * not. The library is never unmapped (-z nodelete), because threads may end after the host has closed it.
  */
 #include "governor/thread_cache.h"
 

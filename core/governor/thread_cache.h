@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A thread's cache for one runtime: thread accounts, each its share of one holder's account, and free slots of handles.
- * Only the thread itself uses it; other threads may empty its thread accounts, see credit.h. When the thread ends, the
- * next new thread takes the cache over as it is.
+ * A thread's cache for one runtime: thread accounts, each its share of one holder's account, and free slots
+ * of handles. Only the thread itself uses it; other threads may empty its thread accounts, see credit.h. When
+ * the thread ends, the next new thread takes the cache over as it is.
  */
 #ifndef MOOR_GOVERNOR_THREAD_CACHE_H
 #define MOOR_GOVERNOR_THREAD_CACHE_H
@@ -35,8 +35,8 @@ struct moor__thread_cache {
     bool is_owned;           /* by a living thread; thread_cache.c's lock, as the two entries */
     LIST_ENTRY(moor__thread_cache) of_runtime;
     LIST_ENTRY(moor__thread_cache) of_thread;
-    /* A bit for each thread account that has ever been filled. The thread sets it under the lock of the authority that
-     * it fills the thread account from, so the thread that empties those sees it. */
+    /* A bit for each thread account that has ever been filled. The thread sets it under the lock of the
+     * authority that it fills the thread account from, so the thread that empties those sees it. */
     _Atomic uint64_t used;
     struct moor__thread_slots grants;
     struct moor__thread_slots leases;
@@ -49,8 +49,8 @@ struct moor__thread_caches {
     LIST_HEAD(, moor__thread_cache) list;
 };
 
-/* The cache that this thread used last. Its tag says for which runtime. Small, because it takes the space that dynamic
- * linkers keep for libraries which are loaded late. */
+/* The cache that this thread used last. Its tag says for which runtime. Small, because it takes the space
+ * that dynamic linkers keep for libraries which are loaded late. */
 struct moor__thread_cache_hint {
     uint32_t tag;
     struct moor__thread_cache *cache;
@@ -58,7 +58,8 @@ struct moor__thread_cache_hint {
 extern _Thread_local struct moor__thread_cache_hint moor__thread_cache_last
     __attribute__((tls_model("initial-exec")));
 
-/* Returns this thread's cache, from its list or made now. NULL: no memory, and the thread works without a cache. */
+/* Returns this thread's cache, from its list or made now. NULL: no memory, and the thread works without a
+ * cache. */
 struct moor__thread_cache *moor__thread_cache_find(struct moor__thread_caches *caches);
 
 /* Returns true if this thread's last call was to the same runtime. */
@@ -84,7 +85,8 @@ void moor__thread_caches_visit(struct moor__thread_caches *caches,
 /* Frees all caches of a runtime that ends. */
 void moor__thread_caches_free(struct moor__thread_caches *caches);
 
-/* Takes a slot from those that the thread keeps, or else from the table. slots: NULL if the thread has no cache. */
+/* Takes a slot from those that the thread keeps, or else from the table. slots: NULL if the thread has no
+ * cache. */
 static inline moor_status moor__thread_slots_take(struct moor__handles *handles,
                                                   struct moor__thread_slots *slots,
                                                   struct moor__slot **ret_slot)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Tickets of hosts. Their rules stand in schedule.h and plan.h. */
 #include "governor/governor.h"
-#include "util/error.h"
 
 #include <stdlib.h>
 
@@ -46,8 +45,8 @@ static moor_status pin(struct moor__governor *governor, moor_ticket handle, stru
     return moor__fail(MOOR_INVALID, "the ticket is not the host's");
 }
 
-/* Ends a ticket, whatever its state. Returns true if it had been served, so that its bytes must be returned. Requires
- * queue->lock. */
+/* Ends a ticket, whatever its state. Returns true if it had been served, so that its bytes must be returned.
+ * Requires queue->lock. */
 static bool cancel(struct moor__governor *governor, struct moor__ticket *ticket)
 {
     bool was_served = ticket->state == MOOR__TICKET_SERVED;

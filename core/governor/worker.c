@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The governor's threads. Pressure workers call pressure functions, one thread for one holder at a time: as many as there
- * are running functions, at most MOOR_LIMIT_PRESSURE_WORKERS; idle ones end after a while. One more thread, the monitor,
- * exists while tickets are open: it makes workers, reaps releases, and runs the schedule when time changes something. It
- * calls no pressure function, so no holder can block it.
+ * The governor's threads. Pressure workers call pressure functions, one thread for one holder at a time: as
+ * many as there are running functions, at most MOOR_LIMIT_PRESSURE_WORKERS; idle ones end after a while. One
+ * more thread, the monitor, exists while tickets are open: it makes workers, reaps releases, and runs the
+ * schedule when time changes something. It calls no pressure function, so no holder can block it.
  */
 #include "governor/governor.h"
 #include "util/deadline.h"
-#include "util/error.h"
 
 #include <moorage/abi/provider.h>
 #include <signal.h>
@@ -57,7 +56,8 @@ static void join_all(struct moor__worker *ended)
     }
 }
 
-/* Starts a thread with all signals blocked, because they are the host's. Requires queue->lock, releases it meanwhile. */
+/* Starts a thread with all signals blocked, because they are the host's. Requires queue->lock, releases it
+ * meanwhile. */
 static moor_status start_thread(struct moor__governor *governor, void *(*run)(void *))
 {
     struct moor__queue *queue = &governor->queue;
@@ -181,8 +181,8 @@ static void *run_worker(void *user)
 
 /* ---- the monitor ---- */
 
-/* Makes workers while more requests wait than workers do. Requires queue->lock, releases it meanwhile. False: no thread
- * can be made now. */
+/* Makes workers while more requests wait than workers do. Requires queue->lock, releases it meanwhile. False:
+ * no thread can be made now. */
 static bool add_workers(struct moor__governor *governor)
 {
     struct moor__queue *queue = &governor->queue;
@@ -206,7 +206,8 @@ static bool add_workers(struct moor__governor *governor)
     return true;
 }
 
-/* Returns true if a ticket waits for fences. Brief ones reap for themselves, and must find the bytes not yet taken. */
+/* Returns true if a ticket waits for fences. Brief ones reap for themselves, and must find the bytes not yet
+ * taken. */
 static bool is_to_reap(const struct moor__schedule *schedule)
 {
     const struct moor__ticket *ticket;
@@ -216,7 +217,8 @@ static bool is_to_reap(const struct moor__schedule *schedule)
     return false;
 }
 
-/* Returns a pool where other processes hold bytes that a ticket waits for: only its devices know when they are free. */
+/* Returns a pool where other processes hold bytes that a ticket waits for: only its devices know when they
+ * are free. */
 static struct moor_authority *find_external(const struct moor__schedule *schedule)
 {
     const struct moor__ticket *ticket;
@@ -226,8 +228,8 @@ static struct moor_authority *find_external(const struct moor__schedule *schedul
     return NULL;
 }
 
-/* Waits for fences, for time, or until another thread has changed something since `calls` were counted. until_ns: the
- * latest end. Requires queue->lock, releases it meanwhile. */
+/* Waits for fences, for time, or until another thread has changed something since `calls` were counted.
+ * until_ns: the latest end. Requires queue->lock, releases it meanwhile. */
 static void watch(struct moor__governor *governor, uint64_t calls, uint64_t until_ns, uint64_t *slice_ns)
 {
     struct moor__queue *queue = &governor->queue;

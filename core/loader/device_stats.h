@@ -11,7 +11,8 @@
 moor_status moor__device_stats(struct moor_device *device, uint32_t domain,
                                struct moor_device_stats *ret_stats);
 
-/* Reads the open devices of a pool and reports their sum to its authority (moor_authority_refresh). Requires no lock. */
+/* Reads the open devices of a pool and reports their sum to its authority (moor_authority_refresh). Requires
+ * no lock. */
 moor_status moor__external_refresh(struct moor_authority *authority);
 
 #endif

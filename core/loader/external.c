@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * External use: bytes of a pool that its devices report as used, less the bytes that providers of this runtime hold. The
- * figures come from several calls, between which anything may change, so they are clamped and never become a line of an
- * account. Where several devices report on one pool, the least free bytes count.
+ * External use: bytes of a pool that its devices report as used, less the bytes that providers of this
+ * runtime hold. The figures come from several calls, between which anything may change, so they are clamped
+ * and never become a line of an account. Where several devices report on one pool, the least free bytes
+ * count.
  */
 #include "loader/device_stats.h"
 #include "util/error.h"
@@ -62,8 +63,6 @@ moor_status moor__external_refresh(struct moor_authority *authority)
 
 moor_status moor_authority_refresh(struct moor_authority *authority)
 {
-    if (!authority)
-        return moor__leave(moor__fail(MOOR_INVALID, "the authority is NULL"));
-    moor_status status = moor__governor_enter(authority->governor);
+    moor_status status = moor__authority_enter(authority);
     return moor__leave(status ? status : moor__external_refresh(authority));
 }

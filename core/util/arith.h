@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Arithmetic on byte counts and times: minimum, maximum, and sums and differences that saturate instead of wrapping. */
+/* Arithmetic on byte counts and times: minimum, maximum, and sums and differences that saturate instead of
+ * wrapping. */
 #ifndef MOOR_UTIL_ARITH_H
 #define MOOR_UTIL_ARITH_H
 

@@ -282,8 +282,8 @@ static inline uint64_t still_clock(void)
     return atomic_load(&still_ns);
 }
 
-/* Gives the runtime's governor a clock that stands still, before anything waits. From here on only calls of the test
- * reap, and only clock_advance lets time pass. */
+/* Gives the runtime's governor a clock that stands still, before anything waits. From here on only calls of
+ * the test reap, and only clock_advance lets time pass. */
 static inline void clock_stop(struct fixture *f)
 {
     struct moor__governor_port *port = &f->runtime->governor.port;

@@ -536,6 +536,12 @@ plant("core/governor/stats.c",
       ("holders say more than they have", "evictable += evictable_of(holder);",
        "evictable += holder->settings.evictable;", "lockstep"))
 
+plant("core/governor/governor.c",
+      ("a forked child uses the parent's runtime", "return moor__fail(MOOR_FORKED,",
+       "return MOOR_OK; return moor__fail(MOOR_FORKED,", "core/fork"),
+      ("a runtime ends with a holder alive", "if (authority->holder_count) status", "if (false) status",
+       "core/providers, sim memory"))
+
 plant("core/loader/device_stats.c",
       ("a contradiction is not told", "stats->inconsistent = odd;", "stats->inconsistent = odd && false;",
        "core/stats, sim faults"))
@@ -545,12 +551,6 @@ plant("core/loader/external.c",
        "core/stats"),
       ("what providers of ours hold is not counted", "sum->held += stats.held_bytes;", "(void)stats;",
        "lockstep, sweep/external_cases"))
-
-plant("core/governor/governor.c",
-      ("a forked child uses the parent's runtime", "return moor__fail(MOOR_FORKED,",
-       "return MOOR_OK; return moor__fail(MOOR_FORKED,", "core/fork"),
-      ("a runtime ends with a holder alive", "if (authority->holder_count) status", "if (false) status",
-       "core/providers, sim memory"))
 
 plant("core/memory/release.c",
       ("what is released is let go for nobody", "object->ticket = evicts ? ticket : object->ticket;", "(void)ticket;",
@@ -667,8 +667,8 @@ vary("core/governor/charge.c",
       "behind_fences);"))
 
 vary("core/governor/stats.c",
-     ("a snapshot leaves out what threads have",
-      "moor__credit_take_back(authority, MOOR__STRICT_READ); }  static void end", "}  static void end"))
+     ("a snapshot leaves out what threads have", "moor__accounts_lock(authority); }  static void end",
+      "moor__lock_acquire(&authority->lock); }  static void end"))
 
 vary("core/governor/account.c",
      ("credit that comes back is lost", "moor__holder_account_add(holder, MOOR__CREDIT, -credit);", ""))

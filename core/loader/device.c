@@ -1,18 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Devices and domains of a provider: read once after init, checked, and kept as our own copies. A device that
- * fails is left out; one that breaks the contract refuses the provider. A device's context is opened by the
- * first who needs it; the provider's call runs without a lock, and others wait for its outcome.
+ * Devices and domains of a provider. The core reads them once after init, checks them and keeps its own
+ * copies. A device whose device_info fails is left out; a device that breaks the contract gets the provider
+ * refused. The first caller that needs a device opens its context. The provider's call runs without a lock
+ * while other callers wait for its outcome.
  */
 #include "loader/call.h"
 
 #include "governor/pressure.h"
+#include "util/arith.h"
 #include "util/error.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Lies behind a struct that a provider fills: one that writes past the size it is given writes here. */
+/* A guard follows each struct that a provider fills. A provider that writes past the size it was given
+ * overwrites the guard. */
 struct guard {
     unsigned char bytes[64];
 };
@@ -23,16 +27,12 @@ static struct guard make_guard(void)
     memset(guard.bytes, 0x5a, sizeof guard.bytes);
     return guard;
 }
+_Static_assert(_Alignof(struct guard) == 1, "a guard follows its struct without padding");
 
 static bool is_whole(const struct guard *guard)
 {
     struct guard whole = make_guard();
     return memcmp(guard, &whole, sizeof whole) == 0;
-}
-
-static bool is_power_of_two(uint64_t value)
-{
-    return value != 0 && (value & (value - 1)) == 0;
 }
 
 static bool is_text(const char *text, size_t capacity)
@@ -41,7 +41,7 @@ static bool is_text(const char *text, size_t capacity)
     return length > 0 && length < capacity;
 }
 
-/* NULL, or the rule that a domain breaks. */
+/* Returns NULL, or the rule that the domain breaks. */
 static const char *domain_fault(const struct moor_device *device, uint32_t count,
                                 const struct moor_abi_domain_info *info)
 {
@@ -61,13 +61,14 @@ static const char *domain_fault(const struct moor_device *device, uint32_t count
     if ((info->flags & MOOR_ABI_DOMAIN_OPAQUE) &&
         ((info->flags & MOOR_ABI_DOMAIN_HOST_ACCESS) || (info->capabilities & MOOR_ABI_CAP_VIRTUAL)))
         return "it is OPAQUE, but has HOST_ACCESS or VIRTUAL";
-    if (!is_power_of_two(info->alignment_bytes))
-        return "its alignment is no power of two";
+    if (!moor__is_power_of_two(info->alignment_bytes))
+        return "its alignment is not a power of two";
     if (!is_text(info->pool_key, sizeof info->pool_key))
         return "its pool key is empty or unterminated";
     if (info->capabilities & MOOR_ABI_CAP_VIRTUAL) {
-        if (!is_power_of_two(info->granule_min_bytes) || !is_power_of_two(info->granule_recommended_bytes))
-            return "its granule is no power of two";
+        if (!moor__is_power_of_two(info->granule_min_bytes) ||
+            !moor__is_power_of_two(info->granule_recommended_bytes))
+            return "its granule is not a power of two";
         if (info->granule_recommended_bytes < info->granule_min_bytes)
             return "its recommended granule is below the minimum";
     }
@@ -116,10 +117,11 @@ static const char *key_fault(const struct moor_provider *provider, const char *k
     return NULL;
 }
 
-/* What the provider says of it is sound. */
+/* Adds a device whose description has passed device_fault. */
 static moor_status add_device(struct moor_provider *provider, uint32_t index,
                               const struct moor_abi_device_info *info)
 {
+    assert(info->domain_count >= 1 && info->domain_count <= MOOR_LIMIT_DOMAINS);
     struct moor_device *device = &provider->devices[provider->device_count];
     device->domains = calloc(info->domain_count, sizeof *device->domains);
     if (!device->domains)
@@ -143,7 +145,7 @@ static moor_status read_device(struct moor_provider *provider, uint32_t index)
         struct guard guard;
     } out = {.info.struct_size = sizeof out.info, .guard = make_guard()};
     if (moor__call_device_info(provider, index, &out.info)) {
-        /* One broken device does not take the others away. */
+        /* A broken device does not take the other devices with it. */
         moor__provider_log(provider, MOOR_ABI_LOG_WARNING, "device %u is left out: %s", index,
                            moor__pending_error()->text);
         return MOOR_OK;
@@ -164,8 +166,8 @@ moor_status moor__devices_read(struct moor_provider *provider)
     if (status)
         return status;
     if (count > MOOR_LIMIT_DEVICES)
-        return moor__fail(MOOR_REFUSED, "%s: %u devices; at most %d", provider->table.name, count,
-                          MOOR_LIMIT_DEVICES);
+        return moor__fail(MOOR_REFUSED, "%s: reports %u devices, more than the limit of %d",
+                          provider->table.name, count, MOOR_LIMIT_DEVICES);
     provider->devices = calloc(count ? count : 1, sizeof *provider->devices);
     if (!provider->devices)
         return moor__fail(MOOR_HOST_NOMEM, "no memory for %u devices", count);
@@ -227,6 +229,7 @@ moor_status moor__device_open(struct moor_device *device)
         status =
             moor__fail(MOOR_PROVIDER, "%s: context_open succeeded with a NULL context", provider->table.name);
     moor__lock_acquire(&device->lock);
+    assert(device->state == MOOR__DEVICE_OPENING && !device->context);
     if (!status)
         device->context = context;
     device->state = status ? MOOR__DEVICE_CLOSED : MOOR__DEVICE_OPEN;
@@ -240,6 +243,7 @@ bool moor__devices_close(struct moor_provider *provider)
     bool all = true;
     for (uint32_t i = 0; i < provider->device_count; i++) {
         struct moor_device *device = &provider->devices[i];
+        assert(device->state != MOOR__DEVICE_OPENING);
         if (device->state != MOOR__DEVICE_OPEN)
             continue;
         if (moor__call_context_close(device)) {
@@ -260,14 +264,17 @@ struct moor_device *moor__device_hold(struct moor_device *device)
 
 void moor__device_unhold(struct moor_device *device)
 {
-    /* Release: who waits for 0 sees all that the call did. */
-    atomic_fetch_sub_explicit(&device->calls, 1, memory_order_release);
+    /* Release: unload waits for 0 and must then see everything that the call did. */
+    uint32_t calls = atomic_fetch_sub_explicit(&device->calls, 1, memory_order_release);
+    assert(calls > 0);
 }
 
 void moor__count(struct moor_device *device, enum moor__object_count kind, int change)
 {
-    /* Release and acquire, so that who reads 0 sees the objects' ends. */
-    atomic_fetch_add_explicit(&device->counts[kind], (uint64_t)(int64_t)change, memory_order_acq_rel);
+    /* Release and acquire: a thread that reads 0 must see the end of every counted object. */
+    uint64_t before =
+        atomic_fetch_add_explicit(&device->counts[kind], (uint64_t)(int64_t)change, memory_order_acq_rel);
+    assert(change > 0 || before >= (uint64_t) - (int64_t)change);
 }
 
 /* ---- public ---- */
@@ -309,12 +316,14 @@ moor_status moor_device_find_domain(struct moor_device *device, uint32_t kind, u
     moor_status status = enter_device(device, ret_domain);
     if (status)
         return moor__leave(status);
-    for (uint32_t i = 0; i < device->info.domain_count; i++)
-        if (device->domains[i].info.kind == kind) {
-            *ret_domain = i;
-            return MOOR_OK;
-        }
-    return moor__leave(moor__fail(MOOR_UNSUPPORTED, "%s has no domain of kind %u", device->info.name, kind));
+    uint32_t domain = 0;
+    while (domain < device->info.domain_count && device->domains[domain].info.kind != kind)
+        domain++;
+    if (domain < device->info.domain_count)
+        *ret_domain = domain;
+    else
+        status = moor__fail(MOOR_UNSUPPORTED, "%s has no domain of kind %u", device->info.name, kind);
+    return moor__leave(status);
 }
 
 moor_status moor_device_get_native(struct moor_device *device, uint64_t *ret_native)

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a provider holds of its host: settings, log and clock. It may use them on any thread, from its init
- * to its shutdown. One that never comes to that end is poisoned: it keeps all of this for ever, but cut off
- * from the runtime, which may go.
+ * The services that a provider gets from its host: settings, log and clock. A provider may use them on any
+ * thread from init to shutdown. A provider whose init or shutdown never finishes is poisoned: it keeps its
+ * services for ever, but they no longer reach the runtime, which may end.
  */
 #include "loader/provider.h"
 
 #include "util/error.h"
 
+#include <assert.h>
 #include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -21,13 +22,15 @@ void moor__provider_log(struct moor_provider *provider, uint32_t level, const ch
     char line[640];
     va_list args;
     va_start(args, format);
-    (void)vsnprintf(line, sizeof line, format, args); /* cut short is good enough */
+    (void)vsnprintf(line, sizeof line, format, args); /* a long line is cut */
     va_end(args);
-    /* Sequentially consistent, here and in moor__provider_poison: one of the two sees the other. */
+    /* Sequentially consistent, like the accesses in moor__provider_poison: either this thread sees
+     * `poisoned`, or the poisoning thread sees `talking` and waits. */
     atomic_fetch_add(&provider->host.talking, 1);
     if (!atomic_load(&provider->host.poisoned))
         moor__log(provider->runtime, level, "%s", line);
-    atomic_fetch_sub(&provider->host.talking, 1);
+    uint32_t talking = atomic_fetch_sub(&provider->host.talking, 1);
+    assert(talking > 0);
 }
 
 static void host_log(void *user, uint32_t level, const char *message)
@@ -89,7 +92,7 @@ static moor_status copy_settings(struct moor_provider *provider, const struct mo
     return MOOR_OK;
 }
 
-/* Each setting that can be found in `provider` is found in `other`. */
+/* Returns true if each setting that a lookup in `provider` finds has the same value in `other`. */
 static bool has_settings_of(const struct moor_provider *other, const struct moor_provider *provider)
 {
     for (size_t i = 0; i < provider->host.setting_count; i++) {
@@ -123,20 +126,23 @@ moor_status moor__host_make(struct moor_provider *provider, const struct moor_lo
 void moor__host_free(struct moor_provider *provider)
 {
     for (size_t i = 0; i < provider->host.setting_count; i++) {
-        free((void *)(uintptr_t)provider->host.settings[i].key); /* our copies, const only to readers */
+        /* the core's copies; const protects them from readers only */
+        free((void *)(uintptr_t)provider->host.settings[i].key);
         free((void *)(uintptr_t)provider->host.settings[i].value);
     }
     free(provider->host.settings);
 }
 
-/* All that are poisoned. Nobody looks into it, but so what is kept on purpose is no leak. */
+/* The poisoned providers. Nothing reads the list: it keeps the memory reachable, so that leak checkers do not
+ * report it. */
 static struct moor_provider *_Atomic poisoned;
 
 void moor__provider_poison(struct moor_provider *provider)
 {
     moor__assert_unlocked("a wait for the host's log function");
+    assert(!atomic_load(&provider->host.poisoned));
     atomic_store(&provider->host.poisoned, true);
-    while (atomic_load(&provider->host.talking)) /* as long as the host's own log function takes */
+    while (atomic_load(&provider->host.talking)) /* bounded by the host's own log function */
         (void)sched_yield();
     provider->host.poisoned_next = atomic_load(&poisoned);
     while (!atomic_compare_exchange_weak(&poisoned, &provider->host.poisoned_next, provider))

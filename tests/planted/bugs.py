@@ -782,14 +782,13 @@ plant("core/util/runtime.c",
 
 plant("core/util/handles.c",
       ("a stale handle is accepted",
-       "if (!(word & LIVE) || generation_of(word) != handle_generation(handle)) {", "if (!(word & LIVE)) {",
+       "if (!(word & MOOR__SLOT_LIVE) || generation_of(word) != handle_generation(handle)) {",
+       "if (!(word & MOOR__SLOT_LIVE)) {",
        "core/handles, sim streams"),
       ("a slot is used again under its old generation",
-       "return; /* worn out: its handles would repeat */ atomic_store_explicit(&slot->word,"
-       " (generation_of(word) + 1) << GENERATION_SHIFT, memory_order_release);",
-       "return;", "core/handles, sim streams"),
+       "if (!moor__handles_renew(slot)) return;", "if (generation_of(word) == MOOR__GENERATION_MAX) return;", "core/handles, sim streams"),
       ("a handle of another runtime is accepted",
-       "if (((handle >> TAG_SHIFT) & MOOR__TAG_MAX) != handles->tag)", "if (handle == UINT64_MAX)",
+       "if (((handle >> MOOR__TAG_SHIFT) & MOOR__TAG_MAX) != handles->tag)", "if (handle == UINT64_MAX)",
        "core/handles, sim faults"),
       ("a handle of another kind is accepted",
        "if (kind != (uint32_t)handles->kind)", "if (kind == MOOR__KIND_COUNT)",
@@ -798,8 +797,8 @@ plant("core/util/handles.c",
        "memset((char *)slot + sizeof *slot, 0, handles->slot_bytes - sizeof *slot);", "",
        "core/ranges, sim mixed"),
       ("a completion finds an object of another generation",
-       "return !(word & LIVE) && generation_of(word) == handle_generation(handle) ? slot : NULL;",
-       "return !(word & LIVE) ? slot : NULL;", "core/quarantine"))
+       "return !(word & MOOR__SLOT_LIVE) && generation_of(word) == handle_generation(handle) ? slot : NULL;",
+       "return !(word & MOOR__SLOT_LIVE) ? slot : NULL;", "core/quarantine"))
 
 plant("core/util/handles.h",
       ("a renewed handle is the old one", "((word >> MOOR__GENERATION_SHIFT) + 1) <<",
@@ -810,9 +809,9 @@ plant("core/memory/runtime.c",
        "core/providers, sim memory"))
 
 plant("core/loader/provider.c",
-      ("a NULL is written to", "if (!provider || !ret_device)", "if (!provider)", "core/arguments"))
+      ("a NULL is written to", "if (!provider || !out)", "if (!provider)", "core/arguments"))
 
-plant("core/loader/unload.c",
+plant("core/memory/unload.c",
       ("a provider is unloaded with one object alive", "if (alive == 0)", "if (alive <= 1)",
        "core/providers"))
 

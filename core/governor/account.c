@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Accounts: each change of a line updates the holder's and the authority's sums in the same critical section.
- * Transfers in a thread account change neither `has` nor a commitment, so limits are checked against the
- * truth whatever threads do meanwhile. Only credit, bytes that a holder has without a use, may have to be
+ * Transfers in a thread account change neither `has` nor a commitment, so limits are checked against exact
+ * numbers while threads make transfers. Only credit, bytes that a holder has without a use, may have to be
  * taken back before a request is refused (credit.c).
  */
 #include "governor/account.h"

@@ -53,7 +53,7 @@ struct moor__refusal {
     bool external;  /* other processes hold some of the missing bytes */
 };
 
-/* The holder whose pressure function this thread is in, or NULL. */
+/* The holder of the pressure function that this thread is in, or NULL. */
 extern _Thread_local struct moor_holder *moor__pressured_holder;
 
 /* Returns true if this thread is in a pressure function of that governor. */

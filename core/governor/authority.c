@@ -19,6 +19,7 @@ static struct moor_authority *find_or_make(struct moor__governor *governor, cons
     if (!authority)
         return NULL;
     assert(strlen(pool_key) < sizeof authority->pool_key);
+    authority->runtime = governor->runtime;
     authority->governor = governor;
     authority->caches = &governor->caches;
     authority->rank = rank;
@@ -119,7 +120,7 @@ moor_status moor_authority_set_capacity(struct moor_authority *authority, uint64
     if (status)
         return moor__leave(status);
     if (!known)
-        moor__governor_trace(authority->governor, MOOR_TRACE_CAPACITY, authority, NULL, capacity_bytes, 0);
+        moor__trace(authority->runtime, MOOR_TRACE_CAPACITY, authority, NULL, capacity_bytes, 0);
     moor__reclaim_review(authority);
     if (ret_over_bytes)
         *ret_over_bytes = over;

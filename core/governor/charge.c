@@ -38,7 +38,7 @@ run(struct moor__thread_cache *cache, struct moor_holder *holder, const struct c
         ticket = moor__evict(cache, holder, step, step.to == MOOR__PENDING);
     else
         moor__transfer_apply(cache, holder, step);
-    moor__governor_trace(authority->governor, transition.event, authority, holder, change.bytes, 0);
+    moor__trace(authority->runtime, transition.event, authority, holder, change.bytes, 0);
     return ticket;
 }
 
@@ -111,7 +111,7 @@ __attribute__((noinline)) static moor_status reserve_otherwise(struct moor__thre
         return MOOR_OK;
     if (refusal.status == MOOR_NEVER_FITS)
         return moor__refuse(&refusal);
-    moor_status status = moor__request(pool->governor->port.runtime, &set, deadline_ns, NULL);
+    moor_status status = moor__request(pool->governor->runtime, &set, deadline_ns, NULL);
     if (!status && counts)
         moor__transfer_apply(cache, holder,
                              (struct moor__transfer){MOOR__RESERVED, MOOR__RESERVED, .counts = counts});
@@ -127,8 +127,7 @@ moor_status moor__reserve(struct moor__thread_cache *cache, struct moor_holder *
     if (!moor__transfer_in_thread(cache, holder, &step))
         status = reserve_otherwise(cache, holder, bytes, counts, deadline_ns);
     if (!status)
-        moor__governor_trace(authority->governor, moor__transitions[MOOR__RESERVE].event, authority, holder,
-                             bytes, 0);
+        moor__trace(authority->runtime, moor__transitions[MOOR__RESERVE].event, authority, holder, bytes, 0);
     return status;
 }
 
@@ -150,12 +149,12 @@ void moor__charge(struct moor_holder *holder, enum moor__account_line line, uint
         moor__lock_acquire(&authority->lock);
         moor__holder_account_add(holder, MOOR__RESERVED, exceed);
         moor__lock_release(&authority->lock);
-        moor__governor_trace(authority->governor, MOOR_TRACE_EXCEED, authority, holder, exceed, 0);
+        moor__trace(authority->runtime, MOOR_TRACE_EXCEED, authority, holder, exceed, 0);
     }
     const struct moor__transfer step = {MOOR__RESERVED, line, bytes, .requested = requested};
     moor__transfer_apply(moor__thread_cache_for(holder), holder, step);
-    moor__governor_trace(authority->governor, moor__transitions[MOOR__COMMIT].event, authority, holder,
-                         bytes - exceed, 0);
+    moor__trace(authority->runtime, moor__transitions[MOOR__COMMIT].event, authority, holder, bytes - exceed,
+                0);
 }
 
 moor_ticket moor__pending(struct moor_holder *holder, enum moor__account_line from, uint64_t bytes,

@@ -114,7 +114,7 @@ void moor__credit_take_back(struct moor_authority *authority, uint32_t reason)
 {
     moor__assert_held(&authority->lock);
     if (atomic_fetch_or_explicit(&authority->strict, reason, memory_order_seq_cst))
-        return; /* it was strict before: no thread has credit */
+        return; /* strict already: no thread has credit */
     pass_barrier();
     moor__thread_caches_visit(authority->caches, take_back, authority);
 }

@@ -4,14 +4,15 @@
 
 #include <stdlib.h>
 
-_Static_assert(offsetof(struct moor__governor, caches) < 2 * MOOR__CACHE_LINE,
-               "the fields that every call reads stay together");
-
-void moor__governor_init(struct moor__governor *governor, const struct moor__governor_port *port,
-                         uint32_t tag, uint64_t patience_ns)
+moor_status moor__governor_create(struct moor_runtime *runtime, const struct moor__governor_port *port,
+                                  uint32_t tag, uint64_t patience_ns, struct moor__governor **ret_governor)
 {
-    assert(port->runtime && port->alive && port->clock && port->log && port->reap && port->refresh_external);
+    assert(port->clock && port->reap && port->refresh_external);
+    struct moor__governor *governor = calloc(1, sizeof *governor);
+    if (!governor)
+        return moor__fail(MOOR_HOST_NOMEM, "no memory for a governor");
     moor__credit_init();
+    governor->runtime = runtime;
     governor->port = *port;
     governor->caches.tag = tag;
     LIST_INIT(&governor->caches.list);
@@ -20,6 +21,8 @@ void moor__governor_init(struct moor__governor *governor, const struct moor__gov
     moor__handles_init(&governor->tickets, MOOR__KIND_TICKET, tag, sizeof(struct moor__ticket));
     moor__lock_init(&governor->lock, MOOR__RANK_RUNTIME, "governor.lock");
     moor__queue_init(&governor->queue, patience_ns);
+    *ret_governor = governor;
+    return MOOR_OK;
 }
 
 moor_status moor__governor_check_idle(struct moor__governor *governor)
@@ -27,7 +30,7 @@ moor_status moor__governor_check_idle(struct moor__governor *governor)
     uint64_t grants, leases, tickets;
     moor_status status = MOOR_OK;
     if (moor__is_inside_pressure(governor))
-        return moor__fail(MOOR_BUSY, "a pressure function of it is running");
+        return moor__fail(MOOR_BUSY, "a pressure function of the runtime is running");
     moor__governor_count(governor, &grants, &leases, &tickets);
     if (grants || leases || tickets)
         return moor__fail(MOOR_BUSY, "alive: %llu grants, %llu leases, %llu tickets",
@@ -44,8 +47,10 @@ moor_status moor__governor_check_idle(struct moor__governor *governor)
     return status;
 }
 
-void moor__governor_finish(struct moor__governor *governor)
+void moor__governor_destroy(struct moor__governor *governor)
 {
+    if (!governor)
+        return;
     moor__workers_stop(governor); /* first its threads, which use authorities */
     while (governor->authorities) {
         struct moor_authority *authority = governor->authorities;
@@ -62,13 +67,7 @@ void moor__governor_finish(struct moor__governor *governor)
     moor__handles_finish(&governor->leases);
     moor__handles_finish(&governor->grants);
     moor__lock_finish(&governor->lock);
-}
-
-moor_status moor__governor_refuse_entry(const struct moor__governor *governor)
-{
-    if (!governor)
-        return moor__fail(MOOR_INVALID, "the runtime is NULL");
-    return moor__fail(MOOR_FORKED, "the runtime belongs to the parent process");
+    free(governor);
 }
 
 void moor__governor_count(struct moor__governor *governor, uint64_t *ret_grants, uint64_t *ret_leases,
@@ -88,14 +87,4 @@ void moor__governor_count(struct moor__governor *governor, uint64_t *ret_grants,
     moor__lock_acquire(&governor->queue.lock);
     *ret_tickets = governor->queue.owned;
     moor__lock_release(&governor->queue.lock);
-}
-
-moor_status moor_runtime_set_trace(struct moor_runtime *runtime, moor_trace_function trace, void *user)
-{
-    struct moor__governor *governor = moor__governor_of(runtime);
-    moor_status status = moor__governor_enter(governor);
-    if (status)
-        return moor__leave(status);
-    governor->tracer = (struct moor__tracer){trace, user};
-    return MOOR_OK;
 }

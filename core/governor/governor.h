@@ -14,9 +14,8 @@
 #include "util/trace.h"
 
 struct moor__governor {
-    /* Every call reads the port's page, the tracer and the tag: they share a cache line. */
+    struct moor_runtime *runtime;
     struct moor__governor_port port;
-    struct moor__tracer tracer;
     struct moor__thread_caches caches;
     struct moor__handles grants;
     struct moor__handles leases;
@@ -26,34 +25,25 @@ struct moor__governor {
     struct moor__queue queue;
 };
 
-/* A runtime begins with its governor (memory/runtime.h asserts that). */
-static inline struct moor__governor *moor__governor_of(struct moor_runtime *runtime)
-{
-    return (struct moor__governor *)runtime;
-}
-
-/* port: copied. tag: the runtime's. patience_ns: 0 for the default. */
-void moor__governor_init(struct moor__governor *governor, const struct moor__governor_port *port,
-                         uint32_t tag, uint64_t patience_ns);
+/* port: copied. tag: the runtime's. patience_ns: 0 for the default. HOST_NOMEM. */
+moor_status moor__governor_create(struct moor_runtime *runtime, const struct moor__governor_port *port,
+                                  uint32_t tag, uint64_t patience_ns, struct moor__governor **ret_governor);
 /* Returns BUSY if a grant, lease, ticket or holder is alive, or if this thread is in a pressure function. */
 moor_status moor__governor_check_idle(struct moor__governor *governor);
-/* Ends the governor's threads and frees everything. Requires that it is idle. NULL tables are never
- * visible. */
-void moor__governor_finish(struct moor__governor *governor);
+/* Ends the governor's threads and frees everything. Requires that it is idle. NULL is a no-op. */
+void moor__governor_destroy(struct moor__governor *governor);
 
-/* Returns true if the runtime is there and was made by this process. */
-static inline bool moor__governor_may_enter(const struct moor__governor *governor)
+/* Returns the governor of a runtime that a host has passed; NULL for NULL. */
+static inline struct moor__governor *moor__governor_of(struct moor_runtime *runtime)
 {
-    return __builtin_expect(governor && *governor->port.alive, 1);
+    return runtime ? runtime->governor : NULL;
 }
-/* Returns INVALID for NULL, FORKED in a forked child. */
-moor_status moor__governor_refuse_entry(const struct moor__governor *governor);
-/* Comes first in every public call. */
+
+/* Begins a public call: INVALID for NULL, FORKED in a forked child. */
 static inline moor_status moor__governor_enter(const struct moor__governor *governor)
 {
-    return moor__governor_may_enter(governor) ? MOOR_OK : moor__governor_refuse_entry(governor);
+    return moor__enter(governor ? governor->runtime : NULL);
 }
-
 /* Do the same for an object of the governor. */
 static inline moor_status moor__authority_enter(const struct moor_authority *authority)
 {
@@ -64,14 +54,6 @@ static inline moor_status moor__holder_enter(const struct moor_holder *holder)
 {
     return holder ? moor__governor_enter(holder->authority->governor)
                   : moor__fail(MOOR_INVALID, "the holder is NULL");
-}
-
-/* Reports an event. Requires that the thread holds no lock. */
-static inline void moor__governor_trace(struct moor__governor *governor, uint32_t kind,
-                                        struct moor_authority *authority, struct moor_holder *holder,
-                                        uint64_t bytes, uint64_t object)
-{
-    moor__tracer_report(&governor->tracer, kind, authority, holder, bytes, object);
 }
 
 /* Returns the runtime's authority for a pool, made if there is none. total_bytes: of the pool, NULL if

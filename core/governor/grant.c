@@ -51,7 +51,7 @@ static inline bool reserve_in_thread(struct moor__governor *governor, struct moo
         !moor__transfer_in_thread(cache, holder, &step))
         return false;
     *ret_grant = publish(governor, cache->grants.slot[--cache->grants.count], holder, bytes);
-    moor__governor_trace(governor, MOOR_TRACE_RESERVE, authority, holder, bytes, 0);
+    moor__trace(governor->runtime, MOOR_TRACE_RESERVE, authority, holder, bytes, 0);
     return true;
 }
 
@@ -77,9 +77,10 @@ moor_status moor_grant_reserve(struct moor_holder *holder, uint64_t bytes, uint6
 {
     if (!holder || !ret_grant || bytes == 0)
         return moor__leave(moor__fail(MOOR_INVALID, "holder and ret_grant must not be NULL, bytes not 0"));
+    struct moor_runtime *runtime = holder->authority->runtime;
     struct moor__governor *governor = holder->authority->governor;
-    if (!moor__governor_may_enter(governor))
-        return moor__leave(moor__governor_refuse_entry(governor));
+    if (!moor__may_enter(runtime))
+        return moor__leave(moor__enter_refused(runtime));
     if (reserve_in_thread(governor, holder, bytes, ret_grant))
         return MOOR_OK;
     return moor__leave(reserve(governor, holder, bytes, deadline_ns, ret_grant));
@@ -117,7 +118,7 @@ void moor__grants_publish(struct moor__governor *governor, const struct moor_req
 {
     for (size_t i = 0; i < count; i++) {
         struct moor_holder *holder = parts[i].holder;
-        moor__governor_trace(governor, MOOR_TRACE_RESERVE, holder->authority, holder, parts[i].bytes, 0);
+        moor__trace(governor->runtime, MOOR_TRACE_RESERVE, holder->authority, holder, parts[i].bytes, 0);
         moor__transfer_apply(
             moor__thread_cache_for(holder), holder,
             (struct moor__transfer){MOOR__RESERVED, MOOR__RESERVED, .counts = MOOR__ONE_GRANT});
@@ -143,7 +144,7 @@ moor_status moor_grants_reserve(const struct moor_request *requests, size_t coun
     status = moor__grants_take(governor, count, &slots);
     if (status)
         goto out;
-    status = moor__request(governor->port.runtime, &set, deadline_ns, NULL);
+    status = moor__request(governor->runtime, &set, deadline_ns, NULL);
     if (!status)
         moor__grants_publish(governor, requests, count, slots, ret_grants);
     moor__grants_return(governor, slots, status ? count : 0);

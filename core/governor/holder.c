@@ -88,7 +88,7 @@ moor_status moor_holder_set_limits(struct moor_holder *holder, const struct moor
     if (status)
         return moor__leave(status);
     if (!known)
-        moor__governor_trace(authority->governor, MOOR_TRACE_LIMIT, authority, holder, limit_of(limits), 0);
+        moor__trace(authority->runtime, MOOR_TRACE_LIMIT, authority, holder, limit_of(limits), 0);
     moor__reclaim_review(authority);
     if (ret_over_bytes)
         *ret_over_bytes = over;
@@ -259,7 +259,7 @@ moor_status moor_holder_destroy(struct moor_holder *holder)
     if (!status)
         status = moor__pressure_await(governor, holder);
     if (!status)
-        status = leave_if_unused(holder, true); /* its function may have done anything meanwhile */
+        status = leave_if_unused(holder, true); /* the pressure function may have done anything meanwhile */
     if (status && holder->victim.function)
         moor__victim_add(&queue->schedule, holder);
     bool running =

@@ -33,7 +33,7 @@ static inline void publish(struct moor__governor *governor, struct moor__slot *s
     lease->holder = holder;
     atomic_store_explicit(&lease->bytes, bytes, memory_order_relaxed); /* publishing releases it */
     *ret_lease = moor__handle_of(&governor->leases, slot);
-    moor__governor_trace(governor, MOOR_TRACE_COMMIT, holder->authority, holder, bytes, *ret_lease);
+    moor__trace(governor->runtime, MOOR_TRACE_COMMIT, holder->authority, holder, bytes, *ret_lease);
     moor__handles_publish(slot); /* last: from here on any thread may end it, and destroy the holder */
 }
 
@@ -135,10 +135,10 @@ static moor_status commit_shared(struct moor_runtime *runtime, moor_grant handle
 moor_status moor_grant_commit(struct moor_runtime *runtime, moor_grant handle, uint64_t bytes,
                               moor_lease *ret_lease)
 {
-    struct moor__governor *governor = moor__governor_of(runtime);
     struct moor__slot *slot;
-    if (!moor__governor_may_enter(governor))
-        return moor__leave(moor__governor_refuse_entry(governor));
+    if (!moor__may_enter(runtime))
+        return moor__leave(moor__enter_refused(runtime));
+    struct moor__governor *governor = runtime->governor;
     if (!ret_lease || bytes == 0)
         return moor__leave(refuse_arguments());
     if (!moor__handles_remove(&governor->grants, handle, &slot))
@@ -252,7 +252,7 @@ static inline bool finish_in_thread(struct moor__governor *governor, struct moor
         return false;
     if (moor__handles_renew(&lease->slot))
         cache->leases.slot[cache->leases.count++] = &lease->slot;
-    moor__governor_trace(governor, MOOR_TRACE_REFUND, authority, holder, bytes, 0);
+    moor__trace(governor->runtime, MOOR_TRACE_REFUND, authority, holder, bytes, 0);
     return true;
 }
 
@@ -270,10 +270,10 @@ static moor_status refund_shared(struct moor__governor *governor, moor_lease han
 
 moor_status moor_lease_refund(struct moor_runtime *runtime, moor_lease handle)
 {
-    struct moor__governor *governor = moor__governor_of(runtime);
     struct moor__slot *slot;
-    if (!moor__governor_may_enter(governor))
-        return moor__leave(moor__governor_refuse_entry(governor));
+    if (!moor__may_enter(runtime))
+        return moor__leave(moor__enter_refused(runtime));
+    struct moor__governor *governor = runtime->governor;
     if (handle == 0)
         return MOOR_OK;
     if (!moor__handles_remove(&governor->leases, handle, &slot))

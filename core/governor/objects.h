@@ -7,7 +7,7 @@
  *     api        authority, holder, grant, lease, reservation, ticket, stats, governor
  *     charge     charge: one table of transitions
  *     waiting    queue, worker, reclaim, request: locks, threads, tickets that wait
- *     scheduler  schedule, plan: who is served next, and which holders are asked for memory
+ *     scheduler  schedule, plan: which ticket is served next, which holders are asked for memory
  *     admission  admission: does a request fit now, later, ever
  *     account    account, credit, thread_cache: lines, sums, threads' credit
  *
@@ -18,7 +18,7 @@
  *
  * Each transition moves bytes between two lines of one holder, so the sum of the lines is the same before and
  * after. Lines are kept in the holder's account, under its authority's lock, and in thread accounts: a
- * thread's own share of an account (credit.h). "credit" in a thread account is what the thread may still
+ * thread's own share of an account (credit.h). "credit" in a thread account are the bytes that the thread may still
  * reserve without a lock; "credit" in the account itself is free, and leaves the account in the same critical
  * section.
  */
@@ -65,7 +65,7 @@ struct moor__governor;
 struct moor__thread_caches;
 struct moor__ticket;
 
-/* Of a pool, by its host and providers. */
+/* The limits of a pool, set by the host or its providers. */
 struct moor__pool_limits {
     uint64_t capacity;  /* bytes */
     uint64_t revision;  /* 0: the host has set no capacity, and the least total of the providers counts */
@@ -75,8 +75,8 @@ struct moor__pool_limits {
 
 /* The last report of a pool's devices. */
 struct moor__external_use {
-    uint64_t total_bytes; /* of the pool */
-    uint64_t bytes;       /* of the total, held by other processes */
+    uint64_t total_bytes; /* size of the pool */
+    uint64_t bytes;       /* held by other processes */
     bool is_known;        /* false: no report yet */
     bool is_inconsistent; /* the devices contradicted themselves */
 };
@@ -85,7 +85,7 @@ struct moor__external_use {
 struct moor__authority_sums {
     uint64_t has;
     uint64_t guarantees;
-    uint64_t commitments;       /* of max(has, guarantee) */
+    uint64_t commitments;       /* max(has, guarantee) of each */
     uint64_t commitments_later; /* the same without pending bytes; exact in strict mode only */
     struct moor__account account;
     uint64_t peak_charged;
@@ -100,6 +100,7 @@ struct moor__authority_waiting {
 };
 
 struct moor_authority {
+    struct moor_runtime *runtime;
     struct moor__governor *governor;
     struct moor__thread_caches *caches;
     struct moor_authority *next; /* governor->lock */
@@ -119,12 +120,12 @@ struct moor_authority {
 
 /* A request to one holder to give memory back. */
 struct moor__pressure_request {
-    STAILQ_ENTRY(moor__pressure_request) entry; /* of the schedule's list, while no worker has taken it */
+    STAILQ_ENTRY(moor__pressure_request) entry; /* in the schedule's list, while no worker has taken it */
     bool is_waiting;                            /* in that list */
     bool is_expected;                           /* the bytes that are missing are expected to come */
     moor_ticket ticket;                         /* 0: the holder is not being asked */
     uint64_t bytes;
-    uint64_t evicted_bytes; /* so far, by the account */
+    uint64_t evicted_bytes; /* evicted so far, by the account */
     uint64_t had_bytes;     /* by the holder when it was asked, without pending ones */
     uint64_t since_ns;
     uint32_t reason;
@@ -136,14 +137,14 @@ struct moor__pressure_request {
 struct moor__victim {
     moor_pressure_function function; /* NULL: the holder cannot be asked */
     void *user;
-    struct moor_holder *next; /* of the schedule's victims: by priority, then by creation */
+    struct moor_holder *next; /* in the list of victims: by priority, then by creation */
     uint64_t created;         /* order of creation, over all authorities */
     struct moor__pressure_request request;
     uint64_t asked; /* calls of its function */
     uint64_t evicted_bytes;
     uint64_t answered;      /* number of its last answer among all answers */
     uint64_t cool_down_ns;  /* length of its last cool-down; 0: its last answer was enough */
-    uint64_t cool_until_ns; /* it is not asked before */
+    uint64_t cool_until_ns; /* no request before this time */
     uint32_t wanted;        /* parts of open tickets */
     bool is_running;        /* a thread is in its pressure function */
     bool is_destroyed;      /* from inside that function: the worker frees it afterwards */
@@ -168,7 +169,7 @@ struct moor_holder {
     uint64_t commitment_later;
     struct moor__account account;
     uint64_t peak_charged;
-    TAILQ_ENTRY(moor_holder) entry; /* of the authority's holders */
+    TAILQ_ENTRY(moor_holder) entry; /* in the authority's list */
     char name[64];
     struct moor__holder_settings settings;
     uint64_t planned_bytes;    /* scratch of admission.c and plan.c; 0 between calls */

@@ -17,7 +17,7 @@ struct plan {
     struct moor_authority *authority; /* locked */
     uint64_t now_ns;
     uint64_t commitments; /* with all planned bytes */
-    uint64_t has;         /* likewise */
+    uint64_t has;         /* with all planned bytes */
     uint32_t available;   /* holders that can be asked now */
 };
 
@@ -310,7 +310,7 @@ bool moor__plan_could_ask(const struct moor__schedule *schedule, const struct mo
                           uint64_t now_ns)
 {
     if (ticket->demand.is_brief)
-        return true; /* its plan also notes which holders are passed over */
+        return true; /* a plan for it also notes which holders are passed over */
     for (const struct moor_holder *holder = schedule->victims; holder; holder = holder->victim.next)
         if (!holder->victim.request.ticket && now_ns >= holder->victim.cool_until_ns &&
             has_pool(ticket, holder->authority))

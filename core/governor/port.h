@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The governor's port: the functions through which it reaches devices, the clock and the host's log. Its
- * owner passes the port to moor__governor_init. The governor itself calls nothing outside governor/ and
- * util/, and a test gives it a clock of its own.
+ * The governor's port: the functions through which it reaches devices and the clock. Its owner passes the
+ * port to moor__governor_create. The governor itself calls nothing outside governor/ and util/, and a test
+ * gives it a clock of its own.
  */
 #ifndef MOOR_GOVERNOR_PORT_H
 #define MOOR_GOVERNOR_PORT_H
@@ -11,14 +11,8 @@
 #include <stdbool.h>
 
 struct moor__governor_port {
-    struct moor_runtime *runtime;   /* the argument of the functions below; the governor never looks inside */
-    const volatile uint64_t *alive; /* reads 0 in a forked child, where every call is refused */
-
     /* Returns the time in nanoseconds, never less than before. */
     uint64_t (*clock)(void);
-    /* Writes a line to the host's log. Requires no lock held. */
-    void (*log)(struct moor_runtime *runtime, uint32_t level, const char *format, ...)
-        __attribute__((format(printf, 3, 4)));
     /* Takes back the releases that have completed, on all devices. Returns true if it took any. */
     bool (*reap)(struct moor_runtime *runtime);
     /* Does the same, and waits for the first completion, at most until the deadline. Returns the number of

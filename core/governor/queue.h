@@ -21,7 +21,7 @@ struct moor__workers {
     bool is_starting; /* a thread is making the monitor */
     bool is_ending;
     uint32_t openers;         /* threads about to add a ticket: the monitor stays for them */
-    uint64_t calls;           /* of moor__queue_wake */
+    uint64_t calls;           /* number of calls of moor__queue_wake */
     pthread_cond_t work;      /* for pressure workers: a request waits */
     pthread_cond_t attention; /* for the monitor: tickets, requests or the due time have changed */
     pthread_cond_t quiet;     /* for other threads: a holder has answered, or a worker has ended */

@@ -65,8 +65,8 @@ void moor__reclaim_review(struct moor_authority *authority)
     moor__queue_scan_locked(governor);
     moor__lock_release(&governor->queue.lock);
     if (status) /* the limits are in force, and the next change of one tries again */
-        governor->port.log(governor->port.runtime, MOOR_ABI_LOG_ERROR,
-                           "pool %s: its holders are not asked for bytes over the limits: %s",
-                           authority->pool_key, moor__pending_error()->text);
+        moor__log(governor->runtime, MOOR_ABI_LOG_ERROR,
+                  "pool %s: its holders are not asked for bytes over the limits: %s", authority->pool_key,
+                  moor__pending_error()->text);
     moor__error_scope_end(&aside);
 }

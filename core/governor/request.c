@@ -16,7 +16,7 @@ static bool try_now(struct moor__governor *governor, const struct moor__request_
         return true;
     if (refusal->status == MOOR_NEVER_FITS)
         return false;
-    if (port->reap(port->runtime) && moor__queue_try(governor, set, refusal))
+    if (port->reap(governor->runtime) && moor__queue_try(governor, set, refusal))
         return true;
     /* Each pool that other processes may hold less of by now. */
     for (size_t tries = 0; tries < set->pool_count && refusal->external; tries++) {
@@ -82,8 +82,8 @@ moor_status moor__ticket_open(struct moor__governor *governor, const struct moor
         moor__ticket_free(governor, ticket);
         return status;
     }
-    moor__governor_trace(governor, MOOR_TRACE_TICKET, set->pools[0], set->parts[0].holder,
-                         ticket->demand.bytes, ticket->handle);
+    moor__trace(governor->runtime, MOOR_TRACE_TICKET, set->pools[0], set->parts[0].holder,
+                ticket->demand.bytes, ticket->handle);
     *ret_ticket = ticket;
     return MOOR_OK;
 }
@@ -95,7 +95,7 @@ static void conclude(struct moor__governor *governor, struct moor__ticket *ticke
     struct moor__queue *queue = &governor->queue;
     uint32_t answers = moor__plan_answers(&queue->schedule, ticket);
     moor__lock_release(&queue->lock);
-    (void)governor->port.reap(governor->port.runtime); /* the scan finds out whether that helped */
+    (void)governor->port.reap(governor->runtime); /* the scan finds out whether that helped */
     moor__lock_acquire(&queue->lock);
     ticket->pressure.is_answered = false;
     moor__queue_scan_locked(governor);
@@ -149,8 +149,8 @@ static moor_status wait_in_queue(struct moor__governor *governor, const struct m
     moor__lock_release(&governor->queue.lock);
     status = moor__ticket_outcome(ticket);
     *ret_part = ticket->refusal.part;
-    moor__governor_trace(governor, MOOR_TRACE_END, set->pools[0], set->parts[0].holder,
-                         status ? 0 : ticket->demand.bytes, ticket->handle);
+    moor__trace(governor->runtime, MOOR_TRACE_END, set->pools[0], set->parts[0].holder,
+                status ? 0 : ticket->demand.bytes, ticket->handle);
     moor__ticket_free(governor, ticket);
     return status;
 }
@@ -227,7 +227,7 @@ bool moor__pressure_for_device(const struct moor_holder *requester, uint64_t byt
         .requester = requester,
         .deadline_ns = MOOR_FOREVER,
     };
-    moor__governor_trace(governor, MOOR_TRACE_TICKET, authority, NULL, bytes, ticket->handle);
+    moor__trace(governor->runtime, MOOR_TRACE_TICKET, authority, NULL, bytes, ticket->handle);
     moor__lock_acquire(&queue->lock);
     moor__workers_started(queue);
     moor__schedule_add(&queue->schedule, ticket, governor->port.clock());
@@ -237,8 +237,8 @@ bool moor__pressure_for_device(const struct moor_holder *requester, uint64_t byt
     moor__schedule_end(&queue->schedule, ticket, MOOR__TICKET_ENDED, MOOR_OK);
     bool some = ticket->pressure.evicted_bytes > 0;
     moor__lock_release(&queue->lock);
-    moor__governor_trace(governor, MOOR_TRACE_END, authority, NULL, 0, ticket->handle);
+    moor__trace(governor->runtime, MOOR_TRACE_END, authority, NULL, 0, ticket->handle);
     moor__ticket_free(governor, ticket);
-    (void)governor->port.reap(governor->port.runtime); /* the next try finds out whether that helped */
+    (void)governor->port.reap(governor->runtime); /* the next try finds out whether that helped */
     return some;
 }

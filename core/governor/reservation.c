@@ -11,7 +11,7 @@ moor_status moor__reservation_take(struct moor_holder *holder, moor_grant handle
     if (handle == 0) {
         status = moor__reserve(moor__thread_cache_for(holder), holder, bytes, 0, deadline_ns);
     } else {
-        status = moor__grant_pin(holder->authority->governor->port.runtime, handle, &grant);
+        status = moor__grant_pin(holder->authority->governor->runtime, handle, &grant);
         if (status)
             return status;
         status = grant->holder == holder ? moor__grant_draw(grant, bytes)

@@ -146,7 +146,7 @@ static void begin_turns(struct moor__schedule *schedule, uint64_t now_ns)
     }
 }
 
-/* Ends turns that are over, or whose ticket can no longer fit. Returns true if any ended. */
+/* Ends turns that are over, or belong to a ticket that can no longer fit. Returns true if any ended. */
 static bool end_turns(struct moor__schedule *schedule, uint64_t now_ns)
 {
     struct moor__ticket *ticket;
@@ -195,7 +195,7 @@ static void serve(struct moor__schedule *schedule, uint64_t now_ns, bool may_beg
     }
 }
 
-/* Ends tickets whose deadline has passed, and reclaim tickets that are no longer needed. */
+/* Ends tickets after their deadline, and reclaim tickets that are no longer needed. */
 static void end_due(struct moor__schedule *schedule, uint64_t now_ns)
 {
     struct moor__ticket *next;

@@ -41,8 +41,8 @@ struct moor__demand {
     int32_t priority;
     bool is_brief;                       /* waits for answers to pressure requests, and for no fence */
     struct moor__request_set set;        /* RECLAIM and DEVICE: one pool and no parts */
-    uint64_t bytes;                      /* of all parts */
-    const struct moor_holder *requester; /* of DEVICE: is asked after its equals */
+    uint64_t bytes;                      /* sum of all parts */
+    const struct moor_holder *requester; /* DEVICE: this holder is asked after its equals */
     uint64_t deadline_ns;
 };
 
@@ -62,7 +62,7 @@ struct moor__pressure_tally {
     uint64_t returned_bytes;
     uint64_t asked;          /* pressure requests made */
     uint64_t answers_before; /* number of answers of all holders when it was opened */
-    bool is_answered;        /* of a brief ticket: no answer is outstanding */
+    bool is_answered;        /* brief tickets: no answer is outstanding */
     bool turned_away;        /* a holder was passed over because it cools down or is being asked already */
 };
 
@@ -73,12 +73,12 @@ struct moor__ticket {
     struct moor__demand demand;
     struct moor__place place;
     struct moor__pressure_tally pressure;
-    struct moor__refusal refusal; /* of the last attempt to serve it */
+    struct moor__refusal refusal; /* the last attempt to serve it */
     enum moor__ticket_state state;
     moor_status ended;      /* ENDED: the reason */
     pthread_cond_t changed; /* for the thread that waits for the ticket */
     moor_ticket handle;
-    struct moor_authority *pool; /* of RECLAIM */
+    struct moor_authority *pool; /* RECLAIM: the authority */
     void *memory;                /* owned: the set's parts; NULL if the waiting thread owns them */
 };
 
@@ -91,7 +91,7 @@ struct moor__schedule {
     uint64_t arrivals;
     uint64_t due_ns; /* the time when the next rule applies without any other change; UINT64_MAX: never */
     struct moor_holder *victims; /* holders with a pressure function: by priority, then by creation */
-    struct moor__pressure_requests requests; /* that no worker has taken yet */
+    struct moor__pressure_requests requests; /* not yet taken by a worker */
     uint64_t patience_ns; /* for how long missing bytes of a pressure request are expected */
     uint64_t plans;       /* made so far */
     uint64_t answers;     /* given so far */

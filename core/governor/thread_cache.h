@@ -31,7 +31,7 @@ struct moor__thread_slots {
 
 struct moor__thread_cache {
     _Atomic uint32_t inside; /* 1: the thread is using a thread account */
-    uint32_t tag;            /* of its runtime */
+    uint32_t tag;            /* the runtime's */
     bool is_owned;           /* by a living thread; thread_cache.c's lock, as the two entries */
     LIST_ENTRY(moor__thread_cache) of_runtime;
     LIST_ENTRY(moor__thread_cache) of_thread;
@@ -45,7 +45,7 @@ struct moor__thread_cache {
 
 /* All threads' caches for one runtime. */
 struct moor__thread_caches {
-    uint32_t tag; /* of the runtime; no other runtime ever has it */
+    uint32_t tag; /* the runtime's; no other runtime ever has it */
     LIST_HEAD(, moor__thread_cache) list;
 };
 

@@ -45,7 +45,7 @@ static moor_status pin(struct moor__governor *governor, moor_ticket handle, stru
     return moor__fail(MOOR_INVALID, "the ticket is not the host's");
 }
 
-/* Ends a ticket, whatever its state. Returns true if it had been served, so that its bytes must be returned.
+/* Ends a ticket in any state. Returns true if it had been served, so that its bytes must be returned.
  * Requires queue->lock. */
 static bool cancel(struct moor__governor *governor, struct moor__ticket *ticket)
 {
@@ -77,12 +77,12 @@ moor_status moor_ticket_cancel(struct moor_runtime *runtime, moor_ticket handle)
     const struct moor__request_set *set = &ticket->demand.set;
     for (size_t i = 0; was_served && i < set->count; i++) {
         const struct moor_request *part = &set->parts[i];
-        moor__governor_trace(governor, MOOR_TRACE_RESERVE, part->holder->authority, part->holder, part->bytes,
-                             0);
+        moor__trace(governor->runtime, MOOR_TRACE_RESERVE, part->holder->authority, part->holder, part->bytes,
+                    0);
         moor__unreserve(moor__thread_cache_of(&governor->caches), part->holder, part->bytes, 0, false);
     }
     if (!status)
-        moor__governor_trace(governor, MOOR_TRACE_END, set->pools[0], NULL, 0, handle);
+        moor__trace(governor->runtime, MOOR_TRACE_END, set->pools[0], NULL, 0, handle);
     moor__ticket_unpin(governor, ticket);
     return moor__leave(status);
 }
@@ -118,8 +118,8 @@ moor_status moor_ticket_wait(struct moor_runtime *runtime, moor_ticket handle, m
         moor__grants_publish(governor, set->parts, set->count, slots, ret_grants);
     moor__grants_return(governor, slots, status ? set->count : 0);
     if (ends)
-        moor__governor_trace(governor, MOOR_TRACE_END, set->pools[0], NULL, status ? 0 : ticket->demand.bytes,
-                             handle);
+        moor__trace(governor->runtime, MOOR_TRACE_END, set->pools[0], NULL, status ? 0 : ticket->demand.bytes,
+                    handle);
 out:
     moor__ticket_unpin(governor, ticket);
     return moor__leave(status);

@@ -22,7 +22,7 @@ struct moor__worker {
     struct moor__worker *next;
     struct moor__governor *governor;
     pthread_t thread;
-    bool has_ended; /* it can be joined */
+    bool has_ended; /* the thread can be joined */
 };
 
 /* ---- making and ending threads ---- */
@@ -118,8 +118,8 @@ static void call(struct moor__governor *governor, struct moor_holder *holder)
     victim->asked++;
     queue->workers.running++;
     moor__lock_release(&queue->lock);
-    moor__governor_trace(governor, MOOR_TRACE_ASK, holder->authority, holder, pressure.bytes,
-                         pressure.ticket);
+    moor__trace(governor->runtime, MOOR_TRACE_ASK, holder->authority, holder, pressure.bytes,
+                pressure.ticket);
     moor__pressured_holder = holder;
     moor__assert_unlocked("a holder's pressure function");
     uint64_t claimed = function(user, &pressure);
@@ -128,10 +128,10 @@ static void call(struct moor__governor *governor, struct moor_holder *holder)
     uint64_t evicted = victim->request.evicted_bytes;
     moor__lock_release(&queue->lock);
     if (claimed > evicted)
-        governor->port.log(governor->port.runtime, MOOR_ABI_LOG_WARNING,
-                           "%s: the pressure function reports %llu evicted bytes: the account has %llu",
-                           holder->name, (unsigned long long)claimed, (unsigned long long)evicted);
-    moor__governor_trace(governor, MOOR_TRACE_ANSWER, holder->authority, holder, evicted, pressure.ticket);
+        moor__log(governor->runtime, MOOR_ABI_LOG_WARNING,
+                  "%s: the pressure function reports %llu evicted bytes: the account has %llu", holder->name,
+                  (unsigned long long)claimed, (unsigned long long)evicted);
+    moor__trace(governor->runtime, MOOR_TRACE_ANSWER, holder->authority, holder, evicted, pressure.ticket);
     moor__lock_acquire(&queue->lock);
     victim->is_running = false;
     queue->workers.running--;
@@ -196,7 +196,7 @@ static bool add_workers(struct moor__governor *governor)
         if (start_thread(governor, run_worker)) {
             workers->count--;
             moor__lock_release(&queue->lock);
-            governor->port.log(governor->port.runtime, MOOR_ABI_LOG_ERROR, "%s", moor__pending_error()->text);
+            moor__log(governor->runtime, MOOR_ABI_LOG_ERROR, "%s", moor__pending_error()->text);
             moor__lock_acquire(&queue->lock);
             return false;
         }
@@ -247,7 +247,7 @@ static void watch(struct moor__governor *governor, uint64_t calls, uint64_t unti
         moor__lock_release(&queue->lock);
         if (external)
             (void)port->refresh_external(external); /* devices that report nothing now may do so later */
-        uint64_t pending = port->reap_until(port->runtime, moor__deadline_after(*slice_ns), &some);
+        uint64_t pending = port->reap_until(governor->runtime, moor__deadline_after(*slice_ns), &some);
         moor__lock_acquire(&queue->lock);
         *slice_ns = some ? FENCE_SLICE_NS : moor__min(2 * *slice_ns, FENCE_SLICE_MAX_NS);
         if (pending)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The kernel is asked to do the reading: a system call answers EFAULT where an access of our own would be a
- * crash. process_vm_readv on oneself is one call; where a sandbox forbids it, a write to a pipe does the same
- * in three.
+ * The kernel does the reading: a system call returns EFAULT where a load instruction would crash.
+ * process_vm_readv on the own process takes one call. Where a sandbox forbids it, a write to a pipe and a
+ * read back take its place.
  */
 #include "loader/address.h"
 
@@ -15,8 +15,8 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-/* Length is at most PIPE_BUF: an empty pipe takes it whole, and gives it back whole. The bare system call,
- * because what stands in front of write() in a checked build would do the reading itself. */
+/* Requires length <= PIPE_BUF: an empty pipe then takes the bytes whole and returns them whole. Uses the bare
+ * system call, because a sanitizer's wrapper of write() would read the bytes itself. */
 static int read_through_pipe(void *to, const void *from, size_t length)
 {
     int ends[2];
@@ -27,7 +27,7 @@ static int read_through_pipe(void *to, const void *from, size_t length)
     if (written < 0)
         outcome = errno;
     else if ((size_t)written != length || read(ends[0], to, length) != (ssize_t)length)
-        outcome = EFAULT; /* a part is no answer */
+        outcome = EFAULT; /* a partial transfer proves nothing */
     (void)close(ends[0]);
     (void)close(ends[1]);
     return outcome;
@@ -37,7 +37,8 @@ int moor__address_read(void *to, const void *from, size_t length)
 {
     assert(length > 0 && length <= PIPE_BUF);
     struct iovec local = {to, length};
-    struct iovec remote = {(void *)(uintptr_t)from, length}; /* only read, whatever its type says */
+    /* the kernel only reads from it, although the field is not const */
+    struct iovec remote = {(void *)(uintptr_t)from, length};
     ssize_t count = process_vm_readv(getpid(), &local, 1, &remote, 1, 0);
     if (count == (ssize_t)length)
         return 0;
@@ -53,7 +54,7 @@ struct search {
 
 static int visit_object(struct dl_phdr_info *info, size_t size, void *user)
 {
-    (void)size; /* only fields that every libc fills are used */
+    (void)size; /* reads only the fields that every libc fills */
     struct search *search = user;
     for (unsigned i = 0; i < info->dlpi_phnum; i++) {
         const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
@@ -67,6 +68,6 @@ static int visit_object(struct dl_phdr_info *info, size_t size, void *user)
 bool moor__address_is_code(uintptr_t address)
 {
     struct search search = {.address = address};
-    (void)dl_iterate_phdr(visit_object, &search); /* the answer is in `search` */
+    (void)dl_iterate_phdr(visit_object, &search); /* the result is in `search` */
     return search.is_code;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Questions about addresses that a provider gave, answered without touching what is there. */
+/* Examines addresses that a provider gave, without an access that could crash. */
 #ifndef MOOR_LOADER_ADDRESS_H
 #define MOOR_LOADER_ADDRESS_H
 
@@ -7,11 +7,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Copies from an address that may be wild. 0, EFAULT if any of it cannot be read, or another errno value if
- * the system gives no means to find out. On failure `to` holds nothing of use. */
+/* Copies from an address that may be invalid. Returns 0, EFAULT if any byte cannot be read, or another errno
+ * value if the system offers no way to find out. After a failure the content of `to` is unspecified. */
 int moor__address_read(void *to, const void *from, size_t length);
 
-/* Whether it lies in an executable segment of a loaded object. */
+/* Returns true if the address lies in an executable segment of a loaded object. */
 bool moor__address_is_code(uintptr_t address);
 
 #endif

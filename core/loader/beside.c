@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The dynamic linker knows where this code came from, by the path that it was given. That is of no use for
- * the program itself, which has none there, and for a relative one: it leads elsewhere when the process has
- * gone to another folder. The kernel has the real path of both.
+ * The dynamic linker knows the path under which this code was loaded. That path is empty for the program
+ * itself, and a relative path misleads after a change of the working directory. In both cases the kernel's
+ * list of mappings has the real path.
  */
 #include "loader/beside.h"
 
 #include "util/error.h"
 
+#include <assert.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -19,8 +20,8 @@
 
 static const char here; /* an address in this file's object */
 
-/* The path in the line of /proc/self/maps that is about `here`. 0, or the reason why there is none. */
-static int ask_kernel(char path[PATH_MAX])
+/* Copies the path from the line of /proc/self/maps that covers `here`. Returns 0 or an errno value. */
+static int find_mapping(char path[PATH_MAX])
 {
     char line[PATH_MAX + 128]; /* addresses, rights, offset, device, inode, path */
     FILE *maps = fopen("/proc/self/maps", "re");
@@ -36,11 +37,11 @@ static int ask_kernel(char path[PATH_MAX])
         (void)snprintf(path, PATH_MAX, "%.*s", (int)strcspn(line + path_at, "\n"), line + path_at);
         reason = 0;
     }
-    (void)fclose(maps); /* it was only read */
+    (void)fclose(maps); /* reading only: nothing to lose */
     return reason;
 }
 
-/* The real path of this code's file. 0, or the reason why it has none. */
+/* Finds the real path of the file that holds this code. Returns 0 or an errno value. */
 static int find_own(char path[PATH_MAX])
 {
     Dl_info info;
@@ -49,7 +50,7 @@ static int find_own(char path[PATH_MAX])
         return ENOENT;
     const struct link_map *map = extra;
     if (map->l_name[0] != '/')
-        return ask_kernel(path);
+        return find_mapping(path);
     return realpath(map->l_name, path) ? 0 : errno;
 }
 
@@ -60,7 +61,8 @@ moor_status moor__path_beside(const char *name, char **ret_path)
     if (reason)
         return moor__fail_errno(moor__status_of_errno(reason, MOOR_REFUSED), reason,
                                 "the file of this library cannot be found");
-    size_t folder = (size_t)(strrchr(own, '/') - own); /* a real path has a slash */
+    assert(own[0] == '/');
+    size_t folder = (size_t)(strrchr(own, '/') - own);
     if (asprintf(ret_path, "%.*s/%s", (int)folder, own, name) < 0)
         return moor__fail(MOOR_HOST_NOMEM, "no memory for a path");
     return MOOR_OK;

@@ -1,17 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Devices and domains of a provider: read once after init, checked, and kept as our own copies. A device that
- * fails is left out; one that breaks the contract refuses the provider. A device's context is opened by the
- * first who needs it; the provider's call runs without a lock, and others wait for its outcome.
+ * Devices and domains of a provider. The core reads them once after init, checks them and keeps its own
+ * copies. A device whose device_info fails is left out; a device that breaks the contract gets the provider
+ * refused. The first caller that needs a device opens its context. The provider's call runs without a lock
+ * while other callers wait for its outcome.
  */
-#include "loader/provider.h"
+#include "loader/call.h"
 
+#include "util/arith.h"
 #include "util/error.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Lies behind a struct that a provider fills: one that writes past the size it is given writes here. */
+/* A guard follows each struct that a provider fills. A provider that writes past the size it was given
+ * overwrites the guard. */
 struct guard {
     unsigned char bytes[64];
 };
@@ -22,16 +26,12 @@ static struct guard make_guard(void)
     memset(guard.bytes, 0x5a, sizeof guard.bytes);
     return guard;
 }
+_Static_assert(_Alignof(struct guard) == 1, "a guard follows its struct without padding");
 
 static bool is_whole(const struct guard *guard)
 {
     struct guard whole = make_guard();
     return memcmp(guard, &whole, sizeof whole) == 0;
-}
-
-static bool is_power_of_two(uint64_t value)
-{
-    return value != 0 && (value & (value - 1)) == 0;
 }
 
 static bool is_text(const char *text, size_t capacity)
@@ -40,7 +40,7 @@ static bool is_text(const char *text, size_t capacity)
     return length > 0 && length < capacity;
 }
 
-/* NULL, or the rule that a domain breaks. */
+/* Returns NULL, or the rule that the domain breaks. */
 static const char *domain_fault(const struct moor_device *device, uint32_t count,
                                 const struct moor_abi_domain_info *info)
 {
@@ -60,13 +60,14 @@ static const char *domain_fault(const struct moor_device *device, uint32_t count
     if ((info->flags & MOOR_ABI_DOMAIN_OPAQUE) &&
         ((info->flags & MOOR_ABI_DOMAIN_HOST_ACCESS) || (info->capabilities & MOOR_ABI_CAP_VIRTUAL)))
         return "it is OPAQUE, but has HOST_ACCESS or VIRTUAL";
-    if (!is_power_of_two(info->alignment_bytes))
-        return "its alignment is no power of two";
+    if (!moor__is_power_of_two(info->alignment_bytes))
+        return "its alignment is not a power of two";
     if (!is_text(info->pool_key, sizeof info->pool_key))
         return "its pool key is empty or unterminated";
     if (info->capabilities & MOOR_ABI_CAP_VIRTUAL) {
-        if (!is_power_of_two(info->granule_min_bytes) || !is_power_of_two(info->granule_recommended_bytes))
-            return "its granule is no power of two";
+        if (!moor__is_power_of_two(info->granule_min_bytes) ||
+            !moor__is_power_of_two(info->granule_recommended_bytes))
+            return "its granule is not a power of two";
         if (info->granule_recommended_bytes < info->granule_min_bytes)
             return "its recommended granule is below the minimum";
     }
@@ -76,15 +77,13 @@ static const char *domain_fault(const struct moor_device *device, uint32_t count
 static moor_status read_domain(struct moor_device *device, uint32_t index)
 {
     struct moor_provider *provider = device->provider;
-    struct moor_abi_error error = MOOR__ERROR_INIT;
     struct {
         struct moor_abi_domain_info info;
         struct guard guard;
     } out = {.info.struct_size = sizeof out.info, .guard = make_guard()};
-    int32_t called = moor__to_call(&provider->table)
-                         ->base.domain_info(provider->instance, device->index, index, &out.info, &error);
-    if (called)
-        return moor__fail_provider(called, &error, provider->table.name, "domain_info");
+    moor_status status = moor__call_domain_info(device, index, &out.info);
+    if (status)
+        return status;
     const char *fault = is_whole(&out.guard) ? domain_fault(device, index, &out.info)
                                              : "domain_info wrote past the size it was given";
     if (fault)
@@ -117,10 +116,11 @@ static const char *key_fault(const struct moor_provider *provider, const char *k
     return NULL;
 }
 
-/* What the provider says of it is sound. */
+/* Adds a device whose description has passed device_fault. */
 static moor_status add_device(struct moor_provider *provider, uint32_t index,
                               const struct moor_abi_device_info *info)
 {
+    assert(info->domain_count >= 1 && info->domain_count <= MOOR_LIMIT_DOMAINS);
     struct moor_device *device = &provider->devices[provider->device_count];
     device->domains = calloc(info->domain_count, sizeof *device->domains);
     if (!device->domains)
@@ -139,16 +139,12 @@ static moor_status add_device(struct moor_provider *provider, uint32_t index,
 
 static moor_status read_device(struct moor_provider *provider, uint32_t index)
 {
-    struct moor_abi_error error = MOOR__ERROR_INIT;
     struct {
         struct moor_abi_device_info info;
         struct guard guard;
     } out = {.info.struct_size = sizeof out.info, .guard = make_guard()};
-    int32_t called =
-        moor__to_call(&provider->table)->base.device_info(provider->instance, index, &out.info, &error);
-    if (called) {
-        /* One broken device does not take the others away. */
-        (void)moor__fail_provider(called, &error, provider->table.name, "device_info");
+    if (moor__call_device_info(provider, index, &out.info)) {
+        /* A broken device does not take the other devices with it. */
         moor__provider_log(provider, MOOR_ABI_LOG_WARNING, "device %u is left out: %s", index,
                            moor__pending_error()->text);
         return MOOR_OK;
@@ -164,18 +160,16 @@ static moor_status read_device(struct moor_provider *provider, uint32_t index)
 
 moor_status moor__devices_read(struct moor_provider *provider)
 {
-    struct moor_abi_error error = MOOR__ERROR_INIT;
     uint32_t count = 0;
-    int32_t called = moor__to_call(&provider->table)->base.device_count(provider->instance, &count, &error);
-    if (called)
-        return moor__fail_provider(called, &error, provider->table.name, "device_count");
+    moor_status status = moor__call_device_count(provider, &count);
+    if (status)
+        return status;
     if (count > MOOR_LIMIT_DEVICES)
-        return moor__fail(MOOR_REFUSED, "%s: %u devices; at most %d", provider->table.name, count,
-                          MOOR_LIMIT_DEVICES);
+        return moor__fail(MOOR_REFUSED, "%s: reports %u devices, more than the limit of %d",
+                          provider->table.name, count, MOOR_LIMIT_DEVICES);
     provider->devices = calloc(count ? count : 1, sizeof *provider->devices);
     if (!provider->devices)
         return moor__fail(MOOR_HOST_NOMEM, "no memory for %u devices", count);
-    moor_status status = MOOR_OK;
     for (uint32_t i = 0; i < count && !status; i++)
         status = read_device(provider, i);
     return status;
@@ -228,17 +222,13 @@ moor_status moor__device_open(struct moor_device *device)
     if (!mine)
         return MOOR_OK;
 
-    struct moor_abi_error error = MOOR__ERROR_INIT;
     struct moor_abi_context *context = NULL;
-    int32_t called = moor__to_call(&provider->table)
-                         ->base.context_open(provider->instance, device->index, &context, &error);
-    moor_status status = MOOR_OK;
-    if (called)
-        status = moor__fail_provider(called, &error, provider->table.name, "context_open");
-    else if (!context)
+    moor_status status = moor__call_context_open(device, &context);
+    if (!status && !context)
         status =
             moor__fail(MOOR_PROVIDER, "%s: context_open succeeded with a NULL context", provider->table.name);
     moor__lock_acquire(&device->lock);
+    assert(device->state == MOOR__DEVICE_OPENING && !device->context);
     if (!status)
         device->context = context;
     device->state = status ? MOOR__DEVICE_CLOSED : MOOR__DEVICE_OPEN;
@@ -252,12 +242,10 @@ bool moor__devices_close(struct moor_provider *provider)
     bool all = true;
     for (uint32_t i = 0; i < provider->device_count; i++) {
         struct moor_device *device = &provider->devices[i];
+        assert(device->state != MOOR__DEVICE_OPENING);
         if (device->state != MOOR__DEVICE_OPEN)
             continue;
-        struct moor_abi_error error = MOOR__ERROR_INIT;
-        int32_t called = moor__to_call(&provider->table)->base.context_close(device->context, &error);
-        if (called) {
-            (void)moor__fail_provider(called, &error, provider->table.name, "context_close");
+        if (moor__call_context_close(device)) {
             moor__log(provider->runtime, MOOR_ABI_LOG_ERROR, "%s", moor__pending_error()->text);
             all = false;
         }
@@ -275,14 +263,17 @@ struct moor_device *moor__device_hold(struct moor_device *device)
 
 void moor__device_unhold(struct moor_device *device)
 {
-    /* Release: who waits for 0 sees all that the call did. */
-    atomic_fetch_sub_explicit(&device->calls, 1, memory_order_release);
+    /* Release: unload waits for 0 and must then see everything that the call did. */
+    uint32_t calls = atomic_fetch_sub_explicit(&device->calls, 1, memory_order_release);
+    assert(calls > 0);
 }
 
 void moor__count(struct moor_device *device, enum moor__object_count kind, int change)
 {
-    /* Release and acquire, so that who reads 0 sees the objects' ends. */
-    atomic_fetch_add_explicit(&device->counts[kind], (uint64_t)(int64_t)change, memory_order_acq_rel);
+    /* Release and acquire: a thread that reads 0 must see the end of every counted object. */
+    uint64_t before =
+        atomic_fetch_add_explicit(&device->counts[kind], (uint64_t)(int64_t)change, memory_order_acq_rel);
+    assert(change > 0 || before >= (uint64_t) - (int64_t)change);
 }
 
 /* ---- public ---- */
@@ -324,12 +315,14 @@ moor_status moor_device_find_domain(struct moor_device *device, uint32_t kind, u
     moor_status status = enter_device(device, ret_domain);
     if (status)
         return moor__leave(status);
-    for (uint32_t i = 0; i < device->info.domain_count; i++)
-        if (device->domains[i].info.kind == kind) {
-            *ret_domain = i;
-            return MOOR_OK;
-        }
-    return moor__leave(moor__fail(MOOR_UNSUPPORTED, "%s has no domain of kind %u", device->info.name, kind));
+    uint32_t domain = 0;
+    while (domain < device->info.domain_count && device->domains[domain].info.kind != kind)
+        domain++;
+    if (domain < device->info.domain_count)
+        *ret_domain = domain;
+    else
+        status = moor__fail(MOOR_UNSUPPORTED, "%s has no domain of kind %u", device->info.name, kind);
+    return moor__leave(status);
 }
 
 moor_status moor_device_get_native(struct moor_device *device, uint64_t *ret_native)
@@ -339,14 +332,11 @@ moor_status moor_device_get_native(struct moor_device *device, uint64_t *ret_nat
         status = moor__device_open(device);
     if (status)
         return moor__leave(status);
-    const struct moor__table *table = &device->provider->table;
-    struct moor_abi_error error = MOOR__ERROR_INIT;
     uint64_t native = 0;
-    int32_t called = moor__to_call(table)->base.context_native(device->context, &native, &error);
-    if (called)
-        return moor__leave(moor__fail_provider(called, &error, table->name, "context_native"));
-    *ret_native = native;
-    return MOOR_OK;
+    status = moor__call_context_native(device, &native);
+    if (!status)
+        *ret_native = native;
+    return moor__leave(status);
 }
 
 moor_status moor_device_get_authority(struct moor_device *device, uint32_t domain,

@@ -2,6 +2,7 @@
 /* Device figures: a provider's report on a domain, checked for sense and not trusted. */
 #include "loader/device_stats.h"
 
+#include "loader/call.h"
 #include "util/error.h"
 
 #define KNOWN_FIGURES                                                                                        \
@@ -40,15 +41,13 @@ static void make_sane(struct moor_device_stats *stats)
 moor_status moor__device_stats(struct moor_device *device, uint32_t domain,
                                struct moor_device_stats *ret_stats)
 {
-    const struct moor__table *table = &device->provider->table;
     if (!(device->domains[domain].info.capabilities & MOOR_ABI_CAP_STATS))
-        return moor__fail(MOOR_UNSUPPORTED, "%s: domain %u of %s has no STATS", table->name, domain,
-                          device->info.name);
-    struct moor_abi_error error = MOOR__ERROR_INIT;
+        return moor__fail(MOOR_UNSUPPORTED, "%s: domain %u of %s has no STATS", device->provider->table.name,
+                          domain, device->info.name);
     struct moor_abi_stats raw = {.struct_size = sizeof raw};
-    int32_t called = moor__to_call(table)->stats.stats(device->context, domain, &raw, &error);
-    if (called)
-        return moor__fail_provider(called, &error, table->name, "stats");
+    moor_status status = moor__call_stats(device, domain, &raw);
+    if (status)
+        return status;
     struct moor_device_stats stats = {
         .valid = raw.valid & KNOWN_FIGURES,
         .total_bytes = raw.valid & MOOR_ABI_STAT_TOTAL ? raw.total_bytes : 0,
@@ -98,7 +97,7 @@ moor_status moor_runtime_get_counts(struct moor_runtime *runtime, struct moor_ob
     if (!ret_counts)
         return moor__leave(moor__fail(MOOR_INVALID, "ret_counts is NULL"));
     struct moor_object_counts counts = {0};
-    moor__governor_count(&runtime->governor, &counts.grants, &counts.leases, &counts.tickets);
+    moor__governor_count(runtime->governor, &counts.grants, &counts.leases, &counts.tickets);
     moor__lock_acquire(&runtime->lock);
     for (const struct moor_provider *provider = runtime->providers; provider; provider = provider->next)
         for (uint32_t i = 0; i < provider->device_count; i++)

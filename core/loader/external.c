@@ -44,7 +44,7 @@ static void add_domain(struct moor_device *device, uint32_t domain, struct sum *
 
 moor_status moor__external_refresh(struct moor_authority *authority)
 {
-    struct moor_runtime *runtime = authority->governor->port.runtime;
+    struct moor_runtime *runtime = authority->runtime;
     struct sum sum = {0};
     for (struct moor_provider *provider = moor__registry_visit(runtime, NULL); provider;
          provider = moor__registry_visit(runtime, provider))

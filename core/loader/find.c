@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * From a provider's name to its path. A short list of directories is asked for one file each, none of them is
- * read; whether the file may be loaded is for the load to say. In a process with raised privileges the
- * environment is somebody else's, and is not listened to.
+ * Finds a provider's path by its name. The search checks for one file in each of a few directories and reads
+ * no directory. The load, not this search, decides whether the file is acceptable. A process with raised
+ * privileges ignores the environment, because another user may have set it.
  */
 #include "loader/beside.h"
 #include "loader/provider.h"
 
 #include "util/error.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +18,8 @@
 
 #define PATH_VARIABLE "MOORAGE_PROVIDER_PATH"
 
-/* ret_path: NULL if there is no such file. */
+/* Sets *ret_path to the provider's path in the directory, or to NULL if there is no such file. ret_path:
+ * [out, owned]. */
 static moor_status look_in(const char *directory, int length, const char *name, char **ret_path)
 {
     char *path = NULL;
@@ -42,7 +44,7 @@ static moor_status look_in_each(struct moor_runtime *runtime, const char *direct
         if (at[0] == '/')
             status = look_in(at, (int)length, name, ret_path);
         else if (length > 0)
-            moor__log(runtime, MOOR_ABI_LOG_WARNING, PATH_VARIABLE ": %.*s is not absolute, and is ignored",
+            moor__log(runtime, MOOR_ABI_LOG_WARNING, PATH_VARIABLE ": %.*s is not absolute and is ignored",
                       (int)length, at);
         at += length;
         at += *at == ':';
@@ -50,7 +52,7 @@ static moor_status look_in_each(struct moor_runtime *runtime, const char *direct
     return status;
 }
 
-/* What the host's user says; NULL if he says nothing, or is not to be listened to. */
+/* Returns the directories that the environment names, or NULL if it names none or must be ignored. */
 static const char *searched_directories(struct moor_runtime *runtime)
 {
     const char *directories = secure_getenv(PATH_VARIABLE);
@@ -60,20 +62,12 @@ static const char *searched_directories(struct moor_runtime *runtime)
     return directories;
 }
 
-moor_status moor_provider_find(struct moor_runtime *runtime, const char *name, char **ret_path)
+static moor_status find_provider(struct moor_runtime *runtime, const char *name, char **ret_path)
 {
-    moor_status status = moor__enter(runtime);
-    if (status)
-        return moor__leave(status);
-    if (!name || !ret_path)
-        return moor__leave(moor__fail(MOOR_INVALID, "name and ret_path must not be NULL"));
-    if (name[0] == '\0' || strchr(name, '/'))
-        return moor__leave(moor__fail(MOOR_INVALID, "'%.128s' is not the name of a provider", name));
     const char *directories = searched_directories(runtime);
     char *installed = NULL;
     char *path = NULL;
-    if (directories)
-        status = look_in_each(runtime, directories, name, &path);
+    moor_status status = directories ? look_in_each(runtime, directories, name, &path) : MOOR_OK;
     if (!status && !path)
         status = moor__path_beside("moorage", &installed);
     if (!status && !path)
@@ -86,7 +80,18 @@ moor_status moor_provider_find(struct moor_runtime *runtime, const char *name, c
                 : moor__fail(MOOR_REFUSED, "%.128s.so is not in %.128s, and " PATH_VARIABLE " is not set",
                              name, installed);
     free(installed);
+    assert(!path || !status);
     if (!status)
         *ret_path = path;
-    return moor__leave(status);
+    return status;
+}
+
+moor_status moor_provider_find(struct moor_runtime *runtime, const char *name, char **ret_path)
+{
+    moor_status status = moor__enter(runtime);
+    if (!status && (!name || !ret_path))
+        status = moor__fail(MOOR_INVALID, "name and ret_path must not be NULL");
+    if (!status && (name[0] == '\0' || strchr(name, '/')))
+        status = moor__fail(MOOR_INVALID, "'%.128s' is not a provider's name", name);
+    return moor__leave(status ? status : find_provider(runtime, name, ret_path));
 }

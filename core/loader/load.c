@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Loading, in the order in which what comes next can rely on what was found out: the file is looked at before
- * any of its code runs, who else is loaded before there is a second one, a trial is made in another process
- * if the host wants one, the table is checked before any of it is called, and the provider is found by others
- * when it is whole.
+ * Loads a provider. Each step relies on the ones before: the file is checked before any of its code runs; the
+ * registry is asked before a second copy is mapped; a probe, if requested, tries the file in another process;
+ * the table is checked before any function in it is called; and other threads find the provider only when it
+ * is complete.
  */
 #include "loader/probe.h"
 #include "loader/provider.h"
@@ -11,27 +11,29 @@
 #include "util/deadline.h"
 #include "util/error.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-static struct moor_provider *make(struct moor_runtime *runtime)
+static moor_status make(struct moor_runtime *runtime, struct moor_provider **ret_provider)
 {
     struct moor_provider *provider = calloc(1, sizeof *provider);
-    if (provider) {
-        provider->runtime = runtime;
-        moor__lock_init(&provider->stream_lock, MOOR__RANK_STREAMS, "provider.stream_lock");
-        TAILQ_INIT(&provider->ending);
-    }
-    return provider;
+    if (!provider)
+        return moor__fail(MOOR_HOST_NOMEM, "no memory for a provider");
+    provider->runtime = runtime;
+    moor__lock_init(&provider->streams.lock, MOOR__RANK_STREAMS, "provider.streams.lock");
+    TAILQ_INIT(&provider->streams.ending);
+    *ret_provider = provider;
+    return MOOR_OK;
 }
 
 void moor__provider_free(struct moor_provider *provider)
 {
-    if (!provider || provider->poisoned)
+    if (!provider || provider->host.poisoned)
         return;
     moor__devices_free(provider);
     moor__host_free(provider);
-    moor__lock_finish(&provider->stream_lock);
+    moor__lock_finish(&provider->streams.lock);
     moor__module_close(provider->module);
     free(provider->path);
     free(provider);
@@ -47,7 +49,7 @@ static uint64_t timeout_of(const struct moor_load_options *options)
     return options && options->timeout_ns ? options->timeout_ns : MOOR_START_TIMEOUT_NS;
 }
 
-/* Checks what the entry returned, also against the file it came from. */
+/* Checks the table that the entry returned, also against the note of its file. */
 static moor_status take_table(struct moor_provider *provider, const struct moor_abi_provider *table)
 {
     moor_status status = moor__table_copy(table, &provider->table);
@@ -72,10 +74,11 @@ static moor_status bring_up(struct moor_provider *provider, const struct moor_ab
     return status;
 }
 
-/* Maps the file and calls its entry: code of the provider runs here, its constructors first. */
+/* Maps the file and calls its entry. Code of the provider runs here, its constructors first. */
 static moor_status run_entry(struct moor_provider *provider, const struct moor_abi_provider **ret_table)
 {
     moor_abi_entry entry;
+    assert(!moor__is_inside && !provider->module);
     moor__is_inside = true;
     moor_status status = moor__module_open(provider->path, &provider->module, &entry);
     if (!status)
@@ -87,7 +90,7 @@ static moor_status run_entry(struct moor_provider *provider, const struct moor_a
     return status;
 }
 
-/* It is announced: nobody else loads this file. */
+/* Loads a provider that moor__registry_announce has accepted: no other thread loads this file now. */
 static moor_status load(struct moor_provider *provider, const struct moor_load_options *options)
 {
     const struct moor_abi_provider *table;
@@ -99,7 +102,7 @@ static moor_status load(struct moor_provider *provider, const struct moor_load_o
     return status ? status : bring_up(provider, table, options);
 }
 
-/* ret_loaded: the provider, or the one that it is already. */
+/* Sets *ret_loaded to the new provider, or to the loaded one with the same file. */
 static moor_status load_file(struct moor_provider *provider, const char *path,
                              const struct moor_load_options *options, struct moor_provider **ret_loaded)
 {
@@ -128,8 +131,8 @@ static moor_status check_call(struct moor_runtime *runtime, const char *path,
     if (!path)
         return moor__fail(MOOR_INVALID, "path is NULL");
     if (moor__is_inside)
-        return moor__fail(MOOR_REFUSED, "%.256s: asked for by a provider that is being loaded or unloaded",
-                          path);
+        return moor__fail(MOOR_REFUSED,
+                          MOOR__LABEL "requested by a provider that is being loaded or unloaded", path);
     return moor__options_check(options);
 }
 
@@ -137,16 +140,15 @@ moor_status moor_provider_load(struct moor_runtime *runtime, const char *path,
                                const struct moor_load_options *options, struct moor_provider **ret_provider)
 {
     moor_status status = check_call(runtime, path, options);
-    if (status)
-        return moor__leave(status);
-    if (!ret_provider)
-        return moor__leave(moor__fail(MOOR_INVALID, "ret_provider is NULL"));
-    struct moor_provider *provider = make(runtime);
-    if (!provider)
-        return moor__leave(moor__fail(MOOR_HOST_NOMEM, "no memory for a provider"));
-    struct moor_provider *loaded = NULL;
-    status = load_file(provider, path, options, &loaded);
-    if (loaded != provider) {
+    if (!status && !ret_provider)
+        status = moor__fail(MOOR_INVALID, "ret_provider is NULL");
+    struct moor_provider *provider = NULL, *loaded = NULL;
+    if (!status)
+        status = make(runtime, &provider);
+    if (!status)
+        status = load_file(provider, path, options, &loaded);
+    assert(!status == (loaded != NULL));
+    if (provider && loaded != provider) {
         moor__registry_forget(provider);
         moor__provider_free(provider);
     }
@@ -166,12 +168,12 @@ moor_status moor__provider_attach(struct moor_runtime *runtime, const struct moo
                                   const char *path, const struct moor_load_options *options,
                                   struct moor_provider **ret_provider)
 {
+    struct moor_provider *provider = NULL;
     moor_status status = moor__options_check(options);
-    if (status)
-        return moor__leave(status);
-    struct moor_provider *provider = make(runtime);
-    if (!provider || !(provider->path = strdup(path)))
-        status = moor__fail(MOOR_HOST_NOMEM, "no memory for a provider");
+    if (!status)
+        status = make(runtime, &provider);
+    if (!status && !(provider->path = strdup(path)))
+        status = moor__fail(MOOR_HOST_NOMEM, "no memory for a path");
     if (!status)
         status = moor__host_make(provider, options);
     if (!status)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The loader's steps, each in a file of its own, in the order of their use: file, elf and note (is this file
- * acceptable? nothing of it runs), module (map it and find its entry), table (is what the entry returned
- * acceptable?). load.c strings them together.
+ * The steps of a load, each in its own file, in the order of their use: file, elf and note check the file
+ * without running its code; module maps it and finds its entry; table checks the result of the entry. load.c
+ * calls them in order.
  */
 #ifndef MOOR_LOADER_LOADER_H
 #define MOOR_LOADER_LOADER_H
@@ -13,23 +13,29 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-/* note.c: what a file says of itself in its ELF notes. Starts as all zeros. */
+/* Begins an error text with a path, cut so that the cause always fits. */
+#define MOOR__LABEL "%.256s: "
+
+/* note.c: the file's ELF notes. Starts zeroed. */
 struct moor__notes {
-    bool has_prefix; /* a Moorage note of our major */
+    bool has_prefix; /* a Moorage note of MOOR_ABI_MAJOR */
     bool has_other_major;
     uint32_t other_major;
     struct moor_abi_prefix prefix;
-    uint32_t build_id_bytes; /* 0: none */
+    uint32_t build_id_bytes; /* 0: no build-id */
     unsigned char build_id[32];
 };
-/* Adds what is in one PT_NOTE segment, given with its alignment. REFUSED if it contradicts itself. */
+/* Adds the notes of one PT_NOTE segment with the given alignment.
+ * REFUSED: the notes contradict themselves. */
 moor_status moor__notes_add(struct moor__notes *notes, const void *bytes, size_t length, uint64_t align);
-/* Whether they are a provider's that this core speaks to, by the rules for a prefix. REFUSED, VERSION. */
+/* Checks that the notes describe a provider that this core can use, by the rules of moor__prefix_check.
+ * REFUSED, VERSION: they do not. */
 moor_status moor__notes_check(struct moor__notes *notes);
-/* REFUSED, naming the field, if the prefix that the entry returned says something else. Both are checked. */
+/* Compares the note with the prefix that the entry returned; both are checked.
+ * REFUSED: a field, named in the error, differs. */
 moor_status moor__notes_agree(const struct moor__notes *notes, const struct moor_abi_prefix *prefix);
 
-/* Which file it is, whatever it is called. */
+/* The identity of a file under any of its names. */
 struct moor__file_id {
     dev_t device;
     ino_t inode;
@@ -38,34 +44,34 @@ struct moor__file_id {
     struct moor__notes notes;
 };
 
-/* file.c: checks path, owner, permissions, and (elf.c, note.c) the ELF structure and notes, reading only;
- * runs none of the file's code. ret_real_path: [out, owned] malloc'd canonical path. REFUSED or VERSION with
- * the cause, INVALID for a path that is not absolute. */
+/* file.c: checks path, owner, permissions, ELF structure (elf.c) and notes (note.c). Reads only; runs none
+ * of the file's code. ret_real_path: [out, owned] the canonical path, free().
+ * INVALID: the path is not absolute. REFUSED, VERSION: the file is not acceptable; the error gives the
+ * cause. */
 moor_status moor__file_check(const char *path, char **ret_real_path, struct moor__file_id *ret_id);
-/* file.c: REFUSED if the path no longer names that very file. */
+/* file.c: checks that the path still names the checked file.
+ * REFUSED: another file has taken its place. */
 moor_status moor__file_check_same(const char *real_path, const struct moor__file_id *id);
 
-/* elf.c: checks an open regular file. label: for messages. */
-moor_status moor__elf_check(int fd, int64_t size_bytes, const char *label);
-/* elf.c: likewise, and reads its notes. */
-moor_status moor__elf_read(int fd, int64_t size_bytes, const char *label, struct moor__notes *ret_notes);
+/* elf.c: checks the structure of an open regular file and reads its notes. ret_notes: [out] may be NULL.
+ * REFUSED: the file cannot be mapped safely, or its notes contradict themselves. The text does not name it. */
+moor_status moor__elf_check(int fd, int64_t size_bytes, struct moor__notes *ret_notes);
 
-/* module.c: the only file that sees libltdl. */
+/* module.c: the only file that includes ltdl.h. */
 struct moor__module;
-/* Maps the file and finds its own moor_provider_entry_v1. REFUSED (linking, no entry) or VERSION (only
- * another major's entry). */
+/* Maps the file and finds its own moor_provider_entry_v1.
+ * REFUSED: linking failed, or the file has no entry. VERSION: only an entry of another major. */
 moor_status moor__module_open(const char *real_path, struct moor__module **ret_module,
                               moor_abi_entry *ret_entry);
-/* The code stays mapped; this gives up the handle. NULL is a no-op. */
+/* Returns the reference that moor__module_open took. The code stays mapped. NULL is a no-op. */
 void moor__module_close(struct moor__module *module);
 
-/* It is never closed, because a call into it does not end: its file is refused in this process from now on.
- */
+/* Keeps the reference for ever, because a call into the module does not return. This process refuses the file
+ * from now on. */
 void moor__module_abandon(struct moor__module *module);
 
-/* table.c: our own copy of what a provider offers. Functions of absent capabilities are stubs that answer
- * UNSUPPORTED, so no pointer in here is NULL. Self-contained: points at nothing of the provider's but
- * functions. */
+/* table.c: the core's copy of a provider's tables. Functions of absent capabilities are stubs that return
+ * UNSUPPORTED, so no pointer here is NULL. The copy points at nothing of the provider's except functions. */
 struct moor__table {
     struct moor_abi_prefix prefix;
     char name[128];
@@ -82,10 +88,11 @@ struct moor__table {
     struct moor_abi_stats_table stats;
 };
 
-/* The rules for a prefix, wherever it stands: `what` names that. Masks what a newer minor may add. REFUSED or
- * VERSION, naming the field. */
+/* Checks a prefix; `what` names its place. Clears the bits that a newer minor may add.
+ * REFUSED, VERSION: a field, named in the error, breaks a rule. */
 moor_status moor__prefix_check(struct moor_abi_prefix *prefix, const char *what);
-/* Copies fault-safely and validates every rule of the contract. REFUSED or VERSION, naming the field. */
+/* Copies the tables fault-safely and checks every rule of the contract.
+ * REFUSED, VERSION: a field, named in the error, breaks a rule. */
 moor_status moor__table_copy(const struct moor_abi_provider *provider, struct moor__table *ret_table);
 
 #endif

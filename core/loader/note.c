@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a file says of itself in its ELF notes: that it is a provider, for which ABI and with which
- * capabilities (MOOR_ABI_NOTE), and which build it is (the linker's build-id). The notes can be read without
- * running anything of the file, and they survive stripping.
+ * Reads a file's ELF notes: MOOR_ABI_NOTE names the ABI and the capabilities of a provider, and the linker's
+ * build-id names its build. Notes can be read without running code of the file, and they survive stripping.
  *
- * Pure: bytes in, a record out. A note is three words (the sizes of its name and its description, and its
- * type), the name, and the description; both parts are padded to the alignment of the segment.
+ * These functions are pure: bytes in, a record out. A note consists of three words (the sizes of its name and
+ * its description, and its type), the name, and the description. Name and description are padded to the
+ * alignment of the segment.
  */
 #include "loader/loader.h"
 #include "util/error.h"
 
+#include <assert.h>
 #include <elf.h>
 #include <string.h>
 
@@ -27,6 +28,7 @@ struct note {
 
 static uint64_t round_up(uint64_t value, uint64_t align)
 {
+    assert(align == 4 || align == 8);
     return (value + align - 1) / align * align;
 }
 
@@ -35,8 +37,8 @@ static bool is_called(const struct note *note, const char *name, size_t name_byt
     return note->name_bytes == name_bytes && memcmp(note->name, name, name_bytes) == 0;
 }
 
-/* One of another major is only remembered. One whose magic is wrong has no major to go by, and counts as
- * ours: moor__notes_check will say what is wrong with it. */
+/* Remembers the major of a note for another major. A note with a wrong magic has no valid major and counts as
+ * a note of this one: moor__notes_check reports the magic. */
 static moor_status add_ours(struct moor__notes *notes, const struct note *note)
 {
     struct moor_abi_prefix prefix;
@@ -61,7 +63,7 @@ static moor_status add_note(struct moor__notes *notes, const struct note *note)
     if (note->type == MOOR_ABI_NOTE_TYPE && is_called(note, MOOR_ABI_NOTE_NAME, NAME_BYTES))
         return add_ours(notes, note);
     if (note->type == NT_GNU_BUILD_ID && is_called(note, ELF_NOTE_GNU, sizeof ELF_NOTE_GNU)) {
-        /* The beginning of a very long one tells builds apart as well. */
+        /* The first 32 bytes of a longer build-id distinguish builds equally well. */
         notes->build_id_bytes = note->description_bytes < sizeof notes->build_id ? note->description_bytes
                                                                                  : sizeof notes->build_id;
         memcpy(notes->build_id, note->description, notes->build_id_bytes);
@@ -72,14 +74,15 @@ static moor_status add_note(struct moor__notes *notes, const struct note *note)
 moor_status moor__notes_add(struct moor__notes *notes, const void *bytes, size_t length, uint64_t align)
 {
     if (align < 4)
-        align = 4; /* 0 and 1 mean none; all linkers pad to words even so */
+        align = 4; /* 0 and 1 mean no alignment; all linkers pad notes to words */
     if (align != 4 && align != 8)
-        return MOOR_OK; /* there are no notes of other alignments */
+        return MOOR_OK; /* notes have no other alignments */
     const unsigned char *start = bytes;
     for (uint64_t at = 0; at < length && length - at >= sizeof(Elf64_Nhdr);) {
         Elf64_Nhdr header;
         memcpy(&header, start + at, sizeof header);
-        uint64_t name_at = at + sizeof header; /* no sum here wraps: two 32-bit sizes on a buffer's length */
+        /* no sum wraps: the terms are two 32-bit sizes and a buffer's length */
+        uint64_t name_at = at + sizeof header;
         uint64_t description_at = round_up(name_at + header.n_namesz, align);
         uint64_t end = description_at + header.n_descsz;
         if (end > length)
@@ -88,7 +91,7 @@ moor_status moor__notes_add(struct moor__notes *notes, const void *bytes, size_t
         struct note note = {header.n_type, start + name_at, header.n_namesz, start + description_at,
                             header.n_descsz};
         moor_status status = add_note(notes, &note);
-        if (status != MOOR_OK)
+        if (status)
             return status;
         at = round_up(end, align);
     }
@@ -100,13 +103,14 @@ moor_status moor__notes_check(struct moor__notes *notes)
     if (notes->has_prefix)
         return moor__prefix_check(&notes->prefix, "note");
     if (notes->has_other_major)
-        return moor__fail(MOOR_VERSION, "built for ABI %u, this core speaks %u", notes->other_major,
+        return moor__fail(MOOR_VERSION, "built for ABI %u, but this core speaks %u", notes->other_major,
                           MOOR_ABI_MAJOR);
-    return moor__fail(MOOR_REFUSED, "has no Moorage note (MOOR_ABI_NOTE): not a provider");
+    return moor__fail(MOOR_REFUSED, "has no Moorage note (MOOR_ABI_NOTE), so it is not a provider");
 }
 
 moor_status moor__notes_agree(const struct moor__notes *notes, const struct moor_abi_prefix *prefix)
 {
+    assert(notes->has_prefix);
     const struct moor_abi_prefix *note = &notes->prefix;
     const struct {
         const char *name;

@@ -1,23 +1,25 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The host's side of a probe: a provider is loaded, looked at and unloaded by moorage-probe, a program of our
- * own, so that a crash, a hang or an exit() of it is a report.
+ * The host's side of a probe. The program moorage-probe loads, examines and unloads a provider in a process
+ * of its own, so a crash, a hang or an exit() of the provider becomes a report.
  *
- * The process is spawned, not forked: a host may be large, and have threads that hold locks. It waits for its
- * request, so that it is certainly there when a descriptor of it is taken; from then on it is only spoken of
- * by that descriptor, because a host that reaps or ignores children may free its number at any moment. It is
- * believed when its answer is whole and carries the token; how it ended only explains why there is none.
+ * The process is spawned, not forked, because a host may be large and its threads may hold locks. The program
+ * waits for its request, so it is certainly alive when the host takes a descriptor of the process. From then
+ * on the host refers to the process by that descriptor only, because a host that reaps or ignores its
+ * children may free the process number at any moment. An answer counts if it is complete and carries the
+ * token. The exit status only explains a missing answer.
  */
 #include "loader/probe.h"
 
 #include "loader/beside.h"
-#include "memory/runtime.h"
+#include "loader/loader.h"
 #include "util/deadline.h"
 #include "util/error.h"
+#include "util/runtime.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <moorage/abi/provider.h>
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
@@ -33,19 +35,19 @@
 
 #define PROGRAM "moorage-probe"
 #define PROGRAM_VARIABLE "MOORAGE_PROBE"
-#define END_MS 1000 /* how long a process that is about to end may take for it */
+#define END_MS 1000 /* the time that a process may take to exit */
 
 struct probe {
     pid_t process;
     int process_fd;
-    int socket; /* our end */
+    int socket; /* the host's end */
     struct moor__probe_answer answer;
-    size_t answer_bytes; /* of it so far */
+    size_t answer_bytes; /* received so far */
 };
 
 /* ---- the program ---- */
 
-/* Where it is installed, or else where it is built. ret_path: [out, owned] */
+/* Returns the installed program, or the one in the build directory. ret_path: [out, owned]. */
 static moor_status find_beside(char **ret_path)
 {
     char *installed = NULL;
@@ -67,14 +69,15 @@ static moor_status find_beside(char **ret_path)
     return status;
 }
 
-/* ret_path: [out, owned] */
+/* Returns the program that the environment names, or the one beside the library. ret_path: [out, owned]. */
 static moor_status find_program(char **ret_path)
 {
     const char *named = secure_getenv(PROGRAM_VARIABLE);
     if (!named)
         return find_beside(ret_path);
     if (named[0] != '/' || access(named, X_OK) != 0)
-        return moor__fail(MOOR_UNSUPPORTED, "%.256s (" PROGRAM_VARIABLE ") is no program", named);
+        return moor__fail(MOOR_UNSUPPORTED,
+                          "%.256s (" PROGRAM_VARIABLE ") is not an absolute path of a program", named);
     char *path = strdup(named);
     if (!path)
         return moor__fail(MOOR_HOST_NOMEM, "no memory for a path");
@@ -82,8 +85,8 @@ static moor_status find_program(char **ret_path)
     return MOOR_OK;
 }
 
-/* Nothing of the host's but its environment: no descriptors, no blocked or ignored signals. What the provider
- * prints goes where errors go. */
+/* Starts the program with the host's environment and nothing else: no descriptors, no blocked or ignored
+ * signals. Output of the provider goes to standard error. */
 static moor_status spawn(const char *program, int socket, pid_t *ret_process)
 {
     char *const arguments[] = {(char[]){PROGRAM}, NULL};
@@ -96,7 +99,8 @@ static moor_status spawn(const char *program, int socket, pid_t *ret_process)
     int reason = posix_spawn_file_actions_init(&files);
     if (reason)
         return moor__fail_errno(MOOR_HOST_NOMEM, reason, "no memory for a process");
-    posix_spawnattr_init(&attributes); /* this and the setters cannot fail; what adds to `files` can */
+    /* this call and the setters cannot fail; the calls that add to `files` can */
+    posix_spawnattr_init(&attributes);
     posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
     posix_spawnattr_setsigmask(&attributes, &none);
     posix_spawnattr_setsigdefault(&attributes, &all);
@@ -115,12 +119,12 @@ static moor_status spawn(const char *program, int socket, pid_t *ret_process)
     posix_spawn_file_actions_destroy(&files);
     if (reason)
         return moor__fail_errno(moor__status_of_errno(reason, MOOR_UNSUPPORTED), reason,
-                                "%.256s does not start", program);
+                                "%.256s cannot be started", program);
     return MOOR_OK;
 }
 
-/* A pair of sockets, neither under a number that the spawned process gets something else under: a host may
- * have closed its standard files. */
+/* Makes a pair of sockets, both above the numbers that the spawned process uses: a host may have closed its
+ * standard files. */
 static moor_status make_sockets(int ret_ends[2])
 {
     int ends[2];
@@ -147,21 +151,23 @@ static bool is_over(const struct probe *probe, int timeout_ms)
     struct pollfd process = {.fd = probe->process_fd, .events = POLLIN};
     int ready;
     while ((ready = poll(&process, 1, timeout_ms)) < 0 && errno == EINTR)
-        ; /* waits anew: a host with signals of that frequency has other problems */
+        ; /* the full timeout again: good enough for a rare signal */
     return ready > 0;
 }
 
-/* Ends it, if it has not ended. ret_how: how it ended; si_pid is 0 if somebody else has taken that. */
+/* Kills the process unless it has ended. ret_how: its end; si_pid is 0 if another thread has reaped the
+ * process. */
 static void end(const struct probe *probe, siginfo_t *ret_how)
 {
     *ret_how = (siginfo_t){0};
-    (void)syscall(SYS_pidfd_send_signal, probe->process_fd, SIGKILL, NULL, 0); /* fails only if it has gone */
-    /* One that the kernel cannot end now, in a driver, is not waited for. */
+    (void)syscall(SYS_pidfd_send_signal, probe->process_fd, SIGKILL, NULL, 0); /* fails only after the end */
+    /* A process that the kernel cannot end now, because it is inside a driver, is not waited for. */
     if (!is_over(probe, END_MS) || waitid(P_PIDFD, (id_t)probe->process_fd, ret_how, WEXITED | WNOHANG) != 0)
         ret_how->si_pid = 0;
 }
 
-/* It has no descriptor: its number serves, unless it has gone, when that may be another's by now. */
+/* Kills a process that has no descriptor by its number. If the process is gone (ESRCH), its number may name
+ * another process and is not used. */
 static moor_status give_up(const struct probe *probe, int reason)
 {
     if (reason != ESRCH && kill(probe->process, SIGKILL) == 0)
@@ -197,10 +203,11 @@ static moor_status start(struct probe *probe)
     return status;
 }
 
-/* ---- what is said ---- */
+/* ---- request and answer ---- */
 
 static bool append(struct moor__probe_request *request, const char *text)
 {
+    assert(request->text_bytes <= sizeof request->text);
     size_t bytes = strlen(text) + 1;
     if (bytes > sizeof request->text - request->text_bytes)
         return false;
@@ -230,24 +237,26 @@ static moor_status fill_request(struct moor__probe_request *request, const char 
     return MOOR_OK;
 }
 
-/* It fits into the socket whole: nobody waits here. A program that is not there any more has ended by itself,
- * before it could have loaded anything. */
+/* Sends the request without waiting: the socket's buffer takes it whole. If the program has already ended, it
+ * ended before it loaded anything. */
 static moor_status ask(const struct probe *probe, const struct moor__probe_request *request)
 {
     size_t bytes = offsetof(struct moor__probe_request, text) + request->text_bytes;
     ssize_t sent = send(probe->socket, request, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent == (ssize_t)bytes)
         return MOOR_OK;
-    int reason = sent < 0 ? errno : EAGAIN; /* a part is no request */
+    int reason = sent < 0 ? errno : EAGAIN; /* a partial request is not a request */
     return moor__fail_errno(reason == EPIPE ? MOOR_UNSUPPORTED : MOOR_LIMIT, reason,
                             PROGRAM " does not take its request");
 }
 
 enum ending { ANSWERED, SILENT, LATE };
 
-/* Takes in what has come: so many bytes. 0: none now; -1: none can come any more. */
+/* Receives available bytes of the answer. Returns their number, 0 if none are available now, or -1 if none
+ * can follow. */
 static ssize_t receive(struct probe *probe)
 {
+    assert(probe->answer_bytes < sizeof probe->answer);
     ssize_t count = recv(probe->socket, (char *)&probe->answer + probe->answer_bytes,
                          sizeof probe->answer - probe->answer_bytes, MSG_DONTWAIT);
     if (count < 0 && (errno == EAGAIN || errno == EINTR))
@@ -268,39 +277,40 @@ static enum ending listen_to(struct probe *probe, uint64_t deadline_ns)
         struct pollfd fds[] = {{.fd = probe->socket, .events = POLLIN},
                                {.fd = probe->process_fd, .events = POLLIN}};
         if (poll(fds, 2, left_ms > INT32_MAX ? INT32_MAX : (int)left_ms) <= 0)
-            continue; /* interrupted, or the deadline, which is looked at above */
+            continue; /* interrupted, or the deadline; the loop checks it above */
         ssize_t count = receive(probe);
         if (probe->answer_bytes == sizeof probe->answer)
             return ANSWERED;
-        /* A process of the provider's own may keep the socket open: then the end of ours is the end. */
+        /* A process of the provider's own may keep the socket open, so the end of the probe process ends the
+         * wait. */
         if (count < 0 || (count == 0 && fds[1].revents))
             return SILENT;
     }
 }
 
-/* ---- what it means ---- */
+/* ---- the report ---- */
 
 static moor_status explain_silence(const char *path, const siginfo_t *how, bool was_over)
 {
     if (!was_over || (how->si_pid && how->si_code == CLD_EXITED && how->si_status == MOOR__PROBE_MUTE))
-        return moor__fail(MOOR_REFUSED, "%.256s: closed the files of its probe process", path);
+        return moor__fail(MOOR_REFUSED, MOOR__LABEL "closed the files of its probe process", path);
     if (how->si_pid == 0)
-        return moor__fail(MOOR_REFUSED, "%.256s: ended its probe process before it answered", path);
+        return moor__fail(MOOR_REFUSED, MOOR__LABEL "ended its probe process before it answered", path);
     if (how->si_code == CLD_EXITED && how->si_status == MOOR__PROBE_STRANGER)
         return moor__fail(MOOR_UNSUPPORTED, PROGRAM " belongs to another version of this library");
     if (how->si_code == CLD_EXITED)
         return moor__fail(MOOR_REFUSED,
-                          "%.256s: ended its probe process with exit status %d before it answered", path,
+                          MOOR__LABEL "ended its probe process with exit status %d before it answered", path,
                           how->si_status);
     const char *name = sigabbrev_np(how->si_status);
-    return moor__fail(MOOR_REFUSED, "%.256s: killed its probe process: signal %d (SIG%s)", path,
+    return moor__fail(MOOR_REFUSED, MOOR__LABEL "killed its probe process: signal %d (SIG%s)", path,
                       how->si_status, name ? name : "RT");
 }
 
 static void log_warnings(struct moor_runtime *runtime, const char *path, struct moor__probe_answer *answer)
 {
     for (uint32_t i = 0; i < answer->warning_count && i < MOOR__PROBE_WARNINGS; i++)
-        moor__log(runtime, MOOR_ABI_LOG_WARNING, "%.256s: in its probe process: %.*s", path,
+        moor__log(runtime, MOOR_ABI_LOG_WARNING, MOOR__LABEL "in its probe process: %.*s", path,
                   MOOR__PROBE_WARNING_BYTES, answer->warnings[i]);
 }
 
@@ -309,9 +319,9 @@ static moor_status take_answer(struct moor_runtime *runtime, const char *path, s
 {
     struct moor__probe_answer *answer = &probe->answer;
     if (memcmp(answer->token, token, sizeof answer->token) != 0)
-        return moor__fail(MOOR_REFUSED, "%.256s: answered in place of its probe process", path);
+        return moor__fail(MOOR_REFUSED, MOOR__LABEL "answered in place of its probe process", path);
     log_warnings(runtime, path, answer);
-    if (answer->status == MOOR_OK)
+    if (!answer->status)
         return MOOR_OK;
     struct moor_error refusal = {.status = answer->status, .native_code = answer->native_code};
     memcpy(refusal.text, answer->text, sizeof refusal.text - 1);
@@ -329,8 +339,8 @@ static moor_status judge(struct moor_runtime *runtime, const char *path, struct 
     case ANSWERED:
         return take_answer(runtime, path, probe, request->token);
     case LATE:
-        return moor__fail(MOOR_REFUSED, "%.256s: its probe process did not come to an end within %llu ms",
-                          path, (unsigned long long)(request->timeout_ns / 1000000));
+        return moor__fail(MOOR_REFUSED, MOOR__LABEL "its probe process did not finish within %llu ms", path,
+                          (unsigned long long)(request->timeout_ns / 1000000));
     case SILENT:
     default:
         return explain_silence(path, &how, was_over);
@@ -358,7 +368,7 @@ static moor_status ask_and_judge(struct moor_runtime *runtime, const char *path,
 moor_status moor__probe(struct moor_runtime *runtime, const char *path,
                         const struct moor_load_options *options, uint64_t timeout_ns)
 {
-    struct moor__probe_request *request = malloc(sizeof *request); /* large for some threads' stacks */
+    struct moor__probe_request *request = malloc(sizeof *request); /* too large for some threads' stacks */
     if (!request)
         return moor__fail(MOOR_HOST_NOMEM, "no memory for a probe's request");
     moor__assert_unlocked("a wait for a probe");

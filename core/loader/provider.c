@@ -1,14 +1,19 @@
 /* SPDX-License-Identifier: MIT */
-/* What a host asks of a loaded provider itself. What it says was copied when it was loaded. */
-#include "loader/provider.h"
+/* Public queries on a loaded provider, answered from the copies made at the load. */
+#include "loader/call.h"
 
 #include "util/error.h"
 
+static moor_status enter_provider(struct moor_provider *provider, const void *out)
+{
+    if (!provider || !out)
+        return moor__fail(MOOR_INVALID, "provider and out-parameter must not be NULL");
+    return moor__enter(provider->runtime);
+}
+
 moor_status moor_provider_get_info(struct moor_provider *provider, struct moor_provider_info *ret_info)
 {
-    if (!provider || !ret_info)
-        return moor__leave(moor__fail(MOOR_INVALID, "provider and ret_info must not be NULL"));
-    moor_status status = moor__enter(provider->runtime);
+    moor_status status = enter_provider(provider, ret_info);
     if (status)
         return moor__leave(status);
     const struct moor__table *table = &provider->table;
@@ -29,34 +34,27 @@ moor_status moor_provider_get_info(struct moor_provider *provider, struct moor_p
 moor_status moor_provider_get_device(struct moor_provider *provider, uint32_t index,
                                      struct moor_device **ret_device)
 {
-    if (!provider || !ret_device)
-        return moor__leave(moor__fail(MOOR_INVALID, "provider and ret_device must not be NULL"));
-    moor_status status = moor__enter(provider->runtime);
-    if (status)
-        return moor__leave(status);
-    if (index >= provider->device_count)
-        return moor__leave(moor__fail(MOOR_INVALID, "device %u of %u", index, provider->device_count));
-    *ret_device = &provider->devices[index];
-    return MOOR_OK;
+    moor_status status = enter_provider(provider, ret_device);
+    if (!status && index >= provider->device_count)
+        status = moor__fail(MOOR_INVALID, "device %u of %u", index, provider->device_count);
+    if (!status)
+        *ret_device = &provider->devices[index];
+    return moor__leave(status);
 }
 
 moor_status moor_provider_get_extension(struct moor_provider *provider, const char *name, uint32_t version,
                                         const void **ret_table)
 {
-    if (!provider || !name || !ret_table)
-        return moor__leave(moor__fail(MOOR_INVALID, "provider, name and ret_table must not be NULL"));
-    moor_status status = moor__enter(provider->runtime);
+    moor_status status = enter_provider(provider, ret_table);
+    if (!status && !name)
+        status = moor__fail(MOOR_INVALID, "name is NULL");
     if (status)
         return moor__leave(status);
-    struct moor_abi_error error = MOOR__ERROR_INIT;
     const void *table = NULL;
-    int32_t called = moor__to_call(&provider->table)
-                         ->base.get_extension(provider->instance, name, version, &table, &error);
-    if (called)
-        return moor__leave(moor__fail_provider(called, &error, provider->table.name, "get_extension"));
-    if (!table)
-        return moor__leave(
-            moor__fail(MOOR_PROVIDER, "%s: get_extension succeeded with NULL", provider->table.name));
-    *ret_table = table;
-    return MOOR_OK;
+    status = moor__call_get_extension(provider, name, version, &table);
+    if (!status && !table)
+        status = moor__fail(MOOR_PROVIDER, "%s: get_extension succeeded with NULL", provider->table.name);
+    if (!status)
+        *ret_table = table;
+    return moor__leave(status);
 }

@@ -5,8 +5,8 @@
 
 #include "governor/governor.h"
 #include "loader/loader.h"
-#include "memory/runtime.h"
 #include "util/limits.h"
+#include "util/runtime.h"
 
 #include <moorage/provider.h>
 #include <semaphore.h>
@@ -31,6 +31,12 @@ struct moor__domain {
 
 TAILQ_HEAD(moor__streams, moor_stream);
 
+/* The device's part of memory/release.c. */
+struct moor__device_releases {
+    _Atomic uint32_t submitted;      /* releases since the last reap; a hint */
+    struct moor__object *quarantine; /* linked list; the device's lock */
+};
+
 enum moor__device_state { MOOR__DEVICE_CLOSED, MOOR__DEVICE_OPENING, MOOR__DEVICE_OPEN };
 
 struct moor_device {
@@ -40,13 +46,12 @@ struct moor_device {
     struct moor__domain *domains;
     struct moor_abi_context *context; /* set once, by the first opening */
     _Atomic uint64_t counts[MOOR__COUNTS];
-    _Atomic uint32_t submitted; /* releases since the last reap; a hint */
-    _Atomic uint32_t calls;     /* at the end of a call whose last object may be gone already */
+    _Atomic uint32_t calls; /* at the end of a call whose last object may be gone already */
+    struct moor__device_releases releases;
 
-    struct moor__lock lock; /* everything below */
+    struct moor__lock lock; /* everything below, and releases.quarantine */
     pthread_cond_t opened;
     enum moor__device_state state;
-    struct moor__object *quarantine; /* linked list */
 };
 
 /* start.c: the thread that starts a provider, and what came of it. */
@@ -55,6 +60,26 @@ struct moor__start {
     sem_t ended;
     moor_status status;
     struct moor_error error; /* the thread's last, if it failed */
+};
+
+/* host.c: the services that the provider is given, and its hold on the runtime that gives them. */
+struct moor__host {
+    struct moor_abi_host table;
+    struct moor_setting *settings; /* our copies */
+    size_t setting_count;
+    _Atomic bool poisoned;               /* its start or shutdown did not end; never freed */
+    struct moor_provider *poisoned_next; /* list of all poisoned providers */
+    _Atomic uint32_t talking;            /* threads inside the log function for this provider */
+};
+
+/* The provider's part of memory/stream.c: the end of streams. */
+struct moor__provider_streams {
+    struct moor__lock lock; /* everything below */
+    uint32_t count;         /* streams not destroyed yet */
+    uint32_t ending_count;
+    struct moor__streams ending; /* closed by the host, not destroyed yet */
+    uint64_t epoch;
+    uint64_t in_flight[2]; /* unfinished releases and waits, by the parity of the epoch in which they began */
 };
 
 struct moor_provider {
@@ -67,23 +92,12 @@ struct moor_provider {
     struct moor__file_id file;   /* all zeros for one attached in the process */
     struct moor__module *module; /* NULL likewise */
     struct moor__table table;
-    struct moor_abi_host host;
-    struct moor_setting *settings; /* our copies */
-    size_t setting_count;
+    struct moor__host host;
     struct moor__start start;
     struct moor_abi_instance *instance;
-    _Atomic bool poisoned;               /* it did not start or end; what it may still use is never freed */
-    struct moor_provider *poisoned_next; /* host.c */
-    _Atomic uint32_t talking;            /* threads that are logging for it */
     struct moor_device *devices;
     uint32_t device_count;
-
-    struct moor__lock stream_lock; /* everything below; see memory/stream.c */
-    uint32_t stream_count;         /* not destroyed yet */
-    uint32_t ending_count;
-    struct moor__streams ending; /* given up, not destroyed yet */
-    uint64_t epoch;
-    uint64_t in_flight[2]; /* releases and waits begun in epochs of that parity, not yet over */
+    struct moor__provider_streams streams;
 };
 
 /* load.c: all of loading that comes after the entry was called: validation, init, devices, registration.
@@ -161,18 +175,5 @@ struct moor_device *moor__device_hold(struct moor_device *device);
 void moor__device_unhold(struct moor_device *device);
 
 void moor__count(struct moor_device *device, enum moor__object_count kind, int change);
-
-/* Before every call into a provider: no lock is held (promise I9). */
-static inline const struct moor__table *moor__to_call(const struct moor__table *table)
-{
-    moor__assert_unlocked("a provider's call");
-    return table;
-}
-
-/* An empty record for a provider to fill. */
-#define MOOR__ERROR_INIT                                                                                     \
-    {                                                                                                        \
-        .struct_size = MOOR_ABI_ERROR_SIZE                                                                   \
-    }
 
 #endif

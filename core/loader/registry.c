@@ -1,36 +1,39 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Which providers a runtime has, and how one comes and goes. All under runtime->lock, and nothing that takes
- * longer than a walk of the lists happens under it.
+ * The providers of a runtime, and their way in and out. runtime->lock guards everything here and is held for
+ * list walks only.
  *
- * A provider is in one of two lists: `providers`, where everybody may find it, or `moving` while it is on its
- * way in or out. A file is one provider: a second load of it counts up, and the last unload ends it. While
- * the same file is moving, or is about to be unloaded (`closing`), a load of it waits for what becomes of it;
- * so at most one thread is ever inside the start or the end of one file, and one that is counted up is there.
+ * A provider is in one of two lists: `providers`, where any thread may find it, or `moving` while it loads or
+ * unloads. A file is one provider: a second load increments `loads`, and the last unload ends the provider.
+ * While the file is in `moving`, or an unload has set `closing`, another load of it waits for the outcome. So
+ * at most one thread is inside the start or the end of a file, and a counted provider is present.
  *
- * Threads that are inside a provider without holding an object of it (a runtime-wide reap) are its visitors;
- * one that is closing gets no new ones, and waits for those it has, which is short.
+ * A visitor is a thread that calls a provider without holding an object of it (a runtime-wide reap). A
+ * closing provider gets no new visitors, and waits for the present ones; a visit is short.
  */
 #include "loader/provider.h"
 
 #include "util/error.h"
 
+#include <assert.h>
 #include <string.h>
 
-/* ---- the lists; runtime->lock is held in all of this ---- */
+/* ---- the lists; every function here requires runtime->lock ---- */
 
 static void insert(struct moor_provider **list, struct moor_provider *provider)
 {
+    assert(!provider->next);
     provider->next = *list;
     *list = provider;
 }
 
-static void take_out(struct moor_provider **list, const struct moor_provider *provider)
+static void take_out(struct moor_provider **list, struct moor_provider *provider)
 {
     while (*list && *list != provider)
         list = &(*list)->next;
     if (*list)
         *list = provider->next;
+    provider->next = NULL;
 }
 
 static bool is_same_file(const struct moor_provider *provider, const struct moor_provider *other)
@@ -57,7 +60,8 @@ static struct moor_provider *find(const struct moor_provider *provider, relation
     return NULL;
 }
 
-/* Who has to be asked before a file is loaded: the provider that it is already, or else one of its build. */
+/* Returns the provider that decides about a load: the one with the same file, else one with the same build,
+ * else NULL. */
 static struct moor_provider *find_rival(const struct moor_provider *provider, uint64_t flags)
 {
     struct moor_provider *rival = find(provider, is_same_file);
@@ -66,16 +70,17 @@ static struct moor_provider *find_rival(const struct moor_provider *provider, ui
     return rival;
 }
 
-/* The rival is loaded, and stays as long as the lock is held. */
+/* Counts one more load of the rival. The rival is loaded and, because of the lock, stays. */
 static moor_status count_up(const struct moor_provider *provider, struct moor_provider *rival,
                             struct moor_provider **ret_loaded)
 {
     if (!is_same_file(provider, rival))
-        return moor__fail(MOOR_REFUSED, "%.200s: the same build as %.200s, which is loaded", provider->path,
+        return moor__fail(MOOR_REFUSED, "%.200s: the same build is loaded as %.200s", provider->path,
                           rival->path);
     if (!moor__host_is_equal(provider, rival))
         return moor__fail(MOOR_BUSY, "%.200s: already loaded as %.200s, with other settings", provider->path,
                           rival->path);
+    assert(!rival->closing && rival->loads > 0);
     rival->loads++;
     *ret_loaded = rival;
     return MOOR_OK;
@@ -86,7 +91,7 @@ static moor_status wait_for_move(struct moor_runtime *runtime, uint64_t deadline
     return moor__lock_wait_until(&runtime->lock, &runtime->moved, deadline_ns) ? MOOR_OK : MOOR_TIMEOUT;
 }
 
-/* One that is on its way, or may soon be; NULL: all are here to stay. */
+/* Returns a provider that is moving or about to move, or NULL. */
 static const struct moor_provider *find_closing(const struct moor_runtime *runtime)
 {
     if (runtime->moving)
@@ -97,7 +102,7 @@ static const struct moor_provider *find_closing(const struct moor_runtime *runti
     return provider;
 }
 
-/* No new visitors, and none left. */
+/* Stops new visits and waits for the present visitors. Releases runtime->lock while waiting. */
 static void keep_out(struct moor_provider *provider)
 {
     provider->closing = true;
@@ -110,7 +115,7 @@ static moor_status check_keys(const struct moor_provider *provider, const struct
     for (uint32_t i = 0; i < provider->device_count; i++)
         for (uint32_t j = 0; j < other->device_count; j++)
             if (strcmp(provider->devices[i].info.key, other->devices[j].info.key) == 0)
-                return moor__fail(MOOR_REFUSED, "%.180s: its device %s is taken by %.180s", provider->path,
+                return moor__fail(MOOR_REFUSED, "%.180s: device %s belongs to %.180s already", provider->path,
                                   provider->devices[i].info.key, other->path);
     return MOOR_OK;
 }
@@ -133,8 +138,8 @@ moor_status moor__registry_announce(struct moor_provider *provider, uint64_t fla
         insert(&runtime->moving, provider);
         status = MOOR_OK;
     } else if (rival->closing) {
-        (void)moor__fail(status, "%.200s: another load or unload of %.200s has not come to an end",
-                         provider->path, rival->path);
+        (void)moor__fail(status, "%.200s: another load or unload of %.200s has not finished", provider->path,
+                         rival->path);
     } else {
         status = count_up(provider, rival, ret_loaded);
     }
@@ -167,6 +172,7 @@ moor_status moor__registry_close(struct moor_provider *provider, bool *ret_is_la
 {
     moor_status status = MOOR_OK;
     moor__lock_acquire(&provider->runtime->lock);
+    assert(provider->loads > 0);
     bool is_last = provider->loads == 1;
     if (provider->closing)
         status = moor__fail(MOOR_BUSY, "%.256s is being unloaded", provider->path);
@@ -188,7 +194,7 @@ moor_status moor__registry_close_all(struct moor_runtime *runtime)
     if (closing)
         status = moor__fail(MOOR_BUSY, "%.256s is being loaded or unloaded", closing->path);
     for (struct moor_provider *provider = runtime->providers; provider && !status; provider = provider->next)
-        provider->closing = true; /* all before the first is waited for: none leaves meanwhile */
+        provider->closing = true; /* mark all before the first wait, so that none leaves meanwhile */
     for (struct moor_provider *provider = runtime->providers; provider && !status; provider = provider->next)
         keep_out(provider);
     moor__lock_release(&runtime->lock);
@@ -215,6 +221,7 @@ void moor__registry_open_all(struct moor_runtime *runtime)
 void moor__registry_leave(struct moor_provider *provider)
 {
     moor__lock_acquire(&provider->runtime->lock);
+    assert(provider->closing && provider->visitors == 0);
     take_out(&provider->runtime->providers, provider);
     insert(&provider->runtime->moving, provider);
     moor__lock_release(&provider->runtime->lock);
@@ -236,6 +243,7 @@ struct moor_provider *moor__registry_visit(struct moor_runtime *runtime, struct 
         provider = provider->next;
     if (provider)
         provider->visitors++;
+    assert(!after || after->visitors > 0);
     if (after && --after->visitors == 0)
         pthread_cond_broadcast(&runtime->visited);
     moor__lock_release(&runtime->lock);

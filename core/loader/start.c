@@ -1,24 +1,25 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The start of a provider, and its end: the calls that may do anything, of code that may be wrong.
+ * The start and the end of a provider: calls that may do anything, in code that may be wrong.
  *
- * Init and the first look at the devices run on a thread of their own, for one reason: a call that hangs can
- * be left behind. It is never joined then, and all that it may touch stays for ever: the provider is
- * poisoned. On that thread nothing of the runtime is touched, which may have gone when the call comes back.
+ * Init and the device scan run on a thread of their own for one reason: a call that hangs can be left behind.
+ * That thread is then never joined, and everything that it may touch stays for ever: the provider is
+ * poisoned. The thread touches nothing of the runtime, which may have ended before the call returns.
  *
- * A provider must not load providers while it is being loaded or unloaded itself: it might wait for itself.
- * moor__is_inside tells such a call apart.
+ * A provider must not load providers while it is being loaded or unloaded: it could wait for itself.
+ * moor__is_inside detects such a call.
  */
-#include "loader/provider.h"
+#include "loader/call.h"
 
 #include "util/deadline.h"
 #include "util/error.h"
 
+#include <assert.h>
 #include <errno.h>
 
 _Thread_local bool moor__is_inside;
 
-/* Both sides speak every minor up to their own. */
+/* Returns the minor that both sides speak; each side speaks every minor up to its own. */
 static uint32_t negotiate(uint32_t theirs, uint32_t ours)
 {
     return theirs < ours ? theirs : ours;
@@ -26,15 +27,13 @@ static uint32_t negotiate(uint32_t theirs, uint32_t ours)
 
 static moor_status initialise(struct moor_provider *provider)
 {
-    struct moor_abi_error error = MOOR__ERROR_INIT;
     struct moor_abi_instance *instance = NULL;
     uint32_t minor = negotiate(provider->table.prefix.minor, MOOR_ABI_MINOR);
-    int32_t called = moor__to_call(&provider->table)->base.init(&provider->host, minor, &instance, &error);
-    const char *name = provider->table.name;
-    if (called)
-        return moor__fail_provider(called, &error, name, "init");
+    moor_status status = moor__call_init(provider, &provider->host.table, minor, &instance);
+    if (status)
+        return status;
     if (!instance)
-        return moor__fail(MOOR_PROVIDER, "%s: init succeeded with a NULL instance", name);
+        return moor__fail(MOOR_PROVIDER, "%s: init succeeded with a NULL instance", provider->table.name);
     provider->instance = instance;
     return MOOR_OK;
 }
@@ -46,13 +45,14 @@ static void *run(void *user)
     moor__is_inside = true;
     start->status = initialise(provider);
     if (!start->status) {
-        atomic_store(&start->call, "the look at its devices");
+        atomic_store(&start->call, "the device scan");
         start->status = moor__devices_read(provider);
     }
-    /* The outcomes that a host may decide on are not for the provider to give: a load has its own. */
+    /* A positive status is an outcome for the host to decide on. A load reports its own; a provider
+     * cannot. */
     if (start->status > 0)
         start->status =
-            moor__fail(MOOR_PROVIDER, "%s: %s answered %s, which is no failure", provider->table.name,
+            moor__fail(MOOR_PROVIDER, "%s: %s returned %s, which is not a failure", provider->table.name,
                        atomic_load(&start->call), moor_status_name(start->status));
     if (start->status)
         start->error = *moor__pending_error();
@@ -60,9 +60,9 @@ static void *run(void *user)
     return NULL;
 }
 
-/* False: the deadline came first. After its calls a thread comes to an end of its own, which may also run the
- * provider's code: destructors of thread keys. pthread_clockjoin_np would wait for both, but ThreadSanitizer
- * does not know it. */
+/* Joins the thread. Returns false if the deadline passes first. After its calls the thread still exits, which
+ * may run code of the provider: destructors of thread keys. pthread_clockjoin_np would wait for both, but
+ * ThreadSanitizer does not support it. */
 static bool join(pthread_t thread, struct moor__start *start, uint64_t deadline_ns)
 {
     const struct timespec deadline = moor__deadline_timespec(deadline_ns);
@@ -70,40 +70,41 @@ static bool join(pthread_t thread, struct moor__start *start, uint64_t deadline_
     while (sem_clockwait(&start->ended, CLOCK_MONOTONIC, &deadline) != 0)
         if (errno != EINTR)
             return false;
-    atomic_store(&start->call, "the end of its thread");
+    atomic_store(&start->call, "the exit of its thread");
     while (pthread_tryjoin_np(thread, NULL) == EBUSY) {
         if (moor_clock_ns() >= deadline_ns)
             return false;
-        (void)nanosleep(&(struct timespec){.tv_nsec = 10000}, NULL); /* woken early is fine */
+        (void)nanosleep(&(struct timespec){.tv_nsec = 10000}, NULL); /* an early return only polls sooner */
     }
     return true;
 }
 
 static moor_status leave_behind(struct moor_provider *provider, pthread_t thread, uint64_t timeout_ns)
 {
-    (void)pthread_detach(thread); /* cannot fail: nobody else has it */
+    (void)pthread_detach(thread); /* cannot fail: no other thread joins or detaches it */
     moor__provider_poison(provider);
     if (provider->module)
         moor__module_abandon(provider->module);
-    return moor__fail(MOOR_TIMEOUT, "%s: %s did not come to an end within %llu ms", provider->table.name,
+    return moor__fail(MOOR_TIMEOUT, "%s: %s did not finish within %llu ms", provider->table.name,
                       atomic_load(&provider->start.call), (unsigned long long)(timeout_ns / 1000000));
 }
 
 moor_status moor__provider_start(struct moor_provider *provider, uint64_t timeout_ns)
 {
+    assert(!provider->instance && !provider->host.poisoned);
     struct moor__start *start = &provider->start;
     pthread_t thread;
     atomic_store(&start->call, "init");
-    (void)sem_init(&start->ended, 0, 0); /* cannot fail: private, and within bounds */
+    (void)sem_init(&start->ended, 0, 0); /* cannot fail: not shared, and the value is small */
     uint64_t begin_ns = moor_clock_ns();
     int reason = pthread_create(&thread, NULL, run, provider);
     if (reason)
-        return moor__fail_errno(MOOR_LIMIT, reason, "no thread to start %s on", provider->table.name);
+        return moor__fail_errno(MOOR_LIMIT, reason, "%s: no thread for its start", provider->table.name);
     if (!join(thread, start, moor__deadline_after(timeout_ns)))
         return leave_behind(provider, thread, timeout_ns);
     uint64_t took_ns = moor_clock_ns() - begin_ns;
     if (took_ns > MOOR_START_SLOW_NS)
-        moor__provider_log(provider, MOOR_ABI_LOG_WARNING, "%s: its start took %llu ms", provider->table.name,
+        moor__provider_log(provider, MOOR_ABI_LOG_WARNING, "%s: the start took %llu ms", provider->table.name,
                            (unsigned long long)(took_ns / 1000000));
     moor_status status = start->status ? moor__fail_copy(&start->error) : moor__devices_join_pools(provider);
     if (status && provider->instance)
@@ -111,22 +112,20 @@ moor_status moor__provider_start(struct moor_provider *provider, uint64_t timeou
     return status;
 }
 
-/* Contexts first. Stops at what fails. */
+/* Closes the contexts, then shuts down. Stops at the first failure and returns false. */
 static bool close_all(struct moor_provider *provider)
 {
     if (!moor__devices_close(provider))
         return false;
-    struct moor_abi_error error = MOOR__ERROR_INIT;
-    int32_t called = moor__to_call(&provider->table)->base.shutdown(provider->instance, &error);
-    if (called) {
-        (void)moor__fail_provider(called, &error, provider->table.name, "shutdown");
+    moor_status status = moor__call_shutdown(provider);
+    if (status)
         moor__provider_log(provider, MOOR_ABI_LOG_ERROR, "%s", moor__pending_error()->text);
-    }
-    return called == 0;
+    return !status;
 }
 
 void moor__provider_shut_down(struct moor_provider *provider)
 {
+    assert(provider->instance && !provider->host.poisoned);
     struct moor__error_scope aside;
     moor__error_scope_begin(&aside);
     bool was_inside = moor__is_inside;

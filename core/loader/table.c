@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Takes our own copy of what a provider's entry returned, and checks every rule of the contract on that copy:
- * the provider's memory is read once, through the kernel, and what it does to it later is of no effect.
+ * Copies the tables that a provider's entry returned, and checks every rule of the contract on the copy. The
+ * provider's memory is read once, through the kernel; later changes to it have no effect.
  *
- * One rule per table says where it comes from and goes to; one line per minor version says its size. A
- * provider of a minor that is known is held to exactly that minor. One of a newer minor may have more than we
- * know at the end of each struct, further capabilities and flags, and uses for reserved fields: all that is
- * masked, and it must work without (min_host_minor says so).
+ * One rule per table gives its source and target, and one number per minor gives its size. A provider of a
+ * known minor must match that minor exactly. A provider of a newer minor may have longer structs, further
+ * capabilities and flags, and uses for reserved fields. The core masks them all, and the provider must work
+ * without them (min_host_minor).
  */
 #include "loader/address.h"
 #include "loader/loader.h"
 #include "util/error.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -22,12 +23,13 @@
 
 #define STRUCT_SIZE_MAX 65536u
 
-/* One per minor, oldest first. */
+/* One size per minor, oldest first. */
 static const uint32_t provider_sizes[] = {MOOR_ABI_PROVIDER_SIZE};
+_Static_assert(sizeof(struct moor_abi_provider) <= STRUCT_SIZE_MAX, "the limit admits every known struct");
 _Static_assert(sizeof provider_sizes / sizeof provider_sizes[0] == MOOR_ABI_MINOR + 1,
                "one size for each minor");
 
-/* ---- stubs: what absent capabilities answer ---- */
+/* ---- stubs for absent capabilities ---- */
 
 static int32_t unsupported(struct moor_abi_error *error, const char *capability)
 {
@@ -36,7 +38,7 @@ static int32_t unsupported(struct moor_abi_error *error, const char *capability)
 }
 
 #pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wunused-parameter" /* the signatures are the contract's */
+#pragma GCC diagnostic ignored "-Wunused-parameter" /* the contract fixes the signatures */
 
 static int32_t no_copy(struct moor_abi_stream *stream, const struct moor_abi_copy_args *args,
                        struct moor_abi_error *error)
@@ -56,7 +58,7 @@ static int32_t no_reserve(struct moor_abi_context *context, const struct moor_ab
     return unsupported(error, "VIRTUAL");
 }
 
-/* commit and committed */
+/* Serves commit and committed. */
 static int32_t no_commit(struct moor_abi_context *context, uint64_t range, uint64_t offset_bytes,
                          uint64_t length_bytes, uint64_t *ret_bytes, struct moor_abi_error *error)
 {
@@ -69,7 +71,7 @@ static int32_t no_create(struct moor_abi_context *context, const struct moor_abi
     return unsupported(error, "SHARED");
 }
 
-/* map and protect */
+/* Serves map and protect. */
 static int32_t no_map(struct moor_abi_context *context, const struct moor_abi_map_args *args,
                       struct moor_abi_error *error)
 {
@@ -90,7 +92,7 @@ static int32_t no_stats(struct moor_abi_context *context, uint32_t domain, struc
 
 #pragma GCC diagnostic pop
 
-/* The required capabilities need none: without them there is no table. */
+/* The required capabilities need no stubs: a provider without them is refused. */
 static const struct moor__table stubs = {
     .copy = {.struct_size = MOOR_ABI_COPY_TABLE_SIZE, .copy = no_copy, .fill = no_fill},
     .virtual_ = {.struct_size = MOOR_ABI_VIRTUAL_TABLE_SIZE,
@@ -109,12 +111,12 @@ static const struct moor__table stubs = {
 
 static const struct rule {
     const char *name;       /* the field of struct moor_abi_provider */
-    const char *capability; /* NULL: every provider has it */
+    const char *capability; /* NULL: the table is mandatory */
     uint64_t bit;
     size_t source;                      /* offset of the pointer in struct moor_abi_provider */
     size_t target;                      /* offset of the copy in struct moor__table */
     uint32_t sizes[MOOR_ABI_MINOR + 1]; /* one per minor, oldest first */
-    const char *functions[9];           /* in their order in the table, behind struct_size and reserved */
+    const char *functions[9];           /* in table order, after struct_size and reserved */
 } rules[] = {
 /* clang-format off */
 #define PLACE(field_) offsetof(struct moor_abi_provider, field_), offsetof(struct moor__table, field_)
@@ -139,11 +141,13 @@ static const struct rule {
 };
 #define RULE_COUNT (sizeof rules / sizeof rules[0])
 
-/* Every table starts so. */
+/* The first fields of every table. */
 struct table_head {
     uint32_t struct_size;
     uint32_t reserved;
 };
+_Static_assert(sizeof(struct table_head) % sizeof(uintptr_t) == 0,
+               "functions follow the head without padding");
 
 static moor_status read_memory(void *to, const void *from, size_t length, const char *what)
 {
@@ -155,23 +159,23 @@ static moor_status read_memory(void *to, const void *from, size_t length, const 
     return moor__fail_errno(MOOR_REFUSED, reason, "%s cannot be read safely", what);
 }
 
-/* Not NULL, aligned and readable: its first bytes are copied. */
+/* Copies the first bytes of a struct. Checks that the pointer is not NULL, aligned and readable. */
 static moor_status read_struct(void *to, const void *from, size_t length, const char *what)
 {
-    if (from == NULL)
+    if (!from)
         return moor__fail(MOOR_REFUSED, "%s is NULL", what);
     if ((uintptr_t)from % _Alignof(uint64_t) != 0)
         return moor__fail(MOOR_REFUSED, "%s is misaligned (%p)", what, from);
     return read_memory(to, from, length, what);
 }
 
-/* Of a minor that may be newer than ours: the newest one of it that we know. */
+/* Returns the newest minor that this core knows, at most the given one. */
 static uint32_t known_minor(uint32_t minor)
 {
     return minor > MOOR_ABI_MINOR ? MOOR_ABI_MINOR : minor;
 }
 
-/* sizes: one per minor. A newer minor's structs start with all of ours. */
+/* Checks a struct_size. sizes: one per minor. The structs of a newer minor begin with all known fields. */
 static moor_status check_size(uint32_t size, const uint32_t *sizes, uint32_t minor, const char *what)
 {
     if (size < sizes[0])
@@ -180,6 +184,7 @@ static moor_status check_size(uint32_t size, const uint32_t *sizes, uint32_t min
         return moor__fail(MOOR_REFUSED, "%s.struct_size is %u, not a multiple of 8 up to %u", what, size,
                           STRUCT_SIZE_MAX);
     uint32_t known = sizes[known_minor(minor)];
+    assert(known >= sizes[0]);
     if (size < known || (size > known && minor <= MOOR_ABI_MINOR))
         return moor__fail(MOOR_REFUSED, "%s.struct_size is %u, but in %u.%u it is %u", what, size,
                           MOOR_ABI_MAJOR, known_minor(minor), known);
@@ -194,15 +199,15 @@ static moor_status check_version(const struct moor_abi_prefix *prefix, const cha
         return moor__fail(MOOR_REFUSED, "%s.magic is %#llx, not %#llx", what,
                           (unsigned long long)prefix->magic, (unsigned long long)MOOR_ABI_MAGIC);
     if (prefix->major != MOOR_ABI_MAJOR)
-        return moor__fail(MOOR_VERSION, "built for ABI %u.%u, this core speaks %u.%u", prefix->major,
+        return moor__fail(MOOR_VERSION, "built for ABI %u.%u, but this core speaks %u.%u", prefix->major,
                           prefix->minor, MOOR_ABI_MAJOR, MOOR_ABI_MINOR);
     if (prefix->min_host_minor > MOOR_ABI_MINOR)
-        return moor__fail(MOOR_VERSION, "needs a core of ABI %u.%u at least, this core speaks %u.%u",
+        return moor__fail(MOOR_VERSION, "needs a core of ABI %u.%u or later, but this core speaks %u.%u",
                           MOOR_ABI_MAJOR, prefix->min_host_minor, MOOR_ABI_MAJOR, MOOR_ABI_MINOR);
     return check_size(prefix->struct_size, provider_sizes, prefix->minor, what);
 }
 
-/* Masks what a newer minor may add, refuses it in a known one. */
+/* Checks capabilities and flags. Clears unknown bits of a newer minor and refuses them in a known one. */
 static moor_status check_capabilities(struct moor_abi_prefix *prefix, const char *what)
 {
     if (prefix->minor > MOOR_ABI_MINOR) {
@@ -230,12 +235,15 @@ static moor_status check_capabilities(struct moor_abi_prefix *prefix, const char
 moor_status moor__prefix_check(struct moor_abi_prefix *prefix, const char *what)
 {
     moor_status status = check_version(prefix, what);
-    return status == MOOR_OK ? check_capabilities(prefix, what) : status;
+    return status ? status : check_capabilities(prefix, what);
 }
 
 static moor_status check_functions(const char *table, const struct rule *rule, uint32_t size)
 {
-    for (size_t i = 0; i < (size - sizeof(struct table_head)) / sizeof(uintptr_t); i++) {
+    size_t count = (size - sizeof(struct table_head)) / sizeof(uintptr_t);
+    assert(count <= sizeof rule->functions / sizeof rule->functions[0]);
+    for (size_t i = 0; i < count; i++) {
+        assert(rule->functions[i]);
         uintptr_t function;
         memcpy(&function, table + sizeof(struct table_head) + i * sizeof function, sizeof function);
         if (function == 0)
@@ -252,13 +260,13 @@ static moor_status copy_table(const struct rule *rule, const struct moor_abi_pro
 {
     const void *from;
     memcpy(&from, (const char *)provider + rule->source, sizeof from);
-    if (rule->capability != NULL) {
+    if (rule->capability) {
         bool is_set = (provider->prefix.capabilities & rule->bit) != 0;
-        if (is_set && from == NULL)
+        if (is_set && !from)
             return moor__fail(MOOR_REFUSED, "%s is NULL, but capability %s is set", rule->name,
                               rule->capability);
-        if (!is_set && from != NULL)
-            return moor__fail(MOOR_REFUSED, "%s is there, but capability %s is not set", rule->name,
+        if (!is_set && from)
+            return moor__fail(MOOR_REFUSED, "%s is not NULL, but capability %s is not set", rule->name,
                               rule->capability);
         if (!is_set)
             return MOOR_OK;
@@ -266,9 +274,9 @@ static moor_status copy_table(const struct rule *rule, const struct moor_abi_pro
     uint32_t minor = provider->prefix.minor;
     struct table_head head;
     moor_status status = read_struct(&head, from, sizeof head, rule->name);
-    if (status == MOOR_OK)
+    if (!status)
         status = check_size(head.struct_size, rule->sizes, minor, rule->name);
-    if (status != MOOR_OK)
+    if (status)
         return status;
     if (head.reserved != 0 && minor <= MOOR_ABI_MINOR)
         return moor__fail(MOOR_REFUSED, "%s.reserved is not zero", rule->name);
@@ -276,18 +284,18 @@ static moor_status copy_table(const struct rule *rule, const struct moor_abi_pro
     uint32_t size = rule->sizes[known_minor(minor)];
     char *to = (char *)table + rule->target;
     status = read_memory(to, from, size, rule->name);
-    if (status != MOOR_OK)
+    if (status)
         return status;
     head = (struct table_head){.struct_size = size};
     memcpy(to, &head,
-           sizeof head); /* what was checked; the provider's may have changed between the two reads */
+           sizeof head); /* keep the checked values: the provider's may have changed between the two reads */
     return check_functions(to, rule, size);
 }
 
 /* ---- strings ---- */
 
-/* Well-formed as the Unicode standard's table 3-7 has it: no overlong forms, no surrogates, nothing above
- * U+10FFFF. */
+/* Returns true if the text is well-formed by table 3-7 of the Unicode standard: no overlong forms, no
+ * surrogates, nothing above U+10FFFF. */
 static bool is_utf8(const char *text)
 {
     const unsigned char *byte = (const unsigned char *)text;
@@ -307,10 +315,10 @@ static bool is_utf8(const char *text)
     return true;
 }
 
-/* Reads up to the NUL, one page at a time: the page behind the string need not be there. */
+/* Copies a string up to its NUL, page by page: the page after the string need not be mapped. */
 static moor_status copy_string(char *to, size_t capacity, const char *from, const char *what)
 {
-    if (from == NULL)
+    if (!from)
         return moor__fail(MOOR_REFUSED, "%s is NULL", what);
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     size_t length = 0;
@@ -319,7 +327,7 @@ static moor_status copy_string(char *to, size_t capacity, const char *from, cons
         if (part > capacity - length)
             part = capacity - length;
         moor_status status = read_memory(to + length, from + length, part, what);
-        if (status != MOOR_OK)
+        if (status)
             return status;
         size_t used = strnlen(to + length, part);
         length += used;
@@ -338,9 +346,9 @@ static moor_status copy_string(char *to, size_t capacity, const char *from, cons
 static moor_status copy_strings(const struct moor_abi_provider *provider, struct moor__table *table)
 {
     moor_status status = copy_string(table->name, sizeof table->name, provider->name, "name");
-    if (status == MOOR_OK)
+    if (!status)
         status = copy_string(table->vendor, sizeof table->vendor, provider->vendor, "vendor");
-    if (status == MOOR_OK)
+    if (!status)
         status = copy_string(table->version, sizeof table->version, provider->version, "version");
     return status;
 }
@@ -359,24 +367,25 @@ moor_status moor__table_copy(const struct moor_abi_provider *provider, struct mo
 {
     struct moor_abi_provider copy = {0};
     moor_status status = read_struct(&copy.prefix, provider, sizeof copy.prefix, "provider");
-    if (status == MOOR_OK)
+    if (!status)
         status = moor__prefix_check(&copy.prefix, "provider.prefix");
-    if (status != MOOR_OK)
+    if (status)
         return status;
 
-    struct moor_abi_prefix prefix = copy.prefix; /* what was checked: the second read must not replace it */
+    /* keep the checked prefix: the second read must not replace it */
+    struct moor_abi_prefix prefix = copy.prefix;
     status = read_memory(&copy, provider, prefix.struct_size < sizeof copy ? prefix.struct_size : sizeof copy,
                          "provider");
     copy.prefix = prefix;
-    if (status == MOOR_OK)
+    if (!status)
         status = check_reserved(&copy);
     struct moor__table table = stubs;
     table.prefix = copy.prefix;
-    if (status == MOOR_OK)
+    if (!status)
         status = copy_strings(&copy, &table);
     for (size_t i = 0; i < RULE_COUNT && status == MOOR_OK; i++)
         status = copy_table(&rules[i], &copy, &table);
-    if (status == MOOR_OK)
+    if (!status)
         *ret_table = table;
     return status;
 }

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * moorage-probe: loads one provider as a host does, looks at its devices, unloads it, and tells the process
- * that started it how that went. Not for people. The core is linked into it, so that it runs wherever it is
- * put.
+ * moorage-probe loads one provider as a host does, reads its devices, unloads it, and reports the outcome to
+ * the process that started it. Only the library runs this program. The core is linked into it, so that it
+ * works wherever it is installed.
  *
- * Whatever the provider does to this process must end it or be seen: it has a limit of processor time, leaves
- * no core dump, ends with its parent, and answers only over the very socket that it was given.
+ * Any effect of the provider on this process must end the process or be reported. The process has a limit of
+ * processor time, leaves no core dump, ends with its parent, and answers only through the very socket that it
+ * was given.
  */
 #include "watch.h"
 
@@ -21,14 +22,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define SPARE_S 2            /* beyond the deadline of who waits */
-#define LONGEST_S 1000000000 /* of processor time: the kernel counts nanoseconds in 64 bits, and wraps */
+#define SPARE_S 2 /* seconds after the host's deadline */
+/* seconds of processor time; the kernel counts nanoseconds in 64 bits and would wrap */
+#define LONGEST_S 1000000000
 
 static struct moor__probe_request request;
 static struct moor__probe_answer answer;
 static struct stat socket_identity;
 
-/* False: the other side has gone, or there is none. */
+/* Receives exactly `bytes` bytes. Returns false if the other side is gone or never was. */
 static bool receive(void *to, size_t bytes)
 {
     for (size_t done = 0; done < bytes;) {
@@ -43,7 +45,7 @@ static bool receive(void *to, size_t bytes)
 
 static void take_request(void)
 {
-    /* In this order: a host that ends in between has ended before the look at who the parent is. */
+    /* The order matters: a host that ended before the prctl call is found by the getppid check below. */
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (!receive(&request, offsetof(struct moor__probe_request, text)))
         _exit(MOOR__PROBE_STRANGER);
@@ -54,7 +56,7 @@ static void take_request(void)
         _exit(MOOR__PROBE_STRANGER);
 }
 
-/* All processors until the deadline. */
+/* Returns the seconds that all processors together have until the deadline. */
 static rlim_t processor_seconds(void)
 {
     long online = sysconf(_SC_NPROCESSORS_ONLN);
@@ -66,12 +68,12 @@ static rlim_t processor_seconds(void)
 static void limit(void)
 {
     rlim_t seconds = processor_seconds();
-    /* One byte and not none: that also keeps away who takes core dumps through a pipe. */
+    /* One byte, not zero: a nonzero limit also stops a core dump into a pipe. */
     (void)setrlimit(RLIMIT_CORE, &(struct rlimit){1, 1});
     (void)setrlimit(RLIMIT_CPU, &(struct rlimit){seconds, seconds + SPARE_S});
 }
 
-/* The next of the request's strings. */
+/* Returns the next string of the request. */
 static const char *next_text(const char **at)
 {
     const char *end = request.text + request.text_bytes;
@@ -94,7 +96,7 @@ static moor_status try(const char *path, const struct moor_load_options *options
     return status;
 }
 
-/* A socket that was closed, and something else opened under its number, is not ours to write to. */
+/* Sends the answer, unless the socket was closed and its number now names another file. */
 static void send_answer(void)
 {
     struct stat now;
@@ -116,7 +118,7 @@ int main(void)
         settings[i].key = next_text(&at);
         settings[i].value = next_text(&at);
     }
-    /* Who waits outside has the first word on a start that does not end. */
+    /* The waiting host decides about a start that does not end. */
     const struct moor_load_options options = {
         .settings = settings, .setting_count = request.setting_count, .timeout_ns = UINT64_MAX};
     watch_begin();
@@ -130,5 +132,5 @@ int main(void)
     if (!answer.status)
         check_symbols(path, &answer);
     send_answer();
-    _exit(EXIT_SUCCESS); /* what runs at exit is not the provider's load */
+    _exit(EXIT_SUCCESS); /* exit handlers are not part of a load */
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Symbols that a provider shows beside its entry. A host's own of the same name replaces them, in the
- * provider's own code too (interposition), unless that was linked with -Bsymbolic; and unique ones, of C++
- * templates and inline functions, are shared by all that have them, whatever the flags. As the linker sees
- * it: the dynamic section of the loaded file.
+ * Reports symbols that a provider exports besides its entry. A host's symbol of the same name replaces them,
+ * even inside the provider (interposition), unless the provider was linked with -Bsymbolic. Unique symbols
+ * (from C++ templates and inline functions) are shared by all objects that define them, whatever the flags.
+ * The check reads the dynamic section of the loaded file, as the linker does.
  */
 #include "watch.h"
 
@@ -13,17 +13,17 @@
 #include <stdbool.h>
 #include <string.h>
 
-#define ENTRY "moor_provider_entry_v" /* of any major */
+#define ENTRY "moor_provider_entry_v" /* followed by any major */
 
 struct symbols {
     const ElfW(Sym) * table;
     const char *names;
-    const uint32_t *gnu_hash; /* NULL: hash */
+    const uint32_t *gnu_hash; /* NULL: use `hash` */
     const uint32_t *hash;
-    bool is_symbolic; /* its own code uses its own symbols */
+    bool is_symbolic; /* its code binds to its own symbols */
 };
 
-/* Most machines' linkers have made addresses of these offsets by now. */
+/* Converts a value of the dynamic section. On most machines the linker has already added the load address. */
 static const void *address_of(const struct link_map *map, ElfW(Addr) value)
 {
     return (const void *)(value < map->l_addr ? map->l_addr + value : value);
@@ -59,7 +59,7 @@ static struct symbols find_symbols(const struct link_map *map)
     return symbols;
 }
 
-/* The table has no length of its own; the hash tables that point into it have. */
+/* Returns the number of symbols. The symbol table has no length of its own, so the hash tables give it. */
 static uint32_t count_symbols(const struct symbols *symbols)
 {
     if (!symbols->gnu_hash)
@@ -71,13 +71,13 @@ static uint32_t count_symbols(const struct symbols *symbols)
     for (uint32_t i = 0; i < head[0]; i++)
         last = buckets[i] > last ? buckets[i] : last;
     if (last < head[1])
-        return 0; /* all buckets are empty */
+        return 0; /* every bucket is empty */
     while ((chains[last - head[1]] & 1) == 0)
         last++;
     return last + 1;
 }
 
-/* The linker's own are in every file. */
+/* Returns true for an entry, and for the linker's own symbols, which every file has. */
 static bool is_expected(const char *name)
 {
     static const char *const names[] = {"_init", "_fini", "_edata", "_end", "__bss_start"};

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The state that a process has once, and that all code in it shares. A provider is a guest: who changes the
- * host's signal handlers, working directory, environment or umask surprises it, and a thread that outlives
- * the shutdown runs in what may be gone.
+ * Compares the state that a process has once and that all its code shares. A provider is a guest: a change of
+ * the host's signal handlers, working directory, environment or umask surprises the host, and a thread that
+ * outlives shutdown runs in code and data that may be gone.
  */
 #include "watch.h"
 
@@ -17,7 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define THREAD_END_MS 100 /* a joined thread may be listed for a moment longer */
+#define THREAD_END_MS 100 /* /proc may list a joined thread for a moment */
 
 static struct {
     struct sigaction actions[NSIG];
@@ -38,7 +38,7 @@ void warn(struct moor__probe_answer *answer, const char *format, ...)
     answer->warning_count++;
 }
 
-/* ---- how the process is ---- */
+/* ---- the state of the process ---- */
 
 static mode_t current_mask(void)
 {
@@ -52,7 +52,7 @@ static unsigned count_threads(void)
     DIR *tasks = opendir("/proc/self/task");
     unsigned count = 0;
     if (!tasks)
-        return 0; /* no /proc: nothing is known, nothing is said */
+        return 0; /* no /proc: no check */
     for (const struct dirent *entry = readdir(tasks); entry; entry = readdir(tasks))
         count += entry->d_name[0] != '.';
     (void)closedir(tasks);
@@ -66,21 +66,22 @@ static char **copy_environment(void)
         count++;
     char **copy = calloc(count + 1, sizeof *copy);
     for (size_t i = 0; copy && i < count; i++)
-        copy[i] = strdup(environ[i]); /* without memory the list is shorter, and the warning wrong */
+        copy[i] = strdup(environ[i]); /* out of memory: the list is short and the warning wrong */
     return copy;
 }
 
 void watch_begin(void)
 {
     for (int signal = 1; signal < NSIG; signal++)
-        (void)sigaction(signal, NULL, &before.actions[signal]); /* fails for the libc's own two */
+        /* fails for the two signals that libc reserves */
+        (void)sigaction(signal, NULL, &before.actions[signal]);
     before.directory = getcwd(NULL, 0);
     before.environment = copy_environment();
     before.mask = current_mask();
     before.threads = count_threads();
 }
 
-/* ---- what is different ---- */
+/* ---- the differences ---- */
 
 static bool is_same_action(const struct sigaction *one, const struct sigaction *other)
 {
@@ -112,7 +113,7 @@ static void check_directory(struct moor__probe_answer *answer)
     free(directory);
 }
 
-/* The first entry of `list` that `other` has not got. */
+/* Returns the first entry of `list` that `other` lacks, or NULL. */
 static const char *find_missing(char *const *list, char *const *other)
 {
     for (; list && *list; list++) {
@@ -145,7 +146,7 @@ static void check_threads(struct moor__probe_answer *answer)
 {
     unsigned count = count_threads();
     for (int ms = 0; count > before.threads && ms < THREAD_END_MS; ms++) {
-        (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL); /* cut short: looks again sooner */
+        (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL); /* an early return only polls sooner */
         count = count_threads();
     }
     if (count > before.threads)

@@ -153,7 +153,7 @@ void moor__error_scope_end(const struct moor__error_scope *inner)
 void moor__publish_error(moor_status status)
 {
     assert(pending()->status == status); /* each failure has written its record */
-    if (!scope)                          /* else the core has called a public function for its own ends */
+    if (!scope)                          /* otherwise the core itself called a public function */
         last_error = *pending();
 }
 
@@ -166,16 +166,16 @@ moor_status moor__fail_provider(int32_t status, const struct moor_abi_error *err
                                 const char *what)
 {
     if (!is_known(status))
-        return moor__fail(MOOR_PROVIDER, "%s: %s answered %d, which is no status", provider_name, what,
+        return moor__fail(MOOR_PROVIDER, "%s: %s returned %d, which is not a status", provider_name, what,
                           (int)status);
     struct moor_error *record = pending();
     record->status = status;
     record->native_code = error->native_code;
     record->bytes = 0;
-    /* The provider's text is data: it may lack its NUL, or be missing. */
+    /* The text comes from the provider: it may be empty or lack its NUL. */
     int length = (int)strnlen(error->text, sizeof error->text);
     (void)snprintf(record->text, sizeof record->text, "%s: %s: %.*s%s", provider_name, what, length,
-                   error->text, length > 0 ? "" : "failed, and does not say why");
+                   error->text, length > 0 ? "" : "failed without an error text");
     return status;
 }
 

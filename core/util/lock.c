@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The rules of lock.h, looked at as they are kept: part of the core in builds with MOOR_CHECK_LOCKS alone.
+ * Checks the rules of lock.h while they are kept. Only builds with MOOR_CHECK_LOCKS contain this file.
  *
- * A thread's locks are a list from the innermost out, by `outer`, which is written by who holds the lock.
- * They stay in order: what is taken comes after the innermost, whatever is given up between.
+ * The locks of a thread form a list from the innermost outwards. The thread that holds a lock writes its
+ * `outer`. A new lock is always the innermost, in whatever order locks are released.
  */
 #include "util/lock.h"
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The core's locks: mutexes that have a place in one order. A thread takes them from the outside in. What may
- * block or is not ours (a provider's call, a wait for a fence, a function of the host's) runs with none held
- * (promise I9).
+ * The core's locks: mutexes with a place in one order. A thread takes them from the outermost inwards. A call
+ * that may block or that runs foreign code (a provider's function, a fence wait, a host's callback) runs with
+ * no lock held (promise I9).
  *
- * In a build with MOOR_CHECK_LOCKS each thread knows what it holds, and whoever breaks one of these rules
- * ends the process with a line that says so (lock.c), whether or not another thread was there to wait for.
- * In any other build a lock is its mutex, and nothing of this is there.
+ * In a build with MOOR_CHECK_LOCKS each thread knows the locks that it holds. Breaking a rule ends the
+ * process with a line that names the locks (lock.c), whether or not the threads would have deadlocked. In any
+ * other build a lock is its mutex and no check exists.
  */
 #ifndef MOOR_UTIL_LOCK_H
 #define MOOR_UTIL_LOCK_H
@@ -17,17 +17,17 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Outermost first; what each guards is in core/README.md. No two locks of one rank are held together, but for
- * authorities, which have places among themselves. */
+/* The ranks, outermost first; core/README.md lists the data that each guards. A thread holds at most one lock
+ * of a rank, except that several authorities are locked in the order of their places. */
 enum moor__rank {
-    MOOR__RANK_MODULES, /* of module.c; constructors run under it, and may take any other */
+    MOOR__RANK_MODULES, /* module.c; constructors run under it and may take any other */
     MOOR__RANK_RUNTIME,
     MOOR__RANK_DEVICE,
     MOOR__RANK_OBJECT, /* of a range, a buffer or a segment */
     MOOR__RANK_STREAMS,
     MOOR__RANK_QUEUE,
     MOOR__RANK_AUTHORITY,
-    MOOR__RANK_THREAD_CACHES, /* of local.c */
+    MOOR__RANK_THREAD_CACHES, /* thread_cache.c */
     MOOR__RANK_HANDLES
 };
 
@@ -35,13 +35,13 @@ struct moor__lock {
     pthread_mutex_t mutex;
 #ifdef MOOR_CHECK_LOCKS
     enum moor__rank rank;
-    uint32_t place; /* in its rank */
+    uint32_t place; /* among locks of its rank */
     const char *name;
-    struct moor__lock *outer; /* while it is held: what its thread has taken before */
+    struct moor__lock *outer; /* while held: the lock that the thread took before */
 #endif
 };
 
-/* MOOR__LOCK: for one that needs no init. */
+/* Initialises a lock with static storage. */
 #ifdef MOOR_CHECK_LOCKS
 #define MOOR__CHECKS_LOCKS true
 #define MOOR__LOCK(rank_, name_)                                                                             \
@@ -56,16 +56,16 @@ struct moor__lock {
     }
 #endif
 
-/* ---- lock.c, which is there where locks are checked; each ends the process if it is not so ---- */
+/* ---- lock.c, in builds that check locks; each function ends the process if a rule is broken ---- */
 
 void moor__lock_describe(struct moor__lock *lock, enum moor__rank rank, uint32_t place, const char *name);
-/* This thread may take the lock now; it has taken it; it has it, and gives it up. */
+/* Check that this thread may take the lock, and record that it has taken or released it. */
 void moor__lock_check(const struct moor__lock *lock);
 void moor__lock_taken(struct moor__lock *lock);
 void moor__lock_given_up(struct moor__lock *lock);
-/* This thread holds the lock. */
+/* Checks that this thread holds the lock. */
 void moor__lock_check_held(const struct moor__lock *lock);
-/* This thread holds none. */
+/* Checks that this thread holds no lock. */
 void moor__lock_check_none(const char *what);
 
 /* ---- locks ---- */
@@ -73,12 +73,12 @@ void moor__lock_check_none(const char *what);
 static inline void moor__lock_init_at(struct moor__lock *lock, enum moor__rank rank, uint32_t place,
                                       const char *name)
 {
-    (void)pthread_mutex_init(&lock->mutex, NULL); /* an ordinary one: it cannot fail, here and below */
+    (void)pthread_mutex_init(&lock->mutex, NULL); /* a default mutex cannot fail, here and below */
     if (MOOR__CHECKS_LOCKS)
         moor__lock_describe(lock, rank, place, name);
 }
 
-/* name: as core/README.md has it; stays. */
+/* Initialises a lock. name: [borrowed] the lock's name in core/README.md. */
 static inline void moor__lock_init(struct moor__lock *lock, enum moor__rank rank, const char *name)
 {
     moor__lock_init_at(lock, rank, 0, name);
@@ -105,7 +105,8 @@ static inline void moor__lock_release(struct moor__lock *lock)
     (void)pthread_mutex_unlock(&lock->mutex);
 }
 
-/* Goes before what may block or is not ours: this thread holds no lock. what: for the message. */
+/* Checks that this thread holds no lock, before a call that may block or runs foreign code. what: names the
+ * call. */
 static inline void moor__assert_unlocked(const char *what)
 {
     if (MOOR__CHECKS_LOCKS)
@@ -130,8 +131,8 @@ static inline void moor__condition_init(pthread_cond_t *condition)
     (void)pthread_condattr_destroy(&monotonic);
 }
 
-/* Waits for the condition (CLOCK_MONOTONIC), at most until then; UINT64_MAX: without end. The lock is held,
- * and no other; it is given up meanwhile. False: the time is over. It may wake early. */
+/* Waits for the condition (CLOCK_MONOTONIC) until until_ns; UINT64_MAX waits without end. Requires the lock
+ * and no other; releases it while waiting. Returns false if the time has passed. May return early. */
 static inline bool moor__lock_wait_until(struct moor__lock *lock, pthread_cond_t *condition,
                                          uint64_t until_ns)
 {

@@ -110,7 +110,7 @@ Test(versions, providers_that_need_the_next_minor_are_refused)
     struct moor_runtime *runtime = open_runtime();
     struct moor_provider *provider = NULL;
     expect(moor_provider_load(runtime, path_of("MOOR_ABI_DIR", "provider-next-needed.so"), NULL, &provider),
-           MOOR_VERSION, "needs a core of ABI 1.1 at least, this core speaks 1.0", "it needs 1.1");
+           MOOR_VERSION, "needs a core of ABI 1.1 or later, but this core speaks 1.0", "it needs 1.1");
     cr_assert(provider == NULL);
     expect(moor_runtime_destroy(runtime), MOOR_OK, "", "the end");
 }

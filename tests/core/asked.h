@@ -286,7 +286,7 @@ static inline uint64_t still_clock(void)
  * the test reap, and only clock_advance lets time pass. */
 static inline void clock_stop(struct fixture *f)
 {
-    struct moor__governor_port *port = &f->runtime->governor.port;
+    struct moor__governor_port *port = &f->runtime->governor->port;
     atomic_store(&still_ns, moor_clock_ns());
     port->clock = still_clock;
     port->reap_until = NULL;
@@ -296,7 +296,7 @@ static inline void clock_stop(struct fixture *f)
 static inline void clock_advance(struct fixture *f, uint64_t ns)
 {
     atomic_fetch_add(&still_ns, ns);
-    moor__queue_scan(&f->runtime->governor);
+    moor__queue_scan(f->runtime->governor);
 }
 
 #endif

@@ -15,19 +15,20 @@ static moor_status check(const struct image *image)
 {
     int fd = memfd_create("elf", MFD_CLOEXEC);
     cr_assert(fd >= 0 && write(fd, image->bytes, image->size) == (ssize_t)image->size);
-    moor_status status = moor__elf_check(fd, (int64_t)image->size, "LABEL");
+    moor_status status = moor__elf_check(fd, (int64_t)image->size, NULL);
     (void)close(fd);
     return status;
 }
 
 static void expect_refused(const struct image *image, const char *message)
 {
-    char whole[256];
-    (void)snprintf(whole, sizeof whole, "LABEL: %s", message);
-    expect_step(check(image), MOOR_REFUSED, whole, message);
+    moor_status status = check(image);
+    cr_assert(status && strncmp(moor__pending_error()->text, message, strlen(message)) == 0, "%s",
+              moor__pending_error()->text);
+    expect_step(status, MOOR_REFUSED, message, message);
 }
 
-/* The cause need not follow the label at once: it may begin with which segment it is. */
+/* The text may begin with the number of the segment. */
 static void expect_refused_somewhere(const struct image *image, const char *message)
 {
     expect_step(check(image), MOOR_REFUSED, message, message);
@@ -124,8 +125,7 @@ Test(elf, segment_rules)
         POKE(PT_LOAD, 1, p_vaddr, 0, "overlaps an earlier one"),
         POKE(PT_LOAD, 1, p_flags, PF_R | PF_W | PF_X, "is writable and executable"),
         POKE(PT_GNU_STACK, 0, p_flags, PF_R | PF_W | PF_X, "asks for an executable stack"),
-        POKE(PT_GNU_STACK, 0, p_type, PT_NULL,
-             "does not say that its stack is not executable (no PT_GNU_STACK)"),
+        POKE(PT_GNU_STACK, 0, p_type, PT_NULL, "has no PT_GNU_STACK, so its stack would be executable"),
         POKE(PT_DYNAMIC, 0, p_type, PT_NULL, "has no dynamic section"),
         POKE(PT_NOTE, 0, p_type, PT_DYNAMIC, "has two dynamic sections"),
         POKE(PT_DYNAMIC, 0, p_vaddr, 8, "is not part of what is loaded"),
@@ -179,7 +179,7 @@ Test(elf, nothing_to_load)
     for (unsigned i = 0; i < image_header(&image)->e_phnum; i++)
         if (segments[i].p_type == PT_LOAD)
             segments[i].p_type = PT_NULL;
-    expect_refused(&image, "nothing in it is to be loaded");
+    expect_refused(&image, "has no segment to load");
     free(image.bytes);
 }
 
@@ -190,21 +190,21 @@ Test(elf, dynamic_values)
         uint64_t value;
         const char *message;
     } pokes[] = {
-        {DT_STRTAB, UINT64_C(1) << 40, "DT_STRTAB lies outside the segments it may be in"},
-        {DT_STRTAB, UINT64_MAX, "DT_STRTAB lies outside the segments it may be in"},
-        {DT_STRSZ, UINT64_MAX, "DT_STRTAB lies outside the segments it may be in"},
+        {DT_STRTAB, UINT64_C(1) << 40, "DT_STRTAB lies outside the segments that may hold it"},
+        {DT_STRTAB, UINT64_MAX, "DT_STRTAB lies outside the segments that may hold it"},
+        {DT_STRSZ, UINT64_MAX, "DT_STRTAB lies outside the segments that may hold it"},
         {DT_STRSZ, 0, "DT_STRTAB is empty"},
-        {DT_SYMTAB, 0x7fffffff, "DT_SYMTAB lies outside the segments it may be in"},
+        {DT_SYMTAB, 0x7fffffff, "DT_SYMTAB lies outside the segments that may hold it"},
         {DT_SYMENT, 16, "DT_SYMENT is not 24"},
-        {DT_RELA, 0x7fffffff, "DT_RELA lies outside the segments it may be in"},
-        {DT_RELASZ, UINT64_MAX - 23, "DT_RELA lies outside the segments it may be in"},
+        {DT_RELA, 0x7fffffff, "DT_RELA lies outside the segments that may hold it"},
+        {DT_RELASZ, UINT64_MAX - 23, "DT_RELA lies outside the segments that may hold it"},
         {DT_RELAENT, 23, "DT_RELAENT is not 24"},
-        {DT_GNU_HASH, UINT64_MAX, "DT_GNU_HASH lies outside the segments it may be in"},
-        {DT_INIT_ARRAY, 0x7fffffff, "DT_INIT_ARRAY lies outside the segments it may be in"},
-        {DT_FINI_ARRAY, 0x7fffffff, "DT_FINI_ARRAY lies outside the segments it may be in"},
+        {DT_GNU_HASH, UINT64_MAX, "DT_GNU_HASH lies outside the segments that may hold it"},
+        {DT_INIT_ARRAY, 0x7fffffff, "DT_INIT_ARRAY lies outside the segments that may hold it"},
+        {DT_FINI_ARRAY, 0x7fffffff, "DT_FINI_ARRAY lies outside the segments that may hold it"},
         {DT_RELASZ, 0, NULL},
-        {DT_INIT, 64, "DT_INIT lies outside the segments it may be in"},
-        {DT_FINI, 0x7fffffff, "DT_FINI lies outside the segments it may be in"},
+        {DT_INIT, 64, "DT_INIT lies outside the segments that may hold it"},
+        {DT_FINI, 0x7fffffff, "DT_FINI lies outside the segments that may hold it"},
     };
     struct image image = image_read("good");
     for (size_t i = 0; i < COUNT(pokes); i++) {
@@ -284,7 +284,7 @@ Test(elf, dynamic_contents)
 
     unsigned char *strings = image.bytes + image_dynamic(&image, DT_STRTAB)->d_un.d_val;
     strings[image_dynamic(&image, DT_STRSZ)->d_un.d_val - 1] = 'x';
-    expect_refused(&image, "DT_STRTAB has no end");
+    expect_refused(&image, "DT_STRTAB does not end in NUL");
     strings[image_dynamic(&image, DT_STRSZ)->d_un.d_val - 1] = '\0';
 
     Elf64_Phdr *dynamic = image_segment(&image, PT_DYNAMIC, 0);
@@ -295,7 +295,7 @@ Test(elf, dynamic_contents)
     dynamic->p_offset -= 4;
     dynamic->p_filesz = 5 * sizeof(Elf64_Dyn); /* before DT_NULL */
     dynamic->p_memsz = dynamic->p_filesz;
-    expect_refused(&image, "its dynamic section has no end");
+    expect_refused(&image, "its dynamic section has no DT_NULL");
     free(image.bytes);
 }
 
@@ -311,7 +311,7 @@ Test(elf, dynamic_section_in_a_read_only_segment)
             break;
         }
     }
-    expect_refused(&image, "its dynamic section is writable, but where it lies is not");
+    expect_refused(&image, "its dynamic section is writable, but its segment is not");
     free(image.bytes);
 }
 
@@ -340,7 +340,7 @@ Test(elf, shrinks_meanwhile)
     struct image image = image_read("good");
     int fd = memfd_create("elf", MFD_CLOEXEC);
     cr_assert(fd >= 0 && write(fd, image.bytes, 100) == 100);
-    expect_step(moor__elf_check(fd, (int64_t)image.size, "LABEL"), MOOR_REFUSED, "LABEL: truncated", "shrunk");
+    expect_step(moor__elf_check(fd, (int64_t)image.size, NULL), MOOR_REFUSED, "truncated", "shrunk");
     (void)close(fd);
     free(image.bytes);
 }
@@ -373,7 +373,7 @@ Test(elf, random_mutations)
         moor_status status = check(&image);
         cr_assert(status == MOOR_OK || status == MOOR_REFUSED);
         if (status == MOOR_REFUSED) {
-            cr_assert(strncmp(moor__pending_error()->text, "LABEL: ", 7) == 0);
+            cr_assert(moor__pending_error()->text[0] != '\0');
             refused++;
         }
     }

@@ -154,9 +154,9 @@ Test(file, who_may_write_to_the_file)
     cr_assert(chmod("good.so", 0775) == 0);
     expect_refused("good.so", "good.so: its group may write to it (mode 0775)");
     cr_assert(chmod("good.so", 0757) == 0);
-    expect_refused("good.so", "good.so: everybody may write to it (mode 0757)");
+    expect_refused("good.so", "good.so: every user may write to it (mode 0757)");
     cr_assert(chmod("good.so", 01757) == 0); /* sticky means nothing for a file */
-    expect_refused("good.so", "good.so: everybody may write to it (mode 1757)");
+    expect_refused("good.so", "good.so: every user may write to it (mode 1757)");
     cr_assert(chmod("good.so", 0444) == 0);
     expect_path(path_of("good.so"), MOOR_OK, "");
 }
@@ -169,9 +169,9 @@ Test(file, who_may_write_to_a_parent)
     cr_assert(chmod("outer", 0775) == 0);
     expect_refused("outer/inner/good.so", "outer: directory: its group may write to it (mode 0775)");
     cr_assert(chmod("outer", 0777) == 0);
-    expect_refused("outer/inner/good.so", "outer: directory: everybody may write to it (mode 0777)");
+    expect_refused("outer/inner/good.so", "outer: directory: every user may write to it (mode 0777)");
     cr_assert(chmod("outer", 0755) == 0 && chmod("outer/inner", 0722) == 0);
-    expect_refused("outer/inner/good.so", "outer/inner: directory: everybody may write to it (mode 0722)");
+    expect_refused("outer/inner/good.so", "outer/inner: directory: every user may write to it (mode 0722)");
 }
 
 /* Sticky and root's: entries are safe from others. Sticky and somebody else's: not from him. */
@@ -186,7 +186,7 @@ Test(file, sticky_parents)
     cr_assert(chown("shared", NOBODY, NOBODY) == 0);
     expect_refused("shared/good.so", "shared: owned by user 65534, neither root nor the caller");
     cr_assert(seteuid(NOBODY) == 0);
-    expect_refused("shared/good.so", "shared: directory: everybody may write to it (mode 1777)");
+    expect_refused("shared/good.so", "shared: directory: every user may write to it (mode 1777)");
     cr_assert(seteuid(0) == 0);
 }
 
@@ -240,14 +240,17 @@ Test(file, same_file)
 
     const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, {.tv_sec = 1, .tv_nsec = 1}};
     cr_assert(utimensat(AT_FDCWD, "good.so", times, 0) == 0);
-    expect_step(moor__file_check_same(real_path, &id), MOOR_REFUSED, "changed since it was checked", "touched");
+    expect_step(moor__file_check_same(real_path, &id), MOOR_REFUSED, "changed since it was checked",
+                "touched");
     free(real_path);
 
     expect_step(moor__file_check(path_of("good.so"), &real_path, &id), MOOR_OK, "", "good.so");
     copy_sound("other.so");
     cr_assert(utimensat(AT_FDCWD, "other.so", times, 0) == 0 && rename("other.so", "good.so") == 0);
-    expect_step(moor__file_check_same(real_path, &id), MOOR_REFUSED, "changed since it was checked", "replaced");
+    expect_step(moor__file_check_same(real_path, &id), MOOR_REFUSED, "changed since it was checked",
+                "replaced");
     cr_assert(unlink("good.so") == 0);
-    expect_step(moor__file_check_same(real_path, &id), MOOR_REFUSED, "is gone since it was checked", "removed");
+    expect_step(moor__file_check_same(real_path, &id), MOOR_REFUSED, "is gone since it was checked",
+                "removed");
     free(real_path);
 }

@@ -88,9 +88,9 @@ Test(find, what_is_not_absolute_is_ignored_and_said)
     touch("here.so");
     search("one:.:::@/two:");
     expect_found("first", NULL);
-    cr_assert(strstr(log_text, "MOORAGE_PROVIDER_PATH: one is not absolute, and is ignored\n") != NULL, "%s",
+    cr_assert(strstr(log_text, "MOORAGE_PROVIDER_PATH: one is not absolute and is ignored\n") != NULL, "%s",
               log_text);
-    cr_assert(strstr(log_text, "MOORAGE_PROVIDER_PATH: . is not absolute, and is ignored\n") != NULL);
+    cr_assert(strstr(log_text, "MOORAGE_PROVIDER_PATH: . is not absolute and is ignored\n") != NULL);
     expect_found("here", NULL);
 }
 
@@ -112,7 +112,7 @@ Test(find, names)
     touch("one/first.so");
     search("@/one");
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        expect(moor_provider_find(runtime, names[i], &path), MOOR_INVALID, "is not the name of a provider",
+        expect(moor_provider_find(runtime, names[i], &path), MOOR_INVALID, "is not a provider's name",
                names[i]);
     expect(moor_provider_find(runtime, NULL, &path), MOOR_INVALID, "name", "no name");
     expect(moor_provider_find(runtime, "first", NULL), MOOR_INVALID, "ret_path", "no output");

@@ -93,7 +93,7 @@ def two_copies_and_one_provider():
         first, second = open_local(library), open_local(copy_of_library(folder))
         if first.load(mock) != OK:
             return first.text()
-        if second.load(mock) != REFUSED or "opened before by another user of libltdl" not in second.text():
+        if second.load(mock) != REFUSED or "bound lazily, by another user of libltdl" not in second.text():
             return "it is not refused: " + second.text()
         if second.load(cpu) != OK or first.load(mock) != OK:
             return first.text() + second.text()

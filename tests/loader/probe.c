@@ -146,14 +146,15 @@ Test(probe, before_a_load)
 Test(probe, program_is_named_where_it_is_missing)
 {
     cr_assert(setenv("MOORAGE_PROBE", "moorage-probe", 1) == 0);
-    expect_probe(MOOR_UNSUPPORTED, "moorage-probe (MOORAGE_PROBE) is no program");
-    cr_assert(setenv("MOORAGE_PROBE", folder, 1) == 0); /* searchable, so executable, but it does not start */
-    expect_probe(MOOR_UNSUPPORTED, "does not start: Permission denied");
+    expect_probe(MOOR_UNSUPPORTED, "moorage-probe (MOORAGE_PROBE) is not an absolute path of a program");
+    cr_assert(setenv("MOORAGE_PROBE", folder, 1) ==
+              0); /* searchable, so executable, but it cannot be started */
+    expect_probe(MOOR_UNSUPPORTED, "cannot be started: Permission denied");
     stand_in("");
     char path[64];
     path_in_folder(path, sizeof path, "program");
     cr_assert(truncate(path, 1) == 0); /* a '#' and no more */
-    expect_probe(MOOR_UNSUPPORTED, "does not start: Exec format error");
+    expect_probe(MOOR_UNSUPPORTED, "cannot be started: Exec format error");
     cr_assert(unsetenv("MOORAGE_PROBE") == 0);
     expect_probe(MOOR_UNSUPPORTED, "moorage/moorage-probe nor /");
 }
@@ -187,7 +188,7 @@ Test(probe, ends_at_its_deadline)
     stand_in("exec sleep 100");
     uint64_t begin_ns = moor_clock_ns();
     expect(moor_provider_probe(runtime, mock_path(), &options), MOOR_REFUSED,
-           "its probe process did not come to an end within 80 ms", "sleeps");
+           "its probe process did not finish within 80 ms", "sleeps");
     uint64_t took_ns = moor_clock_ns() - begin_ns;
     cr_assert(took_ns >= 80 * MS && took_ns < 5000 * MS, "%llu ns", (unsigned long long)took_ns);
     cr_assert(waitpid(-1, NULL, WNOHANG) == -1 && errno == ECHILD, "no process is left");

@@ -85,7 +85,7 @@ Test(start, outcomes_are_no_failures)
         for (moor_status status = MOOR_PENDING; status <= MOOR_NOT_RESIDENT + 1; status++) {
             scripted_fail(script, (struct scripted_fault){.name = calls[i], .nth = 1, .status = status});
             EXPECT(MOOR_PROVIDER, attach(runtime, script, 0, &provider));
-            expect_text(status <= MOOR_NOT_RESIDENT ? "which is no failure" : "which is no status");
+            expect_text(status <= MOOR_NOT_RESIDENT ? "which is not a failure" : "which is not a status");
             scripted_clear_faults(script);
         }
     cr_assert_null(provider);
@@ -101,7 +101,7 @@ Test(start, failures_without_a_reason_say_so)
     scripted_fail(script,
                   (struct scripted_fault){.name = SCRIPTED_INIT, .nth = 1, .status = MOOR_LIMIT, .text = ""});
     EXPECT(MOOR_LIMIT, attach(runtime, script, 0, &provider));
-    expect_text("scripted: init: failed, and does not say why");
+    expect_text("scripted: init: failed without an error text");
     scripted_clear_faults(script);
     EXPECT(MOOR_OK, moor_runtime_destroy(runtime));
     scripted_destroy(script);
@@ -141,7 +141,7 @@ Test(start, that_is_slow_is_logged)
     scripted_set_hook(script, sleep_in_init, NULL);
     EXPECT(MOOR_OK, attach(runtime, script, 0, &provider));
     cr_assert_eq(atomic_load(&line_count), 1);
-    cr_assert(strstr(last_line, "scripted: its start took 1") != NULL, "%s", last_line);
+    cr_assert(strstr(last_line, "scripted: the start took 1") != NULL, "%s", last_line);
     EXPECT(MOOR_OK, moor_runtime_destroy(runtime));
     scripted_destroy(script);
 }
@@ -153,10 +153,9 @@ Test(start, that_hangs_is_left_behind)
     static const struct {
         enum scripted_name call;
         const char *text;
-    } cases[] = {
-        {SCRIPTED_INIT, "scripted: init did not come to an end within 30 ms"},
-        {SCRIPTED_DEVICE_INFO, "scripted: the look at its devices did not come to an end within 30 ms"},
-        {SCRIPTED_DOMAIN_INFO, "scripted: the look at its devices did not come to an end within 30 ms"}};
+    } cases[] = {{SCRIPTED_INIT, "scripted: init did not finish within 30 ms"},
+                 {SCRIPTED_DEVICE_INFO, "scripted: the device scan did not finish within 30 ms"},
+                 {SCRIPTED_DOMAIN_INFO, "scripted: the device scan did not finish within 30 ms"}};
     static struct gate gates[sizeof cases / sizeof cases[0]];
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct gate *gate = &gates[i];
@@ -208,7 +207,7 @@ Test(start, whose_thread_hangs_is_left_behind)
     cr_assert(pthread_key_create(&thread_key, wait_at_the_end) == 0);
     scripted_set_hook(script, leave_a_destructor, &gate);
     EXPECT(MOOR_TIMEOUT, attach(runtime, script, 30 * MS, &provider));
-    expect_text("scripted: the end of its thread did not come to an end within 30 ms");
+    expect_text("scripted: the exit of its thread did not finish within 30 ms");
     cr_assert_null(provider);
     cr_assert_eq(scripted_count(script, SCRIPTED_SHUTDOWN), 0);
     EXPECT(MOOR_OK, moor_runtime_destroy(runtime));

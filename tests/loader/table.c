@@ -76,9 +76,9 @@ Test(table, prefix_rules)
     static const struct poke pokes[] = {
         REFUSE(provider.prefix.magic, 0, "provider.prefix.magic is 0, not 0x4d4f4f5241424931"),
         REFUSE(provider.prefix.magic, UINT64_C(0x31494241524f4f4d), "provider.prefix.magic is byte-swapped"),
-        POKE(provider.prefix.major, 2, MOOR_VERSION, "built for ABI 2.0, this core speaks 1.0"),
-        POKE(provider.prefix.major, 0, MOOR_VERSION, "built for ABI 0.0, this core speaks 1.0"),
-        POKE(provider.prefix.min_host_minor, 3, MOOR_VERSION, "needs a core of ABI 1.3 at least"),
+        POKE(provider.prefix.major, 2, MOOR_VERSION, "built for ABI 2.0, but this core speaks 1.0"),
+        POKE(provider.prefix.major, 0, MOOR_VERSION, "built for ABI 0.0, but this core speaks 1.0"),
+        POKE(provider.prefix.min_host_minor, 3, MOOR_VERSION, "needs a core of ABI 1.3 or later"),
         REFUSE(provider.prefix.struct_size, 0, "provider.prefix.struct_size is 0, below the 168 of 1.0"),
         REFUSE(provider.prefix.struct_size, 160, "provider.prefix.struct_size is 160, below the 168 of 1.0"),
         REFUSE(provider.prefix.struct_size, 172, "provider.prefix.struct_size is 172, not a multiple of 8"),
@@ -109,12 +109,12 @@ Test(table, table_rules)
         REFUSE(provider.prefix.capabilities, 0xfe, "capabilities lacks ALLOC, which is required"),
         REFUSE(provider.prefix.capabilities, 0xfd, "capabilities lacks STREAM, which is required"),
         REFUSE(provider.prefix.capabilities, 0xfb, "capabilities lacks RELEASE, which is required"),
-        REFUSE(provider.prefix.capabilities, 0xf7, "copy is there, but capability COPY is not set"),
+        REFUSE(provider.prefix.capabilities, 0xf7, "copy is not NULL, but capability COPY is not set"),
         REFUSE(provider.prefix.capabilities, 0xef, "capabilities has SHARED without VIRTUAL"),
-        REFUSE(provider.prefix.capabilities, 0xcf, "virtual_ is there, but capability VIRTUAL is not set"),
-        REFUSE(provider.prefix.capabilities, 0xdf, "shared is there, but capability SHARED is not set"),
-        REFUSE(provider.prefix.capabilities, 0xbf, "pinned is there, but capability PINNED is not set"),
-        REFUSE(provider.prefix.capabilities, 0x7f, "stats is there, but capability STATS is not set"),
+        REFUSE(provider.prefix.capabilities, 0xcf, "virtual_ is not NULL, but capability VIRTUAL is not set"),
+        REFUSE(provider.prefix.capabilities, 0xdf, "shared is not NULL, but capability SHARED is not set"),
+        REFUSE(provider.prefix.capabilities, 0xbf, "pinned is not NULL, but capability PINNED is not set"),
+        REFUSE(provider.prefix.capabilities, 0x7f, "stats is not NULL, but capability STATS is not set"),
         REFUSE(provider.alloc, 0x10000, "alloc is not readable memory (0x10000)"),
         REFUSE(provider.alloc, 0x10001, "alloc is misaligned (0x10001)"),
         REFUSE(provider.alloc, UINT64_C(0xffff800000000000), "alloc is not readable memory"),
@@ -197,8 +197,8 @@ Test(table, provider_pointer_rules)
         {UINT64_C(0x8000000000000000), "provider is not readable memory"},
     };
     for (size_t i = 0; i < COUNT(cases); i++)
-        expect_step(moor__table_copy((const struct moor_abi_provider *)cases[i].address, &table), MOOR_REFUSED,
-               cases[i].message, cases[i].message);
+        expect_step(moor__table_copy((const struct moor_abi_provider *)cases[i].address, &table),
+                    MOOR_REFUSED, cases[i].message, cases[i].message);
 }
 
 /* A struct whose second half is on a page that cannot be read. */
@@ -217,7 +217,7 @@ Test(table, structs_that_end_in_a_hole)
     char *end = page_before_a_hole();
     memcpy(end - 64, &zoo.provider, 64);
     expect_step(moor__table_copy((const struct moor_abi_provider *)(void *)(end - 64), &table), MOOR_REFUSED,
-           "provider is not readable memory", "cut provider");
+                "provider is not readable memory", "cut provider");
     memcpy(end - 16, &zoo.alloc, 16);
     zoo.provider.alloc = (const struct moor_abi_alloc_table *)(void *)(end - 16);
     expect_table(MOOR_REFUSED, "alloc is not readable memory", "cut table");
@@ -295,7 +295,8 @@ Test(table, newer_minor_is_masked)
     cr_assert(table.alloc.allocate == zoo.alloc.allocate);
 
     zoo.provider.prefix.min_host_minor = 1;
-    expect_table(MOOR_VERSION, "needs a core of ABI 1.1 at least, this core speaks 1.0", "newer host wanted");
+    expect_table(MOOR_VERSION, "needs a core of ABI 1.1 or later, but this core speaks 1.0",
+                 "newer host wanted");
     zoo.provider.prefix.min_host_minor = 0;
     zoo.alloc.struct_size = MOOR_ABI_ALLOC_TABLE_SIZE - 8;
     expect_table(MOOR_REFUSED, "alloc.struct_size is 16, below the 24 of 1.0", "smaller than 1.0");

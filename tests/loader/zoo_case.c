@@ -153,7 +153,7 @@ static void check_attempt(struct moor_runtime *runtime, const struct zoo_case *w
     const char *message = wanted->message;
     if (expected == MOOR_TIMEOUT && !first) { /* what hangs is not tried again */
         expected = MOOR_REFUSED;
-        message = "has not come to an end";
+        message = "has not finished";
     }
     log_text[0] = '\0';
     moor_status status = attempt(runtime, path, traits);

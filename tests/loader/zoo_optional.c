@@ -163,8 +163,8 @@ Test(optional, capability_set_and_no_use_of_it)
         const char *text;
     } answers[] = {
         {MOOR_UNSUPPORTED, MOOR_UNSUPPORTED, "not today"},
-        {9999, MOOR_PROVIDER, "answered 9999, which is no status"},
-        {-9999, MOOR_PROVIDER, "answered -9999, which is no status"},
+        {9999, MOOR_PROVIDER, "returned 9999, which is not a status"},
+        {-9999, MOOR_PROVIDER, "returned -9999, which is not a status"},
     };
     for (size_t i = 0; i < OPTIONAL_COUNT; i++)
         for (size_t k = 0; k < sizeof answers / sizeof answers[0]; k++) {

@@ -84,9 +84,9 @@ def unpin(s, index):
 def retire(s, index):
     if s._variant == "retire in two steps":
         live = s.word[index][1]
-        yield "uint64_t word = atomic_fetch_and_explicit(&slot->word, ~LIVE, memory_order_acq_rel);"
+        yield "uint64_t word = atomic_fetch_and_explicit(&slot->word, ~MOOR__SLOT_LIVE, memory_order_acq_rel);"
     else:
-        yield "uint64_t word = atomic_fetch_and_explicit(&slot->word, ~LIVE, memory_order_acq_rel);"
+        yield "uint64_t word = atomic_fetch_and_explicit(&slot->word, ~MOOR__SLOT_LIVE, memory_order_acq_rel);"
         live = s.word[index][1]
     s.word[index] = (s.word[index][0], False, s.word[index][2])
     if live:
@@ -131,7 +131,7 @@ def free(s, index):
     generation, live, pins = s.word[index]
     assert s.object[index] and not live and not pins, f"slot {index} is freed while it is in use"
     s.object[index] = 0
-    renewal = "atomic_store_explicit(&slot->word, (generation_of(word) + 1) << GENERATION_SHIFT,"
+    renewal = "if (!moor__handles_renew(slot))"
     if s._variant != "late generation":
         yield renewal
         s.word[index] = (generation + 1, False, 0)

@@ -7,7 +7,7 @@ started, in the hands of a host that has loaded it or of a visitor; a load or an
 and, when all is over, one that is left."""
 from types import SimpleNamespace
 
-SOURCES = ["core/loader/registry.c", "core/loader/load.c", "core/loader/unload.c", "core/memory/release.c"]
+SOURCES = ["core/loader/registry.c", "core/loader/load.c", "core/memory/unload.c", "core/memory/release.c"]
 
 VARIANTS = {
     "open from the start": "a provider on its way in is not marked as closing",

@@ -6,7 +6,7 @@
  */
 #include "account.h"
 
-#include "memory/runtime.h"
+#include "governor/governor.h"
 #include "world.h"
 
 #include <stdatomic.h>
@@ -83,14 +83,14 @@ static uint64_t unclaimed_of(struct moor_runtime *runtime, moor_ticket name,
                              const struct moor_authority *authority)
 {
     uint64_t bytes = 0;
-    moor__lock_acquire(&runtime->governor.queue.lock);
-    struct moor__ticket *ticket = name ? moor__ticket_pin(&runtime->governor, name) : NULL;
+    moor__lock_acquire(&runtime->governor->queue.lock);
+    struct moor__ticket *ticket = name ? moor__ticket_pin(runtime->governor, name) : NULL;
     for (size_t i = 0; ticket && ticket->state == MOOR__TICKET_SERVED && i < ticket->demand.set.count; i++)
         if (ticket->demand.set.parts[i].holder->authority == authority)
             bytes += ticket->demand.set.parts[i].bytes;
     if (ticket)
-        moor__ticket_unpin(&runtime->governor, ticket);
-    moor__lock_release(&runtime->governor.queue.lock);
+        moor__ticket_unpin(runtime->governor, ticket);
+    moor__lock_release(&runtime->governor->queue.lock);
     return bytes;
 }
 
@@ -130,18 +130,18 @@ static void check_sums(struct moor_authority *authority)
 static int64_t unended(struct moor_runtime *runtime, struct account *accounts, moor_ticket ticket)
 {
     int64_t sum = ticket == 0 ? 0 : -1;
-    moor__lock_acquire(&runtime->governor.queue.lock);
-    for (struct moor_authority *authority = runtime->governor.authorities; authority; authority = authority->next) {
+    moor__lock_acquire(&runtime->governor->queue.lock);
+    for (struct moor_authority *authority = runtime->governor->authorities; authority; authority = authority->next) {
         sum += atomic_load(&account_of(accounts, authority)->pressure);
         sum -= authority->waiting.reclaim && authority->waiting.reclaim->state == MOOR__TICKET_OPEN;
     }
-    moor__lock_release(&runtime->governor.queue.lock);
+    moor__lock_release(&runtime->governor->queue.lock);
     return sum;
 }
 
 void account_check(struct moor_runtime *runtime, struct account *accounts, moor_ticket ticket)
 {
-    for (struct moor_authority *authority = runtime->governor.authorities; authority; authority = authority->next) {
+    for (struct moor_authority *authority = runtime->governor->authorities; authority; authority = authority->next) {
         struct moor_authority_stats stats;
         MUST(moor_authority_get_stats(authority, &stats, NULL, 0, NULL));
         check_told(account_of(accounts, authority), &stats, unclaimed_of(runtime, ticket, authority));
@@ -184,15 +184,15 @@ static void check_table(struct moor__handles *table, uint32_t kept)
 void account_check_slots(struct moor_runtime *runtime)
 {
     struct kept kept = {0};
-    moor__thread_caches_visit(&runtime->governor.caches, count_kept, &kept);
-    for (const struct moor_authority *authority = runtime->governor.authorities; authority;
+    moor__thread_caches_visit(&runtime->governor->caches, count_kept, &kept);
+    for (const struct moor_authority *authority = runtime->governor->authorities; authority;
          authority = authority->next)
         kept.tickets += authority->waiting.reclaim != NULL; /* made once, and used again */
-    check_table(&runtime->buffers, 0);
-    check_table(&runtime->ranges, 0);
-    check_table(&runtime->segments, 0);
-    check_table(&runtime->range_parts, 0);
-    check_table(&runtime->governor.grants, kept.grants);
-    check_table(&runtime->governor.leases, kept.leases);
-    check_table(&runtime->governor.tickets, kept.tickets);
+    check_table(&runtime->objects[MOOR__KIND_BUFFER], 0);
+    check_table(&runtime->objects[MOOR__KIND_RANGE], 0);
+    check_table(&runtime->objects[MOOR__KIND_SEGMENT], 0);
+    check_table(&runtime->objects[MOOR__KIND_RANGE_PART], 0);
+    check_table(&runtime->governor->grants, kept.grants);
+    check_table(&runtime->governor->leases, kept.leases);
+    check_table(&runtime->governor->tickets, kept.tickets);
 }

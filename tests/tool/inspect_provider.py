@@ -95,8 +95,8 @@ check("no figure is negative: what has no place in 63 bits is unknown",
 os.environ["ASAN_OPTIONS"] = os.environ.get("ASAN_OPTIONS", "") + ":handle_segv=0"
 for folder, name, words in [
         (ZOO, "constructor_crashes", "killed its probe process"), (ZOO, "constructor_exits", "exit status 0"),
-        (ZOO, "constructor_hangs", "did not come to an end"), (OWN, "init_crashes", "killed its probe process"),
-        (OWN, "init_exits", "exit status 0"), (ZOO, "init_hangs", "did not come to an end"),
+        (ZOO, "constructor_hangs", "did not finish"), (OWN, "init_crashes", "killed its probe process"),
+        (OWN, "init_exits", "exit status 0"), (ZOO, "init_hangs", "did not finish"),
         (ZOO, "note_none", "note")]:
     provider = os.path.join(folder, name + ".so")
     result = moor("inspect", provider, "--timeout", "1" if "hangs" in name else "60", "--json")

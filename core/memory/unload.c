@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Unloading: a provider ends when its last load is undone and nothing of it is alive. Until that is certain
- * nothing has changed; then it drains, shuts down and is forgotten. Its code stays in the process.
+ * Unloads providers. A provider ends when its last load is undone and none of its objects is alive. Until
+ * that is certain nothing changes; then the provider drains, shuts down and is forgotten. Its code stays in
+ * the process.
  */
 #include "loader/provider.h"
 
@@ -32,7 +33,8 @@ static moor_status check_idle(struct moor_provider *provider)
         (unsigned long long)sum[MOOR__COUNT_RELEASE], (unsigned long long)sum[MOOR__COUNT_QUARANTINE]);
 }
 
-/* It is closed. BUSY: something of it is alive. */
+/* Completes the provider's finished releases and streams, then checks its counts. Requires a closed provider.
+ * BUSY: objects are alive. */
 static moor_status settle(struct moor_provider *provider)
 {
     for (uint32_t i = 0; i < provider->device_count; i++) {
@@ -45,10 +47,10 @@ static moor_status settle(struct moor_provider *provider)
     return check_idle(provider);
 }
 
-/* It is settled. */
+/* Ends a settled provider. */
 static void end(struct moor_provider *provider)
 {
-    /* Calls whose objects have gone may be on their last steps. */
+    /* Calls whose objects are gone may still be returning. */
     for (uint32_t i = 0; i < provider->device_count; i++)
         while (atomic_load_explicit(&provider->devices[i].calls, memory_order_acquire))
             (void)sched_yield();

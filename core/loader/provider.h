@@ -184,6 +184,9 @@ moor_status moor__device_open(struct moor_device *device);
  * one failed. */
 bool moor__devices_close(struct moor_provider *provider);
 
+/* device.c: begins a public call on a domain: checks the pointers, the runtime and the index. */
+moor_status moor__domain_enter(struct moor_device *device, uint32_t domain, const void *out);
+
 /* device.c: keeps the device, for the end of a call that may drop its last object, until
  * moor__device_unhold. */
 struct moor_device *moor__device_hold(struct moor_device *device);

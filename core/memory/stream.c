@@ -14,7 +14,7 @@
 #include "memory/stream.h"
 
 #include "loader/call.h"
-#include "observe/trace.h"
+#include "util/trace.h"
 #include "util/error.h"
 #include "util/limits.h"
 

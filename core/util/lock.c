@@ -52,6 +52,17 @@ void moor__lock_given_up(struct moor__lock *lock)
     *link = lock->outer;
 }
 
+void moor__lock_check_held(const struct moor__lock *lock)
+{
+    const struct moor__lock *held = innermost;
+    while (held && held != lock)
+        held = held->outer;
+    if (held)
+        return;
+    (void)dprintf(STDERR_FILENO, "moorage: " LOCK " must be held here\n", ARGS(lock));
+    abort();
+}
+
 void moor__lock_check_none(const char *action)
 {
     if (!innermost)

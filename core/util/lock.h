@@ -63,6 +63,8 @@ void moor__lock_describe(struct moor__lock *lock, enum moor__rank rank, uint32_t
 void moor__lock_check(const struct moor__lock *lock);
 void moor__lock_taken(struct moor__lock *lock);
 void moor__lock_given_up(struct moor__lock *lock);
+/* Checks that this thread holds the lock. */
+void moor__lock_check_held(const struct moor__lock *lock);
 /* Checks that this thread holds no lock. */
 void moor__lock_check_none(const char *action);
 
@@ -109,6 +111,13 @@ static inline void moor__assert_unlocked(const char *action)
 {
     if (MOOR__CHECKS_LOCKS)
         moor__lock_check_none(action);
+}
+
+/* Ends the process if this thread does not hold the lock, where locks are checked. */
+static inline void moor__assert_held(const struct moor__lock *lock)
+{
+    if (MOOR__CHECKS_LOCKS)
+        moor__lock_check_held(lock);
 }
 
 /* Makes a condition for waits with deadlines of moor_clock_ns(). pthread_cond_destroy ends it. */

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Devices and domains of a provider. The core reads them once after init, checks them and keeps its own
- * copies. A device whose device_info fails is left out; a device that breaks the contract gets the provider
- * refused. The first caller that needs a device opens its context. The provider's call runs without a lock
- * while other callers wait for its outcome.
+ * copies. A device is left out if its device_info fails; a provider is refused if one of its devices breaks
+ * the contract. The first caller that needs a device opens its context. The provider's call runs without a
+ * lock while other callers wait for its outcome.
  */
-#include "loader/provider.h"
+#include "loader/call.h"
 
-#include "governor/pressure.h"
 #include "util/arith.h"
 #include "util/error.h"
 
@@ -78,15 +77,13 @@ static const char *domain_fault(const struct moor_device *device, uint32_t count
 static moor_status read_domain(struct moor_device *device, uint32_t index)
 {
     struct moor_provider *provider = device->provider;
-    struct moor_abi_error error = MOOR__ERROR_INIT;
     struct {
         struct moor_abi_domain_info info;
         struct guard guard;
     } out = {.info.struct_size = sizeof out.info, .guard = make_guard()};
-    int32_t called = moor__to_call(&provider->table)
-                         ->base.domain_info(provider->instance, device->index, index, &out.info, &error);
-    if (called)
-        return moor__fail_provider(called, &error, provider->table.name, "domain_info");
+    moor_status status = moor__call_domain_info(device, index, &out.info);
+    if (status)
+        return status;
     const char *fault = is_whole(&out.guard) ? domain_fault(device, index, &out.info)
                                              : "domain_info wrote past the size it was given";
     if (fault)
@@ -119,7 +116,7 @@ static const char *key_fault(const struct moor_provider *provider, const char *k
     return NULL;
 }
 
-/* Adds a device whose description has passed device_fault. */
+/* Adds a device after device_fault has found no fault in its description. */
 static moor_status add_device(struct moor_provider *provider, uint32_t index,
                               const struct moor_abi_device_info *info)
 {
@@ -142,16 +139,12 @@ static moor_status add_device(struct moor_provider *provider, uint32_t index,
 
 static moor_status read_device(struct moor_provider *provider, uint32_t index)
 {
-    struct moor_abi_error error = MOOR__ERROR_INIT;
     struct {
         struct moor_abi_device_info info;
         struct guard guard;
     } out = {.info.struct_size = sizeof out.info, .guard = make_guard()};
-    int32_t called =
-        moor__to_call(&provider->table)->base.device_info(provider->instance, index, &out.info, &error);
-    if (called) {
+    if (moor__call_device_info(provider, index, &out.info)) {
         /* A broken device does not take the other devices with it. */
-        (void)moor__fail_provider(called, &error, provider->table.name, "device_info");
         moor__provider_log(provider, MOOR_ABI_LOG_WARNING, "device %u is left out: %s", index,
                            moor__pending_error()->text);
         return MOOR_OK;
@@ -167,18 +160,16 @@ static moor_status read_device(struct moor_provider *provider, uint32_t index)
 
 moor_status moor__devices_read(struct moor_provider *provider)
 {
-    struct moor_abi_error error = MOOR__ERROR_INIT;
     uint32_t count = 0;
-    int32_t called = moor__to_call(&provider->table)->base.device_count(provider->instance, &count, &error);
-    if (called)
-        return moor__fail_provider(called, &error, provider->table.name, "device_count");
+    moor_status status = moor__call_device_count(provider, &count);
+    if (status)
+        return status;
     if (count > MOOR_LIMIT_DEVICES)
         return moor__fail(MOOR_REFUSED, "%s: reports %u devices, more than the limit of %d",
                           provider->table.name, count, MOOR_LIMIT_DEVICES);
     provider->devices = calloc(count ? count : 1, sizeof *provider->devices);
     if (!provider->devices)
         return moor__fail(MOOR_HOST_NOMEM, "no memory for %u devices", count);
-    moor_status status = MOOR_OK;
     for (uint32_t i = 0; i < count && !status; i++)
         status = read_device(provider, i);
     return status;
@@ -231,14 +222,9 @@ moor_status moor__device_open(struct moor_device *device)
     if (!mine)
         return MOOR_OK;
 
-    struct moor_abi_error error = MOOR__ERROR_INIT;
     struct moor_abi_context *context = NULL;
-    int32_t called = moor__to_call(&provider->table)
-                         ->base.context_open(provider->instance, device->index, &context, &error);
-    moor_status status = MOOR_OK;
-    if (called)
-        status = moor__fail_provider(called, &error, provider->table.name, "context_open");
-    else if (!context)
+    moor_status status = moor__call_context_open(device, &context);
+    if (!status && !context)
         status =
             moor__fail(MOOR_PROVIDER, "%s: context_open succeeded with a NULL context", provider->table.name);
     moor__lock_acquire(&device->lock);
@@ -259,10 +245,7 @@ bool moor__devices_close(struct moor_provider *provider)
         assert(device->state != MOOR__DEVICE_OPENING);
         if (device->state != MOOR__DEVICE_OPEN)
             continue;
-        struct moor_abi_error error = MOOR__ERROR_INIT;
-        int32_t called = moor__to_call(&provider->table)->base.context_close(device->context, &error);
-        if (called) {
-            (void)moor__fail_provider(called, &error, provider->table.name, "context_close");
+        if (moor__call_context_close(device)) {
             moor__log(provider->runtime, MOOR_ABI_LOG_ERROR, "%s", moor__pending_error()->text);
             all = false;
         }
@@ -302,7 +285,7 @@ static moor_status enter_device(struct moor_device *device, const void *out)
     return moor__enter(device->provider->runtime);
 }
 
-static moor_status enter_domain(struct moor_device *device, uint32_t domain, const void *out)
+moor_status moor__domain_enter(struct moor_device *device, uint32_t domain, const void *out)
 {
     moor_status status = enter_device(device, out);
     if (!status && domain >= device->info.domain_count)
@@ -321,7 +304,7 @@ moor_status moor_device_get_info(struct moor_device *device, struct moor_abi_dev
 moor_status moor_device_get_domain_info(struct moor_device *device, uint32_t domain,
                                         struct moor_abi_domain_info *ret_info)
 {
-    moor_status status = enter_domain(device, domain, ret_info);
+    moor_status status = moor__domain_enter(device, domain, ret_info);
     if (!status)
         *ret_info = device->domains[domain].info;
     return moor__leave(status);
@@ -349,13 +332,9 @@ moor_status moor_device_get_native(struct moor_device *device, uint64_t *ret_nat
         status = moor__device_open(device);
     if (status)
         return moor__leave(status);
-    const struct moor__table *table = &device->provider->table;
-    struct moor_abi_error error = MOOR__ERROR_INIT;
     uint64_t native = 0;
-    int32_t called = moor__to_call(table)->base.context_native(device->context, &native, &error);
-    if (called)
-        status = moor__fail_provider(called, &error, table->name, "context_native");
-    else
+    status = moor__call_context_native(device, &native);
+    if (!status)
         *ret_native = native;
     return moor__leave(status);
 }
@@ -363,7 +342,7 @@ moor_status moor_device_get_native(struct moor_device *device, uint64_t *ret_nat
 moor_status moor_device_get_authority(struct moor_device *device, uint32_t domain,
                                       struct moor_authority **ret_authority)
 {
-    moor_status status = enter_domain(device, domain, ret_authority);
+    moor_status status = moor__domain_enter(device, domain, ret_authority);
     if (!status)
         *ret_authority = device->domains[domain].authority;
     return moor__leave(status);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The services that a provider gets from its host: settings, log and clock. A provider may use them on any
- * thread from init to shutdown. A provider whose init or shutdown never finishes is poisoned: it keeps its
+ * thread from init to shutdown. A provider is poisoned if its init or shutdown never finishes: it keeps its
  * services for ever, but they no longer reach the runtime, which may end.
  */
 #include "loader/provider.h"
@@ -25,12 +25,12 @@ void moor__provider_log(struct moor_provider *provider, uint32_t level, const ch
     (void)vsnprintf(line, sizeof line, format, args); /* a long line is cut */
     va_end(args);
     /* Sequentially consistent, like the accesses in moor__provider_poison: either this thread sees
-     * `poisoned`, or the poisoning thread sees `talking` and waits. */
-    atomic_fetch_add(&provider->talking, 1);
-    if (!atomic_load(&provider->poisoned))
+     * `poisoned`, or the poisoning thread sees `loggers` and waits. */
+    atomic_fetch_add(&provider->host.loggers, 1);
+    if (!atomic_load(&provider->host.poisoned))
         moor__log(provider->runtime, level, "%s", line);
-    uint32_t talking = atomic_fetch_sub(&provider->talking, 1);
-    assert(talking > 0);
+    uint32_t loggers = atomic_fetch_sub(&provider->host.loggers, 1);
+    assert(loggers > 0);
 }
 
 static void host_log(void *user, uint32_t level, const char *message)
@@ -41,9 +41,9 @@ static void host_log(void *user, uint32_t level, const char *message)
 
 static const char *find_setting(const struct moor_provider *provider, const char *key)
 {
-    for (size_t i = 0; i < provider->setting_count; i++)
-        if (strcmp(provider->settings[i].key, key) == 0)
-            return provider->settings[i].value;
+    for (size_t i = 0; i < provider->host.setting_count; i++)
+        if (strcmp(provider->host.settings[i].key, key) == 0)
+            return provider->host.settings[i].value;
     return NULL;
 }
 
@@ -79,14 +79,14 @@ static moor_status copy_settings(struct moor_provider *provider, const struct mo
 {
     if (!options || options->setting_count == 0)
         return MOOR_OK;
-    provider->settings = calloc(options->setting_count, sizeof *provider->settings);
-    if (!provider->settings)
+    provider->host.settings = calloc(options->setting_count, sizeof *provider->host.settings);
+    if (!provider->host.settings)
         return moor__fail(MOOR_HOST_NOMEM, "no memory for settings");
     for (size_t i = 0; i < options->setting_count; i++) {
         const struct moor_setting *setting = &options->settings[i];
-        provider->settings[i] = (struct moor_setting){strdup(setting->key), strdup(setting->value)};
-        provider->setting_count = i + 1;
-        if (!provider->settings[i].key || !provider->settings[i].value)
+        provider->host.settings[i] = (struct moor_setting){strdup(setting->key), strdup(setting->value)};
+        provider->host.setting_count = i + 1;
+        if (!provider->host.settings[i].key || !provider->host.settings[i].value)
             return moor__fail(MOOR_HOST_NOMEM, "no memory for settings");
     }
     return MOOR_OK;
@@ -95,8 +95,8 @@ static moor_status copy_settings(struct moor_provider *provider, const struct mo
 /* Returns true if each setting that a lookup in `provider` finds has the same value in `other`. */
 static bool has_settings_of(const struct moor_provider *other, const struct moor_provider *provider)
 {
-    for (size_t i = 0; i < provider->setting_count; i++) {
-        const char *key = provider->settings[i].key;
+    for (size_t i = 0; i < provider->host.setting_count; i++) {
+        const char *key = provider->host.settings[i].key;
         const char *value = find_setting(other, key);
         if (!value || strcmp(value, find_setting(provider, key)) != 0)
             return false;
@@ -113,7 +113,7 @@ bool moor__host_is_equal(const struct moor_provider *provider, const struct moor
 
 moor_status moor__host_make(struct moor_provider *provider, const struct moor_load_options *options)
 {
-    provider->host = (struct moor_abi_host){
+    provider->host.table = (struct moor_abi_host){
         .prefix = {MOOR_ABI_MAGIC, MOOR_ABI_HOST_SIZE, MOOR_ABI_MAJOR, MOOR_ABI_MINOR, 0, 0, 0},
         .user = provider,
         .log = host_log,
@@ -125,12 +125,12 @@ moor_status moor__host_make(struct moor_provider *provider, const struct moor_lo
 
 void moor__host_free(struct moor_provider *provider)
 {
-    for (size_t i = 0; i < provider->setting_count; i++) {
+    for (size_t i = 0; i < provider->host.setting_count; i++) {
         /* the core's copies; const protects them from readers only */
-        free((void *)(uintptr_t)provider->settings[i].key);
-        free((void *)(uintptr_t)provider->settings[i].value);
+        free((void *)(uintptr_t)provider->host.settings[i].key);
+        free((void *)(uintptr_t)provider->host.settings[i].value);
     }
-    free(provider->settings);
+    free(provider->host.settings);
 }
 
 /* The poisoned providers. Nothing reads the list: it keeps the memory reachable, so that leak checkers do not
@@ -140,11 +140,11 @@ static struct moor_provider *_Atomic poisoned;
 void moor__provider_poison(struct moor_provider *provider)
 {
     moor__assert_unlocked("a wait for the host's log function");
-    assert(!atomic_load(&provider->poisoned));
-    atomic_store(&provider->poisoned, true);
-    while (atomic_load(&provider->talking)) /* bounded by the host's own log function */
+    assert(!atomic_load(&provider->host.poisoned));
+    atomic_store(&provider->host.poisoned, true);
+    while (atomic_load(&provider->host.loggers)) /* bounded by the host's own log function */
         (void)sched_yield();
-    provider->poisoned_next = atomic_load(&poisoned);
-    while (!atomic_compare_exchange_weak(&poisoned, &provider->poisoned_next, provider))
+    provider->host.poisoned_next = atomic_load(&poisoned);
+    while (!atomic_compare_exchange_weak(&poisoned, &provider->host.poisoned_next, provider))
         ;
 }

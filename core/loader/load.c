@@ -21,19 +21,19 @@ static moor_status make(struct moor_runtime *runtime, struct moor_provider **ret
     if (!provider)
         return moor__fail(MOOR_HOST_NOMEM, "no memory for a provider");
     provider->runtime = runtime;
-    moor__lock_init(&provider->stream_lock, MOOR__RANK_STREAMS, "provider.stream_lock");
-    TAILQ_INIT(&provider->ending);
+    moor__lock_init(&provider->streams.lock, MOOR__RANK_STREAMS, "provider.streams.lock");
+    TAILQ_INIT(&provider->streams.ending);
     *ret_provider = provider;
     return MOOR_OK;
 }
 
 void moor__provider_free(struct moor_provider *provider)
 {
-    if (!provider || provider->poisoned)
+    if (!provider || provider->host.poisoned)
         return;
     moor__devices_free(provider);
     moor__host_free(provider);
-    moor__lock_finish(&provider->stream_lock);
+    moor__lock_finish(&provider->streams.lock);
     moor__module_close(provider->module);
     free(provider->path);
     free(provider);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Public queries on a loaded provider, answered from the copies made at the load. */
-#include "loader/provider.h"
+#include "loader/call.h"
 
 #include "util/error.h"
 
@@ -50,15 +50,11 @@ moor_status moor_provider_get_extension(struct moor_provider *provider, const ch
         status = moor__fail(MOOR_INVALID, "name is NULL");
     if (status)
         return moor__leave(status);
-    struct moor_abi_error error = MOOR__ERROR_INIT;
     const void *table = NULL;
-    int32_t called = moor__to_call(&provider->table)
-                         ->base.get_extension(provider->instance, name, version, &table, &error);
-    if (called)
-        status = moor__fail_provider(called, &error, provider->table.name, "get_extension");
-    else if (!table)
+    status = moor__call_get_extension(provider, name, version, &table);
+    if (!status && !table)
         status = moor__fail(MOOR_PROVIDER, "%s: get_extension succeeded with NULL", provider->table.name);
-    else
+    if (!status)
         *ret_table = table;
     return moor__leave(status);
 }

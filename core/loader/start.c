@@ -9,7 +9,7 @@
  * A provider must not load providers while it is being loaded or unloaded: it could wait for itself.
  * moor__is_inside detects such a call.
  */
-#include "loader/provider.h"
+#include "loader/call.h"
 
 #include "util/deadline.h"
 #include "util/error.h"
@@ -27,15 +27,13 @@ static uint32_t negotiate(uint32_t theirs, uint32_t ours)
 
 static moor_status initialise(struct moor_provider *provider)
 {
-    struct moor_abi_error error = MOOR__ERROR_INIT;
     struct moor_abi_instance *instance = NULL;
     uint32_t minor = negotiate(provider->table.prefix.minor, MOOR_ABI_MINOR);
-    int32_t called = moor__to_call(&provider->table)->base.init(&provider->host, minor, &instance, &error);
-    const char *name = provider->table.name;
-    if (called)
-        return moor__fail_provider(called, &error, name, "init");
+    moor_status status = moor__call_init(provider, &provider->host.table, minor, &instance);
+    if (status)
+        return status;
     if (!instance)
-        return moor__fail(MOOR_PROVIDER, "%s: init succeeded with a NULL instance", name);
+        return moor__fail(MOOR_PROVIDER, "%s: init succeeded with a NULL instance", provider->table.name);
     provider->instance = instance;
     return MOOR_OK;
 }
@@ -81,7 +79,7 @@ static bool join(pthread_t thread, struct moor__start *start, uint64_t deadline_
     return true;
 }
 
-static moor_status leave_behind(struct moor_provider *provider, pthread_t thread, uint64_t timeout_ns)
+static moor_status abandon(struct moor_provider *provider, pthread_t thread, uint64_t timeout_ns)
 {
     (void)pthread_detach(thread); /* cannot fail: no other thread joins or detaches it */
     moor__provider_poison(provider);
@@ -93,7 +91,7 @@ static moor_status leave_behind(struct moor_provider *provider, pthread_t thread
 
 moor_status moor__provider_start(struct moor_provider *provider, uint64_t timeout_ns)
 {
-    assert(!provider->instance && !provider->poisoned);
+    assert(!provider->instance && !provider->host.poisoned);
     struct moor__start *start = &provider->start;
     pthread_t thread;
     atomic_store(&start->call, "init");
@@ -103,7 +101,7 @@ moor_status moor__provider_start(struct moor_provider *provider, uint64_t timeou
     if (reason)
         return moor__fail_errno(MOOR_LIMIT, reason, "%s: no thread for its start", provider->table.name);
     if (!join(thread, start, moor__deadline_after(timeout_ns)))
-        return leave_behind(provider, thread, timeout_ns);
+        return abandon(provider, thread, timeout_ns);
     uint64_t took_ns = moor_clock_ns() - begin_ns;
     if (took_ns > MOOR_START_SLOW_NS)
         moor__provider_log(provider, MOOR_ABI_LOG_WARNING, "%s: the start took %llu ms", provider->table.name,
@@ -119,18 +117,15 @@ static bool close_all(struct moor_provider *provider)
 {
     if (!moor__devices_close(provider))
         return false;
-    struct moor_abi_error error = MOOR__ERROR_INIT;
-    int32_t called = moor__to_call(&provider->table)->base.shutdown(provider->instance, &error);
-    if (called) {
-        (void)moor__fail_provider(called, &error, provider->table.name, "shutdown");
+    moor_status status = moor__call_shutdown(provider);
+    if (status)
         moor__provider_log(provider, MOOR_ABI_LOG_ERROR, "%s", moor__pending_error()->text);
-    }
-    return called == 0;
+    return !status;
 }
 
 void moor__provider_shut_down(struct moor_provider *provider)
 {
-    assert(provider->instance && !provider->poisoned);
+    assert(provider->instance && !provider->host.poisoned);
     struct moor__error_scope aside;
     moor__error_scope_begin(&aside);
     bool was_inside = moor__is_inside;

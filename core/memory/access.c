@@ -34,9 +34,9 @@ moor_status moor__owner_pin(const struct moor_view *view, struct moor__owner *re
 void moor__owner_unpin(const struct moor__owner *owner)
 {
     if (owner->buffer)
-        moor__buffer_unpin(owner->buffer);
+        moor__object_unpin(&owner->buffer->object);
     if (owner->range)
-        moor__range_unpin(owner->range);
+        moor__object_unpin(&owner->range->object);
 }
 
 struct moor_binding *moor__owner_binding(const struct moor__owner *owner)

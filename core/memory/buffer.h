@@ -7,27 +7,38 @@
 #include "memory/uses.h"
 
 enum moor__origin {
-    MOOR__ALLOCATED,     /* by the provider, which frees it */
-    MOOR__WRAPPED,       /* the host's: never freed */
-    MOOR__WRAPPED_PINNED /* the host's, locked by the provider */
+    MOOR__ALLOCATED,     /* made and freed by the provider */
+    MOOR__WRAPPED,       /* the host's memory, never freed */
+    MOOR__WRAPPED_PINNED /* the host's memory, locked by the provider */
 };
 
 struct moor__buffer {
-    struct moor__object object; /* bytes: what the provider took; for wrapped memory 0, see leased_bytes */
+    struct moor__object object; /* bytes: taken by the provider; 0 for wrapped memory */
     enum moor__origin origin;
     uint64_t handle; /* the provider's, of the allocation or the pin */
     uint64_t address;
-    uint64_t native;        /* the device API's name for it, or 0 */
-    uint64_t size_bytes;    /* as asked */
+    uint64_t native;        /* the device API's name for the buffer; 0: none */
+    uint64_t size_bytes;    /* requested by the host */
     uint64_t leased_bytes;  /* charged for wrapped memory */
-    struct moor__lock lock; /* uses */
+    struct moor__lock lock; /* guards uses */
     struct moor__uses uses;
 };
 
-/* Finds and pins a live buffer. */
-moor_status moor__buffer_pin(struct moor_runtime *runtime, moor_buffer handle,
-                             struct moor__buffer **ret_buffer);
-/* The last pin of a released buffer sends it on its way. */
-void moor__buffer_unpin(struct moor__buffer *buffer);
+static inline struct moor__buffer *moor__buffer_of(struct moor__object *object)
+{
+    assert(object->ops->kind == MOOR__KIND_BUFFER);
+    return (struct moor__buffer *)object;
+}
+
+/* Finds a live buffer and keeps it, like moor__object_pin. */
+static inline moor_status moor__buffer_pin(struct moor_runtime *runtime, moor_buffer handle,
+                                           struct moor__buffer **ret_buffer)
+{
+    struct moor__object *object;
+    moor_status status = moor__object_pin(runtime, MOOR__KIND_BUFFER, handle, &object);
+    if (!status)
+        *ret_buffer = moor__buffer_of(object);
+    return status;
+}
 
 #endif

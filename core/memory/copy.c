@@ -5,22 +5,19 @@
  * meanwhile is safe. Copies between providers go through host memory, in chunks.
  */
 #include "memory/access.h"
+
+#include "loader/call.h"
 #include "util/error.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
-
-static const struct moor__table *table_of(const struct moor_stream *stream)
-{
-    return &stream->device->provider->table;
-}
 
 /* The stream's device can copy, and so can the domains that are touched. */
 static moor_status needs_copy(const struct moor_stream *stream, const struct moor__access *sides,
                               size_t count)
 {
     if (!(stream->device->info.capabilities & MOOR_ABI_CAP_COPY))
-        return moor__fail(MOOR_UNSUPPORTED, "%s: %s has no COPY", table_of(stream)->name,
+        return moor__fail(MOOR_UNSUPPORTED, "%s: %s has no COPY", stream->device->provider->table.name,
                           stream->device->info.name);
     moor_status status = MOOR_OK;
     for (size_t i = 0; i < count && !status; i++) {
@@ -57,16 +54,14 @@ static uint32_t direction(bool to_device, bool from_device)
 static moor_status submit_copy(struct moor_stream *stream, uint32_t direction_of_copy, uint64_t destination,
                                uint64_t source, uint64_t size_bytes)
 {
-    struct moor_abi_error error = MOOR__ERROR_INIT;
-    struct moor_abi_copy_args args = {
+    const struct moor_abi_copy_args args = {
         .struct_size = sizeof args,
         .direction = direction_of_copy,
         .destination = destination,
         .source = source,
         .size_bytes = size_bytes,
     };
-    int32_t called = moor__to_call(table_of(stream))->copy.copy(stream->stream, &args, &error);
-    return called ? moor__fail_provider(called, &error, table_of(stream)->name, "copy") : MOOR_OK;
+    return moor__call_copy(stream->device, stream->stream, &args);
 }
 
 /* Both sides checked and announced, each on the stream that will work on it. */
@@ -308,18 +303,16 @@ moor_status moor_fill(struct moor_stream *stream, const struct moor_view *destin
         settle(&access, 1, false);
         return moor__leave(status);
     }
-    struct moor_abi_error error = MOOR__ERROR_INIT;
-    struct moor_abi_fill_args args = {
+    const struct moor_abi_fill_args args = {
         .struct_size = sizeof args,
         .pattern_bytes = pattern_bytes,
         .destination = destination->address,
         .size_bytes = destination->size_bytes,
         .pattern = pattern,
     };
-    int32_t called = moor__to_call(table_of(stream))->copy.fill(stream->stream, &args, &error);
-    settle(&access, 1, called == MOOR_OK);
-    return moor__leave(called ? moor__fail_provider(called, &error, table_of(stream)->name, "fill")
-                              : MOOR_OK);
+    status = moor__call_fill(stream->device, stream->stream, &args);
+    settle(&access, 1, !status);
+    return moor__leave(status);
 }
 
 moor_status moor_stream_host_function(struct moor_stream *stream, void (*function)(void *user), void *user,
@@ -342,12 +335,9 @@ moor_status moor_stream_host_function(struct moor_stream *stream, void (*functio
         settle(accesses, begun, false);
         return moor__leave(status);
     }
-    struct moor_abi_error error = MOOR__ERROR_INIT;
-    int32_t called =
-        moor__to_call(table_of(stream))->stream.host_function(stream->stream, function, user, &error);
-    settle(accesses, begun, called == MOOR_OK);
-    return moor__leave(called ? moor__fail_provider(called, &error, table_of(stream)->name, "host_function")
-                              : MOOR_OK);
+    status = moor__call_host_function(stream->device, stream->stream, function, user);
+    settle(accesses, begun, !status);
+    return moor__leave(status);
 }
 
 moor_status moor_stream_used(struct moor_stream *stream, const struct moor_view *view)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Pieces: parts of a range on their way out, each a release of its own behind the last uses of just that
- * part. Decommit and unmap make one; so does undoing a step of a transaction, and the end of a range makes as
- * many as it needs.
+ * How ranges leave, in parts. Each part is a release of its own behind the last uses of its granules. Decommit and unmap
+ * make one; undoing a step of a transaction makes one; the end of a range makes one for each mapping and for each run of
+ * committed granules with the same uses, and the addresses follow the last part.
  */
 #include "memory/range.h"
 
@@ -10,140 +10,294 @@
 #include "memory/segment.h"
 #include "util/error.h"
 
-static struct moor_runtime *runtime_of(const struct moor__range_part *part)
-{
-    return moor__runtime_of(part->object.binding);
-}
+/* ---- records ---- */
 
-moor_status moor__range_part_take(struct moor__range *range, struct moor__range_part **ret_piece)
+moor_status moor__part_take(struct moor__range *range, struct moor__range_part **ret_part)
 {
-    struct moor__slot *slot;
-    moor_status status = moor__handles_take(&moor__runtime_of(range->object.binding)->range_parts, &slot);
+    struct moor__object *object;
+    moor_status status = moor__object_take(range->object.binding, &moor__part_ops, &object);
     if (status)
         return status;
-    struct moor__range_part *part = (struct moor__range_part *)slot;
-    part->object.kind = MOOR__KIND_RANGE_PART;
-    part->object.binding = range->object.binding;
-    part->range = range;
-    *ret_piece = part;
+    *ret_part = moor__part_of(object);
+    (*ret_part)->range = range;
     return MOOR_OK;
 }
 
-void moor__range_part_free(struct moor__range_part *part)
+moor_status moor__part_claim(struct moor__range *range, uint64_t first, uint64_t count,
+                             struct moor__range_part **ret_part)
 {
-    moor__handles_free(&runtime_of(part)->range_parts, &part->object.slot);
+    struct moor__range_part *part;
+    moor_status status = moor__part_take(range, &part);
+    if (status)
+        return status;
+    part->first = first;
+    moor__lock_acquire(&range->lock);
+    status = moor__range_expect(range, first, count, MOOR__GRANULE_FREE);
+    if (!status) {
+        moor__range_set(range, first, count, MOOR__GRANULE_BUSY);
+        part->count = count;
+    }
+    moor__lock_release(&range->lock);
+    if (status)
+        moor__object_free(&part->object);
+    else
+        *ret_part = part;
+    return status;
 }
 
-/* The last uses of the part, and what the provider is asked to release. */
-static uint32_t describe(struct moor__range_part *part, bool quiet, struct moor__point *points,
-                         struct moor__release *ret_release)
+static void finish(struct moor__object *object)
+{
+    struct moor__range_part *part = moor__part_of(object);
+    if (part->count == 0)
+        return;
+    moor__lock_acquire(&part->range->lock);
+    moor__range_set(part->range, part->first, part->count, MOOR__GRANULE_FREE);
+    moor__lock_release(&part->range->lock);
+}
+
+void moor__part_publish(struct moor__range_part *part, struct moor__segment *segment, bool is_writable)
 {
     struct moor__range *range = part->range;
-    uint64_t offset = part->first * range->granule_bytes;
-    uint64_t length = part->count * range->granule_bytes;
-    *ret_release = (struct moor__release){
+    moor__lock_acquire(&range->lock);
+    if (segment)
+        moor__range_set_mapped(range, part->first, part->count, segment, is_writable);
+    else
+        moor__range_set(range, part->first, part->count, MOOR__GRANULE_COMMITTED);
+    part->count = 0;
+    moor__lock_release(&range->lock);
+    moor__object_free(&part->object);
+}
+
+/* ---- release ---- */
+
+/* is_unseen: the host has never seen the memory, so no work can use it. */
+static moor_status submit(struct moor__range_part *part, bool is_unseen)
+{
+    assert(part->count > 0);
+    struct moor__range *range = part->range;
+    struct moor__point points[MOOR_LIMIT_USES];
+    uint32_t count = 0;
+    const struct moor__release release = {
         .kind = part->segment ? MOOR_ABI_RELEASE_UNMAP : MOOR_ABI_RELEASE_DECOMMIT,
         .handle = range->handle,
-        .offset_bytes = offset,
-        .length_bytes = length,
+        .offset_bytes = part->first * range->granule_bytes,
+        .length_bytes = part->count * range->granule_bytes,
     };
-    if (quiet)
-        return 0;
-    moor__lock_acquire(&range->lock);
-    uint32_t count = moor__uses_collect(&range->uses, offset, offset + length, points);
-    moor__lock_release(&range->lock);
-    return count;
-}
-
-static uint64_t handle_of(struct moor__range_part *part)
-{
-    return moor__handle_of(&runtime_of(part)->range_parts, &part->object.slot);
-}
-
-moor_status moor__range_part_submit(struct moor__range_part *part, bool quiet)
-{
-    struct moor__point points[MOOR_LIMIT_USES];
-    struct moor__release release;
-    uint32_t count = describe(part, quiet, points, &release);
+    if (!is_unseen) {
+        moor__lock_acquire(&range->lock);
+        count = moor__uses_collect(&range->uses, release.offset_bytes,
+                                   release.offset_bytes + release.length_bytes, points);
+        moor__lock_release(&range->lock);
+    }
     if (part->segment)
         moor__segment_count_leaving(part->segment, 1);
-    moor_status status = moor__release_submit(&part->object, handle_of(part), &release, points, count);
+    moor_status status = moor__release_submit(&part->object, &release, points, count);
     if (status && part->segment)
         moor__segment_count_leaving(part->segment, -1);
     return status;
 }
 
-void moor__range_part_release(struct moor__range_part *part, bool quiet)
+moor_status moor__part_submit(struct moor__range_part *part)
+{
+    return submit(part, false);
+}
+
+/* Releases LEAVING granules. A refused release puts the part into quarantine. */
+static void submit_or_quarantine(struct moor__range_part *part, bool is_unseen)
 {
     struct moor__error_scope aside;
-    moor__error_scope_begin(&aside);
-    if (moor__range_part_submit(part, quiet)) {
+    moor__error_scope_begin(&aside); /* for the caller the part is released */
+    if (submit(part, is_unseen)) {
         if (part->segment)
-            moor__segment_count_leaving(part->segment, 1); /* until the quarantine says otherwise */
-        moor__object_refused(&part->object);
+            moor__segment_count_leaving(part->segment,
+                                        1); /* until `quarantined` counts the mapping as stuck */
+        moor__release_refused(&part->object);
     }
-    moor__error_scope_end(&aside); /* to the caller it is released */
+    moor__error_scope_end(&aside);
 }
 
-void moor__range_part_stuck(struct moor__object *object)
+void moor__part_withdraw(struct moor__range_part *part)
 {
-    struct moor__segment *segment = ((struct moor__range_part *)object)->segment;
-    if (segment)
-        moor__segment_mapping_stuck(segment);
+    moor__lock_acquire(&part->range->lock);
+    moor__range_set(part->range, part->first, part->count, MOOR__GRANULE_LEAVING);
+    part->range->parts_out++;
+    moor__lock_release(&part->range->lock);
+    submit_or_quarantine(part, true);
 }
 
-void moor__range_part_gone(struct moor__object *object)
+/* ---- the part's operations ---- */
+
+static void leave(struct moor__object *object)
 {
-    struct moor__range_part *part = (struct moor__range_part *)object;
+    moor__part_withdraw(moor__part_of(object));
+}
+
+static void complete(struct moor__object *object)
+{
+    struct moor__range_part *part = moor__part_of(object);
     struct moor__range *range = part->range;
     moor__lock_acquire(&range->lock);
-    part->gone = true;
-    bool awaited = part->awaited;
-    if (!awaited)
-        moor__range_set(range, part->first, part->count, MOOR__GRANULE_FREE);
+    part->is_gone = true;
+    bool is_awaited = part->is_awaited;
     moor__lock_release(&range->lock);
-    if (awaited)
+    if (is_awaited)
         return;
     struct moor__segment *segment = part->segment;
-    moor__range_part_free(part);
+    moor__object_free(object);
     if (segment)
         moor__segment_unmapped(segment, range);
     moor__range_part_done(range);
 }
 
-void moor__range_part_retry(struct moor__object *object)
+static void resubmit(struct moor__object *object)
 {
-    struct moor__segment *segment = ((struct moor__range_part *)object)->segment;
-    if (segment)
-        moor__segment_mapping_unstuck(segment);
-    moor__range_part_release((struct moor__range_part *)object, false);
+    struct moor__range_part *part = moor__part_of(object);
+    if (part->segment)
+        moor__segment_mapping_unstuck(part->segment);
+    submit_or_quarantine(part, false);
+}
+
+static void quarantined(struct moor__object *object)
+{
+    struct moor__range_part *part = moor__part_of(object);
+    if (part->segment)
+        moor__segment_mapping_stuck(part->segment);
+}
+
+const struct moor__object_ops moor__part_ops = {
+    .kind = MOOR__KIND_RANGE_PART,
+    .count = MOOR__COUNTS,
+    .line = MOOR__LIVE,
+    .finish = finish,
+    .leave = leave,
+    .complete = complete,
+    .resubmit = resubmit,
+    .quarantined = quarantined,
+};
+
+/* ---- the whole range ---- */
+
+/* Finds the next part to release from granule `from` on. Returns false if there is none. Requires range->lock. */
+static bool find_next(const struct moor__range *range, uint64_t from, uint64_t *ret_first,
+                      uint64_t *ret_count)
+{
+    uint64_t first = from;
+    while (first < range->granule_count &&
+           moor__granule_state(range->granules[first]) != MOOR__GRANULE_COMMITTED &&
+           !moor__granule_is_mapped(range->granules[first]))
+        first++;
+    if (first == range->granule_count)
+        return false;
+    uint64_t end = first + 1;
+    if (moor__granule_is_mapped(range->granules[first])) {
+        end = first + moor__range_mapping_length(range, first);
+    } else {
+        /* Granules with the same uses leave together. */
+        uint64_t limit = moor__uses_boundary(&range->uses, first * range->granule_bytes, range->size_bytes);
+        while (end < range->granule_count && end * range->granule_bytes < limit &&
+               moor__granule_state(range->granules[end]) == MOOR__GRANULE_COMMITTED)
+            end++;
+    }
+    *ret_first = first;
+    *ret_count = end - first;
+    return true;
+}
+
+/* Makes the part hold granules that are to leave. Requires range->lock. */
+static void hold_leaving(struct moor__range_part *part, uint64_t first, uint64_t count)
+{
+    struct moor__range *range = part->range;
+    moor__granule head = range->granules[first];
+    if (moor__granule_is_mapped(head))
+        part->segment = moor__granule_segment(head);
+    else
+        part->object.bytes = part->object.requested_bytes = count * range->granule_bytes;
+    part->first = first;
+    part->count = count;
+    moor__range_set(range, first, count, MOOR__GRANULE_LEAVING);
+    range->parts_out++;
+}
+
+/* Releases the next part from granule *from on. Returns false if there is none, or no memory for its record. */
+static bool release_next(struct moor__range *range, uint64_t *from, moor_status *ret_status)
+{
+    struct moor__range_part *part;
+    *ret_status = moor__part_take(range, &part);
+    if (*ret_status)
+        return false;
+    uint64_t first, count;
+    moor__lock_acquire(&range->lock);
+    bool is_found = find_next(range, *from, &first, &count);
+    if (is_found) {
+        hold_leaving(part, first, count);
+        *from = first + count;
+    }
+    moor__lock_release(&range->lock);
+    if (is_found)
+        submit_or_quarantine(part, false);
+    else
+        moor__object_free(&part->object);
+    return is_found;
+}
+
+void moor__range_part_done(struct moor__range *range)
+{
+    moor__lock_acquire(&range->lock);
+    assert(range->parts_out > 0);
+    bool last = --range->parts_out == 0 && range->is_leaving;
+    moor__lock_release(&range->lock);
+    if (!last)
+        return;
+    const struct moor__release addresses = {.kind = MOOR_ABI_RELEASE_RANGE, .handle = range->handle};
+    moor__release_or_quarantine(&range->object, &addresses, NULL, 0);
+}
+
+void moor__range_leave(struct moor__object *object)
+{
+    struct moor__range *range = moor__range_of(object);
+    uint64_t from = 0;
+    moor_status status = MOOR_OK;
+    struct moor__error_scope aside;
+    moor__error_scope_begin(&aside);
+    moor__lock_acquire(&range->lock);
+    range->is_leaving = true;
+    range->parts_out++; /* ours: the range stays while this function works on it */
+    moor__lock_release(&range->lock);
+    while (release_next(range, &from, &status))
+        ;
+    if (status) {
+        /* No host memory for records: the remaining parts and the addresses wait in quarantine with the range. */
+        moor__lock_acquire(&range->lock);
+        range->is_leaving = false;
+        moor__lock_release(&range->lock);
+        moor__release_refused(&range->object);
+    }
+    moor__range_part_done(range);
+    moor__error_scope_end(&aside);
 }
 
 /* ---- decommit and unmap ---- */
 
-/* lock held. The part covers granules that may leave now, and what they were. */
-static moor_status claim_granules(struct moor__range_part *part, bool mapping)
+/* Checks that the granules may leave now. Requires range->lock. */
+static moor_status check_leaving(const struct moor__range *range, uint64_t first, uint64_t count,
+                                 bool is_mapping)
 {
-    struct moor__range *range = part->range;
-    uint64_t offset = part->first * range->granule_bytes;
-    if (moor__uses_submitting(&range->uses, offset, offset + part->count * range->granule_bytes))
-        return moor__fail(MOOR_BUSY, "work on this memory is being submitted");
-    if (!mapping)
-        return moor__range_expect(range, part->first, part->count, MOOR__GRANULE_COMMITTED);
-    moor__granule granule = range->granules[part->first];
-    if (!moor__granule_is_mapped(granule))
-        return moor__range_expect(range, part->first, 1, MOOR__GRANULE_MAPPED_READ);
-    if (moor__range_mapping_length(range, part->first) != part->count)
+    moor_status status = moor__range_expect_unused(range, first, count);
+    if (status)
+        return status;
+    if (!is_mapping)
+        return moor__range_expect(range, first, count, MOOR__GRANULE_COMMITTED);
+    if (!moor__granule_is_mapped(range->granules[first]))
+        return moor__range_expect(range, first, 1, MOOR__GRANULE_MAPPED_READ);
+    uint64_t length = moor__range_mapping_length(range, first);
+    if (length != count)
         return moor__fail(MOOR_INVALID, "the mapping at granule %llu has %llu granules, not %llu",
-                          (unsigned long long)part->first,
-                          (unsigned long long)moor__range_mapping_length(range, part->first),
-                          (unsigned long long)part->count);
-    part->segment = moor__granule_segment(granule);
+                          (unsigned long long)first, (unsigned long long)length, (unsigned long long)count);
     return MOOR_OK;
 }
 
-/* The provider did not take it: all is as before. */
-static void put_back(struct moor__range_part *part, moor__granule head)
+/* Restores the granules of a part that the provider did not take. head: the first one as it was. */
+static void restore(struct moor__range_part *part, moor__granule head)
 {
     struct moor__range *range = part->range;
     moor__lock_acquire(&range->lock);
@@ -152,41 +306,35 @@ static void put_back(struct moor__range_part *part, moor__granule head)
                                moor__granule_state(head) == MOOR__GRANULE_MAPPED_WRITE);
     else
         moor__range_set(range, part->first, part->count, MOOR__GRANULE_COMMITTED);
+    part->count = 0;
     range->parts_out--;
     moor__lock_release(&range->lock);
 }
 
-static moor_status take_away(struct moor__range *range, uint64_t first, uint64_t count, bool mapping)
+static moor_status release_part(struct moor__range *range, uint64_t first, uint64_t count, bool is_mapping)
 {
     struct moor__range_part *part;
-    moor_status status = moor__range_part_take(range, &part);
+    moor_status status = moor__part_take(range, &part);
     if (status)
         return status;
-    part->first = first;
-    part->count = count;
     moor__lock_acquire(&range->lock);
-    status = claim_granules(part, mapping);
+    status = check_leaving(range, first, count, is_mapping);
     moor__granule head = range->granules[first];
-    if (!status) {
-        moor__range_set(range, first, count, MOOR__GRANULE_LEAVING);
-        range->parts_out++;
-    }
+    if (!status)
+        hold_leaving(part, first, count);
     moor__lock_release(&range->lock);
-    if (status) {
-        moor__range_part_free(part);
-        return status;
+    if (!status) {
+        status = moor__part_submit(part);
+        if (!status)
+            return MOOR_OK;
+        restore(part, head);
     }
-    part->object.bytes = part->object.requested_bytes = mapping ? 0 : count * range->granule_bytes;
-    status = moor__range_part_submit(part, false);
-    if (status) {
-        put_back(part, head);
-        moor__range_part_free(part);
-    }
+    moor__object_free(&part->object);
     return status;
 }
 
-static moor_status take_away_bytes(struct moor_runtime *runtime, moor_range handle, uint64_t offset_bytes,
-                                   uint64_t length_bytes, bool mapping)
+static moor_status release_bytes(struct moor_runtime *runtime, moor_range handle, uint64_t offset_bytes,
+                                 uint64_t length_bytes, bool is_mapping)
 {
     struct moor__range *range;
     moor_status status = moor__range_pin(runtime, handle, &range);
@@ -195,9 +343,9 @@ static moor_status take_away_bytes(struct moor_runtime *runtime, moor_range hand
     uint64_t first, count;
     status = moor__range_granules(range, offset_bytes, length_bytes, &first, &count);
     if (!status)
-        status = take_away(range, first, count, mapping);
+        status = release_part(range, first, count, is_mapping);
     struct moor_device *device = moor__device_hold(range->object.binding->device);
-    moor__range_unpin(range);
+    moor__object_unpin(&range->object);
     moor__device_reap_sometimes(device);
     moor__device_unhold(device);
     return status;
@@ -206,11 +354,11 @@ static moor_status take_away_bytes(struct moor_runtime *runtime, moor_range hand
 moor_status moor_range_decommit(struct moor_runtime *runtime, moor_range range, uint64_t offset_bytes,
                                 uint64_t length_bytes)
 {
-    return moor__leave(take_away_bytes(runtime, range, offset_bytes, length_bytes, false));
+    return moor__leave(release_bytes(runtime, range, offset_bytes, length_bytes, false));
 }
 
 moor_status moor_range_unmap(struct moor_runtime *runtime, moor_range range, uint64_t offset_bytes,
                              uint64_t length_bytes)
 {
-    return moor__leave(take_away_bytes(runtime, range, offset_bytes, length_bytes, true));
+    return moor__leave(release_bytes(runtime, range, offset_bytes, length_bytes, true));
 }

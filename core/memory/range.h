@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Ranges from the inside: what stands behind each granule, and the parts on their way out. */
+/* Ranges from the inside: the state of each granule, the range itself, and the parts in which it leaves. */
 #ifndef MOOR_MEMORY_RANGE_H
 #define MOOR_MEMORY_RANGE_H
 
@@ -8,8 +8,13 @@
 
 struct moor__segment;
 
-/* What stands behind a granule. A mapping starts with a MAPPED granule and goes on with TAIL granules. BUSY: a call
- * is at work on it. LEAVING: in the provider's queue, or in quarantine. */
+/*
+ *     FREE -> BUSY -> COMMITTED -> LEAVING -> FREE
+ *               \---> MAPPED_READ or MAPPED_WRITE, then TAILs -> LEAVING -> FREE
+ *
+ * A mapping is one MAPPED granule and a TAIL for each further one. BUSY: a call works on the granule. LEAVING: its
+ * release is in the provider's queue or in quarantine.
+ */
 enum moor__granule_state {
     MOOR__GRANULE_FREE,
     MOOR__GRANULE_BUSY,
@@ -24,38 +29,60 @@ enum moor__granule_state {
 typedef uint64_t moor__granule;
 
 struct moor__range {
-    struct moor__object object; /* bytes: 0, addresses cost nothing */
-    uint64_t handle;            /* the provider's */
+    struct moor__object object; /* bytes: 0, addresses are not charged */
+    uint64_t handle;            /* the provider's; 0: nothing is reserved */
     uint64_t address;
     uint64_t size_bytes;
     uint64_t granule_bytes;
     uint64_t granule_count;
+
     struct moor__lock lock; /* everything below */
     moor__granule *granules;
     struct moor__uses uses;
     uint64_t parts_out; /* parts whose completion has not come */
-    bool leaving;       /* given up; it goes when the last part has gone */
+    bool is_leaving;    /* released by the host; the addresses go after the last part */
 };
 
-/* A part of a range on its way out: committed granules, or one mapping. */
+/* A part of a range that is to leave on its own: committed granules or one mapping. It holds its granules, BUSY or
+ * LEAVING, and frees them at its end. */
 struct moor__range_part {
     struct moor__object object; /* bytes: committed ones; 0 for a mapping */
     struct moor__range *range;
     struct moor__segment *segment; /* of a mapping, referenced; NULL: committed granules */
     uint64_t first;                /* granule */
-    uint64_t count;
-    bool awaited; /* range->lock: somebody waits for it, and decides about its granules and its record */
-    bool gone;    /* range->lock: the completion has come */
+    uint64_t count;                /* 0: holds none */
+    bool is_awaited;               /* range->lock: a thread waits for the completion, and ends the part */
+    bool is_gone;                  /* range->lock: the completion has come */
 };
+
+static inline struct moor__range *moor__range_of(struct moor__object *object)
+{
+    assert(object->ops->kind == MOOR__KIND_RANGE);
+    return (struct moor__range *)object;
+}
+
+static inline struct moor__range_part *moor__part_of(struct moor__object *object)
+{
+    assert(object->ops->kind == MOOR__KIND_RANGE_PART);
+    return (struct moor__range_part *)object;
+}
+
+/* Finds a live range and keeps it, like moor__object_pin. */
+static inline moor_status moor__range_pin(struct moor_runtime *runtime, moor_range handle,
+                                          struct moor__range **ret_range)
+{
+    struct moor__object *object;
+    moor_status status = moor__object_pin(runtime, MOOR__KIND_RANGE, handle, &object);
+    if (!status)
+        *ret_range = moor__range_of(object);
+    return status;
+}
+
+/* ---- granule.c; each requires range->lock unless it says otherwise ---- */
 
 static inline enum moor__granule_state moor__granule_state(moor__granule granule)
 {
     return (enum moor__granule_state)(granule & 7);
-}
-
-static inline struct moor__segment *moor__granule_segment(moor__granule granule)
-{
-    return (struct moor__segment *)(uintptr_t)(granule & ~UINT64_C(7));
 }
 
 static inline bool moor__granule_is_mapped(moor__granule granule)
@@ -64,53 +91,61 @@ static inline bool moor__granule_is_mapped(moor__granule granule)
            moor__granule_state(granule) == MOOR__GRANULE_MAPPED_WRITE;
 }
 
-/* Its handle, whether it was ever given out or not. */
-moor_range moor__range_handle(const struct moor__range *range);
+static inline struct moor__segment *moor__granule_segment(moor__granule granule)
+{
+    assert(moor__granule_is_mapped(granule));
+    return (struct moor__segment *)(uintptr_t)(granule & ~UINT64_C(7));
+}
 
-moor_status moor__range_pin(struct moor_runtime *runtime, moor_range handle, struct moor__range **ret_range);
-void moor__range_unpin(struct moor__range *range);
-
-/* Reserves addresses and a slot that is not published. */
-moor_status moor__range_make(struct moor_binding *binding, uint64_t size_bytes, uint64_t granule_bytes,
-                             uint64_t alignment_bytes, struct moor__range **ret_range);
-/* Everything in it leaves, then the range itself. For a range that is retired or was never published. */
-void moor__range_release_all(struct moor__range *range);
-
-/* One part fewer is out; the last lets the addresses of a leaving range go. */
-void moor__range_part_done(struct moor__range *range);
-
-/* Bytes to granules: whole granules inside the range, at least one. INVALID, OVERFLOW. */
+/* Converts bytes to granules: whole ones inside the range, at least one. INVALID, OVERFLOW. Requires no lock. */
 moor_status moor__range_granules(const struct moor__range *range, uint64_t offset_bytes,
                                  uint64_t length_bytes, uint64_t *ret_first, uint64_t *ret_count);
-/* lock held. OK if all granules are in `state`; PENDING if one is leaving, BUSY if one is at work, INVALID
- * otherwise. */
+/* Returns OK if all granules are in `state`; else PENDING for a LEAVING one, BUSY for a BUSY one, INVALID. */
 moor_status moor__range_expect(const struct moor__range *range, uint64_t first, uint64_t count,
                                enum moor__granule_state state);
-/* lock held. OK if the segment is mapped there for writing. */
+/* Returns OK if the segment is mapped there for writing; else PENDING or BUSY. */
 moor_status moor__range_expect_mapping(const struct moor__range *range, uint64_t first,
                                        const struct moor__segment *segment);
-/* lock held. */
+/* Returns BUSY if work on the granules is being submitted. */
+moor_status moor__range_expect_unused(const struct moor__range *range, uint64_t first, uint64_t count);
 void moor__range_set(struct moor__range *range, uint64_t first, uint64_t count,
                      enum moor__granule_state state);
-/* lock held. Shows a mapping of `count` granules. */
+/* Sets `count` granules to one mapping of the segment. */
 void moor__range_set_mapped(struct moor__range *range, uint64_t first, uint64_t count,
-                            struct moor__segment *segment, bool writable);
-/* lock held. The number of granules of the mapping that starts at `first`. */
+                            struct moor__segment *segment, bool is_writable);
+/* Does the same. Takes range->lock. */
+void moor__range_show_mapping(struct moor__range *range, uint64_t first, uint64_t count,
+                              struct moor__segment *segment, bool is_writable);
+/* Returns the number of granules of the mapping that starts at `first`. */
 uint64_t moor__range_mapping_length(const struct moor__range *range, uint64_t first);
-
-/* Waits for all work known to use the bytes: PENDING with no deadline, TIMEOUT. */
+/* Waits for all known work on the bytes. PENDING with MOOR_NO_WAIT, TIMEOUT. Requires no lock. */
 moor_status moor__range_await_uses(struct moor__range *range, uint64_t offset_bytes, uint64_t length_bytes,
                                    uint64_t deadline_ns);
 
+/* ---- range.c ---- */
+
+/* Reserves addresses. The new range has no valid handle yet. */
+moor_status moor__range_make(struct moor_binding *binding, uint64_t size_bytes, uint64_t granule_bytes,
+                             uint64_t alignment_bytes, struct moor__range **ret_range);
+
 /* ---- part.c ---- */
 
-/* A record for something in this range that may have to leave; take it before there is something to undo. */
-moor_status moor__range_part_take(struct moor__range *range, struct moor__range_part **ret_piece);
-void moor__range_part_free(struct moor__range_part *part);
-/* Releases the part behind the last uses of its granules (quiet: there are none, nobody saw the memory). Its
- * granules are nobody else's. On failure nothing was queued. */
-moor_status moor__range_part_submit(struct moor__range_part *part, bool quiet);
-/* Likewise for one whose granules are LEAVING for good: what is refused goes to quarantine. */
-void moor__range_part_release(struct moor__range_part *part, bool quiet);
+/* Takes a record for a part that may have to leave. Take it before there is memory to undo: a release needs none. */
+moor_status moor__part_take(struct moor__range *range, struct moor__range_part **ret_part);
+/* Takes a record that holds `count` granules, which were FREE and are BUSY now. PENDING, BUSY, INVALID. */
+moor_status moor__part_claim(struct moor__range *range, uint64_t first, uint64_t count,
+                             struct moor__range_part **ret_part);
+/* Ends a record whose granules have become memory: committed, or a mapping of the segment. */
+void moor__part_publish(struct moor__range_part *part, struct moor__segment *segment, bool is_writable);
+/* Submits the part's release behind the last uses of its granules. On failure nothing is queued. */
+moor_status moor__part_submit(struct moor__range_part *part);
+/* Releases memory in BUSY granules that the host has never seen: behind no use. */
+void moor__part_withdraw(struct moor__range_part *part);
+/* Takes one part off the range's parts_out. The last part of a leaving range releases the addresses. */
+void moor__range_part_done(struct moor__range *range);
+/* Releases every part of a range that no handle names, and then its addresses. */
+void moor__range_leave(struct moor__object *object);
+
+extern const struct moor__object_ops moor__part_ops;
 
 #endif

@@ -1,48 +1,25 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The runtime: made empty, ended when nothing is alive in it. There are no exit handlers and no destructors:
- * at exit() nothing happens. A page that the kernel empties in forked children tells a child apart without a
- * system call per call.
+ * The life of a runtime: created empty, destroyed when nothing in it is alive. The library has no exit handlers and no
+ * destructors: at exit() nothing happens. A page that the kernel empties in forked children shows a child that the
+ * runtime is its parent's, without a system call for each call.
  */
-#include "memory/runtime.h"
+#include "util/runtime.h"
 
-#include "governor/account.h"
-#include "governor/queue.h"
-#include "loader/provider.h"
+#include "governor/governor.h"
+#include "loader/device_stats.h"
 #include "memory/buffer.h"
 #include "memory/range.h"
+#include "memory/release.h"
 #include "memory/segment.h"
 #include "util/error.h"
 
 #include <errno.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
-moor_status moor__enter_refused(const struct moor_runtime *runtime)
-{
-    if (!runtime)
-        return moor__fail(MOOR_INVALID, "the runtime is NULL");
-    return moor__fail(MOOR_FORKED, "the runtime belongs to the parent process");
-}
-
-void moor__log(struct moor_runtime *runtime, uint32_t level, const char *format, ...)
-{
-    moor__assert_unlocked("the host's log function");
-    if (!runtime->log_function)
-        return;
-    char line[640];
-    va_list args;
-    va_start(args, format);
-    (void)vsnprintf(line, sizeof line, format, args); /* cut short is good enough */
-    va_end(args);
-    runtime->log_function(runtime->log_user, level, line);
-}
-
-/* Runtimes get tags of their own, so that a handle of one is foreign to all others, past and future. */
+/* Takes a tag that no other runtime of this process has or had: a handle of one is foreign to all others. */
 static moor_status take_tag(uint32_t *ret_tag)
 {
     static _Atomic uint32_t tags;
@@ -61,19 +38,37 @@ static moor_status map_alive_page(uint64_t **ret_page)
     size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE);
     void *page = mmap(NULL, page_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (page == MAP_FAILED)
-        return moor__fail_errno(MOOR_HOST_NOMEM, errno, "no page to tell a forked child by");
+        return moor__fail_errno(MOOR_HOST_NOMEM, errno, "no page for the check of forked children");
     if (madvise(page, page_bytes, MADV_WIPEONFORK)) {
         int error = errno;
         munmap(page, page_bytes);
-        return moor__fail_errno(MOOR_UNSUPPORTED, error, "the system cannot tell forked children apart");
+        return moor__fail_errno(MOOR_UNSUPPORTED, error, "the system has no MADV_WIPEONFORK");
     }
     *ret_page = page;
     **ret_page = 1;
     return MOOR_OK;
 }
 
+static void init_objects(struct moor_runtime *runtime, uint32_t tag)
+{
+    static const size_t slot_bytes[MOOR__OBJECT_KINDS] = {
+        [MOOR__KIND_BUFFER] = sizeof(struct moor__buffer),
+        [MOOR__KIND_RANGE] = sizeof(struct moor__range),
+        [MOOR__KIND_SEGMENT] = sizeof(struct moor__segment),
+        [MOOR__KIND_RANGE_PART] = sizeof(struct moor__range_part),
+    };
+    for (int kind = 1; kind < MOOR__OBJECT_KINDS; kind++)
+        moor__handles_init(&runtime->objects[kind], (enum moor__kind)kind, tag, slot_bytes[kind]);
+}
+
 moor_status moor_runtime_create(const struct moor_runtime_options *options, struct moor_runtime **ret_runtime)
 {
+    static const struct moor__governor_port port = {
+        .clock = moor_clock_ns,
+        .reap = moor__poll,
+        .reap_until = moor__poll_until,
+        .refresh_external = moor__external_refresh,
+    };
     if (!ret_runtime)
         return moor__leave(moor__fail(MOOR_INVALID, "ret_runtime is NULL"));
     struct moor_runtime *runtime = calloc(1, sizeof *runtime);
@@ -82,55 +77,35 @@ moor_status moor_runtime_create(const struct moor_runtime_options *options, stru
     uint32_t tag = 0;
     moor_status status = take_tag(&tag);
     if (!status)
-        status = moor__queue_create(options ? options->patience_ns : 0, &runtime->queue);
+        status = moor__governor_create(runtime, &port, tag, options ? options->patience_ns : 0,
+                                       &runtime->governor);
     if (!status)
         status = map_alive_page(&runtime->alive);
     if (status) {
-        moor__queue_destroy(runtime->queue);
+        moor__governor_destroy(runtime->governor);
         free(runtime);
         return moor__leave(status);
     }
-    moor__credit_init();
-    LIST_INIT(&runtime->thread_caches);
-    if (options) {
-        runtime->log_function = options->log;
-        runtime->log_user = options->log_user;
-    }
-    moor__handles_init(&runtime->buffers, MOOR__KIND_BUFFER, tag, sizeof(struct moor__buffer));
-    moor__handles_init(&runtime->ranges, MOOR__KIND_RANGE, tag, sizeof(struct moor__range));
-    moor__handles_init(&runtime->segments, MOOR__KIND_SEGMENT, tag, sizeof(struct moor__segment));
-    moor__handles_init(&runtime->range_parts, MOOR__KIND_RANGE_PART, tag, sizeof(struct moor__range_part));
-    moor__grants_init(runtime, tag);
+    if (options)
+        runtime->log = (struct moor__host_log){options->log, options->log_user};
+    init_objects(runtime, tag);
     moor__lock_init(&runtime->lock, MOOR__RANK_RUNTIME, "runtime.lock");
     pthread_cond_init(&runtime->visited, NULL);
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&runtime->moved, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    moor__condition_init(&runtime->moved);
     *ret_runtime = runtime;
     return MOOR_OK;
 }
 
-/* Nobody has an account with anything on it, and no grant or lease is left. */
-static moor_status check_holders(struct moor_runtime *runtime)
+static void free_runtime(struct moor_runtime *runtime)
 {
-    moor_status status = MOOR_OK;
-    uint64_t grants, leases;
-    moor__authorities_count(runtime, &grants, &leases);
-    uint32_t tickets = moor__queue_count(runtime->queue);
-    if (grants || leases || tickets)
-        return moor__fail(MOOR_BUSY, "alive: %llu grants, %llu leases, %u tickets",
-                          (unsigned long long)grants, (unsigned long long)leases, tickets);
-    for (struct moor_authority *authority = runtime->authorities; authority && !status;
-         authority = authority->next) {
-        moor__lock_acquire(&authority->lock);
-        if (authority->holder_count)
-            status = moor__fail(MOOR_BUSY, "alive: %u holders of %s", authority->holder_count,
-                                authority->pool_key);
-        moor__lock_release(&authority->lock);
-    }
-    return status;
+    moor__governor_destroy(runtime->governor);
+    for (int kind = 1; kind < MOOR__OBJECT_KINDS; kind++)
+        moor__handles_finish(&runtime->objects[kind]);
+    pthread_cond_destroy(&runtime->moved);
+    pthread_cond_destroy(&runtime->visited);
+    moor__lock_finish(&runtime->lock);
+    munmap(runtime->alive, (size_t)sysconf(_SC_PAGESIZE));
+    free(runtime);
 }
 
 moor_status moor_runtime_destroy(struct moor_runtime *runtime)
@@ -138,38 +113,11 @@ moor_status moor_runtime_destroy(struct moor_runtime *runtime)
     if (!runtime)
         return MOOR_OK;
     moor_status status = moor__enter(runtime);
-    if (!status && moor__is_inside_pressure(runtime))
-        status = moor__fail(MOOR_BUSY, "a pressure function of it is running");
     if (!status)
-        status = check_holders(runtime);
+        status = moor__governor_check_idle(runtime->governor);
     if (!status)
         status = moor__providers_unload(runtime);
-    if (status)
-        return moor__leave(status);
-    moor__queue_destroy(runtime->queue); /* first its threads, which look at authorities */
-    moor__authorities_destroy(runtime);
-    moor__thread_caches_free(runtime);
-    struct moor__handles *const tables[] = {&runtime->buffers,     &runtime->ranges, &runtime->segments,
-                                            &runtime->range_parts, &runtime->grants, &runtime->leases,
-                                            &runtime->tickets};
-    for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++)
-        moor__handles_finish(tables[i]);
-    pthread_cond_destroy(&runtime->moved);
-    pthread_cond_destroy(&runtime->visited);
-    moor__lock_finish(&runtime->lock);
-    munmap(runtime->alive, (size_t)sysconf(_SC_PAGESIZE));
-    free(runtime);
-    return MOOR_OK;
-}
-
-uint64_t moor_clock_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
-const char *moor_version(void)
-{
-    return MOOR_VERSION_TEXT;
+    if (!status)
+        free_runtime(runtime);
+    return moor__leave(status);
 }

@@ -6,65 +6,75 @@
 #include "memory/object.h"
 #include "memory/range.h"
 
-/* What keeps a segment's memory: somebody who may use it; mappings on their way out alone; or mappings in
- * quarantine beside those. */
+/* The account line of an owned segment's bytes. LIVE: its handle or a usable mapping owns it. PENDING: leaving mappings
+ * alone own it. QUARANTINED: leaving mappings and mappings in quarantine own it. */
 enum moor__ownership { MOOR__OWNERSHIP_LIVE, MOOR__OWNERSHIP_PENDING, MOOR__OWNERSHIP_QUARANTINED };
 
 /*
- * A segment is owned by its handle and by each mapping, until the mapping's release has completed. Not
- * sealed: it has at most one mapping, and that one is writable. Sealed: all mappings are read-only, and their
- * number is free.
+ * A segment is owned by its handle and by each mapping, a mapping until its release has completed. Not sealed: at most
+ * one mapping, which is writable. Sealed: any number of mappings, all read-only.
  */
 struct moor__segment {
-    struct moor__object object; /* bytes: what the provider took */
-    uint64_t handle;            /* the provider's */
+    struct moor__object object; /* bytes: taken by the provider */
+    uint64_t handle;            /* the provider's; 0: no memory yet */
     uint64_t size_bytes;
     uint64_t granule_bytes;
+
     struct moor__lock lock; /* everything below */
     uint64_t owners;
-    uint64_t leaving;              /* owners that are mappings on their way out */
-    uint64_t stuck;                /* owners that are mappings in quarantine */
-    enum moor__ownership standing; /* as what its bytes are counted, while it is owned */
-    bool sealed;
-    bool sealing;              /* a call is at it */
-    moor_range writable_range; /* where the writable mapping is; 0: there is none */
+    uint64_t leaving; /* owners that are leaving mappings */
+    uint64_t stuck;   /* owners that are mappings in quarantine */
+    enum moor__ownership ownership;
+    bool is_sealed;
+    bool is_sealing;           /* a thread is in moor_segment_seal */
+    moor_range writable_range; /* of the writable mapping; 0: none */
     uint64_t writable_first;   /* granule */
 };
 
-/* Makes a slot that is not published, without memory; owned once, by the caller. */
+static inline struct moor__segment *moor__segment_of(struct moor__object *object)
+{
+    assert(object->ops->kind == MOOR__KIND_SEGMENT);
+    return (struct moor__segment *)object;
+}
+
+/* Finds a live segment and keeps it, like moor__object_pin. */
+static inline moor_status moor__segment_pin(struct moor_runtime *runtime, moor_segment handle,
+                                            struct moor__segment **ret_segment)
+{
+    struct moor__object *object;
+    moor_status status = moor__object_pin(runtime, MOOR__KIND_SEGMENT, handle, &object);
+    if (!status)
+        *ret_segment = moor__segment_of(object);
+    return status;
+}
+
+/* Takes a segment without memory and without a valid handle, owned once by the caller. */
 moor_status moor__segment_take(struct moor_binding *binding, uint64_t size_bytes, uint64_t granule_bytes,
                                struct moor__segment **ret_segment);
-/* The provider's memory for it, without a charge yet. The segment's object.bytes are what was taken. */
-moor_status moor__segment_back(struct moor__segment *segment);
-/* Gives back a slot that has no memory. */
-void moor__segment_free(struct moor__segment *segment);
+/* Has the provider make the segment's memory: a moor__make function without args. */
+moor_status moor__segment_make(struct moor__object *object, const void *unused, bool *ret_made);
 
-moor_status moor__segment_pin(struct moor_runtime *runtime, moor_segment handle,
-                              struct moor__segment **ret_segment);
-void moor__segment_unpin(struct moor__segment *segment);
-
+/* Adds an owner, and takes one off. The last owner's end starts the segment's release. */
 void moor__segment_own(struct moor__segment *segment);
-/* The last owner's end sends it off. */
 void moor__segment_disown(struct moor__segment *segment);
-/* A mapping is on its way out, or was put back. */
+/* Counts a mapping that is leaving (1), or is not after all (-1). */
 void moor__segment_count_leaving(struct moor__segment *segment, int change);
-/* A mapping that was leaving is in quarantine; and a mapping that was in quarantine is not. */
+/* Counts a leaving mapping that has entered quarantine, and one that has left it. */
 void moor__segment_mapping_stuck(struct moor__segment *segment);
 void moor__segment_mapping_unstuck(struct moor__segment *segment);
-/* A mapping in this range that was leaving is no more: it owns no longer, and is not the writable one any
- * more. */
+/* Ends a leaving mapping in this range: it is no owner any more, nor the writable mapping. */
 void moor__segment_unmapped(struct moor__segment *segment, const struct moor__range *range);
-/* Likewise for one that did not come about. */
+/* Ends a mapping that a failed call has announced and not made. */
 void moor__segment_never_mapped(struct moor__segment *segment, const struct moor__range *range);
 
-/* lock held, or the segment is not visible yet: where its one writable mapping is. range NULL: nowhere. */
+/* Notes where the writable mapping is; range NULL: nowhere. Requires segment->lock, or a segment without handle. */
 void moor__segment_set_writable(struct moor__segment *segment, const struct moor__range *range,
                                 uint64_t first);
 
-/* The provider's map and protect calls, for granules that are BUSY or exclusively ours. */
-moor_status moor__segment_call_map(struct moor__segment *segment, struct moor__range *range, uint64_t first,
-                                   uint32_t access);
-moor_status moor__segment_call_protect(struct moor__segment *segment, struct moor__range *range,
-                                       uint64_t first, uint32_t access);
+/* Have the provider map and protect. Require BUSY granules. */
+moor_status moor__segment_map(const struct moor__segment *segment, const struct moor__range *range,
+                              uint64_t first, uint32_t access);
+moor_status moor__segment_protect(const struct moor__segment *segment, const struct moor__range *range,
+                                  uint64_t first, uint32_t access);
 
 #endif

@@ -13,7 +13,8 @@
  */
 #include "memory/stream.h"
 
-#include "observe/trace.h"
+#include "loader/call.h"
+#include "util/trace.h"
 #include "util/error.h"
 #include "util/limits.h"
 
@@ -40,11 +41,6 @@ void moor__points_unref(const struct moor__point *points, uint32_t count)
         moor__stream_unref(points[i].stream);
 }
 
-static const struct moor__table *table_of(const struct moor_stream *stream)
-{
-    return &stream->device->provider->table;
-}
-
 bool moor__stream_passed(const struct moor_stream *stream, uint64_t value)
 {
     return atomic_load_explicit(&stream->reached, memory_order_acquire) >= value;
@@ -69,24 +65,22 @@ uint64_t moor__stream_mark(struct moor_stream *stream)
     return mark;
 }
 
-/* The provider said no. A lost stream is remembered: it is not waited for when things end. */
-static moor_status fail(struct moor_stream *stream, int32_t called, const struct moor_abi_error *error,
-                        const char *what)
+/* Notes a lost stream, which is not waited for when it is destroyed. Returns the status. */
+static moor_status note_failure(struct moor_stream *stream, moor_status status)
 {
-    if (called == MOOR_DEVICE_LOST)
+    if (status == MOOR_DEVICE_LOST)
         atomic_store_explicit(&stream->lost, true, memory_order_release);
-    return moor__fail_provider(called, error, table_of(stream)->name, what);
+    return status;
 }
 
 static moor_status record(struct moor_stream *stream, uint64_t *ret_value)
 {
-    struct moor_abi_error error = MOOR__ERROR_INIT;
     uint64_t value = 0;
     atomic_fetch_add_explicit(&stream->started, 1, memory_order_seq_cst);
-    int32_t called = moor__to_call(table_of(stream))->stream.record(stream->stream, &value, &error);
-    if (called) {
+    moor_status status = moor__call_record(stream->device, stream->stream, &value);
+    if (status) {
         atomic_fetch_sub_explicit(&stream->started, 1, memory_order_seq_cst);
-        return fail(stream, called, &error, "record");
+        return note_failure(stream, status);
     }
     raise(&stream->recorded, value);
     *ret_value = value;
@@ -105,7 +99,8 @@ moor_status moor__stream_cover(struct moor_stream *stream, uint64_t value)
         uint64_t before = recorded;
         status = record(stream, &recorded);
         if (!status && recorded <= before)
-            status = moor__fail(MOOR_PROVIDER, "%s: record does not count up", table_of(stream)->name);
+            status = moor__fail(MOOR_PROVIDER, "%s: record does not count up",
+                                stream->device->provider->table.name);
     }
     atomic_fetch_sub_explicit(&stream->covering, 1, memory_order_release);
     return status;
@@ -115,11 +110,10 @@ moor_status moor__stream_check(struct moor_stream *stream, uint64_t value)
 {
     if (moor__stream_passed(stream, value))
         return MOOR_OK;
-    struct moor_abi_error error = MOOR__ERROR_INIT;
     uint64_t reached = 0;
-    int32_t called = moor__to_call(table_of(stream))->stream.watermark(stream->stream, &reached, &error);
-    if (called)
-        return fail(stream, called, &error, "watermark");
+    moor_status status = moor__call_watermark(stream->device, stream->stream, &reached);
+    if (status)
+        return note_failure(stream, status);
     raise(&stream->reached, reached);
     if (reached < value)
         return MOOR_PENDING;
@@ -136,13 +130,12 @@ moor_status moor__stream_await(struct moor_stream *stream, uint64_t value, uint6
                    ? moor__fail(status, "fence %llu is not reached", (unsigned long long)value)
                    : status;
     }
-    struct moor_abi_error error = MOOR__ERROR_INIT;
-    int32_t called = moor__to_call(table_of(stream))->stream.wait(stream->stream, value, deadline_ns, &error);
-    if (called == MOOR_TIMEOUT)
+    moor_status status = moor__call_wait(stream->device, stream->stream, value, deadline_ns);
+    if (status == MOOR_TIMEOUT)
         return moor__fail(MOOR_TIMEOUT, "fence %llu was not reached by the deadline",
                           (unsigned long long)value);
-    if (called)
-        return fail(stream, called, &error, "wait");
+    if (status)
+        return note_failure(stream, status);
     raise(&stream->reached, value);
     moor__trace(stream->device->provider->runtime, MOOR_TRACE_FENCE, NULL, NULL, 0, value);
     return MOOR_OK;
@@ -152,28 +145,32 @@ moor_status moor__stream_await(struct moor_stream *stream, uint64_t value, uint6
 
 void moor__epoch_leave(struct moor_provider *provider, uint32_t parity)
 {
-    moor__lock_acquire(&provider->stream_lock);
-    assert(provider->in_flight[parity] > 0);
-    provider->in_flight[parity]--;
-    moor__lock_release(&provider->stream_lock);
+    if (parity == MOOR__NO_EPOCH)
+        return;
+    moor__lock_acquire(&provider->streams.lock);
+    assert(provider->streams.in_flight[parity] > 0);
+    provider->streams.in_flight[parity]--;
+    moor__lock_release(&provider->streams.lock);
 }
 
 /* stream_lock held. */
 static uint32_t epoch_enter(struct moor_provider *provider)
 {
-    uint32_t parity = provider->epoch & 1;
-    provider->in_flight[parity]++;
+    uint32_t parity = provider->streams.epoch & 1;
+    provider->streams.in_flight[parity]++;
     return parity;
 }
 
 uint32_t moor__points_hold(struct moor_provider *provider, const struct moor__point *points, uint32_t count,
                            bool *ret_named)
 {
-    moor__lock_acquire(&provider->stream_lock);
+    if (count == 0)
+        return MOOR__NO_EPOCH;
+    moor__lock_acquire(&provider->streams.lock);
     uint32_t parity = epoch_enter(provider);
     for (uint32_t i = 0; i < count; i++)
         ret_named[i] = points[i].stream->state <= MOOR__STREAM_CLOSED;
-    moor__lock_release(&provider->stream_lock);
+    moor__lock_release(&provider->streams.lock);
     return parity;
 }
 
@@ -228,19 +225,19 @@ static void check_closed(struct moor_provider *provider)
 {
     struct moor_stream *asked[ASK_MAX];
     uint32_t count = 0;
-    moor__lock_acquire(&provider->stream_lock);
+    moor__lock_acquire(&provider->streams.lock);
     uint32_t parity = epoch_enter(provider);
-    for (uint32_t turns = provider->ending_count < ASK_MAX ? provider->ending_count : ASK_MAX; turns > 0;
-         turns--) {
-        struct moor_stream *stream = TAILQ_FIRST(&provider->ending);
-        TAILQ_REMOVE(&provider->ending, stream, entry);
-        TAILQ_INSERT_TAIL(&provider->ending, stream, entry);
+    for (uint32_t turns = provider->streams.ending_count < ASK_MAX ? provider->streams.ending_count : ASK_MAX;
+         turns > 0; turns--) {
+        struct moor_stream *stream = TAILQ_FIRST(&provider->streams.ending);
+        TAILQ_REMOVE(&provider->streams.ending, stream, entry);
+        TAILQ_INSERT_TAIL(&provider->streams.ending, stream, entry);
         if (stream->state != MOOR__STREAM_CLOSED)
             continue;
         moor__stream_ref(stream);
         asked[count++] = stream;
     }
-    moor__lock_release(&provider->stream_lock);
+    moor__lock_release(&provider->streams.lock);
     for (uint32_t i = 0; i < count; i++) {
         uint64_t last = atomic_load_explicit(&asked[i]->recorded, memory_order_acquire);
         (void)moor__stream_check(asked[i], last); /* what it says is kept in the stream */
@@ -253,14 +250,14 @@ static void check_closed(struct moor_provider *provider)
 static void take_destroyable(struct moor_provider *provider, struct moor__streams *ret_gone)
 {
     struct moor_stream *stream, *next;
-    for (stream = TAILQ_FIRST(&provider->ending); stream; stream = next) {
+    for (stream = TAILQ_FIRST(&provider->streams.ending); stream; stream = next) {
         next = TAILQ_NEXT(stream, entry);
-        if (stream->state != MOOR__STREAM_DRAINED || provider->epoch < stream->drained_epoch + 2)
+        if (stream->state != MOOR__STREAM_DRAINED || provider->streams.epoch < stream->drained_epoch + 2)
             continue;
-        TAILQ_REMOVE(&provider->ending, stream, entry);
+        TAILQ_REMOVE(&provider->streams.ending, stream, entry);
         TAILQ_INSERT_TAIL(ret_gone, stream, entry);
-        provider->ending_count--;
-        provider->stream_count--;
+        provider->streams.ending_count--;
+        provider->streams.count--;
         stream->state = MOOR__STREAM_GONE;
     }
 }
@@ -269,25 +266,22 @@ static void take_destroyable(struct moor_provider *provider, struct moor__stream
 static void drain_finished(struct moor_provider *provider)
 {
     struct moor_stream *stream;
-    TAILQ_FOREACH (stream, &provider->ending, entry) {
+    TAILQ_FOREACH (stream, &provider->streams.ending, entry) {
         if (stream->state == MOOR__STREAM_CLOSED && is_finished(stream)) {
             stream->state = MOOR__STREAM_DRAINED;
-            stream->drained_epoch = provider->epoch;
+            stream->drained_epoch = provider->streams.epoch;
         }
     }
     /* At most two steps are ever of use. */
-    for (int step = 0; step < 2 && provider->in_flight[(provider->epoch + 1) & 1] == 0; step++)
-        provider->epoch++;
+    for (int step = 0; step < 2 && provider->streams.in_flight[(provider->streams.epoch + 1) & 1] == 0;
+         step++)
+        provider->streams.epoch++;
 }
 
 static void destroy(struct moor_stream *stream)
 {
-    struct moor_abi_error error = MOOR__ERROR_INIT;
-    int32_t called = moor__to_call(table_of(stream))->stream.destroy(stream->stream, &error);
-    if (called) {
-        (void)moor__fail_provider(called, &error, table_of(stream)->name, "destroy of a stream");
+    if (moor__call_stream_destroy(stream->device, stream->stream))
         moor__log(stream->device->provider->runtime, MOOR_ABI_LOG_ERROR, "%s", moor__pending_error()->text);
-    }
     moor__count(stream->device, MOOR__COUNT_STREAM, -1);
     moor__stream_unref(stream);
 }
@@ -300,10 +294,10 @@ void moor__streams_retire(struct moor_provider *provider, bool ask_all)
     uint64_t rounds = ask_all ? moor__streams_ending(provider) / ASK_MAX + 1 : 1;
     while (rounds-- > 0)
         check_closed(provider);
-    moor__lock_acquire(&provider->stream_lock);
+    moor__lock_acquire(&provider->streams.lock);
     drain_finished(provider);
     take_destroyable(provider, &gone);
-    moor__lock_release(&provider->stream_lock);
+    moor__lock_release(&provider->streams.lock);
     while (!TAILQ_EMPTY(&gone)) {
         struct moor_stream *stream = TAILQ_FIRST(&gone);
         TAILQ_REMOVE(&gone, stream, entry);
@@ -314,9 +308,9 @@ void moor__streams_retire(struct moor_provider *provider, bool ask_all)
 
 uint64_t moor__streams_ending(struct moor_provider *provider)
 {
-    moor__lock_acquire(&provider->stream_lock);
-    uint64_t count = provider->ending_count;
-    moor__lock_release(&provider->stream_lock);
+    moor__lock_acquire(&provider->streams.lock);
+    uint64_t count = provider->streams.ending_count;
+    moor__lock_release(&provider->streams.lock);
     return count;
 }
 
@@ -331,10 +325,10 @@ moor_status moor__stream_enter(const struct moor_stream *stream)
 
 static bool try_to_count(struct moor_provider *provider)
 {
-    moor__lock_acquire(&provider->stream_lock);
-    bool room = provider->stream_count < MOOR_LIMIT_STREAMS;
-    provider->stream_count += room;
-    moor__lock_release(&provider->stream_lock);
+    moor__lock_acquire(&provider->streams.lock);
+    bool room = provider->streams.count < MOOR_LIMIT_STREAMS;
+    provider->streams.count += room;
+    moor__lock_release(&provider->streams.lock);
     return room;
 }
 
@@ -351,19 +345,18 @@ static moor_status count_stream(struct moor_provider *provider)
 static moor_status make_stream(struct moor_device *device, const struct moor_stream_options *options,
                                struct moor_abi_stream **ret_stream)
 {
-    const struct moor__table *table = &device->provider->table;
-    struct moor_abi_error error = MOOR__ERROR_INIT;
     struct moor_abi_stream_args args = {.struct_size = sizeof args};
     if (options && options->native) {
         args.flags = MOOR_ABI_STREAM_IMPORT;
         args.native = options->native;
     }
     struct moor_abi_stream *stream = NULL;
-    int32_t called = moor__to_call(table)->stream.create(device->context, &args, &stream, &error);
-    if (called)
-        return moor__fail_provider(called, &error, table->name, "create of a stream");
+    moor_status status = moor__call_stream_create(device, &args, &stream);
+    if (status)
+        return status;
     if (!stream)
-        return moor__fail(MOOR_PROVIDER, "%s: create of a stream succeeded with NULL", table->name);
+        return moor__fail(MOOR_PROVIDER, "%s: create of a stream succeeded with NULL",
+                          device->provider->table.name);
     *ret_stream = stream;
     return MOOR_OK;
 }
@@ -385,9 +378,9 @@ moor_status moor_stream_create(struct moor_device *device, const struct moor_str
                     : moor__fail(MOOR_HOST_NOMEM, "no memory for a stream");
     struct moor_provider *provider = device->provider;
     if (status) {
-        moor__lock_acquire(&provider->stream_lock);
-        provider->stream_count--;
-        moor__lock_release(&provider->stream_lock);
+        moor__lock_acquire(&provider->streams.lock);
+        provider->streams.count--;
+        moor__lock_release(&provider->streams.lock);
         free(stream);
         return moor__leave(status);
     }
@@ -403,11 +396,11 @@ static void give_up(struct moor_stream *stream)
 {
     struct moor_provider *provider = stream->device->provider;
     struct moor_device *device = moor__device_hold(stream->device);
-    moor__lock_acquire(&provider->stream_lock);
+    moor__lock_acquire(&provider->streams.lock);
     stream->state = MOOR__STREAM_CLOSED;
-    TAILQ_INSERT_TAIL(&provider->ending, stream, entry);
-    provider->ending_count++;
-    moor__lock_release(&provider->stream_lock);
+    TAILQ_INSERT_TAIL(&provider->streams.ending, stream, entry);
+    provider->streams.ending_count++;
+    moor__lock_release(&provider->streams.lock);
     moor__streams_retire(provider, false);
     moor__device_unhold(device);
 }
@@ -446,13 +439,11 @@ moor_status moor_stream_get_native(struct moor_stream *stream, uint64_t *ret_nat
         status = moor__fail(MOOR_INVALID, "ret_native is NULL");
     if (status)
         return moor__leave(status);
-    struct moor_abi_error error = MOOR__ERROR_INIT;
     uint64_t native = 0;
-    int32_t called = moor__to_call(table_of(stream))->stream.native(stream->stream, &native, &error);
-    if (called)
-        return moor__leave(fail(stream, called, &error, "stream native"));
-    *ret_native = native;
-    return MOOR_OK;
+    status = moor__call_stream_native(stream->device, stream->stream, &native);
+    if (!status)
+        *ret_native = native;
+    return moor__leave(note_failure(stream, status));
 }
 
 moor_status moor_stream_record(struct moor_stream *stream, struct moor_fence *ret_fence)
@@ -495,10 +486,6 @@ moor_status moor_stream_wait(struct moor_stream *stream, const struct moor_fence
         return moor__leave(moor__fail(MOOR_FOREIGN, "the fence is of another provider"));
     if (fence->stream == stream)
         return MOOR_OK; /* a stream is always behind itself */
-    struct moor_abi_error error = MOOR__ERROR_INIT;
-    struct moor_abi_stream *awaited = fence->stream->stream;
-    int32_t called =
-        moor__to_call(table_of(stream))->stream.wait_stream(stream->stream, awaited, fence->value, &error);
-    return moor__leave(called ? moor__fail_provider(called, &error, table_of(stream)->name, "wait_stream")
-                              : MOOR_OK);
+    return moor__leave(
+        moor__call_wait_stream(stream->device, stream->stream, fence->stream->stream, fence->value));
 }

@@ -61,6 +61,7 @@ moor_status moor__points_await(const struct moor__point *points, uint32_t count,
 /* Begins something that names streams (a release, a wait): keeps those that the provider still has from being
  * destroyed, and says which they are; the others have done their work, or are lost. Returns what
  * moor__epoch_leave is to be given. */
+#define MOOR__NO_EPOCH 2u
 uint32_t moor__points_hold(struct moor_provider *provider, const struct moor__point *points, uint32_t count,
                            bool *ret_named);
 /* It is over: the streams are not named any more. */

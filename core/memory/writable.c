@@ -1,35 +1,56 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Copy-on-write: a read-only mapping becomes writable at its own address, and nobody else sees the writes.
+ * Copy-on-write: a read-only mapping becomes writable at its own address, and no other owner sees the writes.
  *
- * The last owner gets write access in place. Otherwise the contents are copied into a new segment through a
- * window (a range of its own that nobody else sees); only when the copy and all other work on the old mapping
- * are done does the new segment take its place. Everything up to that exchange can be taken back without a
- * trace.
+ * The last owner gets write access in place. Otherwise the contents are copied into a new segment through a window, a
+ * range that the host never sees. When the copy and all other work on the old mapping are done, the new segment takes the
+ * place of the old one. Everything before that exchange can be undone without a trace.
+ *
+ * The mapping:                                           The copy:
+ *
+ *     HELD --> UNMAPPING --> UNMAPPED --> EXCHANGED          NONE --> MADE --> OPENED
+ *      |  ^______/  |          |    |                          a segment      and a window shows it
+ *      v  refused   v          v    v
+ *     RESTORED   ABANDONED  RESTORED EMPTY
+ *
+ * HELD: the granules are BUSY and the old mapping is in place. UNMAPPING: the provider has accepted its release. UNMAPPED:
+ * nothing is behind the BUSY granules. Ends: EXCHANGED, the new mapping is in place; RESTORED, the old one is; ABANDONED,
+ * the release of the old one failed or did not end, and its part keeps the granules; EMPTY, the provider could map
+ * neither segment, and the granules are FREE.
  */
 #include "memory/range.h"
 
-#include "memory/access.h"
+#include "loader/call.h"
+#include "memory/charge.h"
 #include "memory/release.h"
 #include "memory/segment.h"
 #include "util/error.h"
 
 #include <time.h>
 
-/* An unmap that nothing uses any more is due at once; a provider that takes longer than this has lost it. */
+/* Nothing uses the old mapping when its release is submitted, so the release is due. A provider that has not completed it
+ * after this time has lost it. */
 #define UNMAP_PATIENCE_NS UINT64_C(10000000000)
 
+enum mapping_state { HELD, UNMAPPING, UNMAPPED, EXCHANGED, RESTORED, ABANDONED, EMPTY };
+enum copy_state { NONE, MADE, OPENED };
+
 struct exchange {
-    struct moor_binding *binding; /* the range's: it pays for the copy */
-    struct moor__range *range;    /* pinned; the mapping's granules are BUSY */
-    uint64_t first;
-    uint64_t count;
-    struct moor__segment *old;
-    struct moor__segment *new; /* owned once by us */
-    struct moor__range *window;
-    struct moor__range_part *part; /* the record for taking the old mapping away */
+    struct moor_binding *binding; /* the range's: pays for the copy */
+    struct moor__range *range;    /* pinned */
     struct moor_stream *stream;
+    moor_grant grant;
     uint64_t deadline_ns;
+
+    enum mapping_state mapping;
+    uint64_t first; /* granule */
+    uint64_t count;
+    struct moor__segment *old;     /* valid until EXCHANGED, ABANDONED or EMPTY */
+    struct moor__range_part *part; /* the record for the old mapping's release */
+
+    enum copy_state copy;
+    struct moor__segment *new;  /* from MADE on; the exchange owns one share */
+    struct moor__range *window; /* OPENED */
 };
 
 static uint64_t offset_of(const struct exchange *exchange)
@@ -37,114 +58,129 @@ static uint64_t offset_of(const struct exchange *exchange)
     return exchange->first * exchange->range->granule_bytes;
 }
 
-static void show(struct exchange *exchange, struct moor__segment *segment, bool writable)
+static void enter(struct exchange *exchange, enum mapping_state from, enum mapping_state to)
 {
-    moor__lock_acquire(&exchange->range->lock);
-    moor__range_set_mapped(exchange->range, exchange->first, exchange->count, segment, writable);
-    moor__lock_release(&exchange->range->lock);
+    assert(exchange->mapping == from && from < EXCHANGED);
+    exchange->mapping = to;
+}
+
+static void show(struct exchange *exchange, struct moor__segment *segment, bool is_writable)
+{
+    moor__range_show_mapping(exchange->range, exchange->first, exchange->count, segment, is_writable);
+}
+
+/* Shows the old mapping, which is in place, read-only as before. */
+static void restore(struct exchange *exchange, enum mapping_state from)
+{
+    show(exchange, exchange->old, false);
+    enter(exchange, from, RESTORED);
+}
+
+/* Gives the host a handle, which is an owner. */
+static moor_segment publish(struct moor__segment *segment)
+{
+    moor__segment_own(segment);
+    return moor__object_publish(&segment->object);
 }
 
 /* ---- in place ---- */
 
-/* The segment's only owner is our mapping: nobody else can come to share it. */
+/* Unseals the old segment if the mapping is its only owner: then no other can come to share it. */
 static bool take_alone(struct exchange *exchange)
 {
     struct moor__segment *old = exchange->old;
     moor__lock_acquire(&old->lock);
     bool alone = old->owners == 1;
     if (alone) {
-        old->sealed = false;
+        old->is_sealed = false;
         moor__segment_set_writable(old, exchange->range, exchange->first);
     }
     moor__lock_release(&old->lock);
     return alone;
 }
 
-/* The handle is the host's, and has a share. */
-static moor_segment hand_out(struct moor__segment *segment)
-{
-    moor__segment_own(segment);
-    moor__object_publish(&segment->object);
-    return moor__handle_of(&moor__runtime_of(segment->object.binding)->segments, &segment->object.slot);
-}
-
 static moor_status write_in_place(struct exchange *exchange, moor_segment *ret_segment)
 {
     struct moor__segment *old = exchange->old;
     moor_status status = MOOR_OK;
-    /* Its old handle is gone for good. */
+    /* The segment's old handle is stale for ever. */
     if (ret_segment && !moor__handles_renew(&old->object.slot))
         status = moor__fail(MOOR_LIMIT, "the segment has had as many handles as it can");
     if (!status)
-        status =
-            moor__segment_call_protect(old, exchange->range, exchange->first, MOOR_ABI_ACCESS_READ_WRITE);
+        status = moor__segment_protect(old, exchange->range, exchange->first, MOOR_ABI_ACCESS_READ_WRITE);
     if (status) {
         moor__lock_acquire(&old->lock);
-        old->sealed = true;
+        old->is_sealed = true;
         moor__segment_set_writable(old, NULL, 0);
         moor__lock_release(&old->lock);
-    } else if (ret_segment) {
-        *ret_segment = hand_out(old);
+        restore(exchange, HELD);
+        return status;
     }
-    show(exchange, old, !status);
-    return status;
+    if (ret_segment)
+        *ret_segment = publish(old);
+    show(exchange, old, true);
+    enter(exchange, HELD, EXCHANGED);
+    return MOOR_OK;
 }
 
 /* ---- the copy ---- */
 
-static moor_status make_segment(struct exchange *exchange, moor_grant grant)
+static moor_status check_copy(const struct exchange *exchange)
 {
-    struct moor__reservation reservation;
-    moor_status status = moor__segment_take(exchange->binding, exchange->old->size_bytes,
-                                            exchange->range->granule_bytes, &exchange->new);
-    if (status)
-        return status;
-    status = moor__reservation_take(exchange->binding->holder, grant, exchange->old->size_bytes, MOOR_NO_WAIT,
-                                    &reservation);
-    if (status)
-        goto no_memory;
-    status = moor__segment_back(exchange->new);
-    if (status && !exchange->new->handle) {
-        moor__reservation_return(&reservation);
-        goto no_memory;
-    }
-    if (!status)
-        status = moor__reservation_charge(&reservation, MOOR__SHARED, exchange->new->size_bytes,
-                                          exchange->new->object.bytes);
-    if (status) {
-        struct moor__error_scope aside;
-        moor__error_scope_begin(&aside);
-        moor__object_charge_for_rollback(&exchange->new->object, &reservation, grant);
-        moor__segment_disown(exchange->new);
-        exchange->new = NULL;
-        moor__error_scope_end(&aside);
-        return status;
-    }
-    return MOOR_OK;
-no_memory:
-    moor__segment_free(exchange->new);
-    exchange->new = NULL;
+    moor_status status = moor__binding_needs(exchange->binding, MOOR_ABI_CAP_COPY, "COPY");
+    if (!status && !(exchange->stream->device->info.capabilities & MOOR_ABI_CAP_COPY))
+        status = moor__fail(MOOR_UNSUPPORTED, "the stream's device has no COPY");
     return status;
 }
 
-static moor_status open_window(struct exchange *exchange)
+/* NONE -> MADE. */
+static moor_status make_segment(struct exchange *exchange)
 {
-    uint64_t granule = exchange->range->granule_bytes;
+    assert(exchange->copy == NONE);
+    struct moor__segment *new;
+    struct moor__reservation reservation;
+    uint64_t size_bytes = exchange->old->size_bytes;
     moor_status status =
-        moor__range_make(exchange->binding, exchange->new->size_bytes, granule, granule, &exchange->window);
+        moor__segment_take(exchange->binding, size_bytes, exchange->range->granule_bytes, &new);
     if (status)
         return status;
-    status = moor__segment_call_map(exchange->new, exchange->window, 0, MOOR_ABI_ACCESS_READ_WRITE);
+    status = moor__reservation_take(exchange->binding->holder, exchange->grant, size_bytes, MOOR_NO_WAIT,
+                                    &reservation);
+    if (status) {
+        moor__object_free(&new->object);
+        return status;
+    }
+    status = moor__charge_and_make(&new->object, &reservation, exchange->grant, moor__segment_make, NULL);
     if (status)
         return status;
-    moor__segment_own(exchange->new);
-    moor__lock_acquire(&exchange->window->lock);
-    moor__range_set_mapped(exchange->window, 0, exchange->count, exchange->new, true);
-    moor__lock_release(&exchange->window->lock);
+    exchange->new = new;
+    exchange->copy = MADE;
     return MOOR_OK;
 }
 
-/* Work by the core itself on a part of a range: announced before, marked after. */
+/* MADE -> OPENED. */
+static moor_status open_window(struct exchange *exchange)
+{
+    assert(exchange->copy == MADE);
+    uint64_t granule = exchange->range->granule_bytes;
+    struct moor__range *window;
+    moor_status status =
+        moor__range_make(exchange->binding, exchange->new->size_bytes, granule, granule, &window);
+    if (status)
+        return status;
+    status = moor__segment_map(exchange->new, window, 0, MOOR_ABI_ACCESS_READ_WRITE);
+    if (status) {
+        moor__range_leave(&window->object);
+        return status;
+    }
+    moor__segment_own(exchange->new);
+    moor__range_show_mapping(window, 0, exchange->count, exchange->new, true);
+    exchange->window = window;
+    exchange->copy = OPENED;
+    return MOOR_OK;
+}
+
+/* Announces the core's own work on [low, high) of a range, before it is submitted. */
 static moor_status announce(struct moor__range *range, struct moor_stream *stream, uint64_t low,
                             uint64_t high)
 {
@@ -154,11 +190,12 @@ static moor_status announce(struct moor__range *range, struct moor_stream *strea
     return status;
 }
 
+/* Marks announced work that was submitted, or takes the announcement back. */
 static void settle(struct moor__range *range, struct moor_stream *stream, uint64_t low, uint64_t high,
-                   bool submitted)
+                   bool is_submitted)
 {
     moor__lock_acquire(&range->lock);
-    if (submitted)
+    if (is_submitted)
         moor__uses_end(&range->uses, stream, low, high, moor__stream_mark(stream));
     else
         moor__uses_cancel(&range->uses, stream, low, high);
@@ -167,8 +204,8 @@ static void settle(struct moor__range *range, struct moor_stream *stream, uint64
 
 static moor_status copy_contents(struct exchange *exchange)
 {
+    assert(exchange->copy == OPENED && exchange->mapping == HELD);
     struct moor_stream *stream = exchange->stream;
-    const struct moor__table *table = moor__table_of(exchange->binding);
     uint64_t low = offset_of(exchange), size = exchange->new->size_bytes;
     moor_status status = announce(exchange->range, stream, low, low + size);
     if (status)
@@ -178,62 +215,21 @@ static moor_status copy_contents(struct exchange *exchange)
         settle(exchange->range, stream, low, low + size, false);
         return status;
     }
-    struct moor_abi_error error = MOOR__ERROR_INIT;
-    struct moor_abi_copy_args args = {
+    const struct moor_abi_copy_args args = {
         .struct_size = sizeof args,
         .direction = moor__binding_is_device(exchange->binding) ? MOOR_ABI_COPY_D2D : MOOR_ABI_COPY_H2H,
         .destination = exchange->window->address,
         .source = exchange->range->address + low,
         .size_bytes = size,
     };
-    int32_t called = moor__to_call(table)->copy.copy(stream->stream, &args, &error);
-    settle(exchange->range, stream, low, low + size, called == MOOR_OK);
-    settle(exchange->window, stream, 0, size, called == MOOR_OK);
-    return called ? moor__fail_provider(called, &error, table->name, "copy") : MOOR_OK;
+    status = moor__call_copy(stream->device, stream->stream, &args);
+    settle(exchange->range, stream, low, low + size, !status);
+    settle(exchange->window, stream, 0, size, !status);
+    return status;
 }
 
-/* ---- the exchange ---- */
-
-/* lock held. Gives up waiting: the granules leave when the part does, or stay in quarantine. */
-static void abandon(struct exchange *exchange)
-{
-    moor__range_set(exchange->range, exchange->first, exchange->count, MOOR__GRANULE_LEAVING);
-    exchange->part->awaited = false;
-    exchange->part = NULL;
-    exchange->old = NULL;
-}
-
-/* Waits until the old mapping has gone. */
-static moor_status await_piece(struct exchange *exchange)
-{
-    static const uint64_t slice_ns = 10000000;
-    struct moor__range_part *part = exchange->part;
-    struct moor__range *range = exchange->range;
-    uint64_t give_up = moor_clock_ns() + UNMAP_PATIENCE_NS;
-    for (uint64_t now = moor_clock_ns();; now = moor_clock_ns()) {
-        moor__lock_acquire(&range->lock);
-        bool gone = part->gone;
-        bool refused = !gone && atomic_load_explicit(&part->object.state, memory_order_acquire) ==
-                                    MOOR__STATE_QUARANTINED;
-        bool lost = !gone && now > give_up;
-        if (refused || lost)
-            abandon(exchange);
-        moor__lock_release(&range->lock);
-        if (gone)
-            return MOOR_OK;
-        if (refused || lost)
-            return moor__fail(MOOR_PROVIDER, "%s: an unmap that is due %s",
-                              moor__table_of(exchange->binding)->name,
-                              refused ? "failed" : "did not complete");
-        moor__device_reap(exchange->binding->device, now + slice_ns);
-        /* Where nothing is queued the provider does not wait: the completion is lost, or in another thread's
-         * hands. */
-        (void)nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
-    }
-}
-
-/* Until no work is known to use the mapping. What a host tells later, while the exchange goes on, still holds
- * up the unmap, which is behind all uses that are known then. */
+/* Waits until no work is known to use the mapping. The host may mark further work while the exchange goes on; the unmap is
+ * queued behind all uses that are known then. */
 static moor_status await_quiet(struct exchange *exchange)
 {
     struct moor__range *range = exchange->range;
@@ -250,107 +246,159 @@ static moor_status await_quiet(struct exchange *exchange)
     return status;
 }
 
-static moor_status take_old_away(struct exchange *exchange)
+/* ---- the exchange ---- */
+
+/* Returns the new state of the mapping: UNMAPPED, ABANDONED, or UNMAPPING if the wait goes on. Requires range->lock. */
+static enum mapping_state check_part(struct exchange *exchange, bool is_late)
+{
+    struct moor__range_part *part = exchange->part;
+    if (part->is_gone) {
+        part->count = 0; /* the exchange holds the granules */
+        return UNMAPPED;
+    }
+    if (!is_late && moor__object_state(&part->object) != MOOR__STATE_QUARANTINED)
+        return UNMAPPING;
+    moor__range_set(exchange->range, part->first, part->count, MOOR__GRANULE_LEAVING);
+    part->is_awaited = false;
+    return ABANDONED;
+}
+
+/* UNMAPPING -> UNMAPPED or ABANDONED. */
+static moor_status await_part(struct exchange *exchange)
+{
+    static const uint64_t slice_ns = 10000000;
+    uint64_t late_ns = moor_clock_ns() + UNMAP_PATIENCE_NS;
+    for (;;) {
+        uint64_t now_ns = moor_clock_ns();
+        moor__lock_acquire(&exchange->range->lock);
+        enum mapping_state state = check_part(exchange, now_ns > late_ns);
+        moor__lock_release(&exchange->range->lock);
+        if (state != UNMAPPING) {
+            enter(exchange, UNMAPPING, state);
+            if (state == UNMAPPED)
+                return MOOR_OK;
+            return moor__fail(MOOR_PROVIDER, "%s: an unmap that is due %s",
+                              moor__provider_name(exchange->binding),
+                              now_ns > late_ns ? "did not complete" : "failed");
+        }
+        moor__device_reap(exchange->binding->device, now_ns + slice_ns);
+        /* A provider whose queue is empty does not wait: the completion is lost, or another thread has reaped it. */
+        (void)nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+    }
+}
+
+/* HELD -> UNMAPPED or ABANDONED. HELD again if the provider refuses. */
+static moor_status unmap_old(struct exchange *exchange)
 {
     struct moor__range_part *part = exchange->part;
     struct moor__range *range = exchange->range;
     part->first = exchange->first;
     part->count = exchange->count;
     part->segment = exchange->old;
-    part->awaited = true;
+    part->is_awaited = true;
     moor__lock_acquire(&range->lock);
     range->parts_out++;
     moor__lock_release(&range->lock);
-    moor_status status = moor__range_part_submit(part, false);
-    bool accepted = !status;
-    if (accepted)
-        status = await_piece(exchange);
-    if (!accepted || !status)
+    enter(exchange, HELD, UNMAPPING);
+    moor_status status = moor__part_submit(part);
+    if (status) {
+        part->count = 0;
+        enter(exchange, UNMAPPING, HELD);
+    } else {
+        status = await_part(exchange);
+    }
+    if (exchange->mapping != ABANDONED)
         moor__range_part_done(range);
     return status;
 }
 
-static moor_status put_new_in_place(struct exchange *exchange, moor_segment *ret_segment)
+/* UNMAPPED -> RESTORED or EMPTY, after the provider could not map the new segment. */
+static moor_status map_old_again(struct exchange *exchange, moor_status status)
 {
     struct moor__range *range = exchange->range;
-    moor_status status =
-        moor__segment_call_map(exchange->new, range, exchange->first, MOOR_ABI_ACCESS_READ_WRITE);
-    if (!status) {
-        struct moor__segment *new = exchange->new;
-        moor__lock_acquire(&new->lock);
-        moor__segment_set_writable(new, range, exchange->first);
-        moor__lock_release(&new->lock);
-        if (ret_segment)
-            *ret_segment = hand_out(new);
-        show(exchange, new, true);
-        exchange->new = NULL; /* our share is the mapping's now */
-        moor__segment_unmapped(exchange->old, range);
-        return MOOR_OK;
-    }
     struct moor__error_scope aside;
     moor__error_scope_begin(&aside);
-    bool restored =
-        moor__segment_call_map(exchange->old, range, exchange->first, MOOR_ABI_ACCESS_READ) == MOOR_OK;
+    bool is_mapped = !moor__segment_map(exchange->old, range, exchange->first, MOOR_ABI_ACCESS_READ);
     moor__error_scope_end(&aside);
-    if (restored) {
+    if (is_mapped) {
         moor__segment_count_leaving(exchange->old, -1);
-        show(exchange, exchange->old, false);
+        restore(exchange, UNMAPPED);
         return status;
     }
     moor__lock_acquire(&range->lock);
     moor__range_set(range, exchange->first, exchange->count, MOOR__GRANULE_FREE);
     moor__lock_release(&range->lock);
     moor__segment_unmapped(exchange->old, range);
+    enter(exchange, UNMAPPED, EMPTY);
     return moor__fail_prefix("the old mapping could not be put back; its granules are not backed now: ");
 }
 
-/* Up to the exchange; the granules are BUSY and the old mapping is in place. */
-static moor_status prepare_copy(struct exchange *exchange, moor_grant grant)
+/* UNMAPPED -> EXCHANGED, or as map_old_again. */
+static moor_status map_new(struct exchange *exchange, moor_segment *ret_segment)
 {
-    moor_status status = moor__range_part_take(exchange->range, &exchange->part);
+    struct moor__range *range = exchange->range;
+    struct moor__segment *new = exchange->new;
+    moor_status status = moor__segment_map(new, range, exchange->first, MOOR_ABI_ACCESS_READ_WRITE);
+    if (status)
+        return map_old_again(exchange, status);
+    moor__lock_acquire(&new->lock);
+    moor__segment_set_writable(new, range, exchange->first);
+    moor__lock_release(&new->lock);
+    if (ret_segment)
+        *ret_segment = publish(new);
+    show(exchange, new, true);
+    moor__segment_unmapped(exchange->old, range);
+    enter(exchange, UNMAPPED, EXCHANGED);
+    return MOOR_OK;
+}
+
+/* Releases the window, behind the copy, and the new segment unless its mapping has taken over the exchange's share. */
+static void clean_up(struct exchange *exchange)
+{
+    struct moor__error_scope aside;
+    moor__error_scope_begin(&aside);
+    if (exchange->mapping == HELD)
+        restore(exchange, HELD);
+    bool is_unused = exchange->copy >= MADE && exchange->mapping != EXCHANGED;
+    if (is_unused)
+        moor__object_expect_grant(&exchange->new->object, exchange->grant, exchange->new->size_bytes);
+    if (exchange->copy == OPENED)
+        moor__range_leave(&exchange->window->object);
+    if (is_unused)
+        moor__segment_disown(exchange->new);
+    if (exchange->mapping != ABANDONED)
+        moor__object_free(&exchange->part->object);
+    moor__device_reap(exchange->binding->device, MOOR_NO_WAIT);
+    moor__error_scope_end(&aside);
+}
+
+static moor_status write_a_copy(struct exchange *exchange, moor_segment *ret_segment)
+{
+    moor_status status = check_copy(exchange);
     if (!status)
-        status = make_segment(exchange, grant);
+        status = moor__part_take(exchange->range, &exchange->part);
+    if (status) {
+        restore(exchange, HELD);
+        return status;
+    }
+    status = make_segment(exchange);
     if (!status)
         status = open_window(exchange);
     if (!status)
         status = copy_contents(exchange);
-    return status ? status : await_quiet(exchange);
-}
-
-static moor_status write_a_copy(struct exchange *exchange, moor_grant grant, moor_segment *ret_segment)
-{
-    moor_status status = moor__binding_needs(exchange->binding, MOOR_ABI_CAP_COPY, "COPY");
-    if (!status && !(exchange->stream->device->info.capabilities & MOOR_ABI_CAP_COPY))
-        status = moor__fail(MOOR_UNSUPPORTED, "the stream's device has no COPY");
     if (!status)
-        status = prepare_copy(exchange, grant);
+        status = await_quiet(exchange);
     if (!status)
-        status = take_old_away(exchange);
+        status = unmap_old(exchange);
     if (!status)
-        status = put_new_in_place(exchange, ret_segment);
-    else if (exchange->old)
-        show(exchange, exchange->old, false);
-    struct moor__error_scope aside;
-    moor__error_scope_begin(&aside);
-    struct moor_device *device = exchange->binding->device;
-    if (exchange->new) {
-        exchange->new->object.grant = moor__grant_expect(moor__runtime_of(exchange->binding), grant);
-        exchange->new->object.grant_bytes = exchange->new->size_bytes;
-    }
-    if (exchange->window)
-        moor__range_release_all(exchange->window); /* behind the copy */
-    if (exchange->new)
-        moor__segment_disown(exchange->new);
-    if (exchange->part)
-        moor__range_part_free(exchange->part);
-    moor__device_reap(device, MOOR_NO_WAIT);
-    moor__error_scope_end(&aside);
+        status = map_new(exchange, ret_segment);
+    clean_up(exchange);
     return status;
 }
 
 /* ---- public ---- */
 
-/* Makes the mapping's granules ours. *ret_done: it is writable already. */
+/* Makes the mapping HELD. *ret_done: it is writable already, and nothing is held. */
 static moor_status begin(struct exchange *exchange, uint64_t offset_bytes, bool *ret_done)
 {
     struct moor__range *range = exchange->range;
@@ -367,45 +415,48 @@ static moor_status begin(struct exchange *exchange, uint64_t offset_bytes, bool 
     if (!*ret_done && !status) {
         exchange->old = moor__granule_segment(granule);
         exchange->count = moor__range_mapping_length(range, exchange->first);
-        if (moor__uses_submitting(&range->uses, offset_bytes, offset_bytes + exchange->old->size_bytes))
-            status = moor__fail(MOOR_BUSY, "work on this memory is being submitted");
-        else
-            moor__range_set(range, exchange->first, exchange->count, MOOR__GRANULE_BUSY);
+        status = moor__range_expect_unused(range, exchange->first, exchange->count);
     }
+    if (!*ret_done && !status)
+        moor__range_set(range, exchange->first, exchange->count, MOOR__GRANULE_BUSY);
     moor__lock_release(&range->lock);
     return status;
+}
+
+/* Makes a HELD mapping writable, or restores it. */
+static moor_status write_mapping(struct exchange *exchange, moor_segment *ret_segment)
+{
+    moor_status status = moor__range_await_uses(exchange->range, offset_of(exchange),
+                                                exchange->old->size_bytes, exchange->deadline_ns);
+    if (status) {
+        restore(exchange, HELD);
+        return status;
+    }
+    /* A mapping elsewhere whose release has completed is no owner any more. */
+    moor__device_reap(exchange->binding->device, MOOR_NO_WAIT);
+    return take_alone(exchange) ? write_in_place(exchange, ret_segment) : write_a_copy(exchange, ret_segment);
 }
 
 moor_status moor_range_make_writable(struct moor_runtime *runtime, moor_range handle, uint64_t offset_bytes,
                                      struct moor_stream *stream, moor_grant grant, uint64_t deadline_ns,
                                      moor_segment *ret_segment)
 {
+    struct exchange exchange = {.stream = stream, .grant = grant, .deadline_ns = deadline_ns};
     moor_status status = moor__stream_enter(stream);
-    struct exchange exchange = {.stream = stream, .deadline_ns = deadline_ns};
     if (!status)
         status = moor__range_pin(runtime, handle, &exchange.range);
     if (status)
         return moor__leave(status);
-    struct moor__range *range = exchange.range;
-    exchange.binding = range->object.binding;
-    bool done = false;
+    exchange.binding = exchange.range->object.binding;
+    bool is_done = false;
     if (stream->device->provider != exchange.binding->device->provider)
         status = moor__fail(MOOR_FOREIGN, "the stream is of another provider than the range");
     if (!status)
-        status = begin(&exchange, offset_bytes, &done);
-    if (!status && done && ret_segment)
+        status = begin(&exchange, offset_bytes, &is_done);
+    if (!status && !is_done)
+        status = write_mapping(&exchange, ret_segment);
+    else if (!status && ret_segment)
         *ret_segment = 0;
-    if (!status && !done) {
-        status = moor__range_await_uses(range, offset_of(&exchange), exchange.old->size_bytes, deadline_ns);
-        if (status)
-            show(&exchange, exchange.old, false);
-    }
-    /* A mapping elsewhere that has just gone is no owner any more. */
-    if (!status && !done)
-        moor__device_reap(exchange.binding->device, MOOR_NO_WAIT);
-    if (!status && !done)
-        status = take_alone(&exchange) ? write_in_place(&exchange, ret_segment)
-                                       : write_a_copy(&exchange, grant, ret_segment);
-    moor__range_unpin(range);
+    moor__object_unpin(&exchange.range->object);
     return moor__leave(status);
 }

@@ -5,13 +5,10 @@
  * ours. That the core keeps the rules is shown by all suites of such a build.
  */
 #include "fixture.h"
-#include "governor/account.h"
-#include "governor/pressure.h"
 #include "loader/provider.h"
 #include "memory/release.h"
 #include "memory/segment.h"
 #include "memory/stream.h"
-#include "observe/trace.h"
 #include "util/lock.h"
 
 #include <errno.h>
@@ -289,19 +286,19 @@ static void look_at_queue_in_pool(void)
 {
     struct fixture f = fixture_open(NULL);
     moor__lock_acquire(&f.authority->lock);
-    moor__queue_scan(f.runtime);
+    moor__queue_scan(f.runtime->governor);
 }
 
 /* The lists of threads come after the pool, so that credit can be taken back. */
 static void look_at_pool_in_queue(void)
 {
     struct fixture f = fixture_open(NULL);
-    moor__lock_acquire(&f.runtime->queue->lock);
+    moor__lock_acquire(&f.runtime->governor->queue.lock);
     moor__lock_acquire(&f.authority->lock);
     moor__credit_take_back(f.authority, MOOR__STRICT_READ);
     moor__credit_allow(f.authority, MOOR__STRICT_READ);
     moor__lock_release(&f.authority->lock);
-    moor__lock_release(&f.runtime->queue->lock);
+    moor__lock_release(&f.runtime->governor->queue.lock);
 }
 
 Test(lock_order, is_by_rank_among_authorities)
@@ -338,7 +335,7 @@ static void wait_for_a_fence(void)
     struct moor_fence fence;
     if (moor_stream_record(f.stream, &fence))
         _exit(1);
-    moor__lock_acquire(&f.provider->stream_lock);
+    moor__lock_acquire(&f.provider->streams.lock);
     (void)moor_fence_wait(&fence, MOOR_NO_WAIT);
 }
 
@@ -351,7 +348,7 @@ static void wait_for_fences(void)
 static void wait_for_releases(void)
 {
     struct fixture f = fixture_open(NULL);
-    moor__lock_acquire(&f.runtime->queue->lock);
+    moor__lock_acquire(&f.runtime->governor->queue.lock);
     moor__device_reap(f.device, MOOR_NO_WAIT);
 }
 
@@ -365,7 +362,7 @@ static void look_for_releases(void)
 static void log_a_line(void)
 {
     struct fixture f = fixture_open(NULL);
-    moor__lock_acquire(&f.runtime->buffers.grow_lock);
+    moor__lock_acquire(&f.runtime->objects[MOOR__KIND_BUFFER].grow_lock);
     moor__log(f.runtime, MOOR_ABI_LOG_ERROR, "a line");
 }
 
@@ -404,7 +401,7 @@ static void wait_for_threads(void)
 {
     struct fixture f = fixture_open(NULL);
     moor__lock_acquire(&middle);
-    (void)moor__workers_start(f.runtime);
+    (void)moor__workers_start(f.runtime->governor);
 }
 
 static void wait_for_a_log_function(void)
@@ -417,12 +414,12 @@ static void wait_for_a_log_function(void)
 Test(lock_order, has_nothing_foreign_under_a_lock)
 {
     expect_end(call_the_provider, "moorage: a provider's call under device.lock (%d.0)\n", MOOR__RANK_DEVICE);
-    expect_end(wait_for_a_fence, "moorage: a wait for a fence under provider.stream_lock (%d.0)\n",
+    expect_end(wait_for_a_fence, "moorage: a wait for a fence under provider.streams.lock (%d.0)\n",
                MOOR__RANK_STREAMS);
     expect_end(wait_for_fences, "moorage: a wait for fences under middle (%d.0)\n", MOOR__RANK_OBJECT);
-    expect_end(wait_for_releases, "moorage: a wait for what is released under queue.lock (%d.0)\n",
+    expect_end(wait_for_releases, "moorage: a wait for releases under queue.lock (%d.0)\n",
                MOOR__RANK_QUEUE);
-    expect_end(look_for_releases, "moorage: a look at what is released under runtime.lock (%d.0)\n",
+    expect_end(look_for_releases, "moorage: a reap of all devices under runtime.lock (%d.0)\n",
                MOOR__RANK_RUNTIME);
     expect_end(log_a_line, "moorage: the host's log function under handles.grow_lock (%d.0)\n",
                MOOR__RANK_HANDLES);
@@ -496,7 +493,7 @@ Test(lock_order, holds_nothing_in_what_is_not_ours)
     struct victim victim = {.f = &f};
     struct moor_holder *other = NULL;
     moor_grant grant = 0;
-    f.runtime->log_function = in_log;
+    f.runtime->log.function = in_log;
     EXPECT(MOOR_OK, moor_runtime_set_trace(f.runtime, in_trace, NULL));
     scripted_set_hook(f.script, in_call, NULL);
     EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, 3 * GRANULE, 0, NULL));

@@ -117,8 +117,7 @@ Test(note, a_file_without_one_is_no_provider)
 {
     struct segment segment = {.align = 4};
     struct moor_abi_prefix prefix = sound_prefix();
-    expect_notes(&segment, MOOR_REFUSED, "has no Moorage note (MOOR_ABI_NOTE), so it is not a provider",
-                 "nothing");
+    expect_notes(&segment, MOOR_REFUSED, "has no Moorage note (MOOR_ABI_NOTE), so it is not a provider", "nothing");
     add_note(&segment, 2, "Moorage", 8, &prefix, 40);
     add_note(&segment, 1, "Moorage", 7, &prefix, 40);
     add_note(&segment, 1, "moorage", 8, &prefix, 40);

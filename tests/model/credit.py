@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""The thread accounts, which hold part of a holder's account, and how the governor collects them.
+"""The thread accounts, which hold part of a holder's account, and how the governor collects them
+(core/governor/credit.h, credit.c).
 
 A thread enters its thread account with a plain store and a load. The thread that collects sets a flag, sends a barrier
 to all threads, and waits. The model therefore has store buffers like x86: other threads see a store later, in order, or
@@ -10,7 +11,8 @@ more is reserved than the capacity, if two threads change one thread account at 
 holder that is gone, or if bytes are lost or doubled in the end."""
 from types import SimpleNamespace
 
-SOURCES = ["core/governor/account.h", "core/governor/account.c", "core/governor/charge.c"]
+SOURCES = ["core/governor/account.h", "core/governor/account.c", "core/governor/credit.h", "core/governor/credit.c",
+           "core/governor/charge.c"]
 
 VARIANTS = {
     "no barrier": "the flag is set, but no thread passes a barrier",
@@ -156,7 +158,7 @@ def empty(s, me, thread, pool):
     assert load(s, me, "holder", thread) is not None, "a thread account without a holder is emptied"
     assert s.alive[pool], "a thread account of a holder that is gone is emptied"
     for line in (CREDIT, RESERVED):
-        yield "uint64_t change = moor__account_get(&thread_account->account, (enum moor__account_line)i);"
+        yield "uint64_t change = moor__account_get(lines, (enum moor__account_line)i);"
         s.account[pool, line] += load(s, me, line, thread)
         store(s, me, 0, line, thread)
     yield "atomic_store_explicit(&thread_account->holder, NULL, memory_order_relaxed);"
@@ -207,7 +209,7 @@ def allow(s, me, pool, reason):
 
 def lend(s, me, pool):
     """Lends one byte if one is free. The thread account belongs to this holder or to none."""
-    yield "if (!cache || atomic_load_explicit(&authority->strict, memory_order_relaxed))"
+    yield "if (!cache || atomic_load_explicit(&authority->strict, memory_order_relaxed) || is_over(holder))"
     if load(s, me, FLAG, pool) and s._variant != "lends while the flag is set":
         return
     yield "if (" + HOLDER + ")"

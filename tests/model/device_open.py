@@ -30,7 +30,7 @@ def device_open(s, me, fails):
     if s.device == OPEN or (waited and s._variant == "waits once"):
         return True
     s.device = OPENING
-    yield "int32_t called = moor__to_call(&provider->table) ->base.context_open("
+    yield "moor_status status = moor__call_context_open(device, &context);"
     assert fails or not s.contexts, "a device has two contexts"
     s.contexts += not fails
     yield LOCK

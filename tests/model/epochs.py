@@ -22,7 +22,7 @@ CLOSED, DRAINED, GONE = range(3)  # an OPEN stream does not end
 
 
 # All work under the lock is one step: no code changes these variables without it.
-LOCK = "moor__lock_acquire(&provider->stream_lock);"
+LOCK = "moor__lock_acquire(&provider->streams.lock);"
 
 
 def epoch_enter(s):
@@ -46,15 +46,15 @@ def release(s):
         yield LOCK
         parity = epoch_enter(s)
         named = is_named(s)
-    yield "int32_t called = moor__to_call(table)->release.release(device->context, &args, &error);"
+    yield "status = moor__call_release(device, &args);"
     s.queued += named
     if s._variant == "left at submission":
-        yield "moor__epoch_leave(device->provider, object->parity);"
+        yield "moor__epoch_leave(device->provider, object->epoch);"
         s.in_flight[parity] -= 1
-    yield "int32_t called = moor__to_call(table)->release.reap(device->context, completions, sizeof completions[0],"
+    yield "moor_status status = moor__call_reap(device, completions, MOOR_REAP_BATCH, deadline_ns, &count);"
     s.queued -= named
     if s._variant != "left at submission":
-        yield "moor__epoch_leave(device->provider, object->parity);"
+        yield "moor__epoch_leave(device->provider, object->epoch);"
         s.in_flight[parity] -= 1
     s.running -= 1
 
@@ -88,7 +88,7 @@ def retire(s):
     wait = 1 if s._variant == "one epoch less" else 2
     if s.stream == DRAINED and s.epoch >= s.drained_epoch + wait:
         s.stream = GONE
-        yield "int32_t called = moor__to_call(table_of(stream))->stream.destroy(stream->stream, &error);"
+        yield "if (moor__call_stream_destroy(stream->device, stream->stream))"
         s.destroyed += 1
 
 

@@ -53,7 +53,7 @@ def submit(s, value):
 def refresh(s):
     if s.reading and s._variant != "two read at once":
         s.locked = False
-        yield "pthread_cond_wait(&queue->turn, &queue->lock);", lambda: not s.locked and not s.reading
+        yield "pthread_cond_wait(&queue->scan_done, &queue->lock);", lambda: not s.locked and not s.reading
         s.locked = True
     s.reading = True
     if s.heap:
@@ -88,7 +88,7 @@ def reap(s, me, capacity):
                 yield "(is about to sleep)"
             s.asleep.add(me)
             s.locked = False
-            yield "kit_cond_wait(&queue->moved, &queue->lock,", lambda: not s.locked and me not in s.asleep
+            yield "moor_kit_cond_wait(&queue->moved, &queue->lock,", lambda: not s.locked and me not in s.asleep
             s.locked = True
             s.waiters -= not early
     taken = tuple(s.due[:capacity])

@@ -25,7 +25,7 @@ def record(s, fails=False):
     early = s._variant != "counted after the record"
     yield "atomic_fetch_add_explicit(&stream->started, 1, memory_order_seq_cst);"
     s.started += early
-    yield "int32_t called = moor__to_call(table_of(stream))->stream.record(stream->stream, &value, &error);"
+    yield "moor_status status = moor__call_record(stream->device, stream->stream, &value);"
     assert not s.closed, "a record on a closed stream"
     if fails:
         yield "atomic_fetch_sub_explicit(&stream->started, 1, memory_order_seq_cst);"

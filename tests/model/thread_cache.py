@@ -30,7 +30,7 @@ def orphan_of(s, runtime):
 
 
 def find(s, me, runtime):
-    yield "struct moor__thread_cache *cache = find(runtime);"
+    yield "struct moor__thread_cache *cache = find(caches);"
     for cache in s.of_thread[me]:
         if s.tag[cache] == s.tags[runtime]:
             return cache
@@ -52,7 +52,7 @@ def thread_cache_find(s, me, runtime):
         s.owner.append(me)
         s.tag.append(s.tags[runtime])
         s.freed.append(False)
-        yield "LIST_INSERT_HEAD(&runtime->thread_caches, cache, of_runtime);"
+        yield "LIST_INSERT_HEAD(&caches->list, cache, of_runtime);"
         s.of_thread[me] += (cache,)
         s.of_runtime[runtime] += (cache,)
     s.last_cache[me] = (s.tags[runtime], cache)
@@ -62,7 +62,7 @@ def thread_cache_find(s, me, runtime):
 def call(s, me, runtime):
     """A call of the host. The runtime does not end during the call."""
     yield "(calls the runtime)", lambda: s.is_there[runtime]
-    yield "return moor__thread_cache_is_last(runtime) ? moor__thread_cache_last.cache : moor__thread_cache_find(runtime);"
+    yield "return moor__thread_cache_is_last(caches) ? moor__thread_cache_last.cache : moor__thread_cache_find(caches);"
     if s.last_cache[me] and s.last_cache[me][0] == s.tags[runtime]:
         cache = s.last_cache[me][1]
     else:
@@ -91,7 +91,7 @@ def thread_ended(s, me):
 
 
 def thread_caches_free(s, runtime):
-    yield "while (!LIST_EMPTY(&runtime->thread_caches)) {"
+    yield "while (!LIST_EMPTY(&caches->list)) {"
     for cache in s.of_runtime[runtime]:
         owner = s.owner[cache]
         if owner is not None and s._variant == "frees unowned caches only":

@@ -123,7 +123,7 @@ def definitions(path, text):
     found = set(re.findall(r"^(?!static|typedef|return|else|#)[A-Za-z_][\w \t\*\(\),]*?\**(\b[a-z_]\w+)\s*\([^;{}]*\)\s*\n\{",
                            bare, re.M))
     if path.suffix == ".c":
-        found |= set(re.findall(r"^(?!static|typedef|extern)(?:_Thread_local |const |_Atomic )*[\w ]+[ \*]+(moor__\w+)"
+        found |= set(re.findall(r"^(?!static|typedef|extern|\s)(?:_Thread_local |const |_Atomic )*[\w ]+[ \*]+(moor__\w+)"
                                 r"(?:\s+__attribute__\S+)?\s*(?:=|;|\[)", bare, re.M))
     return found
 

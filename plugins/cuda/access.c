@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Access to mapped memory: every open device that reaches the memory's device has it. A device that opens later gets
- * access to all memory that is mapped already. A commit or map that runs meanwhile sees that instance->openings has
- * risen and gives the new device access itself. Either order of the two leaves no memory without access.
+ * Access to mapped memory: every open device that reaches the memory's device has it. A device that opens
+ * later gets access to all memory that is mapped already. A commit or map that runs meanwhile sees that
+ * instance->openings has risen and gives the new device access itself. Either order of the two leaves no
+ * memory without access.
  */
 #include "memory.h"
 #include <assert.h>
@@ -41,7 +42,8 @@ static bool is_listed(const struct cuda_device *device, const CUmemAccessDesc *l
     return i < count;
 }
 
-/* Returns true if another device of the list is lost, which any thread may have found, or has closed meanwhile. */
+/* Returns true if another device of the list is lost, which any thread may have found, or has closed
+ * meanwhile. */
 static bool find_lost(struct cuda_device *device, const CUmemAccessDesc *list, uint32_t count)
 {
     struct moor_abi_instance *instance = device->instance;
@@ -107,8 +109,8 @@ void cuda_range_publish(struct cuda_device *device, struct cuda_range *range, ui
 
 /* ---- a device that opens ---- */
 
-/* Returns the length of the run at `at` that is mapped with the same access; 0: the granule is not usable. Requires
- * range->kit.lock. */
+/* Returns the length of the run at `at` that is mapped with the same access; 0: the granule is not usable.
+ * Requires range->kit.lock. */
 static uint64_t run_at(const struct cuda_range *range, uint64_t at, uint64_t end,
                        CUmemAccess_flags *ret_flags)
 {
@@ -189,7 +191,7 @@ int32_t cuda_ranges_share(struct moor_abi_context *context, struct cuda_device *
     for (uint32_t i = 0; i < list.count && status == MOOR_OK; i++) {
         void *range = NULL;
         if (moor_kit_handles_get(context->kit.handles, list.handles[i], MOOR_KIT_RANGE, &range, NULL))
-            continue; /* its release is queued or done, so it is empty */
+            continue; /* empty: its release is queued or done */
         status = share_range(device, range, to, error);
         moor_kit_handles_put(context->kit.handles, list.handles[i]);
     }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * ALLOC: each allocation is one block of the driver's. Device memory is taken in whole blocks of block_bytes: the
- * driver takes that much for a large block, and gives the remainder of a small one to no other caller, so the held
- * bytes are exact. The driver promises an alignment of 256 bytes; for an alignment of A > 256 the block is A - 256
- * bytes larger and the allocation starts within it.
+ * ALLOC: each allocation is one block of the driver's. Device memory is taken in whole blocks of block_bytes:
+ * the driver takes that much for a large block, and gives the remainder of a small one to no other caller, so
+ * the held bytes are exact. The driver promises an alignment of 256 bytes; for an alignment of A > 256 the
+ * block is A - 256 bytes larger and the allocation starts within it.
  *
  * The driver recycles memory of each kind with its contents, so ZERO always costs a fill.
  */

@@ -2,10 +2,10 @@
 /*
  * Opening and closing of contexts, and with them of devices: this file uses all layers below.
  *
- * A host's own code uses the primary context of a device, too, so both see the same memory. The primary context is
- * retained when the first of our contexts opens. After the last one has closed it is released, unless parts in it must
- * last longer: words for which streams may still have to wait, peer streams, and retired parts of destroyed streams.
- * Then shutdown releases it.
+ * A host's own code uses the primary context of a device, too, so both see the same memory. The primary
+ * context is retained when the first of our contexts opens. After the last one has closed it is released,
+ * unless parts in it must last longer: words for which streams may still have to wait, peer streams, and
+ * retired parts of destroyed streams. Then shutdown releases it.
  */
 #include "context.h"
 #include "memory.h"
@@ -15,8 +15,9 @@
 
 /* ---- the primary context; open.lock is held, or it is shutdown ---- */
 
-/* Releases the primary context with everything of ours in it. Memory in a context is freed only from inside it: if the
- * context cannot be entered just now it stays until shutdown (is_last), and its end then frees the memory. */
+/* Releases the primary context with everything of ours in it. Memory in a context is freed only from inside
+ * it: if the context cannot be entered just now it stays until shutdown (is_last), and its end then frees the
+ * memory. */
 static void release_primary(struct cuda_device *device, bool is_last)
 {
     const struct cuda_driver *driver = cuda_driver_of(device);

@@ -8,8 +8,8 @@
 /* The steps `open` and `close` of struct moor_kit_provider. */
 int32_t cuda_context_open(struct moor_abi_context *context, struct moor_abi_error *error);
 void cuda_context_close(struct moor_abi_context *context);
-/* Ends all devices at shutdown, when no context is open. Returns false if work of destroyed streams does not end: then
- * no memory is freed. */
+/* Ends all devices at shutdown, when no context is open. Returns false if work of destroyed streams does not
+ * end: then no memory is freed. */
 bool cuda_devices_finish(struct moor_abi_instance *instance);
 
 #endif

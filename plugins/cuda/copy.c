@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * COPY. The direction names the caller's view of each end; the driver knows the memory: pinned memory has addresses
- * that are both the host's and the device's, unified memory moves as the driver likes, and a host may have registered
- * memory of its own. With the driver's view only those calls are chosen that do not wait for earlier work of the
- * stream. The calls for pageable memory do wait, unless the stream is idle: then host functions copy (staging.c).
+ * COPY. The direction names the caller's view of each end; the driver knows the memory: pinned memory has
+ * addresses that are both the host's and the device's, unified memory moves as the driver likes, and a host
+ * may have registered memory of its own. With the driver's view only those calls are chosen that do not wait
+ * for earlier work of the stream. The calls for pageable memory do wait, unless the stream is idle: then host
+ * functions copy (staging.c).
  */
 #include "stream.h"
 #include <assert.h>
@@ -45,8 +46,8 @@ static bool is_wholly_pinned(const struct cuda_driver *driver, uint64_t address,
     return address >= start && address - start <= size && bytes <= size - (address - start);
 }
 
-/* Returns true for an address without a type that is the host's. Reserved addresses without memory have no type
- * either, but the driver knows the start of their range. */
+/* Returns true for an address without a type that is the host's. Reserved addresses without memory have no
+ * type either, but the driver knows the start of their range. */
 static bool is_foreign(const struct cuda_driver *driver, uint64_t address)
 {
     CUdeviceptr start = 0;
@@ -80,9 +81,9 @@ static int32_t classify_end(struct cuda_device *device, uint64_t address, uint64
     return MOOR_OK;
 }
 
-/* Returns true if no work is left to wait for. Then a copy needs no host function; host functions run one at a time,
- * whatever their streams, so the copy is not delayed by those of other streams. A blocking stream with an empty queue
- * may still have to wait for the default stream. */
+/* Returns true if no work is left to wait for. Then a copy needs no host function. Host functions of all
+ * streams run one at a time, so such a copy does not wait for those of other streams. A blocking stream with an
+ * empty queue may still have to wait for the default stream. */
 static bool is_idle(const struct moor_abi_stream *stream, const struct cuda_target *target)
 {
     if (stream->is_blocking && target->native == stream->native)
@@ -99,21 +100,18 @@ static int32_t submit_to_target(struct moor_abi_stream *stream, const struct cud
     bool to_device = to->kind == END_DEVICE;
     bool from_device = from->kind == END_DEVICE;
     bool is_pageable = to->kind == END_PAGEABLE || from->kind == END_PAGEABLE;
-    bool is_direct = (to_device || from_device) &&
-                     (!is_pageable || (!to->is_mixed && !from->is_mixed && is_idle(stream, target)));
     if (to_device && from_device)
         return CUDA_CALL(device, MOOR_HOST_NOMEM, error, cuMemcpyDtoDAsync, to->address, from->address, bytes,
                          target->native);
-    if (to_device && is_direct)
-        return CUDA_CALL(device, MOOR_HOST_NOMEM, error, cuMemcpyHtoDAsync, to->address,
-                         cuda_pointer(from->address), bytes, target->native);
-    if (from_device && is_direct)
-        return CUDA_CALL(device, MOOR_HOST_NOMEM, error, cuMemcpyDtoHAsync, cuda_pointer(to->address),
-                         from->address, bytes, target->native);
-    if (to_device)
-        return cuda_staging_copy_device(stream, target, true, to->address, from->address, bytes, error);
-    if (from_device)
-        return cuda_staging_copy_device(stream, target, false, from->address, to->address, bytes, error);
+    if (to_device || from_device) {
+        uint64_t device_address = to_device ? to->address : from->address;
+        uint64_t host_address = to_device ? from->address : to->address;
+        if (!is_pageable || (!to->is_mixed && !from->is_mixed && is_idle(stream, target)))
+            return cuda_transfer(device, target->native, to_device, device_address,
+                                 cuda_pointer(host_address), bytes, error);
+        return cuda_staging_copy_device(stream, target, to_device, device_address, host_address, bytes,
+                                        error);
+    }
     if (is_idle(stream, target)) {
         memcpy(cuda_pointer(to->address), cuda_pointer(from->address), bytes);
         return MOOR_OK;
@@ -137,13 +135,13 @@ static int32_t copy_between(struct moor_abi_stream *stream, const struct end *to
     return cuda_fail(driver, MOOR_DEVICE_LOST, code, "cuMemcpyPeerAsync", error);
 }
 
-static int32_t submit(struct moor_abi_stream *stream, const struct end *to, const struct end *from,
-                      uint64_t bytes, struct moor_abi_error *error)
+static int32_t submit_copy(struct moor_abi_stream *stream, const struct end *to, const struct end *from,
+                           uint64_t bytes, struct moor_abi_error *error)
 {
     struct cuda_device *own = stream->kit.context->device;
     bool to_device = to->kind == END_DEVICE;
     bool from_device = from->kind == END_DEVICE;
-    assert(cuda_is_locked(&stream->submit.lock));
+    stream->submit.is_dirty = true;
     if (to_device && from_device && to->device != from->device)
         return copy_between(stream, to, from, bytes, error);
     struct cuda_device *device = to_device ? to->device : from_device ? from->device : own;
@@ -171,13 +169,7 @@ static int32_t copy_in_scope(struct moor_abi_stream *stream, const struct moor_a
     int32_t status = classify_end(device, args->destination, args->size_bytes, to_host, &to, error);
     if (status == MOOR_OK)
         status = classify_end(device, args->source, args->size_bytes, from_host, &from, error);
-    if (status)
-        return status;
-    pthread_mutex_lock(&stream->submit.lock);
-    stream->submit.is_dirty = true;
-    status = submit(stream, &to, &from, args->size_bytes, error);
-    pthread_mutex_unlock(&stream->submit.lock);
-    return status;
+    return status ? status : submit_copy(stream, &to, &from, args->size_bytes, error);
 }
 
 static int32_t copy(struct moor_abi_stream *stream, const struct moor_abi_copy_args *args,
@@ -186,10 +178,8 @@ static int32_t copy(struct moor_abi_stream *stream, const struct moor_abi_copy_a
     struct cuda_scope scope;
     int32_t status = moor_kit_check_copy(args, error);
     if (status == MOOR_OK)
-        status = cuda_stream_enter(stream, &scope, error);
-    if (status)
-        return status;
-    return cuda_stream_leave(stream, &scope, copy_in_scope(stream, args, error));
+        status = cuda_stream_begin(stream, &scope, error);
+    return status ? status : cuda_stream_end(stream, &scope, copy_in_scope(stream, args, error));
 }
 
 static int32_t submit_fill(const struct cuda_target *target, const struct moor_abi_fill_args *args,
@@ -221,13 +211,11 @@ static int32_t fill_in_scope(struct moor_abi_stream *stream, const struct moor_a
         return status;
     struct cuda_target target;
     struct cuda_scope scope;
-    pthread_mutex_lock(&stream->submit.lock);
     stream->submit.is_dirty = true;
     status = cuda_target_begin(stream, to.device, &target, &scope, error);
-    if (status == MOOR_OK)
-        status = cuda_target_end(stream, &target, &scope, submit_fill(&target, args, error), error);
-    pthread_mutex_unlock(&stream->submit.lock);
-    return status;
+    if (status)
+        return status;
+    return cuda_target_end(stream, &target, &scope, submit_fill(&target, args, error), error);
 }
 
 static int32_t fill(struct moor_abi_stream *stream, const struct moor_abi_fill_args *args,
@@ -236,10 +224,8 @@ static int32_t fill(struct moor_abi_stream *stream, const struct moor_abi_fill_a
     struct cuda_scope scope;
     int32_t status = moor_kit_check_fill(args, error);
     if (status == MOOR_OK)
-        status = cuda_stream_enter(stream, &scope, error);
-    if (status)
-        return status;
-    return cuda_stream_leave(stream, &scope, fill_in_scope(stream, args, error));
+        status = cuda_stream_begin(stream, &scope, error);
+    return status ? status : cuda_stream_end(stream, &scope, fill_in_scope(stream, args, error));
 }
 
 const struct moor_abi_copy_table cuda_copy_table = {

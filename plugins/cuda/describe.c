@@ -47,7 +47,8 @@ static bool is_power_of_two(uint64_t value)
     return value != 0 && (value & (value - 1)) == 0;
 }
 
-/* Leaves granule_min_bytes 0 where the driver's granules are not powers of two: the contract has no others. */
+/* Leaves granule_min_bytes 0 where the driver's granules are not powers of two: the contract has no
+ * others. */
 static int32_t describe_granules(struct cuda_device *device, struct moor_abi_error *error)
 {
     const CUmemAllocationProp property = {

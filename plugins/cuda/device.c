@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The state of one device: the way into its primary context, and what the driver's answers say about it.
+ * The state of one device: the way into its primary context, and the driver's answers about the device.
  *
- * A sticky error, after which every call of the context fails alike, is remembered with the device: the device is
- * lost. When the process is ending and the driver has shut down first, the driver has "gone": all work has stopped
- * and no memory is left to be freed.
+ * A sticky error, after which every call of the context fails alike, is remembered with the device: the
+ * device is lost. When the process is ending and the driver has shut down first, the driver has "gone": all
+ * work has stopped and no memory is left to be freed.
  */
 #include "device.h"
 #include <assert.h>
@@ -52,7 +52,7 @@ int32_t cuda_check_virtual(const struct cuda_device *device, uint32_t domain, st
     return MOOR_OK;
 }
 
-/* ---- what the driver's answers say ---- */
+/* ---- the driver's answers ---- */
 
 bool cuda_has_gone(const struct cuda_device *device)
 {
@@ -159,7 +159,8 @@ void cuda_leave(const struct cuda_scope *scope)
     const struct cuda_driver *driver = cuda_driver_of(scope->device);
     CUstreamCaptureMode mode = scope->mode;
     CUcontext popped = NULL;
-    /* Both undo a call that has just succeeded. An error would be one of earlier work, which later calls report. */
+    /* Both undo a call that has just succeeded. An error would be one of earlier work, which later calls
+     * report. */
     (void)driver->cuThreadExchangeStreamCaptureMode(&mode);
     (void)driver->cuCtxPopCurrent(&popped);
 }
@@ -192,18 +193,16 @@ int32_t cuda_device_poll(struct cuda_device *device, struct moor_abi_error *erro
     return cuda_device_probe(device, error);
 }
 
-/* Waits until the zero stream is idle. A wait that fails for another reason leaves the work running, and no memory
- * may be unmapped under it, so the stream is then polled. */
-static int32_t wait_for_zero(struct cuda_device *device, struct moor_abi_error *error)
+CUresult cuda_poll_stream(const struct cuda_device *device, CUstream native, uint64_t longest_ns)
 {
-    const struct cuda_driver *driver = cuda_driver_of(device);
+    const struct moor_abi_host *host = device->instance->kit.host;
     const struct timespec pause = {.tv_nsec = 20000};
-    CUresult code = driver->cuStreamSynchronize(device->context.zero);
-    if (code == CUDA_SUCCESS)
-        return MOOR_OK;
-    while ((code = driver->cuStreamQuery(device->context.zero)) == CUDA_ERROR_NOT_READY)
+    uint64_t start_ns = host->clock_ns(host->user);
+    CUresult code = CUDA_SUCCESS;
+    while ((code = cuda_driver_of(device)->cuStreamQuery(native)) == CUDA_ERROR_NOT_READY &&
+           host->clock_ns(host->user) - start_ns < longest_ns)
         (void)nanosleep(&pause, NULL); /* a shorter sleep only polls earlier */
-    return cuda_check(device, code, MOOR_HOST_NOMEM, "cuStreamQuery", error);
+    return code;
 }
 
 int32_t cuda_zero(struct cuda_device *device, CUdeviceptr address, uint64_t bytes,
@@ -212,5 +211,19 @@ int32_t cuda_zero(struct cuda_device *device, CUdeviceptr address, uint64_t byte
     assert(device->context.zero && bytes > 0);
     int32_t status =
         CUDA_CALL(device, MOOR_DEVICE_NOMEM, error, cuMemsetD8Async, address, 0, bytes, device->context.zero);
-    return status ? status : wait_for_zero(device, error);
+    if (status || cuda_driver_of(device)->cuStreamSynchronize(device->context.zero) == CUDA_SUCCESS)
+        return status;
+    /* A wait that fails for another reason leaves the fill running, and no memory may be unmapped under it. */
+    CUresult code = cuda_poll_stream(device, device->context.zero, UINT64_MAX);
+    return cuda_check(device, code, MOOR_HOST_NOMEM, "cuStreamQuery", error);
+}
+
+int32_t cuda_transfer(struct cuda_device *device, CUstream native, bool to_device, uint64_t device_address,
+                      void *memory, uint64_t bytes, struct moor_abi_error *error)
+{
+    if (to_device)
+        return CUDA_CALL(device, MOOR_HOST_NOMEM, error, cuMemcpyHtoDAsync, device_address, memory, bytes,
+                         native);
+    return CUDA_CALL(device, MOOR_HOST_NOMEM, error, cuMemcpyDtoHAsync, memory, device_address, bytes,
+                     native);
 }

@@ -2,8 +2,8 @@
 /*
  * The instance, its devices and its contexts: all state that outlives one object, with its locks.
  *
- * Locks, outermost first. A thread never holds two locks of one line. The driver may be called under each of them
- * but the last three: the driver blocks for nothing but room in its own queues.
+ * Locks, outermost first. A thread never holds two locks of one line. The driver may be called under each of
+ * them but the last three: the driver blocks for nothing but room in its own queues.
  *   instance->open.lock          opening and closing of devices, the list of contexts
  *   range->kit.lock              the granule states of one range
  *   stream->submit.lock          the order of the provider's submissions to one stream
@@ -62,7 +62,7 @@ struct moor_abi_instance {
     struct moor_kit_instance kit;
     struct cuda_driver driver;
     struct cuda_settings settings;
-    uint64_t page_bytes; /* of the system */
+    uint64_t page_bytes; /* page size of the system */
     struct cuda_device *devices;
     char no_device_reason[200];
     atomic_bool has_gone; /* the process is ending and the driver has shut down; never reset */
@@ -71,7 +71,7 @@ struct moor_abi_instance {
         struct moor_abi_context *contexts;
     } open;
     atomic_uint open_device_count;
-    _Atomic uint64_t openings; /* of devices, ever: mapped memory needs new access rights when it rises */
+    _Atomic uint64_t openings; /* devices opened, ever: after a rise mapped memory needs new access rights */
 };
 
 struct moor_abi_context {
@@ -82,7 +82,7 @@ struct moor_abi_context {
 
 /* Facts about a device, read at init; then constant. */
 struct cuda_traits {
-    int32_t status; /* of reading them: a device that fails is unusable */
+    int32_t status; /* result of reading the traits; a device that fails is unusable */
     char failure[240];
     char key[64];
     char name[64];
@@ -101,7 +101,7 @@ struct cuda_pages {
     struct {
         pthread_mutex_t lock;
         struct cuda_page *first; /* each of the recommended granule */
-        uint64_t bytes;          /* of the list */
+        uint64_t bytes;          /* sum of the list */
         struct cuda_scratch *leaked;
     } kept;
     struct {
@@ -177,9 +177,9 @@ int32_t cuda_check_domain(const struct cuda_device *device, uint32_t domain, str
 /* INVALID, UNSUPPORTED: the domain has no ranges and segments. */
 int32_t cuda_check_virtual(const struct cuda_device *device, uint32_t domain, struct moor_abi_error *error);
 
-/* Every call that needs a context stands between enter and leave, in a scope of the device: leave restores the
- * thread's context and capture mode. enter: DEVICE_LOST if the device is known to be lost. enter_lost enters even
- * then, for calls that free. */
+/* Every call that needs a context stands between enter and leave, in a scope of the device: leave restores
+ * the thread's context and capture mode. enter: DEVICE_LOST if the device is known to be lost. enter_lost
+ * enters even then, for calls that free. */
 struct cuda_scope {
     struct cuda_device *device;
     CUstreamCaptureMode mode;
@@ -193,12 +193,12 @@ void cuda_leave(const struct cuda_scope *scope);
 #define CUDA_CALL(device, shortage, error, function, ...)                                                    \
     cuda_check(device, cuda_driver_of(device)->function(__VA_ARGS__), shortage, #function, error)
 
-/* Returns OK, or fills the record; a sticky code marks the device as lost. shortage: the status that OUT_OF_MEMORY
- * means for this function. */
+/* Returns OK, or fills the record; a sticky code marks the device as lost. shortage: the status that
+ * OUT_OF_MEMORY means for this function. */
 int32_t cuda_check(struct cuda_device *device, CUresult code, int32_t shortage, const char *function,
                    struct moor_abi_error *error);
-/* Checks a function that frees: OK also if the driver has gone or the device is lost, for the memory goes with
- * them. */
+/* Checks a function that frees: OK also if the driver has gone or the device is lost, for the memory goes
+ * with them. */
 int32_t cuda_check_free(struct cuda_device *device, CUresult code, const char *function,
                         struct moor_abi_error *error);
 int32_t cuda_fail_lost(struct cuda_device *device, struct moor_abi_error *error);
@@ -210,15 +210,22 @@ bool cuda_is_lost(const struct cuda_device *device);
  * more; else CUDA_SUCCESS. */
 CUresult cuda_out_of_reach(const struct cuda_device *device);
 
-/* Ask the driver for the state of the device: DEVICE_LOST if it is lost. probe always asks, poll at most every
- * CUDA_PROBE_NS. */
+/* Ask the driver for the state of the device: DEVICE_LOST if it is lost. probe always asks, poll at most
+ * every CUDA_PROBE_NS. */
 int32_t cuda_device_probe(struct cuda_device *device, struct moor_abi_error *error);
 int32_t cuda_device_poll(struct cuda_device *device, struct moor_abi_error *error);
 
-/* Fills memory with zeros and waits, so that the memory reads as zero on every stream. Requires a scope of the
- * device. */
+/* Polls a stream until it is idle or the time has passed, and returns the last code of cuStreamQuery. A driver
+ * might never end a wait of a lost stream, so the polls have a limit where that can happen. */
+CUresult cuda_poll_stream(const struct cuda_device *device, CUstream native, uint64_t longest_ns);
+/* Fills memory with zeros and waits, so that the memory reads as zero on every stream. Requires a scope of
+ * the device. */
 int32_t cuda_zero(struct cuda_device *device, CUdeviceptr address, uint64_t bytes,
                   struct moor_abi_error *error);
+
+/* Submits a copy between memory of the device and of the host. Requires a scope of the device. */
+int32_t cuda_transfer(struct cuda_device *device, CUstream native, bool to_device, uint64_t device_address,
+                      void *memory, uint64_t bytes, struct moor_abi_error *error);
 
 void cuda_log(const struct moor_abi_instance *instance, uint32_t level, const char *format, ...)
     MOOR_KIT_PRINTF(3, 4);

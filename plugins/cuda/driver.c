@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The driver's library, opened when an instance starts. The provider links no function of it, so the provider loads
- * on machines without a driver. One function is found by its name, cuGetProcAddress; it returns all others, each in
- * the version that symbols.h names.
+ * The driver's library, opened when an instance starts. The provider links no function of it, so the provider
+ * loads on machines without a driver. One function is found by its name, cuGetProcAddress; it returns all
+ * others, each in the version that symbols.h names.
  *
  * The library is never closed: a driver does not survive unloading, and other code in the process may use it.
  */
@@ -18,7 +18,7 @@
 struct symbol {
     const char *name;
     int version;
-    size_t offset; /* of the pointer in struct cuda_driver */
+    size_t offset; /* offset of the pointer in struct cuda_driver */
 };
 
 static const struct symbol symbols[] = {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The lowest layer of the CUDA provider: the functions of the driver's library and its error codes. This layer
- * knows no device. */
+/* The lowest layer of the CUDA provider: the functions of the driver's library and its error codes. This
+ * layer knows no device. */
 #ifndef MOORAGE_CUDA_DRIVER_H
 #define MOORAGE_CUDA_DRIVER_H
 
@@ -18,8 +18,8 @@ struct cuda_driver {
 #undef CUDA_MEMBER
 };
 
-/* Loads the library and finds its functions. OK with *ret_usable false: there is no usable driver or no device, and
- * `reason` says why. */
+/* Loads the library and finds its functions. OK with *ret_usable false: there is no usable driver or no
+ * device, and `reason` says why. */
 int32_t cuda_driver_open(const char *path, struct cuda_driver *driver, bool *ret_usable, char *reason,
                          size_t reason_bytes, struct moor_abi_error *error);
 

@@ -2,68 +2,64 @@
 /*
  * The driver's error codes in the contract's statuses.
  *
- * The driver answers OUT_OF_MEMORY for a lack of device memory, of host memory, of addresses and at its limits
- * alike, so each call site names the status that OUT_OF_MEMORY means there.
+ * The driver answers OUT_OF_MEMORY for a lack of device memory, of host memory, of addresses and at its
+ * limits alike, so each call site names the status that OUT_OF_MEMORY means there.
  */
 #include "driver.h"
 #include <assert.h>
 
-bool cuda_is_sticky(CUresult code)
-{
-    static const CUresult sticky[] = {
-        CUDA_ERROR_ECC_UNCORRECTABLE,
-        CUDA_ERROR_NVLINK_UNCORRECTABLE,
-        (CUresult)226, /* CUDA_ERROR_CONTAINED: since 12.8 */
-        CUDA_ERROR_ILLEGAL_ADDRESS,
-        CUDA_ERROR_LAUNCH_TIMEOUT,
-        CUDA_ERROR_CONTEXT_IS_DESTROYED,
-        CUDA_ERROR_ASSERT,
-        CUDA_ERROR_HARDWARE_STACK_ERROR,
-        CUDA_ERROR_ILLEGAL_INSTRUCTION,
-        CUDA_ERROR_MISALIGNED_ADDRESS,
-        CUDA_ERROR_INVALID_ADDRESS_SPACE,
-        CUDA_ERROR_INVALID_PC,
-        CUDA_ERROR_LAUNCH_FAILED,
-        (CUresult)721, /* CUDA_ERROR_TENSOR_MEMORY_LEAK: since 12.9 */
-        CUDA_ERROR_MPS_CLIENT_TERMINATED,
-        CUDA_ERROR_EXTERNAL_DEVICE,
-    };
-    for (size_t i = 0; i < sizeof sticky / sizeof sticky[0]; i++) {
-        if (sticky[i] == code)
-            return true;
-    }
-    return false;
-}
+static const struct {
+    CUresult code;
+    int32_t status;
+} meanings[] = {
+    {CUDA_ERROR_INVALID_VALUE, MOOR_INVALID},
+    {CUDA_ERROR_INVALID_HANDLE, MOOR_INVALID},
+    {CUDA_ERROR_NOT_SUPPORTED, MOOR_UNSUPPORTED},
+    {CUDA_ERROR_PEER_ACCESS_UNSUPPORTED, MOOR_UNSUPPORTED},
+    {CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, MOOR_BUSY},
+    {CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, MOOR_BUSY},
+    {CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, MOOR_BUSY},
+    {CUDA_ERROR_STREAM_CAPTURE_MERGE, MOOR_BUSY},
+    {CUDA_ERROR_STREAM_CAPTURE_UNJOINED, MOOR_BUSY},
+    {CUDA_ERROR_STREAM_CAPTURE_ISOLATION, MOOR_BUSY},
+    {CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, MOOR_BUSY},
+    {CUDA_ERROR_DEINITIALIZED, MOOR_DEVICE_LOST},
+    /* Sticky: after one of these every call of the context fails. */
+    {CUDA_ERROR_ECC_UNCORRECTABLE, MOOR_DEVICE_LOST},
+    {CUDA_ERROR_NVLINK_UNCORRECTABLE, MOOR_DEVICE_LOST},
+    {(CUresult)226, MOOR_DEVICE_LOST}, /* CUDA_ERROR_CONTAINED: since 12.8 */
+    {CUDA_ERROR_ILLEGAL_ADDRESS, MOOR_DEVICE_LOST},
+    {CUDA_ERROR_LAUNCH_TIMEOUT, MOOR_DEVICE_LOST},
+    {CUDA_ERROR_CONTEXT_IS_DESTROYED, MOOR_DEVICE_LOST},
+    {CUDA_ERROR_ASSERT, MOOR_DEVICE_LOST},
+    {CUDA_ERROR_HARDWARE_STACK_ERROR, MOOR_DEVICE_LOST},
+    {CUDA_ERROR_ILLEGAL_INSTRUCTION, MOOR_DEVICE_LOST},
+    {CUDA_ERROR_MISALIGNED_ADDRESS, MOOR_DEVICE_LOST},
+    {CUDA_ERROR_INVALID_ADDRESS_SPACE, MOOR_DEVICE_LOST},
+    {CUDA_ERROR_INVALID_PC, MOOR_DEVICE_LOST},
+    {CUDA_ERROR_LAUNCH_FAILED, MOOR_DEVICE_LOST},
+    {(CUresult)721, MOOR_DEVICE_LOST}, /* CUDA_ERROR_TENSOR_MEMORY_LEAK: since 12.9 */
+    {CUDA_ERROR_MPS_CLIENT_TERMINATED, MOOR_DEVICE_LOST},
+    {CUDA_ERROR_EXTERNAL_DEVICE, MOOR_DEVICE_LOST},
+};
 
 int32_t cuda_status_of(CUresult code, int32_t shortage)
 {
-    static const struct {
-        CUresult code;
-        int32_t status;
-    } meanings[] = {
-        {CUDA_ERROR_INVALID_VALUE, MOOR_INVALID},
-        {CUDA_ERROR_INVALID_HANDLE, MOOR_INVALID},
-        {CUDA_ERROR_NOT_SUPPORTED, MOOR_UNSUPPORTED},
-        {CUDA_ERROR_PEER_ACCESS_UNSUPPORTED, MOOR_UNSUPPORTED},
-        {CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, MOOR_BUSY},
-        {CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, MOOR_BUSY},
-        {CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, MOOR_BUSY},
-        {CUDA_ERROR_STREAM_CAPTURE_MERGE, MOOR_BUSY},
-        {CUDA_ERROR_STREAM_CAPTURE_UNJOINED, MOOR_BUSY},
-        {CUDA_ERROR_STREAM_CAPTURE_ISOLATION, MOOR_BUSY},
-        {CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, MOOR_BUSY},
-        {CUDA_ERROR_DEINITIALIZED, MOOR_DEVICE_LOST},
-    };
-    assert(code != CUDA_SUCCESS && shortage != MOOR_OK);
+    assert(shortage != MOOR_OK);
+    if (code == CUDA_SUCCESS)
+        return MOOR_OK;
     if (code == CUDA_ERROR_OUT_OF_MEMORY)
         return shortage;
-    if (cuda_is_sticky(code))
-        return MOOR_DEVICE_LOST;
     for (size_t i = 0; i < sizeof meanings / sizeof meanings[0]; i++) {
         if (meanings[i].code == code)
             return meanings[i].status;
     }
     return MOOR_PROVIDER;
+}
+
+bool cuda_is_sticky(CUresult code)
+{
+    return code != CUDA_ERROR_DEINITIALIZED && cuda_status_of(code, MOOR_PROVIDER) == MOOR_DEVICE_LOST;
 }
 
 int32_t cuda_fail(const struct cuda_driver *driver, int32_t status, CUresult code, const char *function,

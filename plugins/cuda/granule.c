@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The memory at single granules of a range. Each granule is mapped separately, so that each can be unmapped alone:
- * the driver unmaps exactly the spans that were mapped.
+ * The memory at single granules of a range. Each granule is mapped separately, so that each can be unmapped
+ * alone: the driver unmaps exactly the spans that were mapped.
  *
- * A granule whose undoing failed is STUCK: no caller owns it. Undoing is tried again before the range takes memory
- * and before the range goes.
+ * A granule is STUCK if undoing it failed: no caller owns it. Undoing is tried again before the range takes
+ * memory and before the range goes.
  */
 #include "memory.h"
 #include <assert.h>

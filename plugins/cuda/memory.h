@@ -26,7 +26,8 @@ struct cuda_mapping {
     CUmemAccess_flags access;
 };
 
-/* `pages` and `mappings` of a granule belong to the call or release that has put the granule into its state. */
+/* `pages` and `mappings` of a granule belong to the call or release that has put the granule into its
+ * state. */
 struct cuda_range {
     struct moor_kit_range kit;
     atomic_bool is_kept;            /* a mapping stays with a lost device, so the addresses stay, too */
@@ -94,8 +95,8 @@ int32_t cuda_page_return(struct cuda_device *device, uint64_t bytes, struct cuda
  * thread, since pages.trim.count was `trimmed`: a request that failed since then may be tried again. */
 bool cuda_pages_trim(struct cuda_device *device, uint64_t trimmed);
 uint64_t cuda_pages_bytes(struct cuda_device *device);
-/* Forgets pages that the driver did not take back: they end with the device. Requires that no other thread uses
- * the device. */
+/* Forgets pages that the driver did not take back: they end with the device. Requires that no other thread
+ * uses the device. */
 void cuda_pages_finish(struct cuda_device *device);
 /* cuMemCreate and cuMemMap (its tables take device memory, too), tried once more after a trim. */
 int32_t cuda_memory_create(struct cuda_device *device, uint64_t bytes,
@@ -112,8 +113,8 @@ CUresult cuda_set_access(struct cuda_device *device, uint64_t address, uint64_t 
  * instance->openings was `openings` get access first. */
 void cuda_range_publish(struct cuda_device *device, struct cuda_range *range, uint64_t first, uint64_t count,
                         enum moor_kit_granule state, CUmemAccess_flags flags, uint64_t openings);
-/* Gives the device `to`, which is opening, access to all memory that is committed or mapped in the context. Requires
- * instance->open.lock. */
+/* Gives the device `to`, which is opening, access to all memory that is committed or mapped in the context.
+ * Requires instance->open.lock. */
 int32_t cuda_ranges_share(struct moor_abi_context *context, struct cuda_device *to,
                           struct moor_abi_error *error);
 
@@ -125,7 +126,8 @@ int32_t cuda_granule_back(struct cuda_device *device, struct cuda_range *range, 
 /* Unmaps and returns the memory of a granule; goes on from the point where an earlier try failed. */
 int32_t cuda_granule_drop(struct cuda_device *device, struct cuda_range *range, uint64_t index,
                           struct moor_abi_error *error);
-/* Unmaps the segment at the granule `first`, frees the record of the mapping and returns its segment's handle. */
+/* Unmaps the segment at the granule `first`, frees the record of the mapping and returns its segment's
+ * handle. */
 int32_t cuda_mapping_remove(struct moor_abi_context *context, struct cuda_range *range, uint64_t first,
                             struct moor_abi_error *error);
 /* Undoes everything that is STUCK in the range. */

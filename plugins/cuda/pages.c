@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Physical memory of a device. Creating it is the expensive step of a commit, so pages that a decommit returns are
- * kept for the next commit of any context of the device: pages of the recommended granule, up to the setting
- * pool_bytes. Kept pages count as free memory, and they go back to the driver before a request fails for lack of
- * memory.
+ * Physical memory of a device. Creating it is the expensive step of a commit, so pages that a decommit
+ * returns are kept for the next commit of any context of the device: pages of the recommended granule, up to
+ * the setting pool_bytes. Kept pages count as free memory, and they go back to the driver before a request
+ * fails for lack of memory.
  */
 #include "memory.h"
 #include <assert.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * PINNED: the driver locks pages that the caller owns and maps them for all devices. The driver takes no page twice,
- * so pins never overlap, not even with those of other users of the driver in the process: the second pin is BUSY.
+ * PINNED: the driver locks pages that the caller owns and maps them for all devices. The driver takes no page
+ * twice, so pins never overlap, not even with those of other users of the driver in the process: the second
+ * pin is BUSY.
  */
 #include "memory.h"
 #include <assert.h>

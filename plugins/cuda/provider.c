@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The entry, and BASE: the devices that the driver shows, each with its own memory, pinned host memory and, if the
- * host asks for it, unified memory. An instance holds everything; the process keeps only the driver's library.
- * Without a usable driver there is an instance without devices.
+ * The entry, and BASE: the devices that the driver shows, each with its own memory, pinned host memory and,
+ * if the host asks for it, unified memory. An instance holds everything; the process keeps only the driver's
+ * library. Without a usable driver there is an instance without devices.
  */
 #include "context.h"
 #include "memory.h"
@@ -173,7 +173,8 @@ static int32_t free_now(struct moor_abi_context *context, void *record,
                         struct moor_abi_error *error)
 {
     struct cuda_scope scope;
-    /* Records of a lost device, or of a driver that has gone, are freed outside a scope: see cuda_check_free. */
+    /* Records of a lost device, or of a driver that has gone, are freed outside a scope: see
+     * cuda_check_free. */
     int32_t status = cuda_enter_lost(context->device, &scope, error);
     bool is_entered = status == MOOR_OK;
     if (is_entered || status == MOOR_DEVICE_LOST)

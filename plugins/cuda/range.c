@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * VIRTUAL: a range is a reservation of addresses, with one page of physical memory per committed granule and the
- * kit's granule states. A commit that fails is undone granule by granule, from the steps that were really done.
+ * VIRTUAL: a range is a reservation of addresses, with one page of physical memory per committed granule and
+ * the kit's granule states. A commit that fails is undone granule by granule, from the steps that were really
+ * done.
  */
 #include "memory.h"
 #include <assert.h>

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Parts of a stream that outlive it. A stream may be destroyed with work behind its last record: copies by host
- * functions through the provider's pinned memory, and waits for words. Calls that end a stream must not wait for
- * that work, so its parts are left to the device and freed when the stream's tail, a mark behind all its work, is
- * reached. The retired parts are swept when a stream is made or destroyed and when the device closes.
+ * Parts of a stream that outlive it. A stream may be destroyed with work behind its last record: copies by
+ * host functions through the provider's pinned memory, and waits for words. Calls that end a stream must not
+ * wait for that work, so its parts are left to the device and freed when the stream's tail, a mark behind all
+ * its work, is reached. The retired parts are swept when a stream is made or destroyed and when the device
+ * closes.
  */
 #include "stream.h"
 #include <assert.h>
@@ -45,7 +46,8 @@ void cuda_parts_free(struct cuda_device *device, struct cuda_parts *parts)
     cuda_staging_finish(device, &parts->staging);
     if (parts->tail)
         cuda_event_return(device, parts->tail);
-    /* A word that a lost device has not written to the end cannot serve another stream: it goes with its slab. */
+    /* A word that a lost device has not written to the end cannot serve another stream: it goes with its
+     * slab. */
     if (parts->slot && !cuda_has_gone(device) && cuda_slot_is_reached(parts->slot, CUDA_WORD_VALUE) &&
         cuda_slot_is_reached(parts->slot, CUDA_WORD_TAIL))
         cuda_slot_return(device, parts->slot);
@@ -54,16 +56,15 @@ void cuda_parts_free(struct cuda_device *device, struct cuda_parts *parts)
 
 static void add_retired(struct cuda_device *device, struct cuda_parts *parts)
 {
-    assert(cuda_is_locked(&device->streams.lock));
+    pthread_mutex_lock(&device->streams.lock);
     parts->next = device->streams.retired;
     device->streams.retired = parts;
+    pthread_mutex_unlock(&device->streams.lock);
 }
 
 void cuda_parts_retire(struct cuda_device *device, struct cuda_parts *parts)
 {
-    pthread_mutex_lock(&device->streams.lock);
     add_retired(device, parts);
-    pthread_mutex_unlock(&device->streams.lock);
     (void)cuda_retired_sweep(device);
 }
 
@@ -72,25 +73,17 @@ bool cuda_retired_sweep(struct cuda_device *device)
     struct cuda_stream_pool *streams = &device->streams;
     pthread_mutex_lock(&streams->lock);
     struct cuda_parts *retired = streams->retired;
-    streams->retired = NULL; /* the list is checked without the lock */
+    streams->retired = NULL; /* is_done asks the driver, so the lock is released for it */
     pthread_mutex_unlock(&streams->lock);
-    struct cuda_parts *kept = NULL;
     while (retired) {
         struct cuda_parts *parts = retired;
         retired = parts->next;
-        if (is_done(device, parts)) {
+        if (is_done(device, parts))
             cuda_parts_free(device, parts);
-        } else {
-            parts->next = kept;
-            kept = parts;
-        }
+        else
+            add_retired(device, parts);
     }
     pthread_mutex_lock(&streams->lock);
-    while (kept) {
-        struct cuda_parts *parts = kept;
-        kept = parts->next;
-        add_retired(device, parts);
-    }
     bool is_empty = streams->retired == NULL;
     pthread_mutex_unlock(&streams->lock);
     return is_empty;

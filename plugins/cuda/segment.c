@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * SHARED: a segment is one handle of physical memory, mapped as a whole wherever the host maps it. The memory is
- * zeroed when the segment is made, at scratch addresses that exist only for that (vmm.c).
+ * SHARED: a segment is one handle of physical memory, mapped as a whole wherever the host maps it. The memory
+ * is zeroed when the segment is made, at scratch addresses that exist only for that (vmm.c).
  */
 #include "memory.h"
 #include <assert.h>
@@ -120,8 +120,8 @@ static CUmemAccess_flags to_flags(uint32_t access)
                                           : CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
 }
 
-/* A device without read-only mappings answers with one of two codes. Read and write access would not be what the
- * caller asked for, so the map is UNSUPPORTED. */
+/* A device without read-only mappings answers with one of two codes. The caller did not ask for
+ * write access, so the map is UNSUPPORTED. */
 static int32_t set_access(struct cuda_device *device, uint64_t address, uint64_t bytes,
                           CUmemAccess_flags flags, struct moor_abi_error *error)
 {
@@ -132,54 +132,35 @@ static int32_t set_access(struct cuda_device *device, uint64_t address, uint64_t
     return cuda_check(device, code, MOOR_DEVICE_NOMEM, "cuMemSetAccess", error);
 }
 
-/* Borrows both ends of a map. */
-static int32_t get_ends(struct moor_abi_context *context, const struct moor_abi_map_args *args,
-                        struct cuda_range **ret_range, struct cuda_segment **ret_segment,
+/* Maps the segment at BUSY granules. After a failure the parts that were made are in range->mappings. */
+static int32_t map_busy(struct moor_abi_context *context, struct cuda_range *range,
+                        struct cuda_segment *segment, uint64_t first, CUmemAccess_flags flags,
                         struct moor_abi_error *error)
 {
-    void *segment = NULL;
-    struct moor_kit_range *range = NULL;
-    int32_t status = moor_kit_check_map(args, error);
-    if (status == MOOR_OK)
-        status = moor_kit_handles_get(context->kit.handles, args->segment, MOOR_KIT_SEGMENT, &segment, error);
-    if (status)
-        return status;
-    *ret_segment = segment;
-    status = moor_kit_range_get(context->kit.handles, args->range, MOOR_KIT_RANGE, args->offset_bytes,
-                                (*ret_segment)->bytes, &range, error);
-    if (status == MOOR_OK)
-        *ret_range = (struct cuda_range *)range;
-    else
-        moor_kit_handles_put(context->kit.handles, args->segment);
-    return status;
-}
-
-/* Maps the segment at BUSY granules. After a failure the parts that were made are in range->mappings. */
-static int32_t map_busy(struct cuda_device *device, struct cuda_range *range, struct cuda_segment *segment,
-                        uint64_t first, CUmemAccess_flags flags, struct moor_abi_error *error)
-{
+    uint64_t address = cuda_granule_address(range, first);
+    void *borrowed = NULL;
     assert(!range->mappings[first] && !range->pages[first]);
     struct cuda_mapping *mapping = calloc(1, sizeof *mapping);
     if (!mapping)
         return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "no memory for a mapping's record");
-    uint64_t address = cuda_granule_address(range, first);
-    int32_t status = cuda_memory_map(device, address, segment->bytes, segment->memory, error);
+    int32_t status = cuda_memory_map(context->device, address, segment->bytes, segment->memory, error);
     if (status) {
         free(mapping);
         return status;
     }
+    int32_t got =
+        moor_kit_handles_get(context->kit.handles, segment->handle, MOOR_KIT_SEGMENT, &borrowed, NULL);
+    assert(got == MOOR_OK &&
+           borrowed == segment); /* the call has borrowed it, so no release has claimed it */
     *mapping = (struct cuda_mapping){segment, flags};
     range->mappings[first] = mapping;
-    return set_access(device, address, segment->bytes, flags, error);
+    return set_access(context->device, address, segment->bytes, flags, error);
 }
 
-/* *ret_has_segment: the mapping owns the borrowed segment from here on, even if the map has failed and was undone
- * or is STUCK. */
 static int32_t map_in_scope(struct moor_abi_context *context, const struct moor_abi_map_args *args,
-                            struct cuda_range *range, struct cuda_segment *segment, bool *ret_has_segment,
+                            struct cuda_range *range, struct cuda_segment *segment,
                             struct moor_abi_error *error)
 {
-    struct cuda_device *device = context->device;
     uint64_t first = args->offset_bytes / range->kit.granule_bytes;
     uint64_t count = segment->bytes / range->kit.granule_bytes;
     CUmemAccess_flags flags = to_flags(args->access);
@@ -187,10 +168,9 @@ static int32_t map_in_scope(struct moor_abi_context *context, const struct moor_
     if (status)
         return status;
     uint64_t openings = atomic_load(&context->kit.instance->openings);
-    status = map_busy(device, range, segment, first, flags, error);
-    *ret_has_segment = range->mappings[first] != NULL;
+    status = map_busy(context, range, segment, first, flags, error);
     if (status == MOOR_OK) {
-        cuda_range_publish(device, range, first, count, MOOR_KIT_GRANULE_MAPPED, flags, openings);
+        cuda_range_publish(context->device, range, first, count, MOOR_KIT_GRANULE_MAPPED, flags, openings);
         return MOOR_OK;
     }
     if (range->mappings[first])
@@ -200,29 +180,8 @@ static int32_t map_in_scope(struct moor_abi_context *context, const struct moor_
     return status;
 }
 
-static int32_t map(struct moor_abi_context *context, const struct moor_abi_map_args *args,
-                   struct moor_abi_error *error)
-{
-    struct cuda_range *range = NULL;
-    struct cuda_segment *segment = NULL;
-    int32_t status = get_ends(context, args, &range, &segment, error);
-    if (status)
-        return status;
-    bool has_segment = false;
-    struct cuda_scope scope;
-    status = cuda_enter(context->device, &scope, error);
-    if (status == MOOR_OK) {
-        status = map_in_scope(context, args, range, segment, &has_segment, error);
-        cuda_leave(&scope);
-    }
-    if (!has_segment)
-        moor_kit_handles_put(context->kit.handles, args->segment);
-    moor_kit_handles_put(context->kit.handles, args->range);
-    return status;
-}
-
-/* Moves a mapping of the segment from MAPPED to BUSY, so that no call unmaps or protects it meanwhile. NULL: there is
- * none. */
+/* Moves a mapping of the segment from MAPPED to BUSY, so that no call unmaps or protects it meanwhile. NULL:
+ * there is none. */
 static struct cuda_mapping *claim_mapping(struct cuda_range *range, const struct cuda_segment *segment,
                                           uint64_t first)
 {
@@ -237,10 +196,11 @@ static struct cuda_mapping *claim_mapping(struct cuda_range *range, const struct
     return mapping;
 }
 
-static int32_t protect_in_scope(struct cuda_device *device, const struct moor_abi_map_args *args,
-                                struct cuda_range *range, const struct cuda_segment *segment,
+static int32_t protect_in_scope(struct moor_abi_context *context, const struct moor_abi_map_args *args,
+                                struct cuda_range *range, struct cuda_segment *segment,
                                 struct moor_abi_error *error)
 {
+    struct cuda_device *device = context->device;
     uint64_t first = args->offset_bytes / range->kit.granule_bytes;
     uint64_t address = cuda_granule_address(range, first);
     struct cuda_mapping *mapping = claim_mapping(range, segment, first);
@@ -258,23 +218,48 @@ static int32_t protect_in_scope(struct cuda_device *device, const struct moor_ab
     return status;
 }
 
+/* Borrows the range and the segment, and runs the step in a scope. */
+static int32_t run_step(struct moor_abi_context *context, const struct moor_abi_map_args *args,
+                        int32_t (*step)(struct moor_abi_context *context,
+                                        const struct moor_abi_map_args *args, struct cuda_range *range,
+                                        struct cuda_segment *segment, struct moor_abi_error *error),
+                        struct moor_abi_error *error)
+{
+    struct moor_kit_handles *handles = context->kit.handles;
+    struct moor_kit_range *range = NULL;
+    void *segment = NULL;
+    struct cuda_scope scope;
+    int32_t status = moor_kit_check_map(args, error);
+    if (status == MOOR_OK)
+        status = moor_kit_handles_get(handles, args->segment, MOOR_KIT_SEGMENT, &segment, error);
+    if (status)
+        return status;
+    status = moor_kit_range_get(handles, args->range, MOOR_KIT_RANGE, args->offset_bytes,
+                                ((struct cuda_segment *)segment)->bytes, &range, error);
+    if (status)
+        goto put_segment;
+    status = cuda_enter(context->device, &scope, error);
+    if (status)
+        goto put_range;
+    status = step(context, args, (struct cuda_range *)range, segment, error);
+    cuda_leave(&scope);
+put_range:
+    moor_kit_handles_put(handles, args->range);
+put_segment:
+    moor_kit_handles_put(handles, args->segment);
+    return status;
+}
+
+static int32_t map(struct moor_abi_context *context, const struct moor_abi_map_args *args,
+                   struct moor_abi_error *error)
+{
+    return run_step(context, args, map_in_scope, error);
+}
+
 static int32_t protect(struct moor_abi_context *context, const struct moor_abi_map_args *args,
                        struct moor_abi_error *error)
 {
-    struct cuda_range *range = NULL;
-    struct cuda_segment *segment = NULL;
-    int32_t status = get_ends(context, args, &range, &segment, error);
-    if (status)
-        return status;
-    struct cuda_scope scope;
-    status = cuda_enter(context->device, &scope, error);
-    if (status == MOOR_OK) {
-        status = protect_in_scope(context->device, args, range, segment, error);
-        cuda_leave(&scope);
-    }
-    moor_kit_handles_put(context->kit.handles, args->segment);
-    moor_kit_handles_put(context->kit.handles, args->range);
-    return status;
+    return run_step(context, args, protect_in_scope, error);
 }
 
 const struct moor_abi_shared_table cuda_shared_table = {

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Copies from and to pageable memory, in stream order, without a wait of the caller. A copy of the driver's would
- * wait for the stream, and a submission must not. So the data goes through pinned memory of the stream's, chunk by
- * chunk: a host function copies between pageable and pinned memory, the device between pinned memory and its own. The
- * order of the stream makes each chunk wait for the one before.
+ * Copies from and to pageable memory, in stream order, without a wait of the caller. A copy of the driver's
+ * would wait for the stream, and a submission must not. So the data goes through pinned memory of the
+ * stream's, chunk by chunk: a host function copies between pageable and pinned memory, the device between
+ * pinned memory and its own. The order of the stream makes each chunk wait for the one before.
  *
- * One job stands for all chunks of a copy, since they run one after the other. The job frees itself after its last
- * run. In a lost context the driver calls no more functions, except one that it was about to call, and there is no
- * way to find out whether there is one: so the remaining jobs are cancelled and stay in memory until the process
- * ends. A call of a cancelled job does nothing. The code stays mapped, too: the core never unloads a provider.
+ * One job stands for all chunks of a copy, since they run one after the other. The job frees itself after its
+ * last run. In a lost context the driver calls no more functions, except one that it was about to call, and
+ * there is no way to find out whether there is one: so the remaining jobs are cancelled and stay in memory
+ * until the process ends. A call of a cancelled job does nothing. The code stays mapped, too: the core never
+ * unloads a provider.
  */
 #include "stream.h"
 #include <assert.h>
@@ -21,12 +22,12 @@ struct cuda_job {
     /* By jobs_lock. */
     struct cuda_job *next;
     struct cuda_job *previous;
-    struct cuda_job **list; /* its stream's, or `abandoned` */
+    struct cuda_job **list; /* the list of the stream, or `abandoned` */
     uint64_t runs_left;     /* launched or still to be launched, and one for the submission itself */
     bool is_cancelled;
     bool is_running;
     /* By the run at work: runs do not overlap. */
-    char *destination; /* of the next chunk */
+    char *destination; /* end of the next chunk */
     const char *source;
     uint64_t bytes_left;
     uint64_t chunk_bytes;
@@ -216,18 +217,8 @@ void cuda_blocks_free(struct cuda_device *device)
     }
 }
 
-static int32_t transfer(const struct cuda_target *target, bool to_device, uint64_t device_address,
-                        void *memory, uint64_t bytes, struct moor_abi_error *error)
-{
-    if (to_device)
-        return CUDA_CALL(target->device, MOOR_HOST_NOMEM, error, cuMemcpyHtoDAsync, device_address, memory,
-                         bytes, target->native);
-    return CUDA_CALL(target->device, MOOR_HOST_NOMEM, error, cuMemcpyDtoHAsync, memory, device_address, bytes,
-                     target->native);
-}
-
-/* Submits the chunks. Counts the launched runs, and notes whether the device has a transfer: both after a failure,
- * too. */
+/* Submits the chunks. Counts the launched runs, and notes whether the device has a transfer: both after a
+ * failure, too. */
 static int32_t submit_chunks(const struct cuda_target *target, struct cuda_job *job, bool to_device,
                              uint64_t device_address, uint64_t bytes, uint64_t *launched, bool *has_transfers,
                              struct moor_abi_error *error)
@@ -237,9 +228,9 @@ static int32_t submit_chunks(const struct cuda_target *target, struct cuda_job *
         uint64_t size = bytes - at < chunk_bytes ? bytes - at : chunk_bytes;
         for (int step = 0; step < 2; step++) {
             bool is_run = (step == 0) == to_device;
-            int32_t status = is_run
-                                 ? launch(target, job, error)
-                                 : transfer(target, to_device, device_address + at, job->memory, size, error);
+            int32_t status = is_run ? launch(target, job, error)
+                                    : cuda_transfer(target->device, target->native, to_device,
+                                                    device_address + at, job->memory, size, error);
             if (status)
                 return status;
             *launched += is_run;
@@ -270,7 +261,8 @@ int32_t cuda_staging_copy_device(struct moor_abi_stream *stream, const struct cu
     status = submit_chunks(target, job, to_device, device_address, bytes, &launched, &has_transfers, error);
     assert(launched <= runs && (status || launched == runs));
     end_submission(job, runs - launched, status != MOOR_OK);
-    /* After a failure the device must not touch its own end later, either. The case is rare enough to wait. */
+    /* After a failure the device must not touch its own end later, either. The case is rare enough to
+     * wait. */
     if (status && status != MOOR_DEVICE_LOST && has_transfers)
         (void)cuda_driver_of(target->device)->cuStreamSynchronize(target->native);
     return status;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * STATS: total and free bytes are the driver's, of the whole device; held bytes are the provider's own account. They
- * answer different questions, since other processes use the device, too. Kept pages are free to the next commit, so
- * they count as free. A figure that the driver refuses is left out; it is not 0.
+ * STATS: total and free bytes are the driver's, of the whole device; held bytes are the provider's own
+ * account. They answer different questions, since other processes use the device, too. Kept pages are free to
+ * the next commit, so they count as free. A figure that the driver refuses is left out; it is not 0.
  */
 #include "memory.h"
 #include <assert.h>

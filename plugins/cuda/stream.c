@@ -2,9 +2,9 @@
 /*
  * STREAM: a stream of the driver's, made here or imported from the host, with a timeline (timeline.c).
  *
- * Streams made here do not synchronise with the default stream. An imported stream is only ever submitted to, and may
- * be gone when ours is destroyed. Work that is submitted while the host captures the stream into a graph would become
- * part of the graph instead of taking effect, so such a submission is refused.
+ * Streams made here do not synchronise with the default stream. An imported stream is only ever submitted to,
+ * and may be gone when ours is destroyed. Work that is submitted while the host captures the stream into a
+ * graph would become part of the graph instead of taking effect, so such a submission is refused.
  */
 #include "stream.h"
 #include <assert.h>
@@ -102,7 +102,7 @@ static int32_t end_native(struct moor_abi_stream *stream, struct moor_abi_error 
     int32_t status = cuda_enter_lost(device, &scope, error);
     if (status)
         return status == MOOR_DEVICE_LOST ? MOOR_OK : status;
-    if (stream->submit.is_dirty && !cuda_timeline_is_lost(stream))
+    if (stream->submit.is_dirty && !cuda_is_lost(stream->kit.context->device))
         status = cuda_timeline_mark_tail(stream, error);
     if (status == MOOR_OK || status == MOOR_DEVICE_LOST)
         status = cuda_check_free(device, cuda_driver_of(device)->cuStreamDestroy(stream->native),
@@ -154,26 +154,29 @@ static int32_t check_capture(struct moor_abi_stream *stream, struct moor_abi_err
     return status;
 }
 
-/* A caller that learns of the loss may reuse the memory that the stream worked on, so its copies stop first. */
+/* A caller that learns of the loss may reuse the memory that the stream worked on, so its copies stop
+ * first. */
 static int32_t cancel_if_lost(struct moor_abi_stream *stream, int32_t status)
 {
-    if (status == MOOR_DEVICE_LOST && cuda_timeline_is_lost(stream))
+    if (status == MOOR_DEVICE_LOST && cuda_is_lost(stream->kit.context->device))
         cuda_staging_cancel(&stream->parts->staging);
     return status;
 }
 
-int32_t cuda_stream_enter(struct moor_abi_stream *stream, struct cuda_scope *scope,
+int32_t cuda_stream_begin(struct moor_abi_stream *stream, struct cuda_scope *scope,
                           struct moor_abi_error *error)
 {
     int32_t status = cuda_enter(stream->kit.context->device, scope, error);
     if (status)
         return cancel_if_lost(stream, status);
+    pthread_mutex_lock(&stream->submit.lock);
     status = check_capture(stream, error);
-    return status ? cuda_stream_leave(stream, scope, status) : MOOR_OK;
+    return status ? cuda_stream_end(stream, scope, status) : MOOR_OK;
 }
 
-int32_t cuda_stream_leave(struct moor_abi_stream *stream, const struct cuda_scope *scope, int32_t status)
+int32_t cuda_stream_end(struct moor_abi_stream *stream, const struct cuda_scope *scope, int32_t status)
 {
+    pthread_mutex_unlock(&stream->submit.lock);
     cuda_leave(scope);
     return cancel_if_lost(stream, status);
 }
@@ -181,13 +184,8 @@ int32_t cuda_stream_leave(struct moor_abi_stream *stream, const struct cuda_scop
 static int32_t record(struct moor_abi_stream *stream, uint64_t *ret_value, struct moor_abi_error *error)
 {
     struct cuda_scope scope;
-    int32_t status = cuda_stream_enter(stream, &scope, error);
-    if (status)
-        return status;
-    pthread_mutex_lock(&stream->submit.lock);
-    status = cuda_timeline_record(stream, ret_value, error);
-    pthread_mutex_unlock(&stream->submit.lock);
-    return cuda_stream_leave(stream, &scope, status);
+    int32_t status = cuda_stream_begin(stream, &scope, error);
+    return status ? status : cuda_stream_end(stream, &scope, cuda_timeline_record(stream, ret_value, error));
 }
 
 static int32_t wait_stream(struct moor_abi_stream *stream, struct moor_abi_stream *other, uint64_t value,
@@ -202,16 +200,14 @@ static int32_t wait_stream(struct moor_abi_stream *stream, struct moor_abi_strea
     if (status || value <= reached || stream == other) /* a stream keeps its own order */
         return status;
     struct cuda_scope scope;
-    status = cuda_stream_enter(stream, &scope, error);
+    status = cuda_stream_begin(stream, &scope, error);
     if (status)
         return status;
-    pthread_mutex_lock(&stream->submit.lock);
     stream->submit.is_dirty = true;
     status = cuda_timeline_join(stream, other, value, error);
     if (status == MOOR_OK && other->parts->slot)
         cuda_timeline_mark_dirty(stream);
-    pthread_mutex_unlock(&stream->submit.lock);
-    return cuda_stream_leave(stream, &scope, status);
+    return cuda_stream_end(stream, &scope, status);
 }
 
 static int32_t host_function(struct moor_abi_stream *stream, moor_abi_host_function function, void *user,
@@ -220,15 +216,13 @@ static int32_t host_function(struct moor_abi_stream *stream, moor_abi_host_funct
     if (!function)
         return moor_kit_fail(error, MOOR_INVALID, 0, "host function: NULL");
     struct cuda_scope scope;
-    int32_t status = cuda_stream_enter(stream, &scope, error);
+    int32_t status = cuda_stream_begin(stream, &scope, error);
     if (status)
         return status;
-    pthread_mutex_lock(&stream->submit.lock); /* not between the chunks of a copy */
     stream->submit.is_dirty = true;
     status = CUDA_CALL(stream->kit.context->device, MOOR_HOST_NOMEM, error, cuLaunchHostFunc, stream->native,
                        function, user);
-    pthread_mutex_unlock(&stream->submit.lock);
-    return cuda_stream_leave(stream, &scope, status);
+    return cuda_stream_end(stream, &scope, status);
 }
 
 static int32_t native(struct moor_abi_stream *stream, uint64_t *ret_native, struct moor_abi_error *error)

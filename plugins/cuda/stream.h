@@ -20,7 +20,7 @@ enum cuda_word {
 struct cuda_slot {
     struct cuda_slot *next; /* in device->streams.free_slots */
     _Atomic uint64_t *words;
-    CUdeviceptr address; /* of the words */
+    CUdeviceptr address; /* device address of the words */
     uint64_t
         written[CUDA_WORD_COUNT]; /* the last value submitted for each word; by the stream's submit.lock */
 };
@@ -44,7 +44,8 @@ struct cuda_staging {
     struct cuda_block *block; /* NULL before the first use; by the stream's submit.lock */
 };
 
-/* The parts of a stream that must last until all its work is done. A destroyed stream leaves them to its device. */
+/* The parts of a stream that must last until all its work is done. A destroyed stream leaves them to its
+ * device. */
 struct cuda_parts {
     struct cuda_parts *next; /* in device->streams.retired */
     struct cuda_slot *slot;  /* timeline of words; else NULL */
@@ -103,11 +104,11 @@ int32_t cuda_timeline_record(struct moor_abi_stream *stream, uint64_t *ret_value
 /* Makes later work of `stream` wait for a recorded value of `other`. Requires stream->submit.lock. */
 int32_t cuda_timeline_join(struct moor_abi_stream *stream, struct moor_abi_stream *other, uint64_t value,
                            struct moor_abi_error *error);
-/* Sets the stream's tail behind all submitted work. Requires stream->submit.lock, or the stream's last caller. */
+/* Sets the stream's tail behind all submitted work. Requires stream->submit.lock, or the stream's last
+ * caller. */
 int32_t cuda_timeline_mark_tail(struct moor_abi_stream *stream, struct moor_abi_error *error);
 /* Notes that submitted work uses memory of the provider's. Requires stream->submit.lock. */
 void cuda_timeline_mark_dirty(struct moor_abi_stream *stream);
-bool cuda_timeline_is_lost(struct moor_abi_stream *stream);
 /* Returns the events of values that a lost device never reached. Requires no scope and no other user. */
 void cuda_timeline_finish(struct moor_abi_stream *stream);
 
@@ -129,9 +130,9 @@ void cuda_blocks_free(struct cuda_device *device); /* staging.c */
 struct cuda_parts *cuda_parts_create(void);
 /* Frees the parts of a destroyed stream, now or when its work is done. */
 void cuda_parts_retire(struct cuda_device *device, struct cuda_parts *parts);
-/* Frees parts whose stream has done no work that uses them. */
+/* Frees parts that no work uses. */
 void cuda_parts_free(struct cuda_device *device, struct cuda_parts *parts);
-/* Frees the retired parts whose work is done. Returns true if none is left. */
+/* Frees the retired parts that no work uses any more. Returns true if none is left. */
 bool cuda_retired_sweep(struct cuda_device *device);
 
 /* ---- target.c: where work of a stream is submitted ---- */
@@ -142,9 +143,9 @@ struct cuda_target {
     CUstream native;
 };
 
-/* Brings the work between begin and end into the stream's order. Both require stream->submit.lock and a scope of the
- * stream's device. After a successful begin the caller always calls end, which returns `status` if that is a
- * failure. */
+/* Brings the work between begin and end into the stream's order. Both require stream->submit.lock and a scope
+ * of the stream's device. After a successful begin the caller always calls end, which returns `status` if
+ * that is a failure. */
 int32_t cuda_target_begin(struct moor_abi_stream *stream, struct cuda_device *device,
                           struct cuda_target *ret_target, struct cuda_scope *ret_scope,
                           struct moor_abi_error *error);
@@ -154,27 +155,29 @@ void cuda_peers_destroy(struct moor_abi_stream *stream);
 
 /* ---- staging.c: copies by host functions ---- */
 
-/* Require stream->submit.lock and a scope of the target's device. The caller marks the stream as dirty afterwards, even
- * after a failure. */
+/* Require stream->submit.lock and a scope of the target's device. The caller marks the stream as dirty
+ * afterwards, even after a failure. */
 int32_t cuda_staging_copy_host(struct moor_abi_stream *stream, const struct cuda_target *target,
                                uint64_t destination, uint64_t source, uint64_t bytes,
                                struct moor_abi_error *error);
 int32_t cuda_staging_copy_device(struct moor_abi_stream *stream, const struct cuda_target *target,
                                  bool to_device, uint64_t device_address, uint64_t host_address,
                                  uint64_t bytes, struct moor_abi_error *error);
-/* Stops the copies of a lost stream: when this returns, no host function touches the caller's memory any more. */
+/* Stops the copies of a lost stream: when this returns, no host function touches the caller's memory any
+ * more. */
 void cuda_staging_cancel(struct cuda_staging *staging);
-/* Gives up the staging of a stream whose jobs have all run or are cancelled. */
+/* Ends the staging of a stream: its jobs have all run or are cancelled. */
 void cuda_staging_finish(struct cuda_device *device, struct cuda_staging *staging);
 
 /* ---- stream.c ---- */
 
-/* Stand around each submission to the stream, with a scope of its device between them. BUSY while the host captures
- * the stream: a captured graph may run often, late or never. leave returns `status`. If either reports that the
- * stream is lost, no work of the provider's touches the caller's memory any more. */
-int32_t cuda_stream_enter(struct moor_abi_stream *stream, struct cuda_scope *scope,
+/* Begins a submission to the stream: enters a scope of its device and takes stream->submit.lock; end releases
+ * both and returns `status`. BUSY while the host captures the stream: a captured graph may run often, late or
+ * never. If either reports that the stream is lost, no work of the provider's touches the caller's memory any
+ * more. */
+int32_t cuda_stream_begin(struct moor_abi_stream *stream, struct cuda_scope *scope,
                           struct moor_abi_error *error);
-int32_t cuda_stream_leave(struct moor_abi_stream *stream, const struct cuda_scope *scope, int32_t status);
+int32_t cuda_stream_end(struct moor_abi_stream *stream, const struct cuda_scope *scope, int32_t status);
 
 extern const struct moor_abi_stream_table cuda_stream_table;
 extern const struct moor_abi_copy_table cuda_copy_table;

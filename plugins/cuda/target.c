@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Where work of a stream is submitted. Only the context of a device can work on its memory, unless the two devices
- * are peers. So work of a stream on another device's memory runs on a peer stream there, between two events: the work
- * begins when the stream has come to it, and the stream goes on when the work is done.
+ * Where work of a stream is submitted. Only the context of a device can work on its memory, unless the two
+ * devices are peers. So work of a stream on another device's memory runs on a peer stream there, between two
+ * events: the work begins when the stream has come to it, and the stream goes on when the work is done.
  */
 #include "stream.h"
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
-#include <time.h>
 
 /* Makes the second stream wait for all work that the first one has now. */
 static int32_t chain(const struct cuda_target *first, const struct cuda_target *second,
@@ -76,18 +75,6 @@ static int32_t get_peer(struct moor_abi_stream *stream, struct cuda_device *devi
     return create_peer(stream, device, ret_native, error);
 }
 
-/* Waits until the peer stream is idle, at most CUDA_DRAIN_NS: it has waited for its stream first, and a driver might
- * never end that wait when the stream is lost. */
-static void drain(const struct cuda_device *device, CUstream native)
-{
-    const struct moor_abi_host *host = device->instance->kit.host;
-    const struct timespec pause = {.tv_nsec = 100000};
-    uint64_t end_ns = host->clock_ns(host->user) + CUDA_DRAIN_NS;
-    while (cuda_driver_of(device)->cuStreamQuery(native) == CUDA_ERROR_NOT_READY &&
-           host->clock_ns(host->user) < end_ns)
-        (void)nanosleep(&pause, NULL); /* a shorter sleep only polls earlier */
-}
-
 void cuda_peers_destroy(struct moor_abi_stream *stream)
 {
     while (stream->submit.peers) {
@@ -95,8 +82,9 @@ void cuda_peers_destroy(struct moor_abi_stream *stream)
         struct cuda_scope scope;
         stream->submit.peers = peer->next;
         if (cuda_enter_lost(peer->device, &scope, NULL) == MOOR_OK) {
-            if (cuda_timeline_is_lost(stream)) /* its timeline does not show the end of the peer's work */
-                drain(peer->device, peer->native);
+            if (cuda_is_lost(stream->kit.context
+                                 ->device)) /* then the timeline does not show the end of the peer's work */
+                (void)cuda_poll_stream(peer->device, peer->native, CUDA_DRAIN_NS);
             (void)cuda_driver_of(peer->device)
                 ->cuStreamDestroy(peer->native); /* else the context's end does */
             cuda_leave(&scope);
@@ -135,12 +123,12 @@ int32_t cuda_target_end(struct moor_abi_stream *stream, const struct cuda_target
     cuda_leave(scope);
     int32_t chained = chain(target, &own, status == MOOR_OK ? error : NULL);
     if (chained) {
-        /* The stream does not wait for the work on the peer stream, which may be that of a copy that failed half way.
-         * That work must end before the caller learns of the failure. */
+        /* The stream does not wait for the work on the peer stream, which may be that of a copy that failed
+         * half way. That work must end before the caller learns of the failure. */
         struct cuda_scope peer;
         if (cuda_enter(target->device, &peer, NULL) == MOOR_OK) {
             if (chained == MOOR_DEVICE_LOST)
-                drain(target->device, target->native);
+                (void)cuda_poll_stream(target->device, target->native, CUDA_DRAIN_NS);
             else
                 (void)cuda_driver_of(target->device)->cuStreamSynchronize(target->native);
             cuda_leave(&peer);

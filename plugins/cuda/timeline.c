@@ -2,16 +2,16 @@
 /*
  * The two kinds of timeline.
  *
- * Words: the stream writes its values into a word of pinned host memory, so reading the watermark is one load, and a
- * wait on another stream compares that word. Words never go back: when a word serves another stream it continues from
- * its last value, which is the new stream's 0. So a stream that still has to wait for a destroyed stream finds its
- * wait satisfied.
+ * Words: the stream writes its values into a word of pinned host memory, so reading the watermark is one
+ * load, and a wait on another stream compares that word. Words never go back: when a word serves another
+ * stream it continues from its last value, which is the new stream's 0. So a stream that still has to wait
+ * for a destroyed stream finds its wait satisfied.
  *
- * Events: each value is an event. The events that are not known to be reached stand in a ring, oldest first, and the
- * driver is asked for the oldest ones.
+ * Events: each value is an event. The events that are not known to be reached stand in a ring, oldest first,
+ * and the driver is asked for the oldest ones.
  *
- * Neither kind reports a lost device in time: a word just stays as it is. So while a value is missing the device is
- * polled (cuda_device_poll).
+ * Neither kind reports a lost device in time: a word just stays as it is. So while a value is missing the
+ * device is polled (cuda_device_poll).
  */
 #include "stream.h"
 #include <assert.h>
@@ -253,11 +253,6 @@ static int32_t read_events(struct moor_abi_stream *stream, uint64_t *ret_value, 
 
 /* ---- reading ---- */
 
-bool cuda_timeline_is_lost(struct moor_abi_stream *stream)
-{
-    return cuda_is_lost(stream->kit.context->device);
-}
-
 int32_t cuda_stream_watermark(struct moor_abi_stream *stream, uint64_t *ret_value,
                               struct moor_abi_error *error)
 {
@@ -338,7 +333,8 @@ int32_t cuda_timeline_record(struct moor_abi_stream *stream, uint64_t *ret_value
     if (status)
         return status;
     *ret_value = atomic_fetch_add(&stream->recorded, 1) + 1;
-    /* The stream is not destroyed before this value is reached, so the work before the value needs no tail. */
+    /* The stream is not destroyed before this value is reached, so the work before the value needs no
+     * tail. */
     stream->submit.is_dirty = false;
     stream->parts->is_unmarked = false;
     return MOOR_OK;
@@ -356,8 +352,8 @@ static int32_t join_word(struct moor_abi_stream *stream, struct moor_abi_stream 
                      address, other->base + value, CU_STREAM_WAIT_VALUE_GEQ);
 }
 
-/* Waits for the event of the value. The ring holds the events of all values after `reached` without a gap; a value
- * that is reached needs no wait. */
+/* Waits for the event of the value. The ring holds the events of all values after `reached` without a gap; a
+ * value that is reached needs no wait. */
 static int32_t join_event(struct moor_abi_stream *stream, struct moor_abi_stream *other, uint64_t value,
                           struct moor_abi_error *error)
 {

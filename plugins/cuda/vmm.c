@@ -2,9 +2,9 @@
 /*
  * The driver's virtual memory management in single steps, each with its way back, and leaked mappings.
  *
- * A segment is zeroed at scratch addresses. Where making a segment fails and undoing it fails, too, the scratch
- * becomes a leaked mapping of its device: freeing it is tried again with the next segment, when memory is short and
- * when the device closes.
+ * A segment is zeroed at scratch addresses. Where making a segment fails and undoing it fails, too, the
+ * scratch becomes a leaked mapping of its device: freeing it is tried again with the next segment, when
+ * memory is short and when the device closes.
  */
 #include "memory.h"
 #include <assert.h>

@@ -7,11 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct sim sim = {
-    .lock = PTHREAD_MUTEX_INITIALIZER,
-    .work = PTHREAD_COND_INITIALIZER,
-    .done = PTHREAD_COND_INITIALIZER,
-};
+struct sim sim = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 _Thread_local bool sim_thread_busy;
 

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/types.h>
+#include <time.h>
+#include <unistd.h>
 
 struct sim_device *sim_device(CUdevice device)
 {
@@ -68,10 +70,16 @@ static void make_devices(void)
     sim.device_count = (int)count;
 }
 
-/* What other atexit functions call from here on finds a driver that has gone, as with the real one. */
+static pid_t starter; /* the process that called cuInit */
+
+/* Shuts the driver down: later calls of other atexit functions get CUDA_ERROR_DEINITIALIZED, as the real driver
+ * answers. A forked child has none of the driver's threads, and a broadcast to conditions that they wait on can
+ * wait for them for ever, so the child touches nothing. */
 static void at_exit(void)
 {
     struct moor_cudasim_live live;
+    if (getpid() != starter)
+        return;
     pthread_mutex_lock(&sim.lock);
     if (sim.phase == SIM_PHASE_READY && sim.settings.leaks) {
         pthread_mutex_unlock(&sim.lock);
@@ -112,6 +120,11 @@ static void in_child(void)
 
 __attribute__((constructor)) static void load(void)
 {
+    pthread_condattr_t monotonic;
+    if (pthread_condattr_init(&monotonic) || pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC) ||
+        pthread_cond_init(&sim.work, &monotonic) || pthread_cond_init(&sim.done, &monotonic))
+        abort();
+    (void)pthread_condattr_destroy(&monotonic); /* the conditions do not need it any more */
     sim_settings_default(&sim.settings);
     const char *text = getenv("MOOR_CUDASIM");
     if (text && !sim_settings_parse(&sim.settings, text, false))
@@ -135,6 +148,7 @@ static CUresult start(unsigned flags)
     sim.order_state = sim.settings.seed * UINT64_C(0x9e3779b97f4a7c15) + 1;
     sim.delay_state = sim.order_state ^ UINT64_C(0xd1342543de82ef95);
     sim.phase = SIM_PHASE_READY;
+    starter = getpid();
     (void)atexit(at_exit);
     return CUDA_SUCCESS;
 }

@@ -382,3 +382,22 @@ Test(ends, of_the_process_with_something_left_are_violations_if_asked_for)
     int status = ends_with("leaks=1", true);
     cr_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT, "%d", status);
 }
+
+/* The broadcast leaves some of the driver's threads inside pthread_cond_wait, woken but not gone. A child has no
+ * such threads, so a broadcast of the child's would wait for them for ever. */
+Test(ends, of_a_forked_child_leave_the_driver_alone)
+{
+    drive_open("callers=8");
+    for (int i = 0; i < 600; i++) {
+        moor_cudasim.resume();
+        pid_t child = fork();
+        if (child == 0) {
+            (void)alarm(20); /* ends a child that hangs */
+            exit(0);
+        }
+        int status = -1;
+        cr_assert_eq(waitpid(child, &status, 0), child);
+        cr_assert_eq(status, 0, "round %d: the child ended with %d", i, status);
+    }
+    drive_close();
+}

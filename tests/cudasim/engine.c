@@ -24,7 +24,7 @@ uint64_t sim_random(uint64_t *state)
 uint64_t sim_now_ns(void)
 {
     struct timespec now;
-    (void)clock_gettime(CLOCK_REALTIME, &now); /* the one that pthread_cond_timedwait takes */
+    (void)clock_gettime(CLOCK_MONOTONIC, &now); /* the clock of both conditions: see load() in device.c */
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 

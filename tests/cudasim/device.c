@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The driver's start and its devices: which there are, what they say of themselves, and what of their
- * memory is taken. */
+/* The driver's start and its devices: their attributes, and the part of their memory that is taken. */
 #include "sim.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,9 +25,9 @@ bool sim_peer(int device, int peer)
 
 static uint64_t free_bytes(int device)
 {
-    const struct sim_device *it = &sim.devices[device];
-    uint64_t taken = it->used_bytes + sim_gpu(device)->other_bytes;
-    return taken < it->total_bytes ? it->total_bytes - taken : 0;
+    const struct sim_device *info = &sim.devices[device];
+    uint64_t taken = info->used_bytes + sim_gpu(device)->other_bytes;
+    return taken < info->total_bytes ? info->total_bytes - taken : 0;
 }
 
 bool sim_take_bytes(int device, uint64_t size_bytes)
@@ -39,7 +38,7 @@ bool sim_take_bytes(int device, uint64_t size_bytes)
     return true;
 }
 
-void sim_give_bytes(int device, uint64_t size_bytes)
+void sim_return_bytes(int device, uint64_t size_bytes)
 {
     sim.devices[device].used_bytes -= size_bytes;
 }
@@ -72,9 +71,9 @@ static void make_devices(void)
 
 static pid_t starter; /* the process that called cuInit */
 
-/* Shuts the driver down: later calls of other atexit functions get CUDA_ERROR_DEINITIALIZED, as the real driver
- * answers. A forked child has none of the driver's threads, and a broadcast to conditions that they wait on can
- * wait for them for ever, so the child touches nothing. */
+/* Shuts the driver down: later calls of other atexit functions get CUDA_ERROR_DEINITIALIZED, as with the
+ * real driver. A forked child has none of the driver's threads, and a broadcast to conditions on which
+ * they wait can block for ever, so the child touches nothing. */
 static void at_exit(void)
 {
     struct moor_cudasim_live live;
@@ -110,7 +109,7 @@ static void after_fork(void)
     pthread_mutex_unlock(&sim.lock);
 }
 
-/* A driver that was started does not survive a fork. */
+/* Ends the driver in a forked child: the real one does not survive a fork, either. */
 static void in_child(void)
 {
     if (sim.phase == SIM_PHASE_READY)
@@ -195,7 +194,7 @@ CUresult CUDAAPI cuDeviceGet(CUdevice *device, int ordinal)
     return sim_leave(&call);
 }
 
-/* For functions of a device and a place to answer to. */
+/* Enters a function that takes a device and a place for its result. */
 static struct sim_call enter_device(enum sim_function function, CUdevice dev, const void *answer)
 {
     struct sim_call call = sim_enter(function, 0);
@@ -270,7 +269,7 @@ static int attribute(int device, CUdevice_attribute attrib)
         return gpu->virtual_memory;
     case CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS:
         return gpu->memory_operations;
-    default: /* what it has not, or is not asked for here */
+    default: /* attributes that the device does not have, or that no caller asks for */
         return 0;
     }
 }

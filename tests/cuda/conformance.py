@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""moor check of the CUDA provider over the simulated driver, for each kind of device and timeline. Nothing fails, and
-nothing is left out but what is named here, for the reason that is named."""
+"""Runs moor check of the CUDA provider over the simulated driver, for each kind of device and timeline. No check fails,
+and only the checks listed here are skipped, each for the reason listed here."""
 import os
 import pathlib
 import re
@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 tool, provider, driver, root = sys.argv[1:5]
-BRIEF = sys.argv[5:] == ["brief"]  # where all is slow
+BRIEF = sys.argv[5:] == ["brief"]  # for slow, instrumented builds
 sys.path.insert(0, str(pathlib.Path(root) / "tests/support"))
 import tap  # noqa: E402
 
@@ -26,7 +26,7 @@ ONE = {"stream.waits_across_devices": "the provider has one device"}
 
 
 def check(name, sim, *settings, skips=ONE, without=()):
-    """without: checks, or groups of them, of what this device has not: each says so."""
+    """without: checks or groups of checks that need an ability which this device lacks; each is skipped for that reason."""
     environment = dict(os.environ, MOOR_CUDASIM=f"total=4GiB,leaks=1,{sim}")
     arguments = [word for setting in (f"driver={driver}", *settings) for word in ("--set", setting)]
     done = subprocess.run([tool, "check", provider, "--timeout=60", *arguments], env=environment, capture_output=True, text=True,
@@ -35,13 +35,13 @@ def check(name, sim, *settings, skips=ONE, without=()):
     tap.check(name, done.returncode == 0 and done.stdout.count("\nok ") > 100 and "violation" not in done.stderr,
               "\n".join(lines) + done.stderr)
     seen = dict(re.findall(r"^skip (\S+): (.*)$", done.stdout, re.M))
-    seen.pop("alloc.exhaustion", None)  # of so large a device it depends on the machine; see below
+    seen.pop("alloc.exhaustion", None)  # whether so large a device can fill up depends on the machine; see below
     seen = {each: reason for each, reason in seen.items() if "a sanitizer is in this process" not in reason}
     expected = ALWAYS | skips
     expected |= {each: "no domain has what this needs" for each in seen if {each, each.split(".")[0]} & set(without)}
     wrong = [f"{each}: {reason}" for each, reason in seen.items() if expected.get(each, "?") not in reason]
     wrong += [f"{each} is not skipped" for each in expected if each not in seen]
-    tap.check("... and nothing is skipped that need not be", not wrong, "\n".join(wrong))
+    tap.check("... and only the expected checks are skipped", not wrong, "\n".join(wrong))
 
 
 check("words of memory", "seed=1", "timeline=memory")
@@ -58,6 +58,6 @@ for timeline in ("memory", "events"):
     done = subprocess.run([tool, "check", provider, "--set", f"driver={driver}", "--set", f"timeline={timeline}",
                            "alloc.exhaustion"], env=dict(os.environ, MOOR_CUDASIM="total=128MiB,leaks=1"),
                           capture_output=True, text=True, check=False)
-    tap.check(f"a device that is full, {timeline}", done.returncode == 0 and done.stdout.startswith("ok "),
+    tap.check(f"a full device, {timeline}", done.returncode == 0 and done.stdout.startswith("ok "),
               done.stdout + done.stderr)
 tap.finish()

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Streams and their timelines, both kinds; imports, captures, lost devices and the end of the process. */
+/* Streams and their timelines, of both kinds; imports, captures, lost devices and the end of the process. */
 #include "fixture.h"
 #include <criterion/criterion.h>
 #include <stdatomic.h>
@@ -35,7 +35,7 @@ static void set_current(struct fixture *fixture, uint32_t device)
     cr_assert_eq(fixture->set_current((CUcontext)(uintptr_t)context), CUDA_SUCCESS);
 }
 
-/* What is behind it waits, also after its stream was destroyed. */
+/* A release behind a value waits, also after its stream was destroyed. */
 static void stand(void *user)
 {
     while (!atomic_load((atomic_bool *)user))
@@ -48,7 +48,7 @@ static void close_gate(struct fixture *fixture, struct moor_abi_stream *stream, 
     cr_assert_eq(fixture->provider->stream->host_function(stream, stand, is_open, &fixture->error), MOOR_OK);
 }
 
-/* A stream that begins where another has ended starts at 0, and values come in order. */
+/* A stream that reuses the place of a destroyed one starts at 0, and its values come in order. */
 BOTH(timeline, starts_anew_in_a_used_place)
 {
     struct fixture fixture;
@@ -70,7 +70,7 @@ BOTH(timeline, starts_anew_in_a_used_place)
     fixture_close(&fixture);
 }
 
-/* A wait that has not been come to when the stream it is for, and the waiting stream, have gone. */
+/* The waiting stream and the stream it waits for are destroyed before the wait begins. */
 BOTH(timeline, outlasts_its_stream)
 {
     struct fixture fixture;
@@ -85,7 +85,7 @@ BOTH(timeline, outlasts_its_stream)
     cr_assert_eq(fixture.provider->stream->wait_stream(second, first, value, &fixture.error), MOOR_OK);
     cr_assert_eq(fixture.sim->open(first_native), 0);
     fixture_end_stream(&fixture, first);
-    for (int i = 0; i < 4; i++) { /* whoever gets the place does not disturb the wait */
+    for (int i = 0; i < 4; i++) { /* the stream that gets the place does not disturb the wait */
         struct moor_abi_stream *next = fixture_stream(&fixture, 0);
         fixture_end_stream(&fixture, next);
     }
@@ -126,7 +126,7 @@ BOTH(import, takes_streams_of_the_device)
     fixture_close(&fixture);
 }
 
-/* The host's own stream may go first, also with a copy behind the last record. */
+/* The host may destroy its own stream first, even with a copy behind the last record. */
 BOTH(import, does_not_touch_a_stream_that_has_gone)
 {
     struct fixture fixture;
@@ -152,7 +152,7 @@ BOTH(import, does_not_touch_a_stream_that_has_gone)
     cr_assert_str_eq(to, "moored");
 }
 
-/* A blocking stream with nothing queued comes after the default stream all the same. */
+/* A blocking stream with an empty queue still comes after the default stream. */
 BOTH(import, keeps_the_order_of_the_default_stream)
 {
     struct fixture fixture;
@@ -260,7 +260,7 @@ BOTH(loss, is_told_and_can_be_left)
     cr_assert_eq(base->shutdown(fixture.instance, &fixture.error), MOOR_OK);
 }
 
-/* More events than are kept, given back by a thread that has no context. */
+/* More events than are kept, returned by a thread that has no context. */
 BOTH(loss, of_many_values_can_be_left)
 {
     struct fixture fixture;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Argument checks and error records. Nothing here keeps state. */
+/* Argument checks and error records, without any state. */
 #include <inttypes.h>
 #include <moorage/kit/check.h>
 #include <stdarg.h>
@@ -9,7 +9,8 @@
 
 #define IN_STRUCT_BYTES_MAX (64u * 1024u)
 
-/* Makes one line of UTF-8 of what vsnprintf wrote: no control characters, no character cut in half. */
+/* Turns the text into one line of UTF-8: removes control characters, and the rest of a character that was
+ * cut. */
 static void tidy_text(char *text, bool cut)
 {
     size_t length = strlen(text);
@@ -20,7 +21,7 @@ static void tidy_text(char *text, bool cut)
     }
     if (!cut)
         return;
-    size_t lead = length; /* the last byte that starts a character */
+    size_t lead = length; /* the first byte of the last character */
     do {
         if (lead == 0)
             return;
@@ -51,7 +52,7 @@ int32_t moor_kit_fail(struct moor_abi_error *error, int32_t status, int64_t nati
     int length = vsnprintf(error->text, room, format, arguments);
     va_end(arguments);
     if (length < 0)
-        error->text[0] = '\0'; /* a format that cannot be printed: the status and the code stand */
+        error->text[0] = '\0'; /* the format cannot be printed: status and code remain */
     tidy_text(error->text, length >= 0 && (size_t)length >= room);
     return status;
 }
@@ -64,40 +65,40 @@ static uint32_t struct_size_of(const void *pointer)
     return size;
 }
 
-int32_t moor_kit_check_in(const void *args, uint32_t known_size, uint32_t least_size, const char *what,
+int32_t moor_kit_check_in(const void *args, uint32_t known_size, uint32_t least_size, const char *object,
                           struct moor_abi_error *error)
 {
     if (!args)
-        return moor_kit_fail(error, MOOR_INVALID, 0, "%s: NULL", what);
+        return moor_kit_fail(error, MOOR_INVALID, 0, "%s: NULL", object);
     uint32_t size = struct_size_of(args);
     if (size < least_size || size % 8 != 0 || size > IN_STRUCT_BYTES_MAX)
-        return moor_kit_fail(error, MOOR_INVALID, 0, "%s: struct_size %u, at least %u are needed", what, size,
-                             least_size);
+        return moor_kit_fail(error, MOOR_INVALID, 0, "%s: struct_size %u, at least %u are needed", object,
+                             size, least_size);
     const unsigned char *bytes = args;
     for (uint32_t i = known_size; i < size; i++) {
         if (bytes[i] != 0)
-            return moor_kit_fail(error, MOOR_INVALID, 0, "%s: byte %u is not zero, known are %u", what, i,
+            return moor_kit_fail(error, MOOR_INVALID, 0, "%s: byte %u is not zero, known are %u", object, i,
                                  known_size);
     }
     return MOOR_OK;
 }
 
-int32_t moor_kit_check_out(const void *out, uint32_t least_size, const char *what,
+int32_t moor_kit_check_out(const void *out, uint32_t least_size, const char *object,
                            struct moor_abi_error *error)
 {
     if (!out)
-        return moor_kit_fail(error, MOOR_INVALID, 0, "%s: NULL", what);
+        return moor_kit_fail(error, MOOR_INVALID, 0, "%s: NULL", object);
     uint32_t size = struct_size_of(out);
     if (size < least_size || size < sizeof size)
-        return moor_kit_fail(error, MOOR_INVALID, 0, "%s: struct_size %u, at least %u are needed", what, size,
-                             least_size);
+        return moor_kit_fail(error, MOOR_INVALID, 0, "%s: struct_size %u, at least %u are needed", object,
+                             size, least_size);
     return MOOR_OK;
 }
 
 int32_t moor_kit_fill_out(void *out, const void *value, uint32_t known_size, uint32_t least_size,
-                          const char *what, struct moor_abi_error *error)
+                          const char *object, struct moor_abi_error *error)
 {
-    int32_t status = moor_kit_check_out(out, least_size, what, error);
+    int32_t status = moor_kit_check_out(out, least_size, object, error);
     if (status)
         return status;
     uint32_t size = struct_size_of(out);
@@ -107,11 +108,11 @@ int32_t moor_kit_fill_out(void *out, const void *value, uint32_t known_size, uin
     return MOOR_OK;
 }
 
-int32_t moor_kit_check_flags(uint64_t flags, uint64_t known, const char *what, struct moor_abi_error *error)
+int32_t moor_kit_check_flags(uint64_t flags, uint64_t known, const char *object, struct moor_abi_error *error)
 {
     if ((flags & ~known) == 0)
         return MOOR_OK;
-    return moor_kit_fail(error, MOOR_INVALID, 0, "%s: unknown flags 0x%" PRIx64, what, flags & ~known);
+    return moor_kit_fail(error, MOOR_INVALID, 0, "%s: unknown flags 0x%" PRIx64, object, flags & ~known);
 }
 
 int32_t moor_kit_check_span(uint64_t offset_bytes, uint64_t length_bytes, uint64_t size_bytes,
@@ -135,7 +136,7 @@ int32_t moor_kit_check_span(uint64_t offset_bytes, uint64_t length_bytes, uint64
     return MOOR_OK;
 }
 
-static bool is_power_of_two(uint64_t value)
+bool moor_kit_is_power_of_two(uint64_t value)
 {
     return value != 0 && (value & (value - 1)) == 0;
 }
@@ -150,24 +151,24 @@ int32_t moor_kit_check_alloc(const struct moor_abi_alloc_args *args, uint64_t al
         return status;
     if (args->size_bytes == 0)
         return moor_kit_fail(error, MOOR_INVALID, 0, "alloc args: 0 bytes");
-    if (!is_power_of_two(args->alignment_bytes) || args->alignment_bytes < alignment_bytes)
+    if (!moor_kit_is_power_of_two(args->alignment_bytes) || args->alignment_bytes < alignment_bytes)
         return moor_kit_fail(error, MOOR_INVALID, 0,
                              "alloc args: alignment %" PRIu64 " is no power of two of at least %" PRIu64,
                              args->alignment_bytes, alignment_bytes);
     return MOOR_OK;
 }
 
-/* Of ranges and segments: whole granules, of at least the domain's. */
+/* Checks that a range or segment is whole granules, of at least the domain's least granule. */
 static int32_t check_granules(uint64_t size_bytes, uint64_t granule_bytes, uint64_t granule_min_bytes,
-                              const char *what, struct moor_abi_error *error)
+                              const char *object, struct moor_abi_error *error)
 {
-    if (!is_power_of_two(granule_bytes) || granule_bytes < granule_min_bytes)
+    if (!moor_kit_is_power_of_two(granule_bytes) || granule_bytes < granule_min_bytes)
         return moor_kit_fail(error, MOOR_INVALID, 0,
-                             "%s: granule %" PRIu64 " is no power of two of at least %" PRIu64, what,
+                             "%s: granule %" PRIu64 " is no power of two of at least %" PRIu64, object,
                              granule_bytes, granule_min_bytes);
     if (size_bytes == 0 || size_bytes % granule_bytes != 0)
         return moor_kit_fail(error, MOOR_INVALID, 0,
-                             "%s: %" PRIu64 " bytes are no whole granules of %" PRIu64, what, size_bytes,
+                             "%s: %" PRIu64 " bytes are no whole granules of %" PRIu64, object, size_bytes,
                              granule_bytes);
     return MOOR_OK;
 }
@@ -183,7 +184,7 @@ int32_t moor_kit_check_range(const struct moor_abi_range_args *args, uint64_t gr
             check_granules(args->size_bytes, args->granule_bytes, granule_min_bytes, "range args", error);
     if (status)
         return status;
-    if (!is_power_of_two(args->alignment_bytes) || args->alignment_bytes < args->granule_bytes)
+    if (!moor_kit_is_power_of_two(args->alignment_bytes) || args->alignment_bytes < args->granule_bytes)
         return moor_kit_fail(error, MOOR_INVALID, 0,
                              "range args: alignment %" PRIu64 " is no power of two of at least the granule",
                              args->alignment_bytes);
@@ -197,8 +198,7 @@ int32_t moor_kit_check_range(const struct moor_abi_range_args *args, uint64_t gr
 int32_t moor_kit_check_segment(const struct moor_abi_segment_args *args, uint64_t granule_min_bytes,
                                struct moor_abi_error *error)
 {
-    int32_t status =
-        moor_kit_check_in(args, sizeof *args, MOOR_ABI_SEGMENT_ARGS_SIZE, "segment args", error);
+    int32_t status = moor_kit_check_in(args, sizeof *args, MOOR_ABI_SEGMENT_ARGS_SIZE, "segment args", error);
     if (!status)
         status = moor_kit_check_flags(args->flags, 0, "segment args", error);
     if (!status)
@@ -253,21 +253,22 @@ int32_t moor_kit_check_stream(const struct moor_abi_stream_args *args, struct mo
     return MOOR_OK;
 }
 
-/* One side of a copy or fill. That the memory is there is the caller's promise. */
-static int32_t check_memory(uint64_t address, uint64_t size_bytes, const char *what,
+/* Checks one side of a copy or fill. The caller promises that the memory exists. */
+static int32_t check_memory(uint64_t address, uint64_t size_bytes, const char *object,
                             struct moor_abi_error *error)
 {
     if (address == 0 || size_bytes == 0)
-        return moor_kit_fail(error, MOOR_INVALID, 0, "%s: address 0x%" PRIx64 ", %" PRIu64 " bytes", what,
+        return moor_kit_fail(error, MOOR_INVALID, 0, "%s: address 0x%" PRIx64 ", %" PRIu64 " bytes", object,
                              address, size_bytes);
     if (size_bytes > UINT64_MAX - address)
         return moor_kit_fail(error, MOOR_OVERFLOW, 0,
-                             "%s: address 0x%" PRIx64 " + %" PRIu64 " bytes does not fit in 64 bits", what,
+                             "%s: address 0x%" PRIx64 " + %" PRIu64 " bytes does not fit in 64 bits", object,
                              address, size_bytes);
     return MOOR_OK;
 }
 
-/* Host and device addresses may be the same numbers, so only two of one side can be seen to overlap. */
+/* Returns true if the two sides overlap. A host address and a device address may be the same number, so only
+ * two addresses of one side are compared. */
 static bool overlap(const struct moor_abi_copy_args *args)
 {
     bool one_side = args->direction == MOOR_ABI_COPY_H2H || args->direction == MOOR_ABI_COPY_D2D;
@@ -348,7 +349,7 @@ bool moor_kit_release_is_part(uint32_t kind)
 
 struct moor_abi_fence_point moor_kit_release_point(const struct moor_abi_release *release, uint32_t index)
 {
-    struct moor_abi_fence_point point = {0}; /* what a host of an older minor does not say */
+    struct moor_abi_fence_point point = {0}; /* fields of a newer minor are zero */
     size_t stride = release->point_stride;
     memcpy(&point, (const char *)release->points + index * stride,
            stride < sizeof point ? stride : sizeof point);
@@ -357,7 +358,7 @@ struct moor_abi_fence_point moor_kit_release_point(const struct moor_abi_release
 
 int32_t moor_kit_round_up(uint64_t bytes, uint64_t granule_bytes, uint64_t *ret_bytes)
 {
-    if (!is_power_of_two(granule_bytes))
+    if (!moor_kit_is_power_of_two(granule_bytes))
         return MOOR_INVALID;
     uint64_t mask = granule_bytes - 1;
     if (bytes > UINT64_MAX - mask)
@@ -366,7 +367,7 @@ int32_t moor_kit_round_up(uint64_t bytes, uint64_t granule_bytes, uint64_t *ret_
     return MOOR_OK;
 }
 
-/* The number of bits that a unit shifts by; -1 for what is no unit. */
+/* Returns the number of bits that a unit shifts by; -1: no such unit. */
 static int unit_shift(const char *unit)
 {
     static const struct {
@@ -396,7 +397,7 @@ int32_t moor_kit_parse_size(const char *text, uint64_t *ret_bytes)
         unit++;
     int shift = unit_shift(unit);
     if (shift < 0 || (shift == 0 && unit != text))
-        return MOOR_INVALID; /* not a unit, or nothing but blanks after the number */
+        return MOOR_INVALID; /* no unit, or blanks without a unit */
     if (overflow || number > UINT64_MAX >> shift)
         return MOOR_OVERFLOW;
     *ret_bytes = number << shift;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The frame keeps its state at the start of the provider's own structs, so one pointer is both: the functions
- * below read a struct moor_abi_instance as the struct moor_kit_instance that it begins with. There is no
- * other state. Counters are plain integers, because the header is C++ too; they change through __atomic
- * built-ins alone.
+ * The frame keeps its state at the start of the provider's own structs, so one pointer serves both: the
+ * functions below read a struct moor_abi_instance as the struct moor_kit_instance that it begins with. There
+ * is no other state. Counters are plain integers, because the header is also C++; they change through
+ * __atomic built-ins alone.
  */
 #include <assert.h>
 #include <errno.h>
@@ -39,7 +39,7 @@ static int32_t read_number(const struct moor_kit_setting *setting, const char *t
     bool is_power = setting->kind == MOOR_KIT_POWER_OF_TWO;
     uint64_t number = 0;
     if (moor_kit_parse_size(text, &number) || number < setting->least || number > setting->most ||
-        (is_power && (number & (number - 1))))
+        (is_power && !moor_kit_is_power_of_two(number)))
         return moor_kit_fail(
             error, MOOR_INVALID, 0, "setting %s: '%s': a %s from %" PRIu64 " to %" PRIu64 " is needed",
             setting->name, text, is_power ? "power of two" : "number", setting->least, setting->most);
@@ -59,7 +59,7 @@ static int32_t read_word(const struct moor_kit_setting *setting, const char *tex
         }
         size_t length = strlen(list);
         (void)snprintf(list + length, sizeof list - length, "%s%s", i ? ", " : "",
-                       setting->words[i]); /* may be cut */
+                       setting->words[i]); /* a long list is cut */
     }
     return moor_kit_fail(error, MOOR_INVALID, 0, "setting %s: '%s': one of %s is needed", setting->name, text,
                          list);
@@ -148,7 +148,7 @@ int32_t moor_kit_init(const struct moor_kit_provider *provider, const struct moo
 int32_t moor_kit_shutdown(struct moor_abi_instance *instance, struct moor_abi_error *error)
 {
     const struct moor_kit_instance *kit = kit_of(instance);
-    /* Acquire: pairs with the last context_close, whose writes to the instance are then visible. */
+    /* Acquire: pairs with the last context_close, and shows its writes to the instance. */
     uint32_t contexts = __atomic_load_n(&kit->context_count, __ATOMIC_ACQUIRE);
     if (contexts)
         return moor_kit_fail(error, MOOR_BUSY, 0, "shutdown: %" PRIu32 " contexts are open: close them first",
@@ -201,7 +201,7 @@ int32_t moor_kit_context_open(struct moor_abi_instance *instance, uint32_t devic
         return status;
     }
     (void)__atomic_add_fetch(&kit->context_count, 1,
-                             __ATOMIC_RELAXED); /* a count; shutdown comes after all calls */
+                             __ATOMIC_RELAXED); /* the core calls shutdown after this */
     *ret_context = context;
     return MOOR_OK;
 }
@@ -222,7 +222,7 @@ int32_t moor_kit_context_close(struct moor_abi_context *context, struct moor_abi
     return MOOR_OK;
 }
 
-/* ---- what a device lacks ---- */
+/* ---- absent functions ---- */
 
 int32_t moor_kit_no_native_context(struct moor_abi_context *context, uint64_t *ret_native,
                                    struct moor_abi_error *error)

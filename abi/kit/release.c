@@ -13,7 +13,7 @@
 #include <moorage/kit/range.h>
 #include <moorage/kit/release.h>
 
-/* What a release of each kind names, and the capability that it needs. */
+/* The kind of handle that each kind of release names, and the capability that it needs. */
 static const struct {
     enum moor_kit_kind kind;
     uint64_t capability;
@@ -194,11 +194,11 @@ void moor_kit_stream_end(struct moor_abi_stream *stream)
 {
     struct moor_kit_context *kit = kit_of(context_of(stream));
     uint32_t before =
-        __atomic_fetch_sub(&kit->stream_count, 1, __ATOMIC_RELEASE); /* a close comes after the stream */
+        __atomic_fetch_sub(&kit->stream_count, 1, __ATOMIC_RELEASE); /* see moor_kit_context_check_empty */
     assert(before > 0);
 }
 
-/* ---- bytes; relaxed: figures that order nothing ---- */
+/* ---- bytes; relaxed: the figures order nothing ---- */
 
 void moor_kit_held_add(struct moor_abi_context *context, uint32_t domain, uint64_t bytes)
 {

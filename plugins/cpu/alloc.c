@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * ALLOC: each allocation is a mapping of its own, whole pages, there when the call returns. From 2 MiB on it
- * starts at a multiple of 2 MiB, so that the kernel can use large pages. Fresh mappings read as zero, asked
- * for or not.
+ * ALLOC: each allocation is a mapping of whole pages, and its memory exists when the call returns. An
+ * allocation of 2 MiB or more starts at a multiple of 2 MiB, so that the kernel can use large pages. Fresh
+ * mappings read as zero, with or without ALLOC_ZERO.
  */
 #include "cpu.h"
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +22,7 @@ static int32_t check_args(struct moor_abi_context *context, const struct moor_ab
     if (moor_kit_round_up(args->size_bytes, context->kit.instance->page_bytes, ret_bytes) != MOOR_OK ||
         *ret_bytes > UINT64_MAX - args->alignment_bytes)
         return moor_kit_fail(error, MOOR_OVERFLOW, 0,
-                             "%llu bytes, rounded and aligned, do not fit in 64 bits",
+                             "%llu bytes are requested: rounded and aligned, they do not fit in 64 bits",
                              (unsigned long long)args->size_bytes);
     return MOOR_OK;
 }
@@ -47,12 +48,13 @@ static int32_t lock_pages(uint64_t address, uint64_t bytes, struct moor_abi_erro
     return cpu_pages_fail(error, MOOR_DEVICE_NOMEM, code, "mlock", bytes);
 }
 
-/* The memory of one allocation, all of it or nothing. */
+/* Maps the memory of one allocation, all of it or nothing. */
 static int32_t obtain(const struct moor_abi_alloc_args *args, uint64_t bytes, uint64_t page_bytes,
                       uint64_t *ret_address, struct moor_abi_error *error)
 {
     bool large = bytes >= CPU_HUGE_BYTES;
     uint64_t alignment = large ? CPU_HUGE_BYTES : page_bytes;
+    assert(bytes >= args->size_bytes && bytes % page_bytes == 0);
     if (args->alignment_bytes > alignment)
         alignment = args->alignment_bytes;
     uint64_t address = 0;
@@ -64,7 +66,7 @@ static int32_t obtain(const struct moor_abi_alloc_args *args, uint64_t bytes, ui
         status = lock_pages(address, bytes, error);
     if (status) {
         (void)cpu_pages_unmap(address, bytes,
-                              NULL); /* just mapped, so it is; the first failure is what is told */
+                              NULL); /* cannot fail for a fresh mapping; the first failure is reported */
         return status;
     }
     *ret_address = address;
@@ -85,15 +87,15 @@ static int32_t allocate(struct moor_abi_context *context, const struct moor_abi_
 
     struct cpu_allocation *allocation = calloc(1, sizeof *allocation);
     if (!allocation)
-        return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "no memory for an allocation's record");
+        return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "allocation: no host memory for its record");
     struct cpu_pool *pool = &context->kit.instance->pool;
     status = cpu_pool_take(pool, bytes, error);
     if (status)
         goto free_record;
     status = obtain(args, bytes, context->kit.instance->page_bytes, &allocation->address, error);
-    cpu_pool_settle(pool, bytes);
+    cpu_pool_confirm(pool, bytes);
     if (status)
-        goto give_back;
+        goto return_bytes;
     allocation->domain = args->domain;
     allocation->bytes = bytes;
     result.address = allocation->address;
@@ -107,9 +109,9 @@ static int32_t allocate(struct moor_abi_context *context, const struct moor_abi_
                              "allocation", error);
 
 unmap:
-    (void)cpu_pages_unmap(allocation->address, bytes, NULL); /* as in obtain */
-give_back:
-    cpu_pool_give(pool, bytes);
+    (void)cpu_pages_unmap(allocation->address, bytes, NULL); /* see obtain */
+return_bytes:
+    cpu_pool_return(pool, bytes);
 free_record:
     free(allocation);
     return status;
@@ -122,7 +124,7 @@ int32_t cpu_allocation_free(struct moor_abi_context *context, struct cpu_allocat
     if (status)
         return status;
     moor_kit_held_sub(context, allocation->domain, allocation->bytes);
-    cpu_pool_give(&context->kit.instance->pool, allocation->bytes);
+    cpu_pool_return(&context->kit.instance->pool, allocation->bytes);
     *ret_bytes = allocation->bytes;
     moor_kit_handles_remove(context->kit.handles, allocation->handle);
     free(allocation);

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A group's limit holds for all groups below it, so the way up from the process's own group is walked once,
- * at init, and the files on it stay open: a reading is then a few preads. Both versions of control groups are
- * looked at; a system may have the memory controller in either one.
+ * The limits of control groups. A group's limit holds for all groups below it, so init walks from the
+ * process's own group up to the root once, and keeps the files open: a reading is then a few preads. Both
+ * versions of control groups are read, because either one may have the memory controller.
  *
- * Under a limit, clean file cache counts as available: the kernel drops it before it kills. Dirty cache does
- * not.
+ * Under a limit, clean file cache counts as available, because the kernel drops it before it kills. Dirty
+ * file cache does not.
  */
 #include "limits.h"
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
@@ -19,11 +20,11 @@
 #define TEXT_BYTES 8192u
 #define PATH_BYTES 4096u
 
-/* Where a hierarchy is mounted and where the process is in it. */
+/* The mount of a hierarchy, and the process's group in it. */
 struct hierarchy {
-    char mount[PATH_BYTES]; /* "" : not mounted */
+    char mount[PATH_BYTES]; /* "": not mounted */
     char root[PATH_BYTES];  /* the group that the mount shows */
-    char group[PATH_BYTES]; /* of the process, from the hierarchy's root */
+    char group[PATH_BYTES]; /* the process's group, from the hierarchy's root */
 };
 
 static uint64_t min64(uint64_t a, uint64_t b)
@@ -43,7 +44,7 @@ static int read_text(int file, char text[TEXT_BYTES])
     return 0;
 }
 
-/* The number after `key` at the start of a line; 0 if there is no such line. */
+/* Returns the number after `key` at the start of a line; 0: no such line. */
 static uint64_t find_number(const char *text, const char *key)
 {
     size_t length = strlen(key);
@@ -55,7 +56,7 @@ static uint64_t find_number(const char *text, const char *key)
     return 0;
 }
 
-/* A file that is one number; "max", and what cannot be read, is no limit. */
+/* Reads a file that is one number. UINT64_MAX, no limit: "max", or the file cannot be read. */
 static uint64_t read_number(int file)
 {
     char text[TEXT_BYTES];
@@ -146,6 +147,7 @@ static void close_level(const struct cpu_level *level)
 
 static void open_level(struct cpu_limits *limits, const char *folder, bool v2)
 {
+    assert(limits->level_count < CPU_LEVELS_MAX);
     struct cpu_level level = {
         .limit = open_in(folder, v2 ? "memory.max" : "memory.limit_in_bytes"),
         .high = v2 ? open_in(folder, "memory.high") : -1,
@@ -158,14 +160,15 @@ static void open_level(struct cpu_limits *limits, const char *folder, bool v2)
         limits->levels[limits->level_count++] = level;
 }
 
-/* Opens the process's group and every one above it, as far as the mount shows them. */
+/* Opens the process's group and every group above it that the mount shows. */
 static void open_levels(struct cpu_limits *limits, const char *root, const struct hierarchy *hierarchy,
                         bool v2)
 {
     if (!hierarchy->mount[0])
         return;
-    /* A mount may show a part of the hierarchy only (containers): its root is then a prefix of our group. A
-     * group outside that part ("/../x") cannot be seen; the mount's top is the nearest that can. */
+    /* A mount may show only a part of the hierarchy (containers): its root is then a prefix of the process's
+     * group. A group outside that part ("/../x") cannot be seen, and the top of the mount is the nearest
+     * visible group. */
     const char *below = hierarchy->group;
     size_t shown = strcmp(hierarchy->root, "/") == 0 ? 0 : strlen(hierarchy->root);
     if (strncmp(below, hierarchy->root, shown) == 0 && (below[shown] == '/' || below[shown] == '\0'))
@@ -204,7 +207,7 @@ int cpu_limits_open(struct cpu_limits *limits, const char *root)
         cpu_limits_close(limits);
         return ENOMEM;
     }
-    /* Without these two files there are no control groups to mind. */
+    /* Without these two files the process has no control groups. */
     FILE *files[2] = {NULL, NULL};
     static const char *const names[2] = {"self/mountinfo", "self/cgroup"};
     static void (*const find[2])(FILE *, struct hierarchy *, struct hierarchy *) = {find_mounts, find_groups};
@@ -234,7 +237,7 @@ void cpu_limits_close(struct cpu_limits *limits)
     limits->meminfo = -1;
 }
 
-/* Clean file cache, with that of the groups below: what reclaim gives back for nothing. */
+/* Returns the clean file cache, with that of the groups below: memory that the kernel reclaims at no cost. */
 static uint64_t read_reclaimable(const struct cpu_level *level)
 {
     char text[TEXT_BYTES];
@@ -263,7 +266,8 @@ int cpu_limits_read(const struct cpu_limits *limits, struct cpu_reading *ret_rea
     struct cpu_reading reading = {machine, min64(machine, find_number(text, "MemAvailable") * 1024)};
     for (uint32_t i = 0; i < limits->level_count; i++) {
         const struct cpu_level *level = &limits->levels[i];
-        /* Beyond `high` nobody is killed, but the group is stopped in its tracks: as good as a limit. */
+        /* Beyond `high` the kernel kills nothing, but throttles the group until it stands still: a limit in
+         * effect. */
         uint64_t limit = min64(read_number(level->limit), read_number(level->high));
         if (limit >= machine)
             continue;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* How much memory this process may have: the machine's, and that of every control group above it. */
+/* The memory that this process may have: the least of the machine's and of every control group above it. */
 #ifndef MOORAGE_CPU_LIMITS_H
 #define MOORAGE_CPU_LIMITS_H
 
@@ -7,7 +7,7 @@
 
 #define CPU_LEVELS_MAX 32u
 
-/* One control group with a memory controller, by its open files; -1 where there is none. */
+/* One control group with a memory controller, as open files; -1: no such file. */
 struct cpu_level {
     int limit;
     int high; /* version 2: where throttling begins */
@@ -22,15 +22,16 @@ struct cpu_limits {
 };
 
 struct cpu_reading {
-    uint64_t total_bytes;     /* the smallest limit */
-    uint64_t available_bytes; /* what can still be had under all of them; file cache counts, it makes room */
+    uint64_t total_bytes; /* the smallest limit */
+    /* can still be taken under all limits; clean file cache counts, because the kernel drops it */
+    uint64_t available_bytes;
 };
 
-/* root: "" for the running system; a folder with proc/ and what its mountinfo names, for tests. 0 or an
- * errno. */
+/* Opens the files. root: "" for the running system; for tests a folder with proc/ and the mounts of its
+ * mountinfo. Returns 0 or an errno. */
 int cpu_limits_open(struct cpu_limits *limits, const char *root);
 void cpu_limits_close(struct cpu_limits *limits);
-/* Reads the open files anew. Any thread. 0 or an errno. */
+/* Reads the open files. Any thread. Returns 0 or an errno. */
 int cpu_limits_read(const struct cpu_limits *limits, struct cpu_reading *ret_reading);
 
 #endif

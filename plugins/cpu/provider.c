@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The entry, and BASE: one device, the machine's processors, with two domains on one pool, the machine's
- * memory. There is no global state: an instance holds everything, contexts share its pool and its list of
- * pins.
+ * The entry and BASE: one device, the machine's processors, with two domains on one pool, the machine's
+ * memory. There is no global state: an instance holds everything, and its contexts share the pool and the
+ * list of pins.
  */
 #include "cpu.h"
 #include <assert.h>
@@ -19,8 +19,8 @@
 
 /* ---- init ---- */
 
-/* The first line of a file that starts with `key`, from behind its colon and blanks; without a key, the first
- * line. */
+/* Reads the first line of a file that starts with `key`, from behind its colon and blanks; without a key, the
+ * first line. */
 static bool read_line(const char *path, const char *key, char *text, size_t text_bytes)
 {
     FILE *file = fopen(path, "re");
@@ -35,8 +35,7 @@ static bool read_line(const char *path, const char *key, char *text, size_t text
         return false;
     const char *value = *key ? strchr(line, ':') : line;
     value = value ? value + strspn(value, ": \t") : line;
-    (void)snprintf(text, text_bytes, "%.*s", (int)strcspn(value, "\n"),
-                   value); /* cut off where it is too long */
+    (void)snprintf(text, text_bytes, "%.*s", (int)strcspn(value, "\n"), value); /* a longer line is cut */
     return text[0] != '\0';
 }
 
@@ -52,7 +51,7 @@ static void describe_device(struct moor_abi_instance *instance)
 static int32_t start(struct moor_abi_instance *instance, struct moor_abi_error *error)
 {
     instance->page_bytes = (uint64_t)sysconf(_SC_PAGESIZE);
-    assert(cpu_is_power_of_two(instance->page_bytes) && instance->page_bytes <= CPU_GRANULE_MIN_BYTES);
+    assert(moor_kit_is_power_of_two(instance->page_bytes) && instance->page_bytes <= CPU_GRANULE_MIN_BYTES);
     int32_t status = cpu_pool_init(&instance->pool, instance->total_bytes, error);
     if (status)
         return status;

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * VIRTUAL: a range is a reservation and, outside of it, the kit's states of its granules.
+ * VIRTUAL: a range is a reservation and, beside it, the kit's state of each granule.
  *
- * Once a range has had a segment mapped, a granule that becomes free is put back by a fresh reservation over
- * the whole free run around it (cpu_range_reset): the segment's mapping has cut the run's anon_vma in two, and
- * only a run that is one mapping again takes commits without using up maps. That runs under the lock, as
- * nobody may commit inside the run meanwhile.
+ * After a segment was mapped in a range, each granule that becomes free is replaced by a fresh reservation
+ * over the whole free run around it (cpu_range_reset). The segment's mapping has cut the anon_vma of the run
+ * in two, and only a run that is one mapping again can be committed without more maps. The reset needs
+ * range->lock: no commit may begin in the run meanwhile.
  */
 #include "cpu.h"
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 
@@ -22,6 +23,7 @@ int32_t cpu_range_reset(struct cpu_range *range, uint64_t first, uint64_t count,
     uint64_t start = first;
     uint64_t end = first + count;
     uint64_t granules = kit->size_bytes / kit->granule_bytes;
+    assert(count > 0 && end <= granules);
     while (start > 0 && is_free(range, start - 1))
         start--;
     while (end < granules && is_free(range, end))
@@ -38,7 +40,8 @@ int32_t cpu_check_virtual(uint32_t domain, struct moor_abi_error *error)
     if (status)
         return status;
     if (domain != CPU_DOMAIN_DEVICE)
-        return moor_kit_fail(error, MOOR_UNSUPPORTED, 0, "pinned memory has no ranges and no segments");
+        return moor_kit_fail(error, MOOR_UNSUPPORTED, 0,
+                             "domain 1: pinned memory has no ranges and no segments");
     return MOOR_OK;
 }
 
@@ -48,7 +51,7 @@ static int32_t check_args(const struct moor_abi_range_args *args, struct moor_ab
     if (!status)
         status = cpu_check_virtual(args->domain, error);
     if (!status && args->size_bytes > CPU_ADDRESS_BYTES_MAX)
-        status = moor_kit_fail(error, MOOR_NO_VA, 0, "%llu bytes: larger than the address space",
+        status = moor_kit_fail(error, MOOR_NO_VA, 0, "%llu bytes are requested: more than the address space",
                                (unsigned long long)args->size_bytes);
     return status;
 }
@@ -65,7 +68,7 @@ static int32_t create_record(const struct moor_abi_range_args *args, struct cpu_
 {
     struct cpu_range *range = calloc(1, sizeof *range);
     if (!range)
-        return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "no memory for a range's record");
+        return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "range: no host memory for its record");
     int32_t status = moor_kit_range_init(&range->kit, args, error);
     if (status) {
         free(range);
@@ -99,7 +102,7 @@ static int32_t reserve(struct moor_abi_context *context, const struct moor_abi_r
     return moor_kit_fill_out(ret_range, &result, MOOR_ABI_RANGE_SIZE, MOOR_ABI_RANGE_SIZE, "range", error);
 
 unmap:
-    (void)cpu_pages_unmap(kit->address, kit->size_bytes, NULL); /* just mapped, so it is */
+    (void)cpu_pages_unmap(kit->address, kit->size_bytes, NULL); /* cannot fail for a fresh mapping */
 free_range:
     free_record(range);
     return status;
@@ -108,6 +111,7 @@ free_range:
 int32_t cpu_range_free(struct moor_abi_context *context, struct cpu_range *range,
                        struct moor_abi_error *error)
 {
+    assert(range->kit.used_count == 0);
     int32_t status = cpu_pages_unmap(range->kit.address, range->kit.size_bytes, error);
     if (status)
         return status;
@@ -124,9 +128,9 @@ static int32_t back(struct cpu_pool *pool, uint64_t address, uint64_t bytes, str
     if (status)
         return status;
     status = cpu_pages_back(address, bytes, error);
-    cpu_pool_settle(pool, bytes);
+    cpu_pool_confirm(pool, bytes);
     if (status)
-        cpu_pool_give(pool, bytes);
+        cpu_pool_return(pool, bytes);
     return status;
 }
 
@@ -140,6 +144,7 @@ static int32_t commit(struct moor_abi_context *context, uint64_t handle, uint64_
         return status;
     uint64_t first = offset / range->granule_bytes;
     uint64_t count = length / range->granule_bytes;
+    assert(count > 0 && count * range->granule_bytes == length);
     status = moor_kit_range_claim(range, first, count, error);
     if (!status) {
         status = back(&context->kit.instance->pool, range->address + offset, length, error);
@@ -186,6 +191,7 @@ static int32_t unmap_segment(struct moor_abi_context *context, struct cpu_range 
     pthread_mutex_lock(&range->kit.lock);
     int32_t status = cpu_range_reset(range, first, count, error);
     pthread_mutex_unlock(&range->kit.lock);
+    assert(range->mapped && range->mapped[first]);
     if (!status)
         moor_kit_handles_put(context->kit.handles, range->mapped[first]);
     return status;
@@ -198,6 +204,7 @@ int32_t cpu_range_free_part(struct moor_abi_context *context, struct cpu_range *
     uint64_t first = release->offset_bytes / range->kit.granule_bytes;
     uint64_t count = release->length_bytes / range->kit.granule_bytes;
     bool is_unmap = release->kind == MOOR_ABI_RELEASE_UNMAP;
+    assert(moor_kit_release_is_part(release->kind) && count > 0);
     int32_t status =
         is_unmap ? unmap_segment(context, range, first, count, error) : decommit(range, first, count, error);
     if (status)
@@ -205,7 +212,7 @@ int32_t cpu_range_free_part(struct moor_abi_context *context, struct cpu_range *
     *ret_bytes = is_unmap ? 0 : release->length_bytes;
     if (!is_unmap) {
         moor_kit_held_sub(context, CPU_DOMAIN_DEVICE, release->length_bytes);
-        cpu_pool_give(&context->kit.instance->pool, release->length_bytes);
+        cpu_pool_return(&context->kit.instance->pool, release->length_bytes);
     }
     moor_kit_range_done(context->kit.handles, release);
     return MOOR_OK;

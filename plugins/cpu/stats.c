@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * STATS: the provider's own books beside what the kernel says. The second is asked of the kernel alone:
- * private memory by address (kernel.c), over whole ranges, so that a page that the books do not know is
- * found; segments by the blocks of their file. The two are equal whenever no call and no release is at work.
+ * STATS: the provider's own counts beside the kernel's figures. The latter come from the kernel alone:
+ * private memory by address (kernel.c) over whole ranges, so that a page outside the counts is found;
+ * segments by the blocks of their file. The two are equal whenever no call and no release is in progress.
  */
 #include "cpu.h"
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
-/* Where a record of the domain has private memory; false: it has none. */
+/* Returns true if a record has private memory in the domain, and its addresses. */
 static bool get_interval(uint32_t kind, const void *record, uint32_t domain,
                          struct cpu_interval *ret_interval)
 {
@@ -29,7 +30,7 @@ static bool get_interval(uint32_t kind, const void *record, uint32_t domain,
     return false;
 }
 
-/* What a walk over the handles collects. */
+/* The intervals that a walk over the handles collects. */
 struct list {
     uint32_t domain;
     uint32_t count;
@@ -40,16 +41,17 @@ struct list {
 static void list_add(void *user, uint32_t kind, void *record)
 {
     struct list *list = user;
+    assert(list->count <= list->capacity);
     if (list->count < list->capacity &&
         get_interval(kind, record, list->domain, &list->intervals[list->count]))
         list->count++;
 }
 
-/* Adds what the segments hold. 0 or an errno. */
+/* Adds the memory of the segments. Returns 0 or an errno. */
 static int add_segments(struct moor_abi_context *context, struct cpu_held *held)
 {
     pthread_mutex_lock(&context->segments.lock);
-    int file = context->segments.file; /* once open it stays so until the context closes */
+    int file = context->segments.file; /* stays open until the context closes */
     pthread_mutex_unlock(&context->segments.lock);
     struct stat stat;
     if (file < 0)
@@ -64,11 +66,12 @@ static int add_segments(struct moor_abi_context *context, struct cpu_held *held)
 static int32_t add_system(struct moor_abi_context *context, uint32_t domain, struct moor_abi_stats *stats,
                           struct moor_abi_error *error)
 {
-    /* A call that adds a record meanwhile may crowd one out: the figure is exact when none is at work. */
+    /* A record that is added meanwhile may displace another one: the figure is exact only while no call is in
+     * progress. */
     struct list list = {.domain = domain, .capacity = moor_kit_handles_length(context->kit.handles)};
     list.intervals = malloc((list.capacity + 1u) * sizeof *list.intervals);
     if (!list.intervals)
-        return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "no memory for a list of mappings");
+        return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "stats: no host memory for a list of mappings");
     moor_kit_handles_each(context->kit.handles, list_add, &list);
     struct cpu_held held;
     int code = cpu_kernel_held(list.intervals, list.count, &held);
@@ -76,7 +79,7 @@ static int32_t add_system(struct moor_abi_context *context, uint32_t domain, str
     if (code == 0 && domain == CPU_DOMAIN_DEVICE)
         code = add_segments(context, &held);
     if (code != 0)
-        return MOOR_OK; /* no /proc here: the figure is unknown, the others are not */
+        return MOOR_OK; /* without /proc only this figure is unknown */
     stats->valid |= MOOR_ABI_STAT_SYSTEM_HELD;
     stats->system_held_bytes = held.bytes;
     if (held.huge_known) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The front of RELEASE: each check before a release is queued, the claim and its undoing, and the counted bytes. */
+/* The front of RELEASE: each check before a release is queued, the claim and its undoing, the counted bytes.
+ * */
 #include "toy.h"
 #include <criterion/criterion.h>
 #include <moorage/kit/check.h>

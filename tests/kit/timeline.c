@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Values are recorded 1, 2, 3 ..., never go back, and waits end at their value, their deadline or a failure.
- */
+/* Values are recorded as 1, 2, 3 ... and never decrease; waits end at their value, their deadline or a
+ * failure. */
 #include "fake.h"
 #include "malloc_fail.h"
 #include <criterion/criterion.h>
@@ -51,7 +51,8 @@ Test(timeline, values_count_from_one)
 Test(timeline, values_that_were_never_recorded_are_refused)
 {
     struct moor_abi_error error = {.struct_size = sizeof error};
-    cr_expect_eq(moor_kit_timeline_check_recorded(timeline, 0, &error), MOOR_OK, "every timeline starts at 0");
+    cr_expect_eq(moor_kit_timeline_check_recorded(timeline, 0, &error), MOOR_OK,
+                 "every timeline starts at 0");
     cr_expect_eq(moor_kit_timeline_check_recorded(timeline, 1, &error), MOOR_INVALID);
     record(2);
     cr_expect_eq(moor_kit_timeline_check_recorded(timeline, 2, &error), MOOR_OK, "recorded, not reached");
@@ -80,7 +81,7 @@ Test(timeline, a_reached_value_is_not_waited_for)
     cr_expect_eq(moor_kit_timeline_wait(timeline, 3, 0), MOOR_TIMEOUT);
 }
 
-Test(timeline, what_was_never_recorded_is_invalid)
+Test(timeline, a_value_that_was_never_recorded_is_invalid)
 {
     record(2);
     cr_expect_eq(moor_kit_timeline_wait(timeline, 3, UINT64_MAX), MOOR_INVALID);
@@ -123,7 +124,7 @@ static int32_t waiter_join(struct waiter *waiter)
     return waiter->status;
 }
 
-Test(timeline, signal_wakes_those_whose_value_it_reaches)
+Test(timeline, signal_wakes_waiters_of_reached_values)
 {
     struct waiter waiters[3];
     record(3);
@@ -138,7 +139,7 @@ Test(timeline, signal_wakes_those_whose_value_it_reaches)
     cr_expect_eq(waiter_join(&waiters[2]), MOOR_OK);
 }
 
-Test(timeline, failing_wakes_everybody_and_is_for_good)
+Test(timeline, a_failure_wakes_every_waiter_and_stays)
 {
     struct waiter waiters[2];
     record(3);
@@ -170,7 +171,7 @@ static void *record_many(void *argument)
     return NULL;
 }
 
-Test(timeline, each_value_is_given_once)
+Test(timeline, each_value_is_returned_once)
 {
     pthread_t threads[4];
     uint64_t sums[4] = {0};
@@ -186,7 +187,7 @@ Test(timeline, each_value_is_given_once)
     cr_expect_eq(sum, UINT64_C(400000) * 400001 / 2);
 }
 
-Test(timeline, signalling_what_was_never_recorded_is_a_bug_of_the_caller, .signal = SIGABRT)
+Test(timeline, signalling_a_value_that_was_never_recorded_aborts, .signal = SIGABRT)
 {
     record(1);
     moor_kit_timeline_signal(timeline, 2);

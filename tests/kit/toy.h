@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A provider made of the kit's frame whose device is a few counters under the test's control. */
+/* A provider made of the kit's frame, with a device of a few counters under the test's control. */
 #ifndef MOORAGE_TESTS_KIT_TOY_H
 #define MOORAGE_TESTS_KIT_TOY_H
 
@@ -19,7 +19,7 @@ struct moor_abi_instance {
 
 struct moor_abi_context {
     struct moor_kit_context kit;
-    uint32_t device; /* as `open` saw it */
+    uint32_t device; /* the device that `open` saw */
 };
 
 struct moor_abi_stream {
@@ -28,7 +28,7 @@ struct moor_abi_stream {
     uint64_t reached;
 };
 
-/* What the device does next, and what it has done. */
+/* The next results of the device, and counts of its calls. */
 struct toy {
     const char *settings[8]; /* pairs of key and value; NULL at the end */
     int32_t start_status;
@@ -44,7 +44,7 @@ extern struct toy toy;
 extern const struct moor_kit_provider toy_provider;
 extern const struct moor_abi_base_table toy_base_table;
 
-/* A host whose settings are toy.settings. */
+/* Returns a host with toy.settings. */
 struct moor_abi_host toy_host(void);
 
 #endif

@@ -272,7 +272,7 @@ Test(fault, some_in_a_row)
         if (expected[i] == MOOR_OK)
             sim_free(&sim, MOOR_ABI_RELEASE_ALLOCATION, memory.handle, 0, 0);
         else
-            cr_assert(strstr(sim.error.text, "allocate was told to fail"), "%s", sim.error.text);
+            cr_assert(strstr(sim.error.text, "allocate: made to fail"), "%s", sim.error.text);
     }
     cr_assert_eq(sim.control->calls(sim.mock, "allocate"), 4);
     cr_assert_eq(sim.control->calls(sim.mock, "nonsense"), 0);

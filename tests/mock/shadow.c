@@ -56,7 +56,7 @@ Test(shadow, a_read_that_waits_for_nothing_races)
     struct scene scene = set_scene();
     read_by_second(&scene);
     struct moor_mock_violation seen =
-        sim_violated(&sim, MOOR_MOCK_RACE, "a kernel on stream 2 reads what stream 1 writes",
+        sim_violated(&sim, MOOR_MOCK_RACE, "a kernel on stream 2 reads bytes that stream 1 writes",
                      "a write submitted, stream 1");
     cr_assert_eq(seen.address, scene.memory.address + 100);
     cr_assert_eq(seen.size_bytes, 50);
@@ -157,14 +157,14 @@ Test(shadow, uses_in_pieces)
     static const uint64_t offsets[] = {0, 99, 100, 199, 200, 4095};
     for (size_t i = 0; i < sizeof(offsets) / sizeof(offsets[0]); i++) {
         sim_kernel(&sim, scene.second, address + offsets[i], 1, MOOR_MOCK_READ, 0);
-        (void)sim_violated(&sim, MOOR_MOCK_RACE, "stream 2 reads what stream 1 writes", "");
+        (void)sim_violated(&sim, MOOR_MOCK_RACE, "stream 2 reads bytes that stream 1 writes", "");
     }
     struct moor_abi_allocation other = sim_allocate(&sim, 4096);
     sim_kernel(&sim, scene.second, other.address, 4096, MOOR_MOCK_READ, 0);
     sim_kernel(&sim, scene.first, other.address + 100, 100, MOOR_MOCK_READ, 0);
     for (size_t i = 0; i < sizeof(offsets) / sizeof(offsets[0]); i++) {
         sim_kernel(&sim, scene.first, other.address + offsets[i], 1, MOOR_MOCK_WRITE, 0);
-        (void)sim_violated(&sim, MOOR_MOCK_RACE, "stream 1 writes what stream 2 reads", "");
+        (void)sim_violated(&sim, MOOR_MOCK_RACE, "stream 1 writes bytes that stream 2 reads", "");
     }
     end_streams(&scene);
     sim_free(&sim, MOOR_ABI_RELEASE_ALLOCATION, other.handle, 0, 0);
@@ -193,7 +193,7 @@ Test(shadow, reads_do_not_race_with_reads)
     sim_unviolated(&sim);
     sim_kernel(&sim, scene.first, scene.memory.address + 149, 1, MOOR_MOCK_WRITE,
                0); /* its own read is before it */
-    (void)sim_violated(&sim, MOOR_MOCK_RACE, "stream 1 writes what stream 2 reads",
+    (void)sim_violated(&sim, MOOR_MOCK_RACE, "stream 1 writes bytes that stream 2 reads",
                        "a read submitted, stream 2");
     end_scene(&scene);
     sim_close(&sim);
@@ -225,7 +225,7 @@ static void write_behind_readers(uint32_t count, uint32_t left_out)
     }
     sim_fill(&sim, scene.first, scene.memory.address, 64, 2);
     if (left_out < count)
-        (void)sim_violated(&sim, MOOR_MOCK_RACE, "writes what stream", "a read submitted");
+        (void)sim_violated(&sim, MOOR_MOCK_RACE, "writes bytes that stream", "a read submitted");
     for (uint32_t i = 0; i < count; i++)
         sim_stream_end(&sim, readers[i]);
     end_scene(&scene);
@@ -269,8 +269,8 @@ Test(shadow, memory_that_has_gone)
     struct moor_abi_stream *stream = sim_stream(&sim);
     sim_kernel(&sim, stream, scene.memory.address, 8, MOOR_MOCK_READ, 0);
     struct moor_mock_violation seen =
-        sim_violated(&sim, MOOR_MOCK_UNCOMMITTED, "reads where there is no memory", "gone");
-    static const char *const story[] = {"allocated", "a write submitted", "written", "released", "gone"};
+        sim_violated(&sim, MOOR_MOCK_UNCOMMITTED, "reads where there is no memory", "freed");
+    static const char *const story[] = {"allocated", "a write submitted", "written", "released", "freed"};
     const char *at = seen.history;
     for (size_t i = 0; i < sizeof(story) / sizeof(story[0]); i++) {
         at = strstr(at, story[i]);
@@ -286,7 +286,7 @@ Test(shadow, memory_that_is_given_away)
     cr_assert_eq(sim_release(&sim, MOOR_ABI_RELEASE_ALLOCATION, scene.memory.handle, 0, 0, scene.first),
                  MOOR_OK);
     sim_fill(&sim, scene.first, scene.memory.address, 16, 1);
-    (void)sim_violated(&sim, MOOR_MOCK_UNCOMMITTED, "memory that has been released", "released");
+    (void)sim_violated(&sim, MOOR_MOCK_UNCOMMITTED, "uses released memory", "released");
     sim_settle(&sim, 1);
     end_streams(&scene);
     sim_close(&sim);
@@ -464,7 +464,7 @@ Test(shadow, maps_of_one_segment)
                  MOOR_OK);
     sim_unviolated(&sim); /* the first stream does not see it there */
     sim_fill(&sim, streams[0], range.address + 5, 1, 1);
-    (void)sim_violated(&sim, MOOR_MOCK_RACE, "stream 1 writes what stream 2 reads",
+    (void)sim_violated(&sim, MOOR_MOCK_RACE, "stream 1 writes bytes that stream 2 reads",
                        "a read submitted, stream 2");
     cr_assert_eq(sim_release(&sim, MOOR_ABI_RELEASE_UNMAP, range.handle, 0, GRANULE, streams[1]), MOOR_OK);
     (void)sim_violated(&sim, MOOR_MOCK_EARLY_RELEASE, "work of stream 1", "mapped");
@@ -506,7 +506,7 @@ static void release_wrongly(const char *strict, bool told)
         cr_assert_eq(sim_release(&sim, wrong[i].kind, range.handle, wrong[i].offset, wrong[i].length, NULL),
                      MOOR_INVALID);
         if (told)
-            (void)sim_violated(&sim, MOOR_MOCK_WRONG_SIZE, "a release that is not what was made", "");
+            (void)sim_violated(&sim, MOOR_MOCK_WRONG_SIZE, "a release of bytes that are not", "");
         sim_unviolated(&sim);
     }
     sim_free(&sim, MOOR_ABI_RELEASE_DECOMMIT, range.handle, 0, 2 * GRANULE);

@@ -17,6 +17,7 @@
 #include <CL/cl.h>
 #include <moorage/abi/provider.h>
 #include <moorage/kit/check.h>
+#include <moorage/kit/host.h>
 #include <moorage/kit/provider.h>
 #include <moorage/kit/timeline.h>
 #include <pthread.h>

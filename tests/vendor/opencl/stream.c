@@ -21,7 +21,6 @@
  */
 #include "opencl.h"
 #include <inttypes.h>
-#include <signal.h>
 #include <stdlib.h>
 
 struct ocl_task {
@@ -201,20 +200,6 @@ static void *work(void *argument)
     }
 }
 
-static int start_thread(struct moor_abi_stream *stream)
-{
-    /* Signals are for the host's threads. */
-    sigset_t all;
-    sigset_t before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int code = pthread_create(&stream->thread, NULL, work, stream);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (code == 0)
-        (void)pthread_setname_np(stream->thread, "moorage-opencl"); /* for people only */
-    return code;
-}
-
 /* ---- life ---- */
 
 /* The host's own queue, kept alive until the stream is destroyed. */
@@ -280,7 +265,7 @@ static int32_t create(struct moor_abi_context *context, const struct moor_abi_st
         (void)moor_kit_fail(error, status, 0, "no host memory for a timeline");
         goto release_queue;
     }
-    int code = start_thread(stream);
+    int code = moor_kit_thread_start(&stream->thread, "moorage-opencl", work, stream);
     if (code == 0) {
         *ret_stream = stream;
         return MOOR_OK;

@@ -12,6 +12,7 @@
  */
 #include <inttypes.h>
 #include <moorage/kit/check.h>
+#include <moorage/kit/host.h>
 #include <moorage/kit/provider.h>
 #include <moorage/kit/timeline.h>
 #include <pthread.h>
@@ -72,15 +73,8 @@ static void device_copy(const struct moor_abi_copy_args *args)
 
 static void device_fill(const struct moor_abi_fill_args *args)
 {
-    const uint8_t byte = (uint8_t)args->pattern;
-    const uint16_t half = (uint16_t)args->pattern;
-    const uint32_t word = (uint32_t)args->pattern;
-    const void *pattern = args->pattern_bytes == 1   ? (const void *)&byte
-                          : args->pattern_bytes == 2 ? (const void *)&half
-                                                     : (const void *)&word;
-    char *memory = (char *)(uintptr_t)args->destination;
-    for (uint64_t i = 0; i < args->size_bytes; i += args->pattern_bytes)
-        memcpy(memory + i, pattern, args->pattern_bytes);
+    moor_kit_fill_memory((void *)(uintptr_t)args->destination, args->size_bytes, args->pattern,
+                         args->pattern_bytes);
 }
 
 /* ---- base: devices and domains ---- */

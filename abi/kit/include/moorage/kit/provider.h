@@ -63,7 +63,7 @@ enum moor_kit_setting_kind {
 struct moor_kit_setting {
     const char *name;
     enum moor_kit_setting_kind kind;
-    size_t offset_bytes; /* of the field that receives the value */
+    size_t offset_bytes; /* offset of the field that receives the value */
     uint64_t absent;     /* the value without the setting, in bounds or not; TEXT: NULL stands for it */
     uint64_t least;      /* NUMBER, POWER_OF_TWO: bounds of the value; TEXT: of its length in bytes */
     uint64_t most;
@@ -80,8 +80,8 @@ int32_t moor_kit_settings_read(const struct moor_abi_host *host, const struct mo
 
 /* The provider, as the kit needs it. */
 struct moor_kit_provider {
-    size_t instance_bytes; /* of struct moor_abi_instance, which begins with struct moor_kit_instance */
-    size_t context_bytes;  /* of struct moor_abi_context, which begins with struct moor_kit_context */
+    size_t instance_bytes; /* size of struct moor_abi_instance, which begins with struct moor_kit_instance */
+    size_t context_bytes;  /* size of struct moor_abi_context, which begins with struct moor_kit_context */
     const struct moor_kit_setting *settings; /* into struct moor_abi_instance; see moor_kit_settings_read */
     /* Starts an instance: it is zero but for `kit` and the settings. Sets kit.device_count. After a failure
      * stop is not called. */

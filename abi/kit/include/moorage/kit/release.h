@@ -48,7 +48,7 @@ struct moor_kit_release_ops {
     /* Reads the highest value reached, as the table's watermark does. */
     int32_t (*watermark)(struct moor_abi_stream *stream, uint64_t *ret_value, struct moor_abi_error *error);
     /* Frees the object, or the part of a range, that the release names: every fence point is reached.
-     * record: [in] what release->handle names. release: [in] checked; its points are NULL.
+     * record: [in] the record of release->handle. release: [in] checked; its points are NULL.
      * ret_actual_bytes: [out] bytes that came back; 0 before the call. On success the function has called
      * moor_kit_handles_remove, or moor_kit_range_done for a part. On failure the object stays as it was. */
     int32_t (*free_now)(struct moor_abi_context *context, void *record,

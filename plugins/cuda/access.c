@@ -183,7 +183,7 @@ int32_t cuda_ranges_share(struct moor_abi_context *context, struct cuda_device *
     struct list list = {.capacity = moor_kit_handles_length(context->kit.handles)};
     list.handles = malloc((list.capacity + 1u) * sizeof *list.handles);
     if (!list.handles)
-        return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "no memory for a list of ranges");
+        return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "device: no memory for a list of ranges");
     moor_kit_handles_each(context->kit.handles, list_range, &list);
     struct cuda_scope scope;
     int32_t status = cuda_enter(device, &scope, error);

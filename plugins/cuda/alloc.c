@@ -42,7 +42,7 @@ static int32_t footprint(struct moor_abi_context *context, const struct moor_abi
     if (args->size_bytes > UINT64_MAX - extra ||
         moor_kit_round_up(args->size_bytes + extra, unit.size_bytes, ret_bytes))
         return moor_kit_fail(error, MOOR_OVERFLOW, 0,
-                             "%llu bytes, rounded and aligned, do not fit in 64 bits",
+                             "allocation: %llu bytes, rounded and aligned, do not fit in 64 bits",
                              (unsigned long long)args->size_bytes);
     return MOOR_OK;
 }
@@ -87,13 +87,10 @@ static int32_t create_block_or_trim(struct cuda_device *device, enum cuda_domain
 static int32_t free_block(struct cuda_device *device, const struct cuda_allocation *allocation,
                           struct moor_abi_error *error)
 {
-    const struct cuda_driver *driver = cuda_driver_of(device);
-    bool is_pinned = allocation->domain == CUDA_DOMAIN_PINNED;
-    CUresult code = cuda_out_of_reach(device);
-    if (code == CUDA_SUCCESS)
-        code = is_pinned ? driver->cuMemFreeHost(cuda_pointer(allocation->base))
-                         : driver->cuMemFree(allocation->base);
-    return cuda_check_free(device, code, is_pinned ? "cuMemFreeHost" : "cuMemFree", error);
+    CUresult reach = cuda_out_of_reach(device);
+    if (allocation->domain == CUDA_DOMAIN_PINNED)
+        return CUDA_FREE(device, reach, error, cuMemFreeHost, cuda_pointer(allocation->base));
+    return CUDA_FREE(device, reach, error, cuMemFree, allocation->base);
 }
 
 static int32_t create_memory(struct cuda_device *device, const struct moor_abi_alloc_args *args,
@@ -136,7 +133,7 @@ static int32_t allocate(struct moor_abi_context *context, const struct moor_abi_
 
     struct cuda_allocation *allocation = calloc(1, sizeof *allocation);
     if (!allocation)
-        return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "no memory for an allocation's record");
+        return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "allocation: no memory for its record");
     allocation->domain = (enum cuda_domain)args->domain;
     allocation->bytes = bytes;
     struct cuda_scope scope;

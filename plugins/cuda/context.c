@@ -36,9 +36,7 @@ static void release_primary(struct cuda_device *device, bool is_last)
         (void)driver->cuStreamDestroy(device->context.zero); /* idle; else the context's end destroys it */
     if (is_entered)
         cuda_leave(&scope);
-    CUresult code =
-        cuda_has_gone(device) ? CUDA_ERROR_DEINITIALIZED : driver->cuDevicePrimaryCtxRelease(device->native);
-    if (cuda_check_free(device, code, "cuDevicePrimaryCtxRelease", &error))
+    if (CUDA_FREE(device, cuda_gone(device), &error, cuDevicePrimaryCtxRelease, device->native))
         cuda_log(device->instance, MOOR_ABI_LOG_WARNING, "%s: %s", device->traits.name, error.text);
     device->context.zero = NULL;
     device->context.primary = NULL;

@@ -82,8 +82,8 @@ static int32_t classify_end(struct cuda_device *device, uint64_t address, uint64
 }
 
 /* Returns true if no work is left to wait for. Then a copy needs no host function. Host functions of all
- * streams run one at a time, so such a copy does not wait for those of other streams. A blocking stream with an
- * empty queue may still have to wait for the default stream. */
+ * streams run one at a time, so such a copy does not wait for those of other streams. A blocking stream with
+ * an empty queue may still have to wait for the default stream. */
 static bool is_idle(const struct moor_abi_stream *stream, const struct cuda_target *target)
 {
     if (stream->is_blocking && target->native == stream->native)

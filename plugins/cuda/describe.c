@@ -154,7 +154,7 @@ int32_t cuda_devices_find(struct moor_abi_instance *instance, struct moor_abi_er
     uint32_t used = (uint32_t)count < CUDA_DEVICES_MAX ? (uint32_t)count : CUDA_DEVICES_MAX;
     instance->devices = calloc(used, sizeof *instance->devices);
     if (!instance->devices)
-        return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "no memory for %u devices", used);
+        return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "devices: no memory for %u records", used);
     instance->kit.device_count = used;
     for (uint32_t i = 0; i < used; i++)
         init_device(instance, i);

@@ -48,7 +48,7 @@ int32_t cuda_check_virtual(const struct cuda_device *device, uint32_t domain, st
                              "domain %u: only domain 0, the device's own memory, has ranges and segments",
                              domain);
     if (device->traits.granule_min_bytes == 0)
-        return moor_kit_fail(error, MOOR_UNSUPPORTED, 0, "the device has no virtual memory management");
+        return moor_kit_fail(error, MOOR_UNSUPPORTED, 0, "device: no virtual memory management");
     return MOOR_OK;
 }
 
@@ -64,11 +64,15 @@ bool cuda_is_lost(const struct cuda_device *device)
     return atomic_load(&device->lost) != 0 || cuda_has_gone(device);
 }
 
+CUresult cuda_gone(const struct cuda_device *device)
+{
+    return cuda_has_gone(device) ? CUDA_ERROR_DEINITIALIZED : CUDA_SUCCESS;
+}
+
 CUresult cuda_out_of_reach(const struct cuda_device *device)
 {
-    if (cuda_has_gone(device))
-        return CUDA_ERROR_DEINITIALIZED;
-    return atomic_load(&device->is_out) ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_SUCCESS;
+    return !cuda_has_gone(device) && atomic_load(&device->is_out) ? CUDA_ERROR_CONTEXT_IS_DESTROYED
+                                                                  : cuda_gone(device);
 }
 
 static void remember(struct cuda_device *device, CUresult code)
@@ -101,9 +105,9 @@ int32_t cuda_fail_lost(struct cuda_device *device, struct moor_abi_error *error)
 {
     if (cuda_has_gone(device))
         return moor_kit_fail(error, MOOR_DEVICE_LOST, CUDA_ERROR_DEINITIALIZED,
-                             "the process is ending, and the CUDA driver has gone");
+                             "device: lost: the process is ending, and the CUDA driver has shut down");
     return cuda_fail(cuda_driver_of(device), MOOR_DEVICE_LOST, (CUresult)atomic_load(&device->lost),
-                     "the device is lost", error);
+                     "device: lost", error);
 }
 
 void cuda_log(const struct moor_abi_instance *instance, uint32_t level, const char *format, ...)
@@ -213,7 +217,8 @@ int32_t cuda_zero(struct cuda_device *device, CUdeviceptr address, uint64_t byte
         CUDA_CALL(device, MOOR_DEVICE_NOMEM, error, cuMemsetD8Async, address, 0, bytes, device->context.zero);
     if (status || cuda_driver_of(device)->cuStreamSynchronize(device->context.zero) == CUDA_SUCCESS)
         return status;
-    /* A wait that fails for another reason leaves the fill running, and no memory may be unmapped under it. */
+    /* A wait that fails for another reason leaves the fill running, and no memory may be unmapped under
+     * it. */
     CUresult code = cuda_poll_stream(device, device->context.zero, UINT64_MAX);
     return cuda_check(device, code, MOOR_HOST_NOMEM, "cuStreamQuery", error);
 }

@@ -193,6 +193,11 @@ void cuda_leave(const struct cuda_scope *scope);
 #define CUDA_CALL(device, shortage, error, function, ...)                                                    \
     cuda_check(device, cuda_driver_of(device)->function(__VA_ARGS__), shortage, #function, error)
 
+/* Calls a function that frees unless `reach` is an error, and returns the status by cuda_check_free. */
+#define CUDA_FREE(device, reach, error, function, ...)                                                       \
+    cuda_check_free(device, (reach) ? (reach) : cuda_driver_of(device)->function(__VA_ARGS__), #function,    \
+                    error)
+
 /* Returns OK, or fills the record; a sticky code marks the device as lost. shortage: the status that
  * OUT_OF_MEMORY means for this function. */
 int32_t cuda_check(struct cuda_device *device, CUresult code, int32_t shortage, const char *function,
@@ -206,17 +211,18 @@ int32_t cuda_fail_lost(struct cuda_device *device, struct moor_abi_error *error)
 /* Returns true if no function of the driver may be called any more. */
 bool cuda_has_gone(const struct cuda_device *device);
 bool cuda_is_lost(const struct cuda_device *device);
-/* Returns the code that a call which frees memory of the context would get where the call cannot be made any
- * more; else CUDA_SUCCESS. */
+/* Return the error that a call which frees would get, where it cannot be made any more; else CUDA_SUCCESS.
+ * out_of_reach: the call needs the context, gone: it does not. */
 CUresult cuda_out_of_reach(const struct cuda_device *device);
+CUresult cuda_gone(const struct cuda_device *device);
 
 /* Ask the driver for the state of the device: DEVICE_LOST if it is lost. probe always asks, poll at most
  * every CUDA_PROBE_NS. */
 int32_t cuda_device_probe(struct cuda_device *device, struct moor_abi_error *error);
 int32_t cuda_device_poll(struct cuda_device *device, struct moor_abi_error *error);
 
-/* Polls a stream until it is idle or the time has passed, and returns the last code of cuStreamQuery. A driver
- * might never end a wait of a lost stream, so the polls have a limit where that can happen. */
+/* Polls a stream until it is idle or the time has passed, and returns the last code of cuStreamQuery. A
+ * driver might never end a wait of a lost stream, so the polls have a limit where that can happen. */
 CUresult cuda_poll_stream(const struct cuda_device *device, CUstream native, uint64_t longest_ns);
 /* Fills memory with zeros and waits, so that the memory reads as zero on every stream. Requires a scope of
  * the device. */

@@ -133,7 +133,7 @@ int32_t cuda_page_acquire(struct cuda_device *device, uint64_t bytes, struct cud
     }
     page = calloc(1, sizeof *page);
     if (!page)
-        return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "no memory for a granule's record");
+        return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "granule: no memory for its record");
     int32_t status = cuda_memory_create(device, bytes, &page->memory, error);
     if (status == MOOR_OK)
         *ret_page = page;

@@ -25,7 +25,7 @@ static int32_t create_record(const struct moor_abi_range_args *args, struct cuda
     uint64_t count = args->size_bytes / args->granule_bytes;
     struct cuda_range *range = calloc(1, sizeof *range);
     if (!range)
-        return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "no memory for a range's record");
+        return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "range: no memory for its record");
     int32_t status = moor_kit_range_init(&range->kit, args, error);
     if (status) {
         free(range);
@@ -35,7 +35,7 @@ static int32_t create_record(const struct moor_abi_range_args *args, struct cuda
     range->mappings = calloc(count, sizeof(struct cuda_mapping *));
     if (!range->pages || !range->mappings) {
         free_record(range);
-        return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "no memory for the granules of a range");
+        return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "range: no memory for its granules");
     }
     *ret_range = range;
     return MOOR_OK;
@@ -44,56 +44,56 @@ static int32_t create_record(const struct moor_abi_range_args *args, struct cuda
 static int32_t free_addresses(struct cuda_device *device, const struct cuda_range *range,
                               struct moor_abi_error *error)
 {
-    if (atomic_load(&range->is_kept))
-        return MOOR_OK;
-    return cuda_addresses_free(device, range->kit.address, range->kit.size_bytes, error);
+    return atomic_load(&range->is_kept)
+               ? MOOR_OK
+               : cuda_addresses_free(device, range->kit.address, range->kit.size_bytes, error);
 }
 
-static int32_t reserve_addresses(struct moor_abi_context *context, struct cuda_range *range,
-                                 uint64_t alignment_bytes, struct moor_abi_error *error)
-{
-    struct cuda_device *device = context->device;
-    struct cuda_scope scope;
-    int32_t status = cuda_enter(device, &scope, error);
-    if (status)
-        return status;
-    status =
-        cuda_addresses_reserve(device, range->kit.size_bytes, alignment_bytes, &range->kit.address, error);
-    if (status == MOOR_OK) {
-        status =
-            moor_kit_handles_add(context->kit.handles, MOOR_KIT_RANGE, range, 0, &range->kit.handle, error);
-        if (status)
-            (void)free_addresses(device, range, NULL); /* the first failure is reported */
-    }
-    cuda_leave(&scope);
-    return status;
-}
-
-static int32_t reserve(struct moor_abi_context *context, const struct moor_abi_range_args *args,
-                       struct moor_abi_range *ret_range, struct moor_abi_error *error)
+static int32_t check_args(struct moor_abi_context *context, const struct moor_abi_range_args *args,
+                          const struct moor_abi_range *range, struct moor_abi_error *error)
 {
     uint64_t least = context->device->traits.granule_min_bytes;
     int32_t status = moor_kit_check_range(args, least ? least : 1, error);
     if (status == MOOR_OK)
         status = cuda_check_virtual(context->device, args->domain, error);
     if (status == MOOR_OK && args->size_bytes > CUDA_ADDRESS_BYTES_MAX)
-        status = moor_kit_fail(error, MOOR_NO_VA, 0, "%llu bytes: larger than the address space",
+        status = moor_kit_fail(error, MOOR_NO_VA, 0, "range: %llu bytes are more than the address space has",
                                (unsigned long long)args->size_bytes);
-    if (status == MOOR_OK)
-        status = moor_kit_check_out(ret_range, MOOR_ABI_RANGE_SIZE, "range", error);
-    if (status)
-        return status;
+    return status ? status : moor_kit_check_out(range, MOOR_ABI_RANGE_SIZE, "range", error);
+}
+
+static int32_t reserve(struct moor_abi_context *context, const struct moor_abi_range_args *args,
+                       struct moor_abi_range *ret_range, struct moor_abi_error *error)
+{
+    struct cuda_device *device = context->device;
     struct cuda_range *range = NULL;
-    status = create_record(args, &range, error);
+    struct cuda_scope scope;
+    int32_t status = check_args(context, args, ret_range, error);
+    if (status == MOOR_OK)
+        status = create_record(args, &range, error);
     if (status)
         return status;
-    status = reserve_addresses(context, range, args->alignment_bytes, error);
-    if (status) {
-        free_record(range);
-        return status;
-    }
+    status = cuda_enter(device, &scope, error);
+    if (status)
+        goto free_record;
+    status =
+        cuda_addresses_reserve(device, args->size_bytes, args->alignment_bytes, &range->kit.address, error);
+    if (status)
+        goto leave;
+    status = moor_kit_handles_add(context->kit.handles, MOOR_KIT_RANGE, range, 0, &range->kit.handle, error);
+    if (status)
+        goto free_addresses;
+    cuda_leave(&scope);
     struct moor_abi_range result = {MOOR_ABI_RANGE_SIZE, 0, range->kit.handle, range->kit.address};
     return moor_kit_fill_out(ret_range, &result, MOOR_ABI_RANGE_SIZE, MOOR_ABI_RANGE_SIZE, "range", error);
+
+free_addresses:
+    (void)free_addresses(device, range, NULL); /* the first failure is reported */
+leave:
+    cuda_leave(&scope);
+free_record:
+    free_record(range);
+    return status;
 }
 
 int32_t cuda_range_free(struct moor_abi_context *context, struct cuda_range *range,

@@ -10,11 +10,6 @@
 #include <assert.h>
 #include <stdlib.h>
 
-struct cuda_parts *cuda_parts_create(void)
-{
-    return calloc(1, sizeof(struct cuda_parts));
-}
-
 static bool is_event_reached(struct cuda_device *device, CUevent event)
 {
     struct cuda_scope scope;

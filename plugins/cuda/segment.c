@@ -50,7 +50,7 @@ static int32_t create_in_scope(struct moor_abi_context *context, struct cuda_seg
     (void)cuda_leaked_retry(device);
     struct cuda_scratch *scratch = calloc(1, sizeof *scratch);
     if (!scratch)
-        return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "no memory for a segment's record");
+        return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "segment: no memory for its record");
     scratch->bytes = segment->bytes;
     int32_t status = create_memory(device, scratch, error);
     segment->memory = scratch->memory;
@@ -75,13 +75,14 @@ static int32_t create(struct moor_abi_context *context, const struct moor_abi_se
     if (status == MOOR_OK)
         status = moor_kit_check_out(ret_segment, MOOR_ABI_SEGMENT_SIZE, "segment", error);
     if (status == MOOR_OK && args->size_bytes > traits->total_bytes)
-        status = moor_kit_fail(error, MOOR_DEVICE_NOMEM, 0, "%llu bytes are more than the device's %llu",
-                               (unsigned long long)args->size_bytes, (unsigned long long)traits->total_bytes);
+        status =
+            moor_kit_fail(error, MOOR_DEVICE_NOMEM, 0, "segment: %llu bytes are more than the device's %llu",
+                          (unsigned long long)args->size_bytes, (unsigned long long)traits->total_bytes);
     if (status)
         return status;
     struct cuda_segment *segment = calloc(1, sizeof *segment);
     if (!segment)
-        return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "no memory for a segment's record");
+        return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "segment: no memory for its record");
     segment->bytes = args->size_bytes;
     struct cuda_scope scope;
     status = cuda_enter(context->device, &scope, error);
@@ -128,7 +129,7 @@ static int32_t set_access(struct cuda_device *device, uint64_t address, uint64_t
     CUresult code = cuda_set_access(device, address, bytes, flags);
     if (flags == CU_MEM_ACCESS_FLAGS_PROT_READ &&
         (code == CUDA_ERROR_INVALID_VALUE || code == CUDA_ERROR_NOT_SUPPORTED))
-        return moor_kit_fail(error, MOOR_UNSUPPORTED, code, "the device has no read-only mappings");
+        return moor_kit_fail(error, MOOR_UNSUPPORTED, code, "map: the device has no read-only mappings");
     return cuda_check(device, code, MOOR_DEVICE_NOMEM, "cuMemSetAccess", error);
 }
 
@@ -142,7 +143,7 @@ static int32_t map_busy(struct moor_abi_context *context, struct cuda_range *ran
     assert(!range->mappings[first] && !range->pages[first]);
     struct cuda_mapping *mapping = calloc(1, sizeof *mapping);
     if (!mapping)
-        return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "no memory for a mapping's record");
+        return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "mapping: no memory for its record");
     int32_t status = cuda_memory_map(context->device, address, segment->bytes, segment->memory, error);
     if (status) {
         free(mapping);
@@ -205,7 +206,7 @@ static int32_t protect_in_scope(struct moor_abi_context *context, const struct m
     uint64_t address = cuda_granule_address(range, first);
     struct cuda_mapping *mapping = claim_mapping(range, segment, first);
     if (!mapping)
-        return moor_kit_fail(error, MOOR_INVALID, 0, "the segment is not mapped at offset %llu",
+        return moor_kit_fail(error, MOOR_INVALID, 0, "protect: the segment is not mapped at offset %llu",
                              (unsigned long long)args->offset_bytes);
     uint64_t openings = atomic_load(&device->instance->openings);
     int32_t status = set_access(device, address, segment->bytes, to_flags(args->access), error);

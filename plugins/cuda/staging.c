@@ -23,7 +23,7 @@ struct cuda_job {
     struct cuda_job *next;
     struct cuda_job *previous;
     struct cuda_job **list; /* the list of the stream, or `abandoned` */
-    uint64_t runs_left;     /* launched or still to be launched, and one for the submission itself */
+    uint64_t uses;          /* launched runs that have not ended, and one for the submission */
     bool is_cancelled;
     bool is_running;
     /* By the run at work: runs do not overlap. */
@@ -60,12 +60,11 @@ static void unlink_job(struct cuda_job *job)
         *job->list = job->next;
 }
 
-/* Frees the job after its last run. */
-static void end_runs(struct cuda_job *job, uint64_t count)
+/* Frees the job after its last use. */
+static void end_use(struct cuda_job *job)
 {
-    assert(count <= job->runs_left);
-    job->runs_left -= count;
-    if (job->runs_left > 0)
+    assert(job->uses > 0 && cuda_is_locked(&jobs_lock));
+    if (--job->uses > 0)
         return;
     assert(!job->is_running);
     unlink_job(job);
@@ -106,7 +105,7 @@ static void CUDA_CB run(void *user)
         copy_chunk(job);
     pthread_mutex_lock(&jobs_lock);
     job->is_running = false;
-    end_runs(job, 1);
+    end_use(job);
     pthread_mutex_unlock(&jobs_lock);
 }
 
@@ -118,7 +117,7 @@ static struct cuda_job *create_job(struct cuda_staging *staging, uint64_t bytes,
     assert(bytes > 0 && chunk_bytes > 0);
     job->bytes_left = bytes;
     job->chunk_bytes = chunk_bytes;
-    job->runs_left = 1 + bytes / chunk_bytes + (bytes % chunk_bytes != 0);
+    job->uses = 1;
     pthread_mutex_lock(&jobs_lock);
     link_job(job, &staging->jobs);
     pthread_mutex_unlock(&jobs_lock);
@@ -126,19 +125,29 @@ static struct cuda_job *create_job(struct cuda_staging *staging, uint64_t bytes,
 }
 
 /* Ends the submission of a job. After a failure the launched runs do nothing any more. */
-static void end_submission(struct cuda_job *job, uint64_t not_launched, bool has_failed)
+static void end_submission(struct cuda_job *job, bool has_failed)
 {
     pthread_mutex_lock(&jobs_lock);
     job->is_cancelled = job->is_cancelled || has_failed;
-    while (has_failed && job->is_running) /* the job stays: the submission counts as a run */
+    while (has_failed && job->is_running)
         wait_for_run();
-    end_runs(job, not_launched + 1);
+    end_use(job);
     pthread_mutex_unlock(&jobs_lock);
 }
 
 static int32_t launch(const struct cuda_target *target, struct cuda_job *job, struct moor_abi_error *error)
 {
-    return CUDA_CALL(target->device, MOOR_HOST_NOMEM, error, cuLaunchHostFunc, target->native, run, job);
+    pthread_mutex_lock(&jobs_lock);
+    job->uses++;
+    pthread_mutex_unlock(&jobs_lock);
+    int32_t status =
+        CUDA_CALL(target->device, MOOR_HOST_NOMEM, error, cuLaunchHostFunc, target->native, run, job);
+    if (status) {
+        pthread_mutex_lock(&jobs_lock);
+        end_use(job); /* not the last one: the submission still uses the job */
+        pthread_mutex_unlock(&jobs_lock);
+    }
+    return status;
 }
 
 int32_t cuda_staging_copy_host(struct moor_abi_stream *stream, const struct cuda_target *target,
@@ -148,11 +157,11 @@ int32_t cuda_staging_copy_host(struct moor_abi_stream *stream, const struct cuda
     assert(cuda_is_locked(&stream->submit.lock));
     struct cuda_job *job = create_job(&stream->parts->staging, bytes, bytes);
     if (!job)
-        return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "no memory for a copy's record");
+        return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "copy: no memory for its record");
     job->destination = cuda_pointer(destination);
     job->source = cuda_pointer(source);
     int32_t status = launch(target, job, error);
-    end_submission(job, status == MOOR_OK ? 0 : 1, status != MOOR_OK);
+    end_submission(job, status != MOOR_OK);
     return status;
 }
 
@@ -163,7 +172,7 @@ static int32_t create_block(struct cuda_device *device, struct cuda_block **ret_
 {
     struct cuda_block *block = calloc(1, sizeof *block);
     if (!block)
-        return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "no memory for a block's record");
+        return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "copy: no memory for a block's record");
     struct cuda_scope scope;
     int32_t status = cuda_enter(device, &scope, error);
     if (status == MOOR_OK) {
@@ -217,25 +226,24 @@ void cuda_blocks_free(struct cuda_device *device)
     }
 }
 
-/* Submits the chunks. Counts the launched runs, and notes whether the device has a transfer: both after a
- * failure, too. */
+/* Submits the chunks. *has_transfers: the device has a transfer, even after a failure. */
 static int32_t submit_chunks(const struct cuda_target *target, struct cuda_job *job, bool to_device,
-                             uint64_t device_address, uint64_t bytes, uint64_t *launched, bool *has_transfers,
+                             uint64_t device_address, uint64_t bytes, bool *has_transfers,
                              struct moor_abi_error *error)
 {
     uint64_t chunk_bytes = job->chunk_bytes;
     for (uint64_t at = 0; at < bytes; at += chunk_bytes) {
         uint64_t size = bytes - at < chunk_bytes ? bytes - at : chunk_bytes;
-        for (int step = 0; step < 2; step++) {
-            bool is_run = (step == 0) == to_device;
-            int32_t status = is_run ? launch(target, job, error)
-                                    : cuda_transfer(target->device, target->native, to_device,
-                                                    device_address + at, job->memory, size, error);
-            if (status)
-                return status;
-            *launched += is_run;
-            *has_transfers = *has_transfers || !is_run;
-        }
+        int32_t status = to_device ? launch(target, job, error) : MOOR_OK;
+        if (status == MOOR_OK)
+            status = cuda_transfer(target->device, target->native, to_device, device_address + at,
+                                   job->memory, size, error);
+        if (status)
+            return status;
+        *has_transfers = true;
+        status = to_device ? MOOR_OK : launch(target, job, error);
+        if (status)
+            return status;
     }
     return MOOR_OK;
 }
@@ -245,22 +253,18 @@ int32_t cuda_staging_copy_device(struct moor_abi_stream *stream, const struct cu
                                  uint64_t bytes, struct moor_abi_error *error)
 {
     struct cuda_staging *staging = &stream->parts->staging;
-    uint64_t chunk_bytes = target->device->instance->settings.staging_bytes;
     int32_t status = get_block(stream, error);
     if (status)
         return status;
-    struct cuda_job *job = create_job(staging, bytes, chunk_bytes);
+    struct cuda_job *job = create_job(staging, bytes, target->device->instance->settings.staging_bytes);
     if (!job)
-        return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "no memory for a copy's record");
-    uint64_t runs = job->runs_left - 1;
+        return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "copy: no memory for its record");
     job->memory = staging->block->memory;
     job->destination = to_device ? job->memory : cuda_pointer(host_address);
     job->source = to_device ? cuda_pointer(host_address) : job->memory;
-    uint64_t launched = 0;
     bool has_transfers = false;
-    status = submit_chunks(target, job, to_device, device_address, bytes, &launched, &has_transfers, error);
-    assert(launched <= runs && (status || launched == runs));
-    end_submission(job, runs - launched, status != MOOR_OK);
+    status = submit_chunks(target, job, to_device, device_address, bytes, &has_transfers, error);
+    end_submission(job, status != MOOR_OK);
     /* After a failure the device must not touch its own end later, either. The case is rare enough to
      * wait. */
     if (status && status != MOOR_DEVICE_LOST && has_transfers)

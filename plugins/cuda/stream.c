@@ -17,13 +17,13 @@ static int32_t import(struct moor_abi_stream *stream, CUstream native, struct mo
     struct cuda_device *device = stream->kit.context->device;
     unsigned int flags = 0;
     if (native == CU_STREAM_PER_THREAD)
-        return moor_kit_fail(error, MOOR_INVALID, 0,
-                             "CU_STREAM_PER_THREAD is another stream on each thread: import one of them");
+        return moor_kit_fail(
+            error, MOOR_INVALID, 0,
+            "stream: CU_STREAM_PER_THREAD is another stream on each thread: import one of them");
     CUcontext context = NULL;
     int32_t status = CUDA_CALL(device, MOOR_HOST_NOMEM, error, cuStreamGetCtx, native, &context);
     if (status == MOOR_OK && context != device->context.primary)
-        return moor_kit_fail(error, MOOR_FOREIGN, 0,
-                             "the stream is not of the primary context of this device");
+        return moor_kit_fail(error, MOOR_FOREIGN, 0, "stream: not of the primary context of this device");
     if (status == MOOR_OK)
         status = CUDA_CALL(device, MOOR_HOST_NOMEM, error, cuStreamGetFlags, native, &flags);
     stream->native = native;
@@ -69,9 +69,9 @@ static int32_t create(struct moor_abi_context *context, const struct moor_abi_st
         return status;
     (void)cuda_retired_sweep(context->device); /* parts that are not done yet stay for the next sweep */
     struct moor_abi_stream *stream = calloc(1, sizeof *stream);
-    struct cuda_parts *parts = cuda_parts_create();
+    struct cuda_parts *parts = calloc(1, sizeof *parts);
     if (!stream || !parts) {
-        status = moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "no memory for a stream");
+        status = moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "stream: no memory for its record");
         goto free_parts;
     }
     stream->kit.context = context;
@@ -120,8 +120,7 @@ static int32_t destroy(struct moor_abi_stream *stream, struct moor_abi_error *er
     if (status && status != MOOR_DEVICE_LOST)
         return status;
     if (status == MOOR_OK && recorded != reached)
-        return moor_kit_fail(error, MOOR_BUSY, 0,
-                             "value %llu of the stream is recorded and not reached: %llu is",
+        return moor_kit_fail(error, MOOR_BUSY, 0, "stream: value %llu is recorded and not reached: %llu is",
                              (unsigned long long)recorded, (unsigned long long)reached);
     status = end_native(stream, error);
     if (status)
@@ -144,13 +143,14 @@ static int32_t check_capture(struct moor_abi_stream *stream, struct moor_abi_err
     CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
     CUresult code = cuda_driver_of(device)->cuStreamIsCapturing(stream->native, &capture);
     if (code == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT)
-        return moor_kit_fail(error, MOOR_BUSY, code,
-                             "a stream that the default stream waits for is being captured into a graph");
+        return moor_kit_fail(
+            error, MOOR_BUSY, code,
+            "stream: the default stream waits for a stream that is being captured into a graph");
     int32_t status = cuda_check(device, code, MOOR_HOST_NOMEM, "cuStreamIsCapturing", error);
     if (status == MOOR_OK && capture != CU_STREAM_CAPTURE_STATUS_NONE)
         return moor_kit_fail(
             error, MOOR_BUSY, 0,
-            "the stream is being captured into a graph, where a submission would not take effect");
+            "stream: it is being captured into a graph, where a submission would not take effect");
     return status;
 }
 
@@ -192,7 +192,7 @@ static int32_t wait_stream(struct moor_abi_stream *stream, struct moor_abi_strea
                            struct moor_abi_error *error)
 {
     if (stream->kit.context->kit.instance != other->kit.context->kit.instance)
-        return moor_kit_fail(error, MOOR_FOREIGN, 0, "the two streams are of different instances");
+        return moor_kit_fail(error, MOOR_FOREIGN, 0, "stream: the other stream is of another instance");
     uint64_t reached = 0;
     int32_t status = cuda_stream_check_recorded(other, value, error);
     if (status == MOOR_OK)

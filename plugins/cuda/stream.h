@@ -127,7 +127,6 @@ void cuda_blocks_free(struct cuda_device *device); /* staging.c */
 
 /* ---- retired.c; require no scope ---- */
 
-struct cuda_parts *cuda_parts_create(void);
 /* Frees the parts of a destroyed stream, now or when its work is done. */
 void cuda_parts_retire(struct cuda_device *device, struct cuda_parts *parts);
 /* Frees parts that no work uses. */

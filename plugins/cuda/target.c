@@ -40,7 +40,8 @@ static int32_t create_peer(struct moor_abi_stream *stream, struct cuda_device *d
 {
     struct cuda_peer_stream *peer = calloc(1, sizeof *peer);
     if (!peer)
-        return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "no memory for a stream on another device");
+        return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM,
+                             "stream: no memory for its stream on another device");
     struct cuda_scope scope;
     int32_t status = cuda_enter(device, &scope, error);
     if (status == MOOR_OK) {

@@ -37,7 +37,7 @@ static int32_t add_slab(struct cuda_device *device, struct moor_abi_error *error
     assert(cuda_is_locked(&streams->lock));
     struct cuda_slab *slab = calloc(1, sizeof *slab);
     if (!slab)
-        return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "no memory for the words of streams");
+        return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "stream: no memory for words");
     CUdeviceptr address = 0;
     int32_t status =
         CUDA_CALL(device, MOOR_HOST_NOMEM, error, cuMemHostAlloc, &slab->memory,
@@ -177,12 +177,12 @@ static int32_t grow_ring(struct moor_abi_stream *stream, struct moor_abi_error *
     assert(cuda_is_locked(&stream->ring.lock) && stream->ring.count == stream->ring.capacity);
     if (stream->ring.capacity >= CUDA_STREAM_RECORDS_MAX)
         return moor_kit_fail(error, MOOR_LIMIT, 0,
-                             "%u values of the stream are not reached, which is the limit: wait for some",
+                             "stream: %u values are not reached, which is the limit: wait for some",
                              stream->ring.count);
     uint32_t capacity = stream->ring.capacity ? stream->ring.capacity * 2 : 64;
     CUevent *events = malloc(capacity * sizeof *events);
     if (!events)
-        return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "no memory for %u values of a stream", capacity);
+        return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "stream: no memory for %u values", capacity);
     for (uint32_t i = 0; i < stream->ring.count; i++)
         events[i] = *ring_at(stream, i);
     free(stream->ring.events);
@@ -284,7 +284,7 @@ int32_t cuda_stream_check_recorded(struct moor_abi_stream *stream, uint64_t valu
 {
     if (value <= atomic_load(&stream->recorded))
         return MOOR_OK;
-    return moor_kit_fail(error, MOOR_INVALID, 0, "value %llu was never recorded on the stream",
+    return moor_kit_fail(error, MOOR_INVALID, 0, "stream: value %llu was never recorded",
                          (unsigned long long)value);
 }
 
@@ -315,7 +315,7 @@ int32_t cuda_stream_wait(struct moor_abi_stream *stream, uint64_t value, uint64_
         if (status || reached >= value)
             return status;
         if (deadline_ns == 0 || (deadline_ns != UINT64_MAX && host->clock_ns(host->user) >= deadline_ns))
-            return moor_kit_fail(error, MOOR_TIMEOUT, 0, "value %llu is not reached: %llu is",
+            return moor_kit_fail(error, MOOR_TIMEOUT, 0, "stream: value %llu is not reached: %llu is",
                                  (unsigned long long)value, (unsigned long long)reached);
         pause_between_polls(host, polls, deadline_ns);
     }

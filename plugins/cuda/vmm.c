@@ -31,9 +31,7 @@ int32_t cuda_addresses_reserve(struct cuda_device *device, uint64_t bytes, uint6
 int32_t cuda_addresses_free(struct cuda_device *device, uint64_t address, uint64_t bytes,
                             struct moor_abi_error *error)
 {
-    CUresult code = cuda_has_gone(device) ? CUDA_ERROR_DEINITIALIZED
-                                          : cuda_driver_of(device)->cuMemAddressFree(address, bytes);
-    return cuda_check_free(device, code, "cuMemAddressFree", error);
+    return CUDA_FREE(device, cuda_gone(device), error, cuMemAddressFree, address, bytes);
 }
 
 int32_t cuda_memory_unmap(struct cuda_device *device, uint64_t address, uint64_t bytes, bool *ret_is_kept,
@@ -48,9 +46,7 @@ int32_t cuda_memory_unmap(struct cuda_device *device, uint64_t address, uint64_t
 int32_t cuda_memory_release(struct cuda_device *device, CUmemGenericAllocationHandle memory,
                             struct moor_abi_error *error)
 {
-    CUresult code =
-        cuda_has_gone(device) ? CUDA_ERROR_DEINITIALIZED : cuda_driver_of(device)->cuMemRelease(memory);
-    return cuda_check_free(device, code, "cuMemRelease", error);
+    return CUDA_FREE(device, cuda_gone(device), error, cuMemRelease, memory);
 }
 
 /* ---- scratch and leaked mappings ---- */

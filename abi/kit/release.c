@@ -198,6 +198,28 @@ void moor_kit_stream_end(struct moor_abi_stream *stream)
     assert(before > 0);
 }
 
+int32_t moor_kit_stream_check_instance(struct moor_abi_stream *stream, struct moor_abi_stream *other,
+                                       struct moor_abi_error *error)
+{
+    if (kit_of(context_of(stream))->instance == kit_of(context_of(other))->instance)
+        return MOOR_OK;
+    return moor_kit_fail(error, MOOR_FOREIGN, 0, "wait_stream: the two streams are of different instances");
+}
+
+int32_t moor_kit_committed(struct moor_abi_context *context, uint64_t range, uint64_t offset_bytes,
+                           uint64_t length_bytes, uint64_t *ret_bytes, struct moor_abi_error *error)
+{
+    struct moor_kit_handles *handles = kit_of(context)->handles;
+    struct moor_kit_range *found = NULL;
+    int32_t status =
+        moor_kit_range_get(handles, range, MOOR_KIT_RANGE, offset_bytes, length_bytes, &found, error);
+    if (status)
+        return status;
+    *ret_bytes = moor_kit_range_committed(found, offset_bytes, length_bytes);
+    moor_kit_handles_put(handles, range);
+    return MOOR_OK;
+}
+
 /* ---- bytes; relaxed: the figures order nothing ---- */
 
 void moor_kit_held_add(struct moor_abi_context *context, uint32_t domain, uint64_t bytes)

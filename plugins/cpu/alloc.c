@@ -11,30 +11,22 @@
 #include <string.h>
 #include <sys/mman.h>
 
-static int32_t check_args(struct moor_abi_context *context, const struct moor_abi_alloc_args *args,
-                          uint64_t *ret_bytes, struct moor_abi_error *error)
+static int32_t footprint(struct moor_abi_context *context, const struct moor_abi_alloc_args *args,
+                         uint64_t *ret_bytes, struct moor_abi_error *error)
 {
+    uint64_t bytes = 0;
     int32_t status = moor_kit_check_alloc(args, CPU_ALIGNMENT_BYTES, error);
     if (!status)
         status = moor_kit_check_index("domain", args->domain, CPU_DOMAIN_COUNT, error);
     if (status)
         return status;
-    if (moor_kit_round_up(args->size_bytes, context->kit.instance->page_bytes, ret_bytes) != MOOR_OK ||
-        *ret_bytes > UINT64_MAX - args->alignment_bytes)
+    if (moor_kit_round_up(args->size_bytes, context->kit.instance->page_bytes, &bytes) ||
+        bytes > UINT64_MAX - args->alignment_bytes)
         return moor_kit_fail(error, MOOR_OVERFLOW, 0,
                              "%llu bytes are requested: rounded and aligned, they do not fit in 64 bits",
                              (unsigned long long)args->size_bytes);
+    *ret_bytes = bytes;
     return MOOR_OK;
-}
-
-static int32_t footprint(struct moor_abi_context *context, const struct moor_abi_alloc_args *args,
-                         uint64_t *ret_bytes, struct moor_abi_error *error)
-{
-    uint64_t bytes = 0;
-    int32_t status = check_args(context, args, &bytes, error);
-    if (!status)
-        *ret_bytes = bytes;
-    return status;
 }
 
 static int32_t lock_pages(uint64_t address, uint64_t bytes, struct moor_abi_error *error)
@@ -77,7 +69,7 @@ static int32_t allocate(struct moor_abi_context *context, const struct moor_abi_
                         struct moor_abi_allocation *ret_allocation, struct moor_abi_error *error)
 {
     uint64_t bytes = 0;
-    int32_t status = check_args(context, args, &bytes, error);
+    int32_t status = footprint(context, args, &bytes, error);
     if (status)
         return status;
     struct moor_abi_allocation result = {.struct_size = MOOR_ABI_ALLOCATION_SIZE, .actual_bytes = bytes};

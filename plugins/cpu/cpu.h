@@ -14,9 +14,9 @@
 #ifndef MOORAGE_CPU_H
 #define MOORAGE_CPU_H
 
-#include "limits.h"
 #include <moorage/kit/check.h>
 #include <moorage/kit/host.h>
+#include <moorage/kit/limits.h>
 #include <moorage/kit/provider.h>
 #include <moorage/kit/range.h>
 #include <moorage/kit/timeline.h>
@@ -48,7 +48,7 @@ _Static_assert(CPU_GRANULE_MIN_BYTES <= CPU_HUGE_BYTES && CPU_HUGE_BYTES <= CPU_
 /* ---- pool.c: the memory of the machine that may still be taken ---- */
 
 struct cpu_pool {
-    struct cpu_limits limits;
+    struct moor_kit_limits limits;
     uint64_t total_bytes;
     pthread_mutex_t lock;
     pthread_cond_t confirmed;

@@ -32,8 +32,8 @@ static uint64_t less(uint64_t a, uint64_t b)
 
 static int32_t read_headroom(const struct cpu_pool *pool, uint64_t *ret_bytes, struct moor_abi_error *error)
 {
-    struct cpu_reading reading;
-    int code = cpu_limits_read(&pool->limits, &reading);
+    struct moor_kit_reading reading;
+    int code = moor_kit_limits_read(&pool->limits, &reading);
     if (code != 0)
         return moor_kit_fail(error, MOOR_PROVIDER, code,
                              "/proc and control groups: cannot read the memory that is left: %s",
@@ -47,12 +47,12 @@ static int32_t read_headroom(const struct cpu_pool *pool, uint64_t *ret_bytes, s
 int32_t cpu_pool_init(struct cpu_pool *pool, uint64_t total_bytes, struct moor_abi_error *error)
 {
     *pool = (struct cpu_pool){.total_bytes = total_bytes};
-    struct cpu_reading reading = {0, 0};
-    int code = cpu_limits_open(&pool->limits, "");
+    struct moor_kit_reading reading = {0, 0};
+    int code = moor_kit_limits_open(&pool->limits, "");
     if (code == 0)
-        code = cpu_limits_read(&pool->limits, &reading);
+        code = moor_kit_limits_read(&pool->limits, &reading);
     if (code != 0) {
-        cpu_limits_close(&pool->limits);
+        moor_kit_limits_close(&pool->limits);
         return moor_kit_fail(error, MOOR_PROVIDER, code, "/proc/meminfo: cannot be read: %s",
                              strerrorname_np(code));
     }
@@ -67,7 +67,7 @@ void cpu_pool_finish(struct cpu_pool *pool)
 {
     pthread_cond_destroy(&pool->confirmed);
     pthread_mutex_destroy(&pool->lock);
-    cpu_limits_close(&pool->limits);
+    moor_kit_limits_close(&pool->limits);
 }
 
 /* Raises the credit to at least `bytes`. Requires pool->lock. Releases it while waiting. */

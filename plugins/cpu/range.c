@@ -159,19 +159,6 @@ static int32_t commit(struct moor_abi_context *context, uint64_t handle, uint64_
     return status;
 }
 
-static int32_t committed(struct moor_abi_context *context, uint64_t handle, uint64_t offset, uint64_t length,
-                         uint64_t *ret_bytes, struct moor_abi_error *error)
-{
-    struct moor_kit_range *range = NULL;
-    int32_t status =
-        moor_kit_range_get(context->kit.handles, handle, MOOR_KIT_RANGE, offset, length, &range, error);
-    if (status)
-        return status;
-    *ret_bytes = moor_kit_range_committed(range, offset, length);
-    moor_kit_handles_put(context->kit.handles, handle);
-    return MOOR_OK;
-}
-
 /* ---- decommit and unmap ---- */
 
 static int32_t decommit(struct cpu_range *range, uint64_t first, uint64_t count, struct moor_abi_error *error)
@@ -222,5 +209,5 @@ const struct moor_abi_virtual_table cpu_virtual_table = {
     .struct_size = MOOR_ABI_VIRTUAL_TABLE_SIZE,
     .reserve = reserve,
     .commit = commit,
-    .committed = committed,
+    .committed = moor_kit_committed,
 };

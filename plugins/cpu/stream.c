@@ -269,10 +269,10 @@ static int32_t wait(struct moor_abi_stream *stream, uint64_t value, uint64_t dea
 static int32_t wait_stream(struct moor_abi_stream *stream, struct moor_abi_stream *other, uint64_t value,
                            struct moor_abi_error *error)
 {
-    if (stream->kit.context->kit.instance != other->kit.context->kit.instance)
-        return moor_kit_fail(error, MOOR_FOREIGN, 0,
-                             "wait_stream: the two streams are of different instances");
-    int32_t status = wait(other, value, 0, error);
+    int32_t status = moor_kit_stream_check_instance(stream, other, error);
+    if (status)
+        return status;
+    status = wait(other, value, 0, error);
     if (status != MOOR_TIMEOUT || stream == other) /* reached already, or in order without a wait */
         return status == MOOR_TIMEOUT ? MOOR_OK : status;
     struct cpu_op op = {.kind = CPU_OP_WAIT, .fence = {other->timeline, value}};

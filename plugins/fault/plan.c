@@ -118,6 +118,7 @@ int32_t fault_enter(struct moor_abi_instance *instance, enum fault_call call, in
         return moor_kit_fail(error, MOOR_UNSUPPORTED, 0, "the inner provider has no %s", calls[call].name);
     assert(!ret_after || calls[call].undone); /* only such calls can fail after their work */
     struct verdict verdict = judge(&instance->fault, call);
+    assert(!verdict.after || verdict.status != MOOR_OK);
     delay(verdict.delay_ns);
     if (verdict.after) {
         *ret_after = verdict.status;

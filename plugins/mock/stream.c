@@ -40,12 +40,6 @@ static int32_t begin(struct moor_abi_stream *stream, enum mock_function function
     return status;
 }
 
-/* Numbers the next work of the queue; the shadow knows its accesses by that number. */
-static void begin_work(struct mock_queue *queue)
-{
-    queue->context->mock->queues.slots[queue->slot].submitted++;
-}
-
 /* ---- the work that a value stands for; the functions require mock->lock ---- */
 
 /* Returns the point of all work submitted so far, with a reference. */
@@ -316,10 +310,10 @@ static int32_t wait_behind(struct moor_abi_stream *stream, struct moor_abi_strea
 static int32_t wait_stream(struct moor_abi_stream *stream, struct moor_abi_stream *other, uint64_t value,
                            struct moor_abi_error *error)
 {
-    if (stream->kit.context->mock != other->kit.context->mock)
-        return moor_kit_fail(error, MOOR_FOREIGN, 0,
-                             "wait_stream: the two streams are of different instances");
-    int32_t status = begin(stream, MOCK_WAIT_STREAM, error);
+    int32_t status = moor_kit_stream_check_instance(stream, other, error);
+    if (status)
+        return status;
+    status = begin(stream, MOCK_WAIT_STREAM, error);
     if (status)
         return status;
     status = wait_behind(stream, other, value, error);
@@ -355,6 +349,23 @@ static int32_t native(struct moor_abi_stream *stream, uint64_t *ret_native, stru
 
 /* ---- work ---- */
 
+/* Submits work with its accesses to memory. Requires mock->lock. */
+static void submit(struct mock_queue *queue, struct mock_op *op, const struct moor_mock_access *accesses,
+                   uint32_t count, const char *work)
+{
+    struct moor_mock *mock = queue->context->mock;
+    mock->queues.slots[queue->slot].submitted++; /* the number of the work, for the shadow */
+    for (uint32_t i = 0; i < count; i++) {
+        const struct moor_mock_access *access = &accesses[i];
+        for (uint32_t write = 0; write < 2; write++) {
+            if (access->flags & (write ? MOOR_MOCK_WRITE : MOOR_MOCK_READ) &&
+                !mock_shadow_submit(mock, queue, access->address, access->size_bytes, write, work))
+                op->spoilt = true;
+        }
+    }
+    mock_queue_push(queue, op);
+}
+
 static int32_t copy(struct moor_abi_stream *stream, const struct moor_abi_copy_args *args,
                     struct moor_abi_error *error)
 {
@@ -364,15 +375,12 @@ static int32_t copy(struct moor_abi_stream *stream, const struct moor_abi_copy_a
     if (status)
         return status;
     struct moor_mock *mock = stream->kit.context->mock;
-    struct mock_queue *queue = stream->queue;
+    const struct moor_mock_access accesses[] = {{args->source, args->size_bytes, MOOR_MOCK_READ, 0},
+                                                {args->destination, args->size_bytes, MOOR_MOCK_WRITE, 0}};
     struct mock_op op = {.kind = MOCK_OP_COPY,
                          .cost_ns = cost_of_bytes(args->size_bytes, mock->settings.cost.copy_ns_per_mib)};
     memcpy(&op.copy, args, sizeof op.copy); /* a longer struct is zero beyond */
-    begin_work(queue);
-    bool reads = mock_shadow_submit(mock, queue, args->source, args->size_bytes, false, "copy");
-    bool writes = mock_shadow_submit(mock, queue, args->destination, args->size_bytes, true, "copy");
-    op.spoilt = !reads || !writes;
-    mock_queue_push(queue, &op);
+    submit(stream->queue, &op, accesses, 2, "copy");
     mock_unlock(mock);
     return MOOR_OK;
 }
@@ -386,12 +394,11 @@ static int32_t fill(struct moor_abi_stream *stream, const struct moor_abi_fill_a
     if (status)
         return status;
     struct moor_mock *mock = stream->kit.context->mock;
+    const struct moor_mock_access access = {args->destination, args->size_bytes, MOOR_MOCK_WRITE, 0};
     struct mock_op op = {.kind = MOCK_OP_FILL,
                          .cost_ns = cost_of_bytes(args->size_bytes, mock->settings.cost.fill_ns_per_mib)};
     memcpy(&op.fill, args, sizeof op.fill); /* a longer struct is zero beyond */
-    begin_work(stream->queue);
-    op.spoilt = !mock_shadow_submit(mock, stream->queue, args->destination, args->size_bytes, true, "fill");
-    mock_queue_push(stream->queue, &op);
+    submit(stream->queue, &op, &access, 1, "fill");
     mock_unlock(mock);
     return MOOR_OK;
 }
@@ -403,26 +410,6 @@ static bool is_access(const struct moor_mock_access *access)
     const uint32_t known = MOOR_MOCK_READ | MOOR_MOCK_WRITE | MOOR_MOCK_EXPECT;
     return (access->flags & ~known) == 0 && (access->flags & (MOOR_MOCK_READ | MOOR_MOCK_WRITE)) != 0 &&
            access->size_bytes > 0 && access->size_bytes <= UINT64_MAX - access->address;
-}
-
-/* Submits a kernel, which owns `accesses` from then on. Requires mock->lock. */
-static void submit_kernel(struct mock_queue *queue, struct moor_mock_access *accesses, uint32_t count,
-                          uint64_t duration_ns)
-{
-    struct moor_mock *mock = queue->context->mock;
-    struct mock_op op = {.kind = MOCK_OP_KERNEL,
-                         .cost_ns = duration_ns ? duration_ns : mock->settings.cost.kernel_ns,
-                         .kernel = {accesses, count}};
-    begin_work(queue);
-    for (uint32_t i = 0; i < count; i++) {
-        const struct moor_mock_access *access = &accesses[i];
-        for (uint32_t write = 0; write < 2; write++) {
-            if (access->flags & (write ? MOOR_MOCK_WRITE : MOOR_MOCK_READ) &&
-                !mock_shadow_submit(mock, queue, access->address, access->size_bytes, write, "kernel"))
-                op.spoilt = true;
-        }
-    }
-    mock_queue_push(queue, &op);
 }
 
 int32_t mock_kernel(struct moor_mock *mock, uint64_t stream, const struct moor_mock_access *accesses,
@@ -437,8 +424,8 @@ int32_t mock_kernel(struct moor_mock *mock, uint64_t stream, const struct moor_m
     struct moor_mock_access *kept = malloc((access_count + 1) * sizeof *kept);
     if (!kept)
         return MOOR_HOST_NOMEM;
-    for (uint32_t i = 0; i < access_count; i++)
-        kept[i] = accesses[i];
+    if (access_count > 0)
+        memcpy(kept, accesses, access_count * sizeof *kept);
     mock_lock(mock);
     struct mock_queue *queue = mock_queue_find(mock, stream);
     int32_t status = queue ? MOOR_OK : MOOR_INVALID;
@@ -446,8 +433,11 @@ int32_t mock_kernel(struct moor_mock *mock, uint64_t stream, const struct moor_m
         status = MOOR_DEVICE_LOST;
     if (!status)
         status = mock_queue_make_room(queue, NULL);
+    struct mock_op op = {.kind = MOCK_OP_KERNEL,
+                         .cost_ns = duration_ns ? duration_ns : mock->settings.cost.kernel_ns,
+                         .kernel = {kept, access_count}};
     if (!status)
-        submit_kernel(queue, kept, access_count, duration_ns);
+        submit(queue, &op, kept, access_count, "kernel");
     else
         free(kept);
     mock_unlock(mock);

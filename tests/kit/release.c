@@ -140,6 +140,8 @@ Test(release, a_stream_of_another_instance_is_foreign)
     moor_kit_stream_begin(&foreign, there);
     cr_expect_eq(moor_kit_context_close(there, &error), MOOR_BUSY, "a stream is left");
     uint64_t handle = add(MOOR_KIT_ALLOCATION);
+    cr_expect_eq(moor_kit_stream_check_instance(&stream, &foreign, &error), MOOR_FOREIGN);
+    cr_expect_eq(moor_kit_stream_check_instance(&stream, &stream, &error), MOOR_OK);
     cr_expect_eq(release_part(MOOR_ABI_RELEASE_ALLOCATION, handle, 0, &foreign, 0), MOOR_FOREIGN);
     moor_kit_stream_end(&foreign);
     cr_expect_eq(moor_kit_context_close(there, &error), MOOR_OK);
@@ -175,6 +177,13 @@ Test(release, ranges_go_when_empty_and_parts_when_committed)
     cr_assert_eq(moor_kit_range_claim(&range, 0, 1, &error), MOOR_OK);
     moor_kit_range_settle(&range, 0, 1, MOOR_KIT_GRANULE_COMMITTED);
     cr_expect_eq(release_whole(MOOR_ABI_RELEASE_RANGE, range.handle), MOOR_INVALID, "a granule is committed");
+    uint64_t bytes = 5;
+    cr_expect_eq(moor_kit_committed(context, range.handle, 0, 2 * TOY_GRANULE_BYTES, &bytes, &error),
+                 MOOR_OK);
+    cr_expect_eq(bytes, TOY_GRANULE_BYTES);
+    cr_expect_eq(moor_kit_committed(context, range.handle, 1, TOY_GRANULE_BYTES, &bytes, &error),
+                 MOOR_INVALID);
+    cr_expect_eq(bytes, TOY_GRANULE_BYTES, "the output is untouched");
 
     toy.free_status = MOOR_PROVIDER;
     cr_assert_eq(release_part(MOOR_ABI_RELEASE_DECOMMIT, range.handle, 4096, NULL, 0), MOOR_OK, "%s",

@@ -823,6 +823,10 @@ plant("abi/kit/release.c",
       ("domains share one count of bytes",
        "__atomic_add_fetch(&kit_of(context)->held_bytes[domain], bytes, __ATOMIC_RELAXED)",
        "__atomic_add_fetch(&kit_of(context)->held_bytes[0], bytes, __ATOMIC_RELAXED)", "kit/release"),
+      ("streams of two instances wait for each other",
+       "if (kit_of(context_of(stream))->instance == kit_of(context_of(other))->instance)", "if (stream && other)", "kit/release"),
+      ("a reading of a range keeps it", "moor_kit_range_committed(found, offset_bytes, length_bytes); moor_kit_handles_put(handles, range);",
+       "moor_kit_range_committed(found, offset_bytes, length_bytes);", "kit/release"),
       ("a budget is exceeded", "if (bytes > budget->total_bytes - used)", "if (used + bytes > budget->total_bytes)",
        "kit/release"))
 
@@ -835,6 +839,13 @@ plant("abi/kit/host.c",
       ("a hole frees nothing", "if (result == 0) return MOOR_OK; return moor_kit_fail(error, MOOR_PROVIDER, errno,",
        "return MOOR_OK; return moor_kit_fail(error, MOOR_PROVIDER, errno,", "kit/host"),
       ("a memory file is made without room", "limit.rlim_cur < MOOR_KIT_FILE_BYTES", "limit.rlim_cur == 0", "kit/host"))
+
+plant("abi/kit/limits.c",
+      ("a limit above the own group is ignored", "*slash = '\\0'; } }  int moor_kit_limits_open", "break; } }  int moor_kit_limits_open",
+       "kit/limits"),
+      ("dirty cache counts as free", "(clean > dirty ? clean - dirty : 0)", "clean", "kit/limits"),
+      ("throttling is no limit", "min64(read_number(level->limit), read_number(level->high))", "read_number(level->limit)",
+       "kit/limits"))
 
 plant("abi/kit/timeline.c",
       ("a value that was never recorded passes", "if (value <= recorded) return MOOR_OK;", "if (recorded || value) return MOOR_OK;",

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Which devices there are, and what each is. One that cannot serve is left out, with a line in the log. */
+/* The usable devices and their properties. A device that cannot serve is left out, with a line in the log. */
 #include "opencl.h"
 #include <CL/cl_ext.h>
 #include <inttypes.h>
@@ -29,7 +29,7 @@ static bool get(cl_device_id id, cl_device_info what, size_t bytes, void *value)
 
 /* ---- identity ---- */
 
-/* FNV-1a, of the text and its end. */
+/* FNV-1a of the text with its end. */
 static uint64_t hash(uint64_t seed, const char *text)
 {
     do
@@ -46,7 +46,7 @@ static bool is_key_taken(const struct moor_abi_instance *instance, const char *k
     return false;
 }
 
-/* A UUID in its usual form. */
+/* Prints a UUID in its usual form. */
 static void print_uuid(const cl_uchar uuid[CL_UUID_SIZE_KHR], char *key)
 {
     for (size_t i = 0; i < CL_UUID_SIZE_KHR; i++) {
@@ -55,9 +55,9 @@ static void print_uuid(const cl_uchar uuid[CL_UUID_SIZE_KHR], char *key)
     }
 }
 
-/* The same tomorrow and in other processes. A UUID where the driver has one: then a device that two
- * platforms offer is known, and wanted once. Else what it is called, and how many of that name come before
- * it. */
+/* Sets a key that is constant over reboots and processes. With a UUID from the driver, a device that two
+ * platforms offer is used once: returns false for the second one. Without it the key is made from the names
+ * and a number among equal names. */
 static bool set_key(const struct moor_abi_instance *instance, const char *platform, const char *name,
                     struct ocl_device *device)
 {
@@ -81,7 +81,7 @@ static uint64_t host_memory_bytes(void)
     return (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-/* NULL, or why the device cannot serve. */
+/* Returns NULL, or the reason why the device cannot serve. */
 static const char *check_ability(cl_device_id id)
 {
     char version[TEXT_BYTES] = "";

@@ -2,19 +2,19 @@
 /*
  * ALLOC and STATS. Each allocation is a cl_mem.
  *
- * Device memory has no address in OpenCL 1.2, so it gets an opaque one. Pinned memory is mapped for its
- * whole life and its address is the host's: commands use it by that pointer alone, for the cl_mem must not
- * be touched while it is mapped, and it has no native name to be touched by.
+ * Device memory has no address in OpenCL 1.2, so it gets an opaque one. Pinned memory is mapped for its whole
+ * life, and its address is the host's. Commands use it by that pointer alone, because a mapped cl_mem must
+ * not be used; so it has no native name.
  *
- * clCreateBuffer promises no memory, drivers take it at the first use. Writing all of it makes that use
- * happen here; so it reads as zero whether that was asked for or not.
+ * clCreateBuffer promises no memory: drivers take it at the first use. Writing all of it causes that use
+ * here, so the memory reads as zero with and without ZERO.
  */
 #include "opencl.h"
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* `fill` does not say which of the two memories it is given. */
+/* Returns true for an address of device memory; the arguments of `fill` have no direction. */
 bool ocl_is_device_address(uint64_t address)
 {
     return (address & MOOR_KIT_ADDRESS_OPAQUE) != 0;
@@ -38,9 +38,9 @@ int32_t ocl_allocation_locate(struct moor_abi_instance *instance, uint64_t addre
     return code == CL_SUCCESS ? MOOR_OK : ocl_fail(error, code, "clRetainMemObject");
 }
 
-/* ---- how much ---- */
+/* ---- sizes ---- */
 
-/* Pinned memory is larger by its alignment: nothing is said of where a map starts. */
+/* Pinned memory is larger by its alignment, because OpenCL promises no alignment of a map. */
 static int32_t footprint(struct moor_abi_context *context, const struct moor_abi_alloc_args *args,
                          uint64_t *ret_bytes, struct moor_abi_error *error)
 {
@@ -120,7 +120,7 @@ static cl_int unmap_pinned(struct ocl_allocation *allocation)
                                           allocation->mapped, 0, NULL, &unmapped);
     if (code != CL_SUCCESS)
         return code;
-    allocation->mapped = NULL; /* it is given up with the command, however that ends */
+    allocation->mapped = NULL; /* the command ends the mapping, also if it fails */
     return ocl_finish_event(unmapped);
 }
 
@@ -136,11 +136,11 @@ static int32_t take_memory(struct ocl_allocation *allocation, struct moor_abi_er
     code = is_pinned ? map_pinned(allocation) : zero_device(allocation);
     if (code == CL_SUCCESS)
         return MOOR_OK;
-    (void)clReleaseMemObject(allocation->memory); /* ours, and in use by nothing */
+    (void)clReleaseMemObject(allocation->memory); /* cannot fail: the provider's own, and unused */
     return ocl_fail(error, code, "the first use of a buffer");
 }
 
-static int32_t give_memory(struct ocl_allocation *allocation, struct moor_abi_error *error)
+static int32_t return_memory(struct ocl_allocation *allocation, struct moor_abi_error *error)
 {
     cl_int code = allocation->mapped ? unmap_pinned(allocation) : CL_SUCCESS;
     if (code != CL_SUCCESS)
@@ -173,7 +173,7 @@ static int32_t make(struct ocl_allocation *allocation, uint64_t *ret_handle, str
     if (!status)
         return MOOR_OK;
 
-    (void)give_memory(allocation, error); /* the first failure is the one to tell, and is told already */
+    (void)return_memory(allocation, error); /* the first failure is reported */
 refund_bytes:
     refund(context, allocation->domain, allocation->bytes);
     return status;
@@ -213,13 +213,13 @@ static int32_t allocate(struct moor_abi_context *context, const struct moor_abi_
 
 int32_t ocl_allocation_free(struct ocl_allocation *allocation, struct moor_abi_error *error)
 {
-    int32_t status = give_memory(allocation, error);
+    int32_t status = return_memory(allocation, error);
     if (!status)
         refund(allocation->context, allocation->domain, allocation->bytes);
     return status;
 }
 
-/* What is free is not known to OpenCL, nor what others hold. */
+/* OpenCL does not report free memory. */
 static int32_t stats(struct moor_abi_context *context, uint32_t domain, struct moor_abi_stats *ret_stats,
                      struct moor_abi_error *error)
 {

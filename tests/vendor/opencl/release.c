@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* RELEASE: the kit's queue keeps the order of fences; here is what may be queued, and what happens when it
- * is due. */
+/* RELEASE: the claim of an allocation, and its free; the kit's queue keeps the order of fence points. */
 #include "opencl.h"
 #include <inttypes.h>
 #include <stdlib.h>
 
-/* Takes the allocation over: it can be released no second time. */
+/* Claims an allocation of the context: it cannot be released twice. */
 static int32_t claim(struct moor_abi_context *context, uint64_t handle, struct moor_abi_error *error)
 {
     struct moor_kit_handles *allocations = context->kit.instance->allocations;
@@ -20,7 +19,7 @@ static int32_t claim(struct moor_abi_context *context, uint64_t handle, struct m
     return moor_kit_fail(error, MOOR_INVALID, 0, "0x%" PRIx64 " is of another context", handle);
 }
 
-/* The release has failed: the memory is there, and may be released again. */
+/* Undoes the claim of a failed release: the memory may be released again. */
 static void give_up(void *user, const struct moor_abi_release *args)
 {
     struct moor_abi_context *context = user;

@@ -94,6 +94,14 @@ void moor_kit_stream_begin(struct moor_abi_stream *stream, struct moor_abi_conte
 /* Stops counting a stream that is being destroyed. */
 void moor_kit_stream_end(struct moor_abi_stream *stream);
 
+/* Checks that two streams are of one instance, as wait_stream needs. FOREIGN: they are not. */
+int32_t moor_kit_stream_check_instance(struct moor_abi_stream *stream, struct moor_abi_stream *other,
+                                       struct moor_abi_error *error);
+
+/* Slot `committed` of the VIRTUAL table, for ranges with the states of moorage/kit/range.h. */
+int32_t moor_kit_committed(struct moor_abi_context *context, uint64_t range, uint64_t offset_bytes,
+                           uint64_t length_bytes, uint64_t *ret_bytes, struct moor_abi_error *error);
+
 /* ---- bytes ---- */
 
 /* Adds bytes that the context holds in a domain. domain: below MOOR_KIT_DOMAINS_MAX. */

@@ -7,10 +7,10 @@
  * Under a limit, clean file cache counts as available, because the kernel drops it before it kills. Dirty
  * file cache does not.
  */
-#include "limits.h"
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <moorage/kit/limits.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -136,7 +136,7 @@ static int open_in(const char *folder, const char *name)
     return length > 0 && (size_t)length < sizeof path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
 }
 
-static void close_level(const struct cpu_level *level)
+static void close_level(const struct moor_kit_level *level)
 {
     const int files[] = {level->limit, level->high, level->usage, level->stat};
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
@@ -145,10 +145,10 @@ static void close_level(const struct cpu_level *level)
     }
 }
 
-static void open_level(struct cpu_limits *limits, const char *folder, bool v2)
+static void open_level(struct moor_kit_limits *limits, const char *folder, bool v2)
 {
-    assert(limits->level_count < CPU_LEVELS_MAX);
-    struct cpu_level level = {
+    assert(limits->level_count < MOOR_KIT_LEVELS_MAX);
+    struct moor_kit_level level = {
         .limit = open_in(folder, v2 ? "memory.max" : "memory.limit_in_bytes"),
         .high = v2 ? open_in(folder, "memory.high") : -1,
         .usage = open_in(folder, v2 ? "memory.current" : "memory.usage_in_bytes"),
@@ -161,7 +161,7 @@ static void open_level(struct cpu_limits *limits, const char *folder, bool v2)
 }
 
 /* Opens the process's group and every group above it that the mount shows. */
-static void open_levels(struct cpu_limits *limits, const char *root, const struct hierarchy *hierarchy,
+static void open_levels(struct moor_kit_limits *limits, const char *root, const struct hierarchy *hierarchy,
                         bool v2)
 {
     if (!hierarchy->mount[0])
@@ -183,7 +183,7 @@ static void open_levels(struct cpu_limits *limits, const char *root, const struc
     if (top + strlen(below) >= sizeof folder)
         return;
     strcpy(folder + top, below);
-    while (limits->level_count < CPU_LEVELS_MAX) {
+    while (limits->level_count < MOOR_KIT_LEVELS_MAX) {
         open_level(limits, folder, v2);
         char *slash = strrchr(folder + top, '/');
         if (!slash)
@@ -192,9 +192,9 @@ static void open_levels(struct cpu_limits *limits, const char *root, const struc
     }
 }
 
-int cpu_limits_open(struct cpu_limits *limits, const char *root)
+int moor_kit_limits_open(struct moor_kit_limits *limits, const char *root)
 {
-    *limits = (struct cpu_limits){.meminfo = -1};
+    *limits = (struct moor_kit_limits){.meminfo = -1};
     char folder[PATH_BYTES];
     if ((size_t)snprintf(folder, sizeof folder, "%s/proc", root) >= sizeof folder)
         return ENAMETOOLONG;
@@ -204,7 +204,7 @@ int cpu_limits_open(struct cpu_limits *limits, const char *root)
 
     struct hierarchy *both = calloc(2, sizeof *both);
     if (!both) {
-        cpu_limits_close(limits);
+        moor_kit_limits_close(limits);
         return ENOMEM;
     }
     /* Without these two files the process has no control groups. */
@@ -227,7 +227,7 @@ int cpu_limits_open(struct cpu_limits *limits, const char *root)
     return 0;
 }
 
-void cpu_limits_close(struct cpu_limits *limits)
+void moor_kit_limits_close(struct moor_kit_limits *limits)
 {
     for (uint32_t i = 0; i < limits->level_count; i++)
         close_level(&limits->levels[i]);
@@ -238,7 +238,7 @@ void cpu_limits_close(struct cpu_limits *limits)
 }
 
 /* Returns the clean file cache, with that of the groups below: memory that the kernel reclaims at no cost. */
-static uint64_t read_reclaimable(const struct cpu_level *level)
+static uint64_t read_reclaimable(const struct moor_kit_level *level)
 {
     char text[TEXT_BYTES];
     if (level->stat < 0 || read_text(level->stat, text) != 0)
@@ -254,7 +254,7 @@ static uint64_t read_reclaimable(const struct cpu_level *level)
     return (clean > dirty ? clean - dirty : 0) + find_number(text, name[4]) / 2;
 }
 
-int cpu_limits_read(const struct cpu_limits *limits, struct cpu_reading *ret_reading)
+int moor_kit_limits_read(const struct moor_kit_limits *limits, struct moor_kit_reading *ret_reading)
 {
     char text[TEXT_BYTES];
     int code = read_text(limits->meminfo, text);
@@ -263,9 +263,9 @@ int cpu_limits_read(const struct cpu_limits *limits, struct cpu_reading *ret_rea
     uint64_t machine = find_number(text, "MemTotal") * 1024;
     if (machine == 0)
         return EBADMSG;
-    struct cpu_reading reading = {machine, min64(machine, find_number(text, "MemAvailable") * 1024)};
+    struct moor_kit_reading reading = {machine, min64(machine, find_number(text, "MemAvailable") * 1024)};
     for (uint32_t i = 0; i < limits->level_count; i++) {
-        const struct cpu_level *level = &limits->levels[i];
+        const struct moor_kit_level *level = &limits->levels[i];
         /* Beyond `high` the kernel kills nothing, but throttles the group until it stands still: a limit in
          * effect. */
         uint64_t limit = min64(read_number(level->limit), read_number(level->high));

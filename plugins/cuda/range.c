@@ -181,19 +181,6 @@ static int32_t commit(struct moor_abi_context *context, uint64_t handle, uint64_
     return status;
 }
 
-static int32_t committed(struct moor_abi_context *context, uint64_t handle, uint64_t offset, uint64_t length,
-                         uint64_t *ret_bytes, struct moor_abi_error *error)
-{
-    struct moor_kit_range *range = NULL;
-    int32_t status =
-        moor_kit_range_get(context->kit.handles, handle, MOOR_KIT_RANGE, offset, length, &range, error);
-    if (status)
-        return status;
-    *ret_bytes = moor_kit_range_committed(range, offset, length);
-    moor_kit_handles_put(context->kit.handles, handle);
-    return MOOR_OK;
-}
-
 /* ---- decommit and unmap ---- */
 
 int32_t cuda_range_free_part(struct moor_abi_context *context, struct cuda_range *range,
@@ -220,5 +207,5 @@ const struct moor_abi_virtual_table cuda_virtual_table = {
     .struct_size = MOOR_ABI_VIRTUAL_TABLE_SIZE,
     .reserve = reserve,
     .commit = commit,
-    .committed = committed,
+    .committed = moor_kit_committed,
 };

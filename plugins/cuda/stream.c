@@ -191,10 +191,10 @@ static int32_t record(struct moor_abi_stream *stream, uint64_t *ret_value, struc
 static int32_t wait_stream(struct moor_abi_stream *stream, struct moor_abi_stream *other, uint64_t value,
                            struct moor_abi_error *error)
 {
-    if (stream->kit.context->kit.instance != other->kit.context->kit.instance)
-        return moor_kit_fail(error, MOOR_FOREIGN, 0, "stream: the other stream is of another instance");
     uint64_t reached = 0;
-    int32_t status = cuda_stream_check_recorded(other, value, error);
+    int32_t status = moor_kit_stream_check_instance(stream, other, error);
+    if (status == MOOR_OK)
+        status = cuda_stream_check_recorded(other, value, error);
     if (status == MOOR_OK)
         status = cuda_stream_watermark(other, &reached, error);
     if (status || value <= reached || stream == other) /* a stream keeps its own order */

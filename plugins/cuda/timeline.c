@@ -16,13 +16,14 @@
 #include "stream.h"
 #include <assert.h>
 #include <errno.h>
+#include <moorage/kit/host.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #define SPINS 200u
-#define SLEEP_MIN_NS 20000L
-#define SLEEP_MAX_NS 200000L
+#define SLEEP_MIN_NS UINT64_C(20000)
+#define SLEEP_MAX_NS UINT64_C(200000)
 
 _Static_assert(CUDA_WORD_COUNT * sizeof(uint64_t) <= CUDA_SLOT_BYTES, "the words of a slot fit in it");
 _Static_assert((CUDA_STREAM_RECORDS_MAX & (CUDA_STREAM_RECORDS_MAX - 1)) == 0, "a ring doubles up to it");
@@ -288,36 +289,32 @@ int32_t cuda_stream_check_recorded(struct moor_abi_stream *stream, uint64_t valu
                          (unsigned long long)value);
 }
 
-/* Returns at once for the first polls, then after longer and longer sleeps. */
-static void pause_between_polls(const struct moor_abi_host *host, uint32_t polls, uint64_t deadline_ns)
+/* Returns at once for the first polls, then sleeps longer and longer, but never past the time that is left. */
+static void pause_between_polls(uint32_t polls, uint64_t left_ns)
 {
     if (polls < SPINS)
         return;
-    long pause_ns = SLEEP_MIN_NS * (long)(1 + (polls - SPINS) / 8);
+    uint64_t pause_ns = SLEEP_MIN_NS * (1 + (polls - SPINS) / 8);
     pause_ns = pause_ns < SLEEP_MAX_NS ? pause_ns : SLEEP_MAX_NS;
-    if (deadline_ns != UINT64_MAX) {
-        uint64_t now_ns = host->clock_ns(host->user);
-        uint64_t left_ns = now_ns < deadline_ns ? deadline_ns - now_ns : 0;
-        pause_ns = left_ns < (uint64_t)pause_ns ? (long)left_ns : pause_ns;
-    }
-    const struct timespec pause = {.tv_nsec = pause_ns};
+    pause_ns = pause_ns < left_ns ? pause_ns : left_ns;
+    const struct timespec pause = {.tv_nsec = (long)pause_ns};
     (void)nanosleep(&pause, NULL); /* a shorter sleep only polls earlier */
 }
 
 int32_t cuda_stream_wait(struct moor_abi_stream *stream, uint64_t value, uint64_t deadline_ns,
                          struct moor_abi_error *error)
 {
-    const struct moor_abi_host *host = stream->kit.context->kit.instance->kit.host;
     int32_t status = cuda_stream_check_recorded(stream, value, error);
     for (uint32_t polls = 0; status == MOOR_OK; polls += polls < UINT32_MAX) {
         uint64_t reached = 0;
         status = cuda_stream_watermark(stream, &reached, error);
         if (status || reached >= value)
             return status;
-        if (deadline_ns == 0 || (deadline_ns != UINT64_MAX && host->clock_ns(host->user) >= deadline_ns))
+        uint64_t left_ns = moor_kit_time_left(stream->kit.context->kit.instance->kit.host, deadline_ns);
+        if (left_ns == 0)
             return moor_kit_fail(error, MOOR_TIMEOUT, 0, "stream: value %llu is not reached: %llu is",
                                  (unsigned long long)value, (unsigned long long)reached);
-        pause_between_polls(host, polls, deadline_ns);
+        pause_between_polls(polls, left_ns);
     }
     return status;
 }

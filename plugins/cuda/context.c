@@ -52,8 +52,8 @@ static void release_primary_if_unused(struct cuda_device *device)
 
 static int32_t retain_primary(struct cuda_device *device, struct moor_abi_error *error)
 {
-    atomic_store(&device->lost,
-                 0); /* a new context, unless other users keep the old one: then a call fails at once */
+    /* The context is new, unless other users keep the old one: then the next call finds the loss again. */
+    atomic_store(&device->lost, 0);
     int32_t status = CUDA_CALL(device, MOOR_DEVICE_NOMEM, error, cuDevicePrimaryCtxRetain,
                                &device->context.primary, device->native);
     if (status)

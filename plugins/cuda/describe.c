@@ -11,8 +11,7 @@ static int32_t read_attribute(struct cuda_device *device, CUdevice_attribute att
 {
     int value = 0;
     CUresult code = cuda_driver_of(device)->cuDeviceGetAttribute(&value, attribute, device->native);
-    if (code ==
-        CUDA_ERROR_INVALID_VALUE) /* this driver does not know the attribute: the ability is missing */
+    if (code == CUDA_ERROR_INVALID_VALUE) /* an attribute unknown to this driver: no such ability */
         code = CUDA_SUCCESS;
     *ret_value = value;
     return cuda_check(device, code, MOOR_HOST_NOMEM, "cuDeviceGetAttribute", error);

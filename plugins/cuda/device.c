@@ -81,8 +81,7 @@ static void remember(struct cuda_device *device, CUresult code)
     if (code == CUDA_ERROR_DEINITIALIZED)
         atomic_store(&device->instance->has_gone, true);
     else if (cuda_is_sticky(code))
-        (void)atomic_compare_exchange_strong(&device->lost, &none,
-                                             (int)code); /* the first error is reported */
+        (void)atomic_compare_exchange_strong(&device->lost, &none, (int)code); /* keeps the first error */
 }
 
 int32_t cuda_check(struct cuda_device *device, CUresult code, int32_t shortage, const char *function,
@@ -137,8 +136,8 @@ static int32_t push_context(struct cuda_device *device, struct cuda_scope *scope
     status = CUDA_CALL(device, MOOR_HOST_NOMEM, error, cuThreadExchangeStreamCaptureMode, &scope->mode);
     if (status) {
         CUcontext popped = NULL;
-        (void)cuda_driver_of(device)->cuCtxPopCurrent(
-            &popped); /* just pushed; the first failure is reported */
+        /* Just pushed; the first failure is reported. */
+        (void)cuda_driver_of(device)->cuCtxPopCurrent(&popped);
     }
     return status;
 }

@@ -106,8 +106,7 @@ struct cuda_pages {
     } kept;
     struct {
         pthread_mutex_t lock; /* one thread trims at a time: a second one waits for the first one's result */
-        _Atomic uint64_t
-            count; /* pages that trims have returned, ever; raised under the lock, read without */
+        _Atomic uint64_t count; /* pages that trims have returned, ever; read without the lock */
     } trim;
 };
 
@@ -120,8 +119,7 @@ struct cuda_stream_pool {
     struct cuda_parts *retired;
     CUevent spare_events[CUDA_SPARE_EVENTS_MAX];
     uint32_t spare_event_count;
-    bool
-        must_stay; /* a stream may still have to wait for a word, or a peer stream exists: keep the context */
+    bool must_stay; /* the context: streams may still have to wait for a word, or a peer stream exists */
 };
 
 enum cuda_reach { CUDA_REACH_UNKNOWN, CUDA_REACH_NONE, CUDA_REACH_FULL };
@@ -136,8 +134,7 @@ struct cuda_device {
         CUstream zero;     /* fills new memory; carries no other work */
         bool is_retained;
         uint32_t open_count;
-        uint8_t
-            reach[CUDA_DEVICES_MAX]; /* enum cuda_reach: this device's access to the memory of each other */
+        uint8_t reach[CUDA_DEVICES_MAX]; /* enum cuda_reach, of this device to the memory of each other */
     } context;
     atomic_bool is_open;
     atomic_int lost;    /* the sticky CUresult that ended the device; 0: none */

@@ -120,7 +120,7 @@ int32_t cuda_ranges_share(struct moor_abi_context *context, struct cuda_device *
 
 /* ---- granule.c: memory at single granules ---- */
 
-/* Takes physical memory and maps it at a FREE granule that the caller has claimed. */
+/* Takes physical memory and maps it at a granule that is BUSY for the caller. */
 int32_t cuda_granule_back(struct cuda_device *device, struct cuda_range *range, uint64_t index,
                           struct moor_abi_error *error);
 /* Unmaps and returns the memory of a granule; goes on from the point where an earlier try failed. */

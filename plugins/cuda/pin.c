@@ -36,8 +36,8 @@ static int32_t pin(struct moor_abi_context *context, const struct moor_abi_pin_a
     return MOOR_OK;
 
 unregister:
-    (void)cuda_driver_of(device)->cuMemHostUnregister(
-        cuda_pointer(pin->address)); /* the first failure is reported */
+    /* The first failure is reported. */
+    (void)cuda_driver_of(device)->cuMemHostUnregister(cuda_pointer(pin->address));
 leave:
     cuda_leave(&scope);
 free_record:

@@ -193,8 +193,7 @@ int32_t cuda_range_free_part(struct moor_abi_context *context, struct cuda_range
     assert(moor_kit_release_is_part(release->kind));
     int32_t status = is_unmap ? cuda_mapping_remove(context, range, first, error) : MOOR_OK;
     for (uint64_t i = first; !is_unmap && i < first + count && status == MOOR_OK; i++)
-        status =
-            cuda_granule_drop(context->device, range, i, error); /* no-op where an earlier try was done */
+        status = cuda_granule_drop(context->device, range, i, error); /* no-op for dropped ones */
     if (status)
         return status;
     *ret_bytes = is_unmap ? 0 : release->length_bytes;

@@ -151,8 +151,7 @@ static int32_t map_busy(struct moor_abi_context *context, struct cuda_range *ran
     }
     int32_t got =
         moor_kit_handles_get(context->kit.handles, segment->handle, MOOR_KIT_SEGMENT, &borrowed, NULL);
-    assert(got == MOOR_OK &&
-           borrowed == segment); /* the call has borrowed it, so no release has claimed it */
+    assert(got == MOOR_OK && borrowed == segment); /* borrowed by the call, so not claimed */
     *mapping = (struct cuda_mapping){segment, flags};
     range->mappings[first] = mapping;
     return set_access(context->device, address, segment->bytes, flags, error);

@@ -8,8 +8,8 @@
  * One job stands for all chunks of a copy, since they run one after the other. The job frees itself after its
  * last run. In a lost context the driver calls no more functions, except one that it was about to call, and
  * there is no way to find out whether there is one: so the remaining jobs are cancelled and stay in memory
- * until the process ends. A call of a cancelled job does nothing. The code stays mapped, too: the core never
- * unloads a provider.
+ * until the process ends. A call of a cancelled job does nothing. The code of providers stays
+ * mapped, too.
  */
 #include "stream.h"
 #include <assert.h>

@@ -20,9 +20,8 @@ enum cuda_word {
 struct cuda_slot {
     struct cuda_slot *next; /* in device->streams.free_slots */
     _Atomic uint64_t *words;
-    CUdeviceptr address; /* device address of the words */
-    uint64_t
-        written[CUDA_WORD_COUNT]; /* the last value submitted for each word; by the stream's submit.lock */
+    CUdeviceptr address;               /* device address of the words */
+    uint64_t written[CUDA_WORD_COUNT]; /* the last value submitted for each; by the stream's submit.lock */
 };
 
 struct cuda_slab {

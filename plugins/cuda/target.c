@@ -30,8 +30,7 @@ static int32_t chain(const struct cuda_target *first, const struct cuda_target *
         cuda_leave(&scope);
     }
     if (event)
-        cuda_event_return(first->device,
-                          event); /* a submitted wait does not need the event object any more */
+        cuda_event_return(first->device, event); /* a submitted wait needs it no more */
     return status;
 }
 
@@ -83,11 +82,11 @@ void cuda_peers_destroy(struct moor_abi_stream *stream)
         struct cuda_scope scope;
         stream->submit.peers = peer->next;
         if (cuda_enter_lost(peer->device, &scope, NULL) == MOOR_OK) {
-            if (cuda_is_lost(stream->kit.context
-                                 ->device)) /* then the timeline does not show the end of the peer's work */
+            /* A lost stream's timeline does not show the end of the peer's work. */
+            if (cuda_is_lost(stream->kit.context->device))
                 (void)cuda_poll_stream(peer->device, peer->native, CUDA_DRAIN_NS);
-            (void)cuda_driver_of(peer->device)
-                ->cuStreamDestroy(peer->native); /* else the context's end does */
+            /* After a failure the context's end destroys the stream. */
+            (void)cuda_driver_of(peer->device)->cuStreamDestroy(peer->native);
             cuda_leave(&scope);
         }
         free(peer);

@@ -166,13 +166,14 @@ void cuda_events_free(struct cuda_device *device)
     }
 }
 
-/* Requires stream->ring.lock, as the next three. */
+/* Requires stream->ring.lock. */
 static CUevent *ring_at(struct moor_abi_stream *stream, uint32_t index)
 {
     assert(index < stream->ring.capacity);
     return &stream->ring.events[(stream->ring.first + index) & (stream->ring.capacity - 1)];
 }
 
+/* Requires stream->ring.lock. */
 static int32_t grow_ring(struct moor_abi_stream *stream, struct moor_abi_error *error)
 {
     assert(cuda_is_locked(&stream->ring.lock) && stream->ring.count == stream->ring.capacity);
@@ -213,7 +214,7 @@ static int32_t record_event(struct moor_abi_stream *stream, struct moor_abi_erro
     return status;
 }
 
-/* Removes the reached events. Requires a scope. */
+/* Removes the reached events. Requires stream->ring.lock and a scope. */
 static int32_t advance_ring(struct moor_abi_stream *stream, struct moor_abi_error *error)
 {
     struct cuda_device *device = stream->kit.context->device;
@@ -289,7 +290,8 @@ int32_t cuda_stream_check_recorded(struct moor_abi_stream *stream, uint64_t valu
                          (unsigned long long)value);
 }
 
-/* Returns at once for the first polls, then sleeps longer and longer, but never past the time that is left. */
+/* Returns at once for the first polls, then sleeps longer and longer, but never past the time that is
+ * left. */
 static void pause_between_polls(uint32_t polls, uint64_t left_ns)
 {
     if (polls < SPINS)

@@ -24,14 +24,16 @@ struct fixture {
     struct moor_abi_context *contexts[DEVICES_MAX];
     struct moor_abi_error error; /* record of the last failure */
     /* Functions of the simulated driver, for calls that a host makes. */
-    CUresult (*get_current)(CUcontext *);
-    CUresult (*set_current)(CUcontext);
-    CUresult (*stream_create)(CUstream *, unsigned int);
-    CUresult (*stream_destroy)(CUstream);
-    CUresult (*begin_capture)(CUstream, CUstreamCaptureMode);
-    CUresult (*end_capture)(CUstream, CUgraph *);
-    CUresult (*retain)(CUcontext *, CUdevice);
-    CUresult (*release)(CUdevice);
+    struct {
+        CUresult (*get_current)(CUcontext *);
+        CUresult (*set_current)(CUcontext);
+        CUresult (*stream_create)(CUstream *, unsigned int);
+        CUresult (*stream_destroy)(CUstream);
+        CUresult (*begin_capture)(CUstream, CUstreamCaptureMode);
+        CUresult (*end_capture)(CUstream, CUgraph *);
+        CUresult (*retain)(CUcontext *, CUdevice);
+        CUresult (*release)(CUdevice);
+    } driver;
 };
 
 /* Loads the provider (MOOR_CUDA_PROVIDER) and the driver (MOOR_CUDA_DRIVER), and starts an instance. sim:

@@ -152,7 +152,7 @@ Test(pageable, function_called_after_a_loss_does_nothing)
     set_up(&bench, "", SETTINGS);
     struct fixture *fixture = &bench.fixture;
     const struct moor_cudasim *sim = fixture->sim;
-    cr_assert_eq(fixture->retain(&kept, 0), CUDA_SUCCESS);
+    cr_assert_eq(fixture->driver.retain(&kept, 0), CUDA_SUCCESS);
     hold_what_begins(&bench);
     copy(&bench, MOOR_ABI_COPY_H2D, bench.device[0].address, (uintptr_t)bench.from);
     copy(&bench, MOOR_ABI_COPY_D2H, (uintptr_t)bench.to, bench.device[0].address);
@@ -164,7 +164,7 @@ Test(pageable, function_called_after_a_loss_does_nothing)
     (void)sim->hold_begun(0);
     sim->settle();
     cr_assert_eq(fixture_live(fixture).pending, 0);
-    cr_assert_eq(fixture->release(0), CUDA_SUCCESS);
+    cr_assert_eq(fixture->driver.release(0), CUDA_SUCCESS);
 }
 
 /* A copy that the device has begun ends after its context is lost, in memory that belongs to the stream no
@@ -205,9 +205,9 @@ Test(pageable, function_called_after_shutdown_finds_its_memory)
     set_up(&bench, "", SETTINGS);
     struct fixture *fixture = &bench.fixture;
     fixture_end_stream(fixture, bench.stream);
-    cr_assert_eq(fixture->retain(&kept, 0), CUDA_SUCCESS);
-    cr_assert_eq(fixture->set_current(kept), CUDA_SUCCESS);
-    cr_assert_eq(fixture->stream_create(&native, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+    cr_assert_eq(fixture->driver.retain(&kept, 0), CUDA_SUCCESS);
+    cr_assert_eq(fixture->driver.set_current(kept), CUDA_SUCCESS);
+    cr_assert_eq(fixture->driver.stream_create(&native, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
     cr_assert_eq(fixture_import(fixture, 0, native, &bench.stream), MOOR_OK);
     cr_assert_eq(fixture->sim->hold(native), 0);
     cr_assert_eq(fixture->sim->launch(native, &none, 0, NULL, NULL), 0);
@@ -219,7 +219,7 @@ Test(pageable, function_called_after_shutdown_finds_its_memory)
     cr_assert_eq(fixture->sim->open(native), 0);
     fixture->sim->settle();
     cr_assert_eq(memcmp(bench.to, bench.from, BYTES), 0);
-    cr_assert_eq(fixture->stream_destroy(native), CUDA_SUCCESS);
+    cr_assert_eq(fixture->driver.stream_destroy(native), CUDA_SUCCESS);
     free(bench.from);
     free(bench.to);
 }
@@ -241,10 +241,10 @@ static void fail_half_way(const char *fault, bool to_device)
     cr_assert_eq(bench.fixture.provider->base->context_native(bench.fixture.contexts[0], &context,
                                                               &bench.fixture.error),
                  MOOR_OK);
-    cr_assert_eq(bench.fixture.set_current((CUcontext)(uintptr_t)context), CUDA_SUCCESS);
+    cr_assert_eq(bench.fixture.driver.set_current((CUcontext)(uintptr_t)context), CUDA_SUCCESS);
     /* a busy stream */
     cr_assert_eq(bench.fixture.sim->launch(bench.native, &none, 0, sleep_a_little, NULL), 0);
-    cr_assert_eq(bench.fixture.set_current(NULL), CUDA_SUCCESS);
+    cr_assert_eq(bench.fixture.driver.set_current(NULL), CUDA_SUCCESS);
     cr_assert_eq(bench.fixture.sim->configure(fault), 0);
     int32_t status =
         fixture_copy(&bench.fixture, bench.stream, to_device ? MOOR_ABI_COPY_H2D : MOOR_ABI_COPY_D2H,
@@ -383,9 +383,9 @@ Test(devices, that_fail_twice_leave_no_work_under_way)
     cr_assert_eq(fixture_allocate(fixture, 1, 0, BYTES, 256, &there), MOOR_OK);
     cr_assert_eq(fixture->provider->base->context_native(fixture->contexts[0], &context, &fixture->error),
                  MOOR_OK);
-    cr_assert_eq(fixture->set_current((CUcontext)(uintptr_t)context), CUDA_SUCCESS);
+    cr_assert_eq(fixture->driver.set_current((CUcontext)(uintptr_t)context), CUDA_SUCCESS);
     cr_assert_eq(fixture->sim->launch(bench.native, &none, 0, sleep_a_little, NULL), 0);
-    cr_assert_eq(fixture->set_current(NULL), CUDA_SUCCESS);
+    cr_assert_eq(fixture->driver.set_current(NULL), CUDA_SUCCESS);
     cr_assert_eq(fixture->sim->configure("fault=cuMemcpyHtoDAsync:1:2,fault=cuEventRecord:2:2"), 0);
     cr_assert_eq(
         fixture_copy(fixture, bench.stream, MOOR_ABI_COPY_H2D, there.address, (uintptr_t)bench.from, BYTES),

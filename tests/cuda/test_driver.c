@@ -167,12 +167,12 @@ static void expect_kept(const char *timeline)
     CUcontext before[] = {NULL, (CUcontext)(uintptr_t)other};
     for (size_t i = 0; i < 2; i++) {
         CUcontext after = NULL;
-        cr_assert_eq(fixture.set_current(before[i]), CUDA_SUCCESS);
+        cr_assert_eq(fixture.driver.set_current(before[i]), CUDA_SUCCESS);
         call_everything(&fixture);
-        cr_assert_eq(fixture.get_current(&after), CUDA_SUCCESS);
+        cr_assert_eq(fixture.driver.get_current(&after), CUDA_SUCCESS);
         cr_assert_eq(after, before[i]);
     }
-    cr_assert_eq(fixture.set_current(NULL), CUDA_SUCCESS);
+    cr_assert_eq(fixture.driver.set_current(NULL), CUDA_SUCCESS);
     fixture_close(&fixture);
 }
 
@@ -195,13 +195,13 @@ static void expect_capture_goes_on(const char *timeline)
     CUgraph graph = NULL;
     cr_assert_eq(fixture.provider->base->context_native(fixture.contexts[0], &context, &fixture.error),
                  MOOR_OK);
-    cr_assert_eq(fixture.set_current((CUcontext)(uintptr_t)context), CUDA_SUCCESS);
-    cr_assert_eq(fixture.stream_create(&captured, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
-    cr_assert_eq(fixture.begin_capture(captured, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
+    cr_assert_eq(fixture.driver.set_current((CUcontext)(uintptr_t)context), CUDA_SUCCESS);
+    cr_assert_eq(fixture.driver.stream_create(&captured, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+    cr_assert_eq(fixture.driver.begin_capture(captured, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
     call_everything(&fixture);
-    cr_assert_eq(fixture.end_capture(captured, &graph), CUDA_SUCCESS);
-    cr_assert_eq(fixture.stream_destroy(captured), CUDA_SUCCESS);
-    cr_assert_eq(fixture.set_current(NULL), CUDA_SUCCESS);
+    cr_assert_eq(fixture.driver.end_capture(captured, &graph), CUDA_SUCCESS);
+    cr_assert_eq(fixture.driver.stream_destroy(captured), CUDA_SUCCESS);
+    cr_assert_eq(fixture.driver.set_current(NULL), CUDA_SUCCESS);
     fixture_close(&fixture);
 }
 

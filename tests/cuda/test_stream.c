@@ -32,7 +32,7 @@ static void set_current(struct fixture *fixture, uint32_t device)
     cr_assert_eq(
         fixture->provider->base->context_native(fixture->contexts[device], &context, &fixture->error),
         MOOR_OK);
-    cr_assert_eq(fixture->set_current((CUcontext)(uintptr_t)context), CUDA_SUCCESS);
+    cr_assert_eq(fixture->driver.set_current((CUcontext)(uintptr_t)context), CUDA_SUCCESS);
 }
 
 /* A release behind a value waits, also after its stream was destroyed. */
@@ -107,10 +107,10 @@ BOTH(import, takes_streams_of_the_device)
     struct moor_abi_stream *stream = NULL;
     CUstream natives[] = {NULL, CU_STREAM_LEGACY, NULL, NULL};
     set_current(&fixture, 0);
-    cr_assert_eq(fixture.stream_create(&natives[2], CU_STREAM_DEFAULT), CUDA_SUCCESS);
+    cr_assert_eq(fixture.driver.stream_create(&natives[2], CU_STREAM_DEFAULT), CUDA_SUCCESS);
     set_current(&fixture, 1);
-    cr_assert_eq(fixture.stream_create(&natives[3], CU_STREAM_DEFAULT), CUDA_SUCCESS);
-    cr_assert_eq(fixture.set_current(NULL), CUDA_SUCCESS);
+    cr_assert_eq(fixture.driver.stream_create(&natives[3], CU_STREAM_DEFAULT), CUDA_SUCCESS);
+    cr_assert_eq(fixture.driver.set_current(NULL), CUDA_SUCCESS);
     for (int i = 0; i < 3; i++) {
         cr_assert_eq(fixture_import(&fixture, 0, natives[i], &stream), MOOR_OK, "%s", fixture.error.text);
         cr_assert_eq(fixture_native(&fixture, stream), natives[i]);
@@ -119,10 +119,10 @@ BOTH(import, takes_streams_of_the_device)
     cr_assert_eq(fixture_import(&fixture, 0, natives[3], &stream), MOOR_FOREIGN);
     cr_assert_eq(fixture_import(&fixture, 0, CU_STREAM_PER_THREAD, &stream), MOOR_INVALID);
     set_current(&fixture, 0);
-    cr_assert_eq(fixture.stream_destroy(natives[2]), CUDA_SUCCESS);
+    cr_assert_eq(fixture.driver.stream_destroy(natives[2]), CUDA_SUCCESS);
     set_current(&fixture, 1);
-    cr_assert_eq(fixture.stream_destroy(natives[3]), CUDA_SUCCESS);
-    cr_assert_eq(fixture.set_current(NULL), CUDA_SUCCESS);
+    cr_assert_eq(fixture.driver.stream_destroy(natives[3]), CUDA_SUCCESS);
+    cr_assert_eq(fixture.driver.set_current(NULL), CUDA_SUCCESS);
     fixture_close(&fixture);
 }
 
@@ -136,15 +136,15 @@ BOTH(import, does_not_touch_a_stream_that_has_gone)
     char to[64] = "";
     fixture_open(&fixture, "", timeline);
     set_current(&fixture, 0);
-    cr_assert_eq(fixture.stream_create(&native, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+    cr_assert_eq(fixture.driver.stream_create(&native, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
     cr_assert_eq(fixture_import(&fixture, 0, native, &stream), MOOR_OK);
     atomic_bool is_open;
     close_gate(&fixture, stream, &is_open);
     cr_assert_eq(
         fixture_copy(&fixture, stream, MOOR_ABI_COPY_H2H, (uintptr_t)to, (uintptr_t)from, sizeof(to)),
         MOOR_OK, "%s", fixture.error.text);
-    cr_assert_eq(fixture.stream_destroy(native), CUDA_SUCCESS);
-    cr_assert_eq(fixture.set_current(NULL), CUDA_SUCCESS);
+    cr_assert_eq(fixture.driver.stream_destroy(native), CUDA_SUCCESS);
+    cr_assert_eq(fixture.driver.set_current(NULL), CUDA_SUCCESS);
     cr_assert_eq(fixture.provider->stream->destroy(stream, &fixture.error), MOOR_OK, "%s",
                  fixture.error.text);
     atomic_store(&is_open, true);
@@ -163,7 +163,7 @@ BOTH(import, keeps_the_order_of_the_default_stream)
     char to[8] = "";
     fixture_open(&fixture, "", timeline);
     set_current(&fixture, 0);
-    cr_assert_eq(fixture.stream_create(&native, CU_STREAM_DEFAULT), CUDA_SUCCESS);
+    cr_assert_eq(fixture.driver.stream_create(&native, CU_STREAM_DEFAULT), CUDA_SUCCESS);
     cr_assert_eq(fixture_import(&fixture, 0, NULL, &legacy), MOOR_OK);
     cr_assert_eq(fixture_import(&fixture, 0, native, &stream), MOOR_OK);
     atomic_bool is_open;
@@ -176,8 +176,8 @@ BOTH(import, keeps_the_order_of_the_default_stream)
     fixture_end_stream(&fixture, stream);
     cr_assert_str_eq(to, "moored");
     fixture_end_stream(&fixture, legacy);
-    cr_assert_eq(fixture.stream_destroy(native), CUDA_SUCCESS);
-    cr_assert_eq(fixture.set_current(NULL), CUDA_SUCCESS);
+    cr_assert_eq(fixture.driver.stream_destroy(native), CUDA_SUCCESS);
+    cr_assert_eq(fixture.driver.set_current(NULL), CUDA_SUCCESS);
     fixture_close(&fixture);
 }
 
@@ -197,14 +197,14 @@ BOTH(capture, is_left_alone)
     fixture_open(&fixture, "", timeline);
     struct moor_abi_stream *other = fixture_stream(&fixture, 0);
     set_current(&fixture, 0);
-    cr_assert_eq(fixture.stream_create(&native, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+    cr_assert_eq(fixture.driver.stream_create(&native, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
     cr_assert_eq(fixture_import(&fixture, 0, native, &stream), MOOR_OK);
     void *other_native = fixture_native(&fixture, other);
     cr_assert_eq(fixture.sim->hold(other_native), 0);
     uint64_t before = fixture_record(&fixture, other);
     const struct moor_abi_stream_table *table = fixture.provider->stream;
     struct moor_abi_error *error = &fixture.error;
-    cr_assert_eq(fixture.begin_capture(native, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
+    cr_assert_eq(fixture.driver.begin_capture(native, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
     cr_assert_eq(table->record(stream, &value, error), MOOR_BUSY);
     cr_assert_not_null(strstr(error->text, "captured"), "%s", error->text);
     cr_assert_eq(table->wait_stream(stream, other, before, error), MOOR_BUSY);
@@ -213,12 +213,12 @@ BOTH(capture, is_left_alone)
         fixture_copy(&fixture, stream, MOOR_ABI_COPY_H2H, (uintptr_t)bytes, (uintptr_t)bytes + 32, 32),
         MOOR_BUSY);
     cr_assert_eq(watermark(&fixture, stream), 0);
-    cr_assert_eq(fixture.end_capture(native, &graph), CUDA_SUCCESS);
+    cr_assert_eq(fixture.driver.end_capture(native, &graph), CUDA_SUCCESS);
     cr_assert_eq(fixture.sim->open(other_native), 0);
     fixture_end_stream(&fixture, stream);
     fixture_end_stream(&fixture, other);
-    cr_assert_eq(fixture.stream_destroy(native), CUDA_SUCCESS);
-    cr_assert_eq(fixture.set_current(NULL), CUDA_SUCCESS);
+    cr_assert_eq(fixture.driver.stream_destroy(native), CUDA_SUCCESS);
+    cr_assert_eq(fixture.driver.set_current(NULL), CUDA_SUCCESS);
     fixture_close(&fixture);
 }
 

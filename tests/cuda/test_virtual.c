@@ -258,9 +258,9 @@ static void expect_reached(struct fixture *fixture, uint64_t address, uint64_t b
     struct moor_cudasim_span span = {address, bytes, MOOR_CUDASIM_READ, 0};
     cr_assert_eq(fixture->provider->base->context_native(fixture->contexts[1], &context, &fixture->error),
                  MOOR_OK);
-    cr_assert_eq(fixture->set_current((CUcontext)(uintptr_t)context), CUDA_SUCCESS);
+    cr_assert_eq(fixture->driver.set_current((CUcontext)(uintptr_t)context), CUDA_SUCCESS);
     cr_assert_eq(fixture->sim->launch(fixture_native(fixture, stream), &span, 1, NULL, NULL), 0);
-    cr_assert_eq(fixture->set_current(NULL), CUDA_SUCCESS);
+    cr_assert_eq(fixture->driver.set_current(NULL), CUDA_SUCCESS);
     fixture_end_stream(fixture, stream);
 }
 
@@ -374,8 +374,8 @@ Test(pool, is_waited_for_while_another_thread_trims_it)
     cr_assert_eq(pthread_create(&thread, NULL, be_greedy, &greed), 0);
     int32_t status = MOOR_OK;
     for (int i = 0; i < 100 && status == MOOR_OK; i++) {
-        struct moor_abi_range *range =
-            &ranges[i % 2]; /* each gets the memory of the other through the driver alone */
+        /* Each gets the memory of the other through the driver alone. */
+        struct moor_abi_range *range = &ranges[i % 2];
         status = fixture_commit(&fixture, 0, range, 0, 8 * MIB);
         if (status == MOOR_OK)
             (void)fixture_free(&fixture, 0, MOOR_ABI_RELEASE_DECOMMIT, range->handle, 0, 8 * MIB);

@@ -186,8 +186,8 @@ Test(capture, spreads_by_events_and_must_be_joined)
     OK(cuEventRecord(fork, stream));
     OK(cuStreamWaitEvent(other, fork, 0));
     expect_end(stream, CUDA_ERROR_STREAM_CAPTURE_UNJOINED);
-    EXPECT(CUDA_ERROR_CAPTURED_EVENT,
-           cuStreamWaitEvent(other, fork, 0)); /* the event stands for no work that runs */
+    /* The event stands for no work that runs. */
+    EXPECT(CUDA_ERROR_CAPTURED_EVENT, cuStreamWaitEvent(other, fork, 0));
     OK(cuEventRecord(fork, other));
     OK(cuEventSynchronize(fork));
     OK(cuEventDestroy(fork));

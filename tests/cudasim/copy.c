@@ -270,8 +270,8 @@ CUresult CUDAAPI cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr addr, cuui
                                          unsigned int flags)
 {
     struct sim_call call = sim_enter(SIM_cuStreamWriteValue64, 0);
-    if (call.result == CUDA_SUCCESS &&
-        flags != CU_STREAM_WRITE_VALUE_DEFAULT) /* the other flag belongs to another version */
+    /* The other flag belongs to another version of the function. */
+    if (call.result == CUDA_SUCCESS && flags != CU_STREAM_WRITE_VALUE_DEFAULT)
         call.result = CUDA_ERROR_INVALID_VALUE;
     if (call.result == CUDA_SUCCESS)
         call.result = value(&call, SIM_WRITE_VALUE, stream, addr, number, flags);

@@ -31,6 +31,7 @@
 
 /* ---- settings (settings.c) ---- */
 
+/* Large: one field for each setting of a GPU. */
 struct sim_gpu {
     uint64_t total_bytes;
     uint64_t context_bytes; /* taken by an active context */
@@ -222,6 +223,7 @@ enum sim_operation_kind {
     SIM_WAIT_VALUE,
 };
 
+/* Large: operations of all kinds are one struct, since they stand in one queue. */
 struct sim_operation {
     struct sim_operation *next;
     enum sim_operation_kind kind;
@@ -295,16 +297,20 @@ void sim_stream_count(struct moor_cudasim_live *live);
 struct sim_event *sim_event_of(CUevent handle, const char *function);
 bool sim_event_any_of(const struct sim_context *context);
 
-/* capture.c */
-CUresult sim_capture_unsafe(void); /* returns SUCCESS if this thread may make a potentially unsafe call now */
-CUresult sim_capture_submit(struct sim_stream *stream); /* takes a submission to a capturing stream */
-CUresult sim_capture_refuse(struct sim_stream *stream,
-                            CUresult code); /* also ends the capture, if there is one */
+/* ---- capture.c ---- */
+
+/* Returns SUCCESS if this thread may make a potentially unsafe call now. */
+CUresult sim_capture_unsafe(void);
+/* Takes a submission to a capturing stream. */
+CUresult sim_capture_submit(struct sim_stream *stream);
+/* Refuses a call on a capturing stream, and ends its capture. */
+CUresult sim_capture_refuse(struct sim_stream *stream, CUresult code);
 CUresult sim_capture_legacy(struct sim_context *context, bool invalidate);
 CUresult sim_capture_context(struct sim_context *context);
 CUresult sim_capture_record(struct sim_stream *stream, struct sim_event *event);
 CUresult sim_capture_wait(struct sim_stream *stream, struct sim_event *event);
-CUresult sim_capture_query(struct sim_event *event); /* answers a query of the event by the host */
+/* Answers a query of the event by the host. */
+CUresult sim_capture_query(struct sim_event *event);
 
 /* ---- the engine (engine.c, effect.c) ---- */
 
@@ -357,6 +363,7 @@ const char *sim_function_name(enum sim_function function);
 
 enum sim_phase { SIM_PHASE_NEW, SIM_PHASE_READY, SIM_PHASE_FORKED, SIM_PHASE_GONE };
 
+/* Large: all state of the driver, under the one lock. */
 struct sim {
     pthread_mutex_t lock;
     pthread_cond_t work; /* wakes the engine */

@@ -49,6 +49,7 @@ struct moor_cudasim_live {
     uint64_t pending;        /* operations that are queued or run */
 };
 
+/* Large: a table of functions. */
 struct moor_cudasim {
     uint32_t size_bytes; /* size of this table */
     uint32_t version;    /* 1 */

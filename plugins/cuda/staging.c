@@ -1,40 +1,44 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Copies in which the host's processor takes part, in stream order. A copy of the driver's from or to
- * pageable memory waits for the stream, and no call of ours may. So such memory goes through pinned memory of
- * the stream's, chunk by chunk: a host function copies between the two, and the device between that and its
- * own. The order of the stream is what makes each chunk wait for the one before.
+ * Copies from and to pageable memory, in stream order, without a wait of the caller. A copy of the driver's
+ * would wait for the stream, and a submission must not. So the data goes through pinned memory of the
+ * stream's, chunk by chunk: a host function copies between pageable and pinned memory, the device between
+ * pinned memory and its own. The order of the stream makes each chunk wait for the one before.
  *
- * One job stands for all chunks of a copy, since they run one after the other. It frees itself when the last
- * has run. In a lost context functions are not called any more, but for one that the driver was about to call,
- * and nothing tells whether there is one: so what is left then does nothing when it is called, and stays where
- * the driver finds it until the process ends. Providers stay mapped as well.
+ * One job stands for all chunks of a copy, since they run one after the other. The job frees itself after its
+ * last run. In a lost context the driver calls no more functions, except one that it was about to call, and
+ * there is no way to find out whether there is one: so the remaining jobs are cancelled and stay in memory
+ * until the process ends. A call of a cancelled job does nothing. The code of providers stays
+ * mapped, too.
  */
-#include "provider.h"
+#include "stream.h"
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 struct cuda_job {
-    struct cuda_job *next; /* by jobs_lock, as the next five */
+    /* By jobs_lock. */
+    struct cuda_job *next;
     struct cuda_job *previous;
-    uint64_t runs_left; /* and one while it is being submitted */
+    struct cuda_job **list; /* the list of the stream, or `abandoned` */
+    uint64_t uses;          /* launched runs that have not ended, and one for the submission */
     bool is_cancelled;
     bool is_running;
-    struct cuda_job **list; /* its stream's, or `abandoned` */
-    char *destination;      /* of the next chunk */
+    /* By the run at work: runs do not overlap. */
+    char *destination; /* end of the next chunk */
     const char *source;
     uint64_t bytes_left;
     uint64_t chunk_bytes;
-    char *memory; /* the end that stays where it is, between host and device; NULL: none does */
+    char *memory; /* the end that stays the same for each chunk, between host and device; NULL: none */
 };
 
-/* One for all streams: a job changes its list, and drivers call one function at a time. */
+/* One lock for all streams: a job changes its list, and drivers call one host function at a time anyway. */
 static pthread_mutex_t jobs_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct cuda_job *abandoned; /* the driver has a call of them, or had when its context was lost */
+static struct cuda_job *abandoned; /* jobs that the driver of a lost context may still call */
 
-/* jobs_lock is held, in all three. */
+/* Requires jobs_lock, as the next three. */
 static void link_job(struct cuda_job *job, struct cuda_job **list)
 {
     job->list = list;
@@ -47,6 +51,7 @@ static void link_job(struct cuda_job *job, struct cuda_job **list)
 
 static void unlink_job(struct cuda_job *job)
 {
+    assert(cuda_is_locked(&jobs_lock));
     if (job->next)
         job->next->previous = job->previous;
     if (job->previous)
@@ -55,18 +60,30 @@ static void unlink_job(struct cuda_job *job)
         *job->list = job->next;
 }
 
-static void drop_runs(struct cuda_job *job, uint64_t count)
+/* Frees the job after its last use. */
+static void end_use(struct cuda_job *job)
 {
-    job->runs_left -= count;
-    if (job->runs_left > 0)
+    assert(job->uses > 0 && cuda_is_locked(&jobs_lock));
+    if (--job->uses > 0)
         return;
+    assert(!job->is_running);
     unlink_job(job);
     free(job);
+}
+
+/* Gives a running memcpy a moment to end. Releases jobs_lock while waiting. */
+static void wait_for_run(void)
+{
+    const struct timespec pause = {.tv_nsec = 100000};
+    pthread_mutex_unlock(&jobs_lock);
+    (void)nanosleep(&pause, NULL); /* a shorter sleep is harmless: the caller checks again */
+    pthread_mutex_lock(&jobs_lock);
 }
 
 static void copy_chunk(struct cuda_job *job)
 {
     uint64_t bytes = job->bytes_left < job->chunk_bytes ? job->bytes_left : job->chunk_bytes;
+    assert(bytes > 0);
     memcpy(job->destination, job->source, bytes);
     job->bytes_left -= bytes;
     if (job->destination != job->memory)
@@ -75,73 +92,76 @@ static void copy_chunk(struct cuda_job *job)
         job->source += bytes;
 }
 
-/* The host function: on a thread of the driver's. */
+/* The host function, called by a thread of the driver's. */
 static void CUDA_CB run(void *user)
 {
     struct cuda_job *job = user;
     pthread_mutex_lock(&jobs_lock);
     bool is_cancelled = job->is_cancelled;
+    assert(!job->is_running);
     job->is_running = true;
     pthread_mutex_unlock(&jobs_lock);
     if (!is_cancelled)
         copy_chunk(job);
     pthread_mutex_lock(&jobs_lock);
     job->is_running = false;
-    drop_runs(job, 1);
+    end_use(job);
     pthread_mutex_unlock(&jobs_lock);
 }
 
 static struct cuda_job *create_job(struct cuda_staging *staging, uint64_t bytes, uint64_t chunk_bytes)
 {
-    struct cuda_job *job = calloc(1, sizeof(*job));
+    struct cuda_job *job = calloc(1, sizeof *job);
     if (!job)
         return NULL;
+    assert(bytes > 0 && chunk_bytes > 0);
     job->bytes_left = bytes;
     job->chunk_bytes = chunk_bytes;
-    job->runs_left = 1 + bytes / chunk_bytes + (bytes % chunk_bytes != 0);
+    job->uses = 1;
     pthread_mutex_lock(&jobs_lock);
     link_job(job, &staging->jobs);
     pthread_mutex_unlock(&jobs_lock);
     return job;
 }
 
-/* jobs_lock is held, and given up for a moment, in which a memcpy may end by itself. */
-static void wait_for_a_run(void)
-{
-    const struct timespec pause = {.tv_nsec = 100000};
-    pthread_mutex_unlock(&jobs_lock);
-    (void)nanosleep(&pause, NULL); /* cut short: who calls looks again */
-    pthread_mutex_lock(&jobs_lock);
-}
-
-/* The end of its submission; on failure the runs that have been launched do nothing any more. */
-static void submitted(struct cuda_job *job, uint64_t not_launched, bool has_failed)
+/* Ends the submission of a job. After a failure the launched runs do nothing any more. */
+static void end_submission(struct cuda_job *job, bool has_failed)
 {
     pthread_mutex_lock(&jobs_lock);
     job->is_cancelled = job->is_cancelled || has_failed;
-    while (has_failed && job->is_running) /* it stays: the submission itself counts as a run */
-        wait_for_a_run();
-    drop_runs(job, not_launched + 1);
+    while (has_failed && job->is_running)
+        wait_for_run();
+    end_use(job);
     pthread_mutex_unlock(&jobs_lock);
 }
 
-static int32_t launch(const struct cuda_lane *lane, struct cuda_job *job, struct moor_abi_error *error)
+static int32_t launch(const struct cuda_target *target, struct cuda_job *job, struct moor_abi_error *error)
 {
-    return cuda_check(lane->device, cuda_driver_of(lane->device)->cuLaunchHostFunc(lane->native, run, job),
-                      MOOR_HOST_NOMEM, "cuLaunchHostFunc", error);
+    pthread_mutex_lock(&jobs_lock);
+    job->uses++;
+    pthread_mutex_unlock(&jobs_lock);
+    int32_t status =
+        CUDA_CALL(target->device, MOOR_HOST_NOMEM, error, cuLaunchHostFunc, target->native, run, job);
+    if (status) {
+        pthread_mutex_lock(&jobs_lock);
+        end_use(job); /* not the last one: the submission still uses the job */
+        pthread_mutex_unlock(&jobs_lock);
+    }
+    return status;
 }
 
-int32_t cuda_staging_copy_host(struct moor_abi_stream *stream, const struct cuda_lane *lane,
+int32_t cuda_staging_copy_host(struct moor_abi_stream *stream, const struct cuda_target *target,
                                uint64_t destination, uint64_t source, uint64_t bytes,
                                struct moor_abi_error *error)
 {
-    struct cuda_job *job = create_job(&stream->rest->staging, bytes, bytes);
+    assert(cuda_is_locked(&stream->submit.lock));
+    struct cuda_job *job = create_job(&stream->parts->staging, bytes, bytes);
     if (!job)
-        return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "no memory for a copy's record");
+        return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "copy: no memory for its record");
     job->destination = cuda_pointer(destination);
     job->source = cuda_pointer(source);
-    int32_t status = launch(lane, job, error);
-    submitted(job, status == MOOR_OK ? 0 : 1, status != MOOR_OK);
+    int32_t status = launch(target, job, error);
+    end_submission(job, status != MOOR_OK);
     return status;
 }
 
@@ -150,16 +170,14 @@ int32_t cuda_staging_copy_host(struct moor_abi_stream *stream, const struct cuda
 static int32_t create_block(struct cuda_device *device, struct cuda_block **ret_block,
                             struct moor_abi_error *error)
 {
-    struct cuda_block *block = calloc(1, sizeof(*block));
+    struct cuda_block *block = calloc(1, sizeof *block);
     if (!block)
-        return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "no memory for a block's record");
+        return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "copy: no memory for a block's record");
     struct cuda_scope scope;
     int32_t status = cuda_enter(device, &scope, error);
     if (status == MOOR_OK) {
-        status = cuda_check(device,
-                            cuda_driver_of(device)->cuMemHostAlloc(
-                                &block->memory, device->instance->staging_bytes, CU_MEMHOSTALLOC_PORTABLE),
-                            MOOR_HOST_NOMEM, "cuMemHostAlloc", error);
+        status = CUDA_CALL(device, MOOR_HOST_NOMEM, error, cuMemHostAlloc, &block->memory,
+                           device->instance->settings.staging_bytes, CU_MEMHOSTALLOC_PORTABLE);
         cuda_leave(&scope);
     }
     if (status == MOOR_OK)
@@ -171,103 +189,90 @@ static int32_t create_block(struct cuda_device *device, struct cuda_block **ret_
 
 static int32_t get_block(struct moor_abi_stream *stream, struct moor_abi_error *error)
 {
-    struct cuda_staging *staging = &stream->rest->staging;
-    struct cuda_device *device = stream->context->device;
+    struct cuda_staging *staging = &stream->parts->staging;
+    struct cuda_device *device = stream->kit.context->device;
+    assert(cuda_is_locked(&stream->submit.lock));
     if (staging->block)
         return MOOR_OK;
-    pthread_mutex_lock(&device->lock);
-    staging->block = device->spare_blocks;
+    pthread_mutex_lock(&device->streams.lock);
+    staging->block = device->streams.spare_blocks;
     if (staging->block)
-        device->spare_blocks = staging->block->next;
-    pthread_mutex_unlock(&device->lock);
+        device->streams.spare_blocks = staging->block->next;
+    pthread_mutex_unlock(&device->streams.lock);
     return staging->block ? MOOR_OK : create_block(device, &staging->block, error);
 }
 
-/* Freeing pinned memory makes the driver wait for the whole device, so a stream's is kept for the next one. */
-static void give_block(struct cuda_device *device, struct cuda_staging *staging)
+/* Keeps the block for a later stream: freeing pinned memory makes the driver wait for the whole device. */
+static void return_block(struct cuda_device *device, struct cuda_staging *staging)
 {
     struct cuda_block *block = staging->block;
     if (!block)
         return;
     staging->block = NULL;
-    pthread_mutex_lock(&device->lock);
-    block->next = device->spare_blocks;
-    device->spare_blocks = block;
-    pthread_mutex_unlock(&device->lock);
+    pthread_mutex_lock(&device->streams.lock);
+    block->next = device->streams.spare_blocks;
+    device->streams.spare_blocks = block;
+    pthread_mutex_unlock(&device->streams.lock);
 }
 
 void cuda_blocks_free(struct cuda_device *device)
 {
-    while (device->spare_blocks) {
-        struct cuda_block *block = device->spare_blocks;
-        device->spare_blocks = block->next;
+    while (device->streams.spare_blocks) {
+        struct cuda_block *block = device->streams.spare_blocks;
+        device->streams.spare_blocks = block->next;
         if (cuda_out_of_reach(device) == CUDA_SUCCESS)
-            (void)cuda_driver_of(device)->cuMemFreeHost(
-                block->memory); /* goes with the context in any case */
+            (void)cuda_driver_of(device)->cuMemFreeHost(block->memory); /* else the context's end frees it */
         free(block);
     }
 }
 
-static int32_t transfer(const struct cuda_lane *lane, bool to_device, uint64_t device_address, void *memory,
-                        uint64_t bytes, struct moor_abi_error *error)
-{
-    const struct cuda_driver *driver = cuda_driver_of(lane->device);
-    CUresult code = to_device ? driver->cuMemcpyHtoDAsync(device_address, memory, bytes, lane->native)
-                              : driver->cuMemcpyDtoHAsync(memory, device_address, bytes, lane->native);
-    return cuda_check(lane->device, code, MOOR_HOST_NOMEM,
-                      to_device ? "cuMemcpyHtoDAsync" : "cuMemcpyDtoHAsync", error);
-}
-
-/* Submits the chunks; on failure how many runs have been launched, and whether the device has work with it.
- * */
-static int32_t submit_chunks(const struct cuda_lane *lane, struct cuda_job *job, bool to_device,
-                             uint64_t device_address, uint64_t bytes, uint64_t *ret_launched,
-                             bool *ret_has_transfers, struct moor_abi_error *error)
+/* Submits the chunks. *has_transfers: the device has a transfer, even after a failure. */
+static int32_t submit_chunks(const struct cuda_target *target, struct cuda_job *job, bool to_device,
+                             uint64_t device_address, uint64_t bytes, bool *has_transfers,
+                             struct moor_abi_error *error)
 {
     uint64_t chunk_bytes = job->chunk_bytes;
     for (uint64_t at = 0; at < bytes; at += chunk_bytes) {
         uint64_t size = bytes - at < chunk_bytes ? bytes - at : chunk_bytes;
-        int32_t status = MOOR_OK;
-        for (int step = 0; step < 2 && status == MOOR_OK; step++) {
-            bool is_run = (step == 0) == to_device;
-            status = is_run ? launch(lane, job, error)
-                            : transfer(lane, to_device, device_address + at, job->memory, size, error);
-            if (status == MOOR_OK && is_run)
-                ++*ret_launched;
-            else if (status == MOOR_OK)
-                *ret_has_transfers = true;
-        }
-        if (status != MOOR_OK)
+        int32_t status = to_device ? launch(target, job, error) : MOOR_OK;
+        if (status == MOOR_OK)
+            status = cuda_transfer(target->device, target->native, to_device, device_address + at,
+                                   job->memory, size, error);
+        if (status)
+            return status;
+        *has_transfers = true;
+        status = to_device ? MOOR_OK : launch(target, job, error);
+        if (status)
             return status;
     }
     return MOOR_OK;
 }
 
-int32_t cuda_staging_copy_device(struct moor_abi_stream *stream, const struct cuda_lane *lane, bool to_device,
-                                 uint64_t device_address, uint64_t host_address, uint64_t bytes,
-                                 struct moor_abi_error *error)
+int32_t cuda_staging_copy_device(struct moor_abi_stream *stream, const struct cuda_target *target,
+                                 bool to_device, uint64_t device_address, uint64_t host_address,
+                                 uint64_t bytes, struct moor_abi_error *error)
 {
-    struct cuda_staging *staging = &stream->rest->staging;
-    uint64_t chunk_bytes = lane->device->instance->staging_bytes;
+    struct cuda_staging *staging = &stream->parts->staging;
     int32_t status = get_block(stream, error);
-    if (status != MOOR_OK)
+    if (status)
         return status;
-    struct cuda_job *job = create_job(staging, bytes, chunk_bytes);
+    struct cuda_job *job = create_job(staging, bytes, target->device->instance->settings.staging_bytes);
     if (!job)
-        return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "no memory for a copy's record");
-    uint64_t runs = job->runs_left - 1;
+        return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "copy: no memory for its record");
     job->memory = staging->block->memory;
     job->destination = to_device ? job->memory : cuda_pointer(host_address);
     job->source = to_device ? cuda_pointer(host_address) : job->memory;
-    uint64_t launched = 0;
     bool has_transfers = false;
-    status = submit_chunks(lane, job, to_device, device_address, bytes, &launched, &has_transfers, error);
-    submitted(job, runs - launched, status != MOOR_OK);
-    /* Nor must the device touch its own end later. That is rare enough to wait for. */
-    if (status != MOOR_OK && status != MOOR_DEVICE_LOST && has_transfers)
-        (void)cuda_driver_of(lane->device)->cuStreamSynchronize(lane->native);
+    status = submit_chunks(target, job, to_device, device_address, bytes, &has_transfers, error);
+    end_submission(job, status != MOOR_OK);
+    /* After a failure the device must not touch its own end later, either. The case is rare enough to
+     * wait. */
+    if (status && status != MOOR_DEVICE_LOST && has_transfers)
+        (void)cuda_driver_of(target->device)->cuStreamSynchronize(target->native);
     return status;
 }
+
+/* ---- the end of a stream ---- */
 
 void cuda_staging_cancel(struct cuda_staging *staging)
 {
@@ -276,8 +281,8 @@ void cuda_staging_cancel(struct cuda_staging *staging)
     while (job) {
         job->is_cancelled = true;
         if (job->is_running) {
-            wait_for_a_run();
-            job = staging->jobs; /* it may be gone */
+            wait_for_run();
+            job = staging->jobs; /* the job may have freed itself */
         } else {
             job = job->next;
         }
@@ -289,11 +294,12 @@ void cuda_staging_finish(struct cuda_device *device, struct cuda_staging *stagin
 {
     cuda_staging_cancel(staging);
     pthread_mutex_lock(&jobs_lock);
-    while (staging->jobs) { /* of a stream that was lost */
+    while (staging->jobs) { /* the stream was lost */
         struct cuda_job *job = staging->jobs;
+        assert(job->is_cancelled && !job->is_running);
         unlink_job(job);
         link_job(job, &abandoned);
     }
     pthread_mutex_unlock(&jobs_lock);
-    give_block(device, staging);
+    return_block(device, staging);
 }

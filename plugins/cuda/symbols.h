@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The functions of the CUDA driver that this provider calls, each in the version whose signature it was written
- * for: SYMBOL(name, version). The version is the one that cuGetProcAddress takes, and the end of the function's type in
- * cudaTypedefs.h: a driver that is newer gives the same function, whatever its header has made of the name since.
+ * The functions of the CUDA driver that this provider calls, each in the version of
+ * the signature that the code uses: SYMBOL(name, version). cuGetProcAddress takes that version, and the
+ * function's type in cudaTypedefs.h ends with it. A newer driver returns the same function, even if its
+ * header gives the name another signature.
  */
 #ifndef MOORAGE_CUDA_SYMBOLS_H
 #define MOORAGE_CUDA_SYMBOLS_H

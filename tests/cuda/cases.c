@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Cases from the field (tests/README.md) on the CUDA provider: what fails half way, sizes, addresses. */
+/* Cases from the field (tests/README.md) on the CUDA provider: failures half way, sizes, addresses. */
 #include "host.h"
 
 TestSuite(cases, .timeout = 90);
@@ -13,7 +13,7 @@ struct before {
     struct moor_cudasim_live live;
 };
 
-static struct before look(const struct host *host)
+static struct before measure(const struct host *host)
 {
     uint64_t charged = host_check(host);
     return (struct before){charged, host_live(host)};
@@ -21,13 +21,13 @@ static struct before look(const struct host *host)
 
 static void expect_same(const struct host *host, const struct before *before, const char *when)
 {
-    struct before after = look(host);
+    struct before after = measure(host);
     cr_assert_eq(after.charged, before->charged, "%s: charged", when);
     cr_assert_eq(memcmp(&after.live, &before->live, sizeof after.live), 0, "%s: with the driver", when);
     cr_assert_eq(host_stats(host).quarantined_bytes, 0, "%s: quarantine", when);
 }
 
-/* Each page is a step of its own, so that each has its create, its map and its access. */
+/* Each page is a transaction step, so that each has its create, its map and its access call. */
 static moor_status commit_pages(const struct host *host, moor_range range, uint64_t first, size_t *ret_failed)
 {
     struct moor_step steps[PAGES];
@@ -45,7 +45,7 @@ static void fail_page(const struct host *host, moor_range range, const char *fun
     char fault[64], when[64];
     size_t failed = PAGES;
     uint64_t length = (PAGES - first) * host->granule, committed = 1;
-    struct before before = look(host);
+    struct before before = measure(host);
     (void)snprintf(fault, sizeof fault, "faults=none,fault=%s:%llu:2", function, (unsigned long long)k + 1);
     (void)snprintf(when, sizeof when, "%s of page %llu", function, (unsigned long long)k);
     configure(host, fault);
@@ -54,7 +54,7 @@ static void fail_page(const struct host *host, moor_range range, const char *fun
     expect_same(host, &before, when);
     MUST(moor_range_get_committed(host->runtime, range, first * host->granule, length, &committed));
     cr_assert_eq(committed, 0, "%s", when);
-    if (strcmp(function, "cuMemSetAccess") != 0 || k == 0) { /* in one call there is one access for all */
+    if (strcmp(function, "cuMemSetAccess") != 0 || k == 0) { /* one call has one access for all pages */
         configure(host, fault);
         EXPECT(MOOR_DEVICE_NOMEM, moor_range_commit(host->runtime, range, first * host->granule, length, 0));
         expect_same(host, &before, when);
@@ -62,12 +62,12 @@ static void fail_page(const struct host *host, moor_range range, const char *fun
     MUST(moor_range_commit(host->runtime, range, first * host->granule, length, 0));
     struct moor_view view = host_view(host, range, first * host->granule, length);
     cr_assert(host_holds(host, &view, 0), "%s: fresh memory is not zero", when);
-    host_fill(host, &view, 0x77); /* what comes again is zero again */
+    host_fill(host, &view, 0x77); /* reused memory is zero again */
     MUST(moor_range_decommit(host->runtime, range, first * host->granule, length));
     expect_same(host, &before, when);
 }
 
-Test(cases, O04_a_page_that_cannot_be_had_takes_the_others_back)
+Test(cases, O04_a_page_without_memory_undoes_the_others)
 {
     static const char *const functions[] = {"cuMemCreate", "cuMemMap", "cuMemSetAccess"};
     struct host host;
@@ -76,7 +76,7 @@ Test(cases, O04_a_page_that_cannot_be_had_takes_the_others_back)
     for (size_t i = 0; i < LENGTH(functions); i++)
         for (uint64_t k = 0; k < PAGES; k++)
             fail_page(&host, range, functions[i], 0, k);
-    /* Beside the first half, which keeps its memory and its bytes. */
+    /* Fails the second half of a range; the first half keeps its memory and its bytes. */
     MUST(moor_range_commit(host.runtime, range, 0, PAGES / 2 * host.granule, 0));
     struct moor_view half = host_view(&host, range, 0, PAGES / 2 * host.granule);
     host_fill(&host, &half, 0x21);
@@ -94,16 +94,16 @@ Test(cases, O04_a_device_that_fills_up_half_way)
     uint64_t committed = 1;
     host_open(&host, "total=64MiB", NULL, NULL);
     moor_range range = host_reserve(&host, PAGES);
-    for (uint64_t k = 0; k < PAGES; k++) { /* k granules, and half of one */
+    for (uint64_t k = 0; k < PAGES; k++) { /* k granules and a half */
         char other[64];
-        struct before before = look(&host);
+        struct before before = measure(&host);
         (void)snprintf(other, sizeof other, "other=%lluKiB",
                        (unsigned long long)(64 * MIB - k * host.granule - host.granule / 2) / KIB);
         configure(&host, other);
         EXPECT(MOOR_DEVICE_NOMEM, moor_range_commit(host.runtime, range, 0, PAGES * host.granule, 0));
         MUST(moor_range_get_committed(host.runtime, range, 0, PAGES * host.granule, &committed));
         cr_assert_eq(committed, 0);
-        if (k > 0) { /* what there is can be had */
+        if (k > 0) { /* the remaining memory can be had */
             MUST(moor_range_commit(host.runtime, range, 0, k * host.granule, 0));
             MUST(moor_range_decommit(host.runtime, range, 0, k * host.granule));
         }
@@ -128,10 +128,10 @@ static uint64_t count_made(const struct host *host)
     return count;
 }
 
-static void refuse(moor_status status, const char *what, uint64_t size)
+static void refuse(moor_status status, const char *call, uint64_t size)
 {
-    cr_assert_neq(status, MOOR_OK, "%s of %#llx", what, (unsigned long long)size);
-    cr_assert_neq(status, MOOR_PROVIDER, "%s of %#llx: %s", what, (unsigned long long)size,
+    cr_assert_neq(status, MOOR_OK, "%s of %#llx", call, (unsigned long long)size);
+    cr_assert_neq(status, MOOR_PROVIDER, "%s of %#llx: %s", call, (unsigned long long)size,
                   moor_last_error()->text);
 }
 
@@ -160,7 +160,7 @@ static void try_size(const struct host *host, moor_range range, const struct moo
     refuse(moor_range_get_committed(host->runtime, range, granule, size, &count), "count", size);
     if (size != 0)
         refuse(moor_range_commit(host->runtime, range, size, granule, 0), "commit at", size);
-    if (moor_range_reserve(host->binding, size, NULL, &other) == MOOR_OK) /* addresses are not memory */
+    if (moor_range_reserve(host->binding, size, NULL, &other) == MOOR_OK) /* addresses take no memory */
         MUST(moor_range_release(host->runtime, other));
 }
 
@@ -172,7 +172,7 @@ Test(cases, O15_no_size_wraps)
     moor_range range = host_reserve(&host, 4);
     moor_buffer witness = host_allocate(&host, 4096);
     MUST(moor_buffer_get_view(host.runtime, witness, &whole));
-    struct before before = look(&host);
+    struct before before = measure(&host);
     uint64_t made = count_made(&host), granule = host.granule;
     const uint64_t values[] = {0,
                                UINT64_MAX,
@@ -202,13 +202,13 @@ Test(cases, O15_no_size_wraps)
 
 /* ---- O16: addresses ---- */
 
-Test(cases, O16_addresses_that_are_short_are_no_memory_that_is)
+Test(cases, O16_a_lack_of_addresses_is_no_lack_of_memory)
 {
     struct host host;
     struct moor_view view;
     moor_range range;
     host_open(&host, "total=64MiB,address=4GiB", NULL, NULL);
-    struct before before = look(&host);
+    struct before before = measure(&host);
     EXPECT(MOOR_NO_VA, moor_range_reserve(host.binding, 32 * GIB, NULL, &range));
     EXPECT(MOOR_NO_VA, moor_range_reserve(host.binding, 1024 * GIB, NULL, &range));
     const struct moor_range_options options = {.least_bytes = GIB};
@@ -216,7 +216,7 @@ Test(cases, O16_addresses_that_are_short_are_no_memory_that_is)
     MUST(moor_range_get_view(host.runtime, range, &view));
     cr_assert(view.size_bytes >= GIB && view.size_bytes <= 4 * GIB);
     MUST(moor_range_release(host.runtime, range));
-    moor_buffer plain = host_allocate(&host, MIB); /* what a host does then */
+    moor_buffer plain = host_allocate(&host, MIB); /* the usual reaction of a host */
     MUST(moor_buffer_release(host.runtime, plain));
     expect_same(&host, &before, "after addresses were short");
     host_close(&host);
@@ -229,16 +229,16 @@ static uint64_t count_maps(void)
     cr_assert_not_null(maps);
     for (int c; (c = getc(maps)) != EOF;)
         count += c == '\n';
-    (void)fclose(maps); /* read only */
+    (void)fclose(maps); /* maps that are read-only */
     return count;
 }
 
-Test(cases, O16_addresses_cost_nothing_and_come_back)
+Test(cases, O16_addresses_take_no_memory_and_come_back)
 {
     struct host host;
     uint64_t maps = 0;
     host_open(&host, "total=64MiB", NULL, NULL);
-    struct before before = look(&host);
+    struct before before = measure(&host);
     for (int i = 0; i < 100000; i++) {
         moor_range range;
         MUST(moor_range_reserve(host.binding, i == 0 ? 8 * 64 * MIB : 4 * MIB, NULL, &range));

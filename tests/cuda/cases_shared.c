@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Cases from the field (tests/README.md) on the CUDA provider: streams that go, pages that two would write on,
- * and whatever else is on a device. */
+/* Cases from the field (tests/README.md) on the CUDA provider: destroyed streams, shared pages, and other
+ * users of the device. */
 #include "host.h"
 
 #include <cuda.h>
@@ -9,7 +9,7 @@
 
 TestSuite(shared_cases, .timeout = 90);
 
-/* ---- O09: room that is only waiting for its fence ---- */
+/* ---- O09: room that only waits for its fence ---- */
 
 struct opening {
     const struct host *host;
@@ -65,7 +65,7 @@ Test(shared_cases, O09_memory_behind_a_fence_is_waited_for_with_events)
     wait_for_fence("events");
 }
 
-/* What the provider keeps for the next commit is nobody's: it goes before memory is said to be short. */
+/* Memory that the provider keeps for the next commit goes back before a request fails for lack of memory. */
 Test(shared_cases, O09_idle_memory_is_trimmed_before_a_call_fails)
 {
     struct host host;
@@ -85,7 +85,7 @@ Test(shared_cases, O09_idle_memory_is_trimmed_before_a_call_fails)
     host_close(&host);
 }
 
-/* ---- O10: streams that go while frees wait behind them ---- */
+/* ---- O10: streams that are destroyed while frees wait behind them ---- */
 
 #define STREAMS 64u
 #define FREES 4u
@@ -109,7 +109,7 @@ static void leave_streams(const char *timeline)
 {
     struct host host;
     host_open(&host, "total=1GiB", "timeline", timeline);
-    for (int round = 0; round < 3; round++) { /* addresses of streams that have gone come again */
+    for (int round = 0; round < 3; round++) { /* the addresses of destroyed streams are reused */
         struct moor_fence fence;
         struct moor_view view;
         void *native = host_native(&host);
@@ -117,7 +117,7 @@ static void leave_streams(const char *timeline)
         MUST(moor_stream_record(host.stream, &fence));
         for (uint32_t i = 0; i < STREAMS; i++)
             free_behind(&host, &fence);
-        struct host other = host; /* a new stream, which is none of the old ones, works meanwhile */
+        struct host other = host; /* meanwhile a new stream works, which is none of the old ones */
         MUST(moor_stream_create(host.device, NULL, &other.stream));
         moor_buffer buffer = host_allocate(&host, 4096);
         MUST(moor_buffer_get_view(host.runtime, buffer, &view));
@@ -132,19 +132,19 @@ static void leave_streams(const char *timeline)
     host_close(&host);
 }
 
-Test(shared_cases, O10_streams_may_go_before_what_they_free_with_words)
+Test(shared_cases, O10_streams_may_end_before_their_frees_with_words)
 {
     leave_streams("memory");
 }
 
-Test(shared_cases, O10_streams_may_go_before_what_they_free_with_events)
+Test(shared_cases, O10_streams_may_end_before_their_frees_with_events)
 {
     leave_streams("events");
 }
 
-/* Nobody knows whether the work is done: the memory is not handed out, and it is there when it is tried
- * again. */
-Test(shared_cases, O10_a_fence_that_cannot_be_asked_hands_nothing_out)
+/* The library does not know whether the work is done: it must not reuse the memory, and a later try must
+ * find it. */
+Test(shared_cases, O10_a_fence_that_cannot_be_read_frees_nothing)
 {
     struct host host;
     struct moor_view view;
@@ -162,7 +162,7 @@ Test(shared_cases, O10_a_fence_that_cannot_be_asked_hands_nothing_out)
     EXPECT(MOOR_OVER_BUDGET, moor_buffer_allocate(host.binding, BLOCK_BYTES, NULL, &other));
     cr_assert_eq(host_live(&host).physical_bytes, BLOCK_BYTES, "freed under its work");
     configure(&host, "faults=none");
-    EXPECT(MOOR_BUSY, moor_binding_close(host.binding)); /* tries again what is in quarantine */
+    EXPECT(MOOR_BUSY, moor_binding_close(host.binding)); /* retries the quarantined memory */
     cr_assert_eq(host_live(&host).physical_bytes, BLOCK_BYTES, "freed under its work");
     cr_assert_eq(host.sim->open(native), 0);
     host_settle(&host);
@@ -188,7 +188,7 @@ static void expect_external(const struct host *host, uint64_t external, uint64_t
     cr_assert_leq(device.free_bytes, device.total_bytes);
 }
 
-Test(shared_cases, O19_what_others_use_is_theirs)
+Test(shared_cases, O19_memory_of_other_processes_is_not_ours)
 {
     struct host host;
     moor_grant grant;
@@ -200,11 +200,12 @@ Test(shared_cases, O19_what_others_use_is_theirs)
     EXPECT(MOOR_OVER_BUDGET, moor_grant_reserve(host.holder, 351 * MIB, MOOR_NO_WAIT, &grant));
     MUST(moor_grant_reserve(host.holder, 350 * MIB, MOOR_NO_WAIT, &grant));
     MUST(moor_grant_release(host.runtime, grant));
-    configure(&host, "other=50MiB"); /* it looks by itself before it says no */
+    configure(&host, "other=50MiB"); /* the call refreshes the figure before it fails */
     MUST(moor_grant_reserve(host.holder, 900 * MIB, MOOR_NO_WAIT, &grant));
     MUST(moor_grant_release(host.runtime, grant));
     expect_external(&host, 50 * MIB, 50 * MIB);
-    /* What is kept between a decommit and the next commit is nobody else's, and room for us. */
+    /* Memory that is kept between a decommit and the next commit belongs to no other process: it is room
+     * for us. */
     moor_range range = host_reserve(&host, 64);
     MUST(moor_range_commit(host.runtime, range, 0, 64 * host.granule, 0));
     MUST(moor_range_release(host.runtime, range));
@@ -238,7 +239,7 @@ Test(shared_cases, O19_two_runtimes_share_a_device)
     host_close(&first);
 }
 
-/* An integrated device has the host's memory: one pool with the CPU provider's, and one budget. */
+/* An integrated device has the host's memory: one pool with the CPU provider, and one budget. */
 Test(shared_cases, O19_a_device_that_shares_the_hosts_memory_shares_its_budget)
 {
     struct host host;
@@ -268,7 +269,7 @@ Test(shared_cases, O19_a_device_that_shares_the_hosts_memory_shares_its_budget)
     host_close(&host);
 }
 
-/* ---- O20: a last page, half full, that two sequences would both write on ---- */
+/* ---- O20: a half-full last page that two sequences would both write ---- */
 
 #define PREFIX 0x33
 #define FORKS 1000u
@@ -285,7 +286,7 @@ static void expect_halves(const struct host *host, moor_range range, uint8_t fir
     cr_assert(host_holds(host, &views[1], second));
 }
 
-/* Its first half is full; mapped nowhere, ready to be shared. */
+/* Makes a segment with a full first half, mapped nowhere, ready to be shared. */
 static moor_segment make_tail(const struct host *host)
 {
     moor_segment tail = 0;
@@ -316,24 +317,24 @@ static moor_status append(const struct host *host, moor_range range, uint8_t val
     return status;
 }
 
-Test(shared_cases, O20_a_shared_tail_is_written_by_one_alone)
+Test(shared_cases, O20_a_shared_tail_is_copied_before_a_write)
 {
     struct host host;
     host_open(&host, "total=64MiB", NULL, NULL);
     moor_segment tail = make_tail(&host);
     moor_range a = share(&host, tail), b = share(&host, tail), c = share(&host, tail);
     uint64_t shared_bytes = host_check(&host);
-    MUST(append(&host, a, 0xaa)); /* a copy of its own, and nobody else sees it */
+    MUST(append(&host, a, 0xaa)); /* a private copy that no other sequence sees */
     cr_assert_eq(host_check(&host), shared_bytes + host.granule, "a private copy is not one page");
     expect_halves(&host, a, PREFIX, 0xaa);
     expect_halves(&host, b, PREFIX, 0);
-    MUST(moor_authority_set_capacity(host.authority, shared_bytes + host.granule, 0, NULL)); /* full */
+    MUST(moor_authority_set_capacity(host.authority, shared_bytes + host.granule, 0, NULL)); /* a full page */
     EXPECT(MOOR_OVER_BUDGET, append(&host, c, 0xcc));
     struct moor_view view = half(&host, c, 1);
     EXPECT(MOOR_INVALID, moor_fill(host.stream, &view, 1, 1));
     expect_halves(&host, b, PREFIX, 0);
     expect_halves(&host, c, PREFIX, 0);
-    /* The last that has it writes in place: no copy, no further page. */
+    /* The last owner writes in place: no copy, no further page. */
     MUST(moor_range_release(host.runtime, c));
     MUST(moor_segment_release(host.runtime, tail));
     host_settle(&host);
@@ -348,7 +349,7 @@ Test(shared_cases, O20_a_shared_tail_is_written_by_one_alone)
     host_close(&host);
 }
 
-Test(shared_cases, O20_forks_go_in_any_order)
+Test(shared_cases, O20_forks_end_in_any_order)
 {
     static moor_range children[FORKS];
     struct host host;
@@ -357,7 +358,7 @@ Test(shared_cases, O20_forks_go_in_any_order)
     uint64_t shared_bytes = host_check(&host);
     for (uint32_t i = 0; i < FORKS; i++)
         children[i] = share(&host, tail);
-    cr_assert_eq(host_check(&host), shared_bytes, "what is shared is charged more than once");
+    cr_assert_eq(host_check(&host), shared_bytes, "a shared page is charged more than once");
     MUST(moor_segment_release(host.runtime, tail));
     for (uint32_t left = FORKS, state = 1; left > 0; left--) {
         state = state * 1664525u + 1013904223u; /* Numerical Recipes' generator: any order will do */
@@ -372,7 +373,7 @@ Test(shared_cases, O20_forks_go_in_any_order)
     host_close(&host);
 }
 
-/* As a host launches one: with the device's context current. */
+/* Launches a kernel as a host does: with the device's context current. */
 static void launch(const struct host *host, const struct moor_cudasim_span *span)
 {
     uint64_t context;
@@ -387,7 +388,7 @@ static void launch(const struct host *host, const struct moor_cudasim_span *span
     cr_assert_eq(set_current(NULL), CUDA_SUCCESS);
 }
 
-/* A kernel that writes through a read-only map faults, and the host can still leave. */
+/* A kernel that writes through a read-only map faults, and the host can still end. */
 Test(shared_cases, O20_a_write_through_a_read_only_map_is_never_silent)
 {
     struct host host;
@@ -417,9 +418,9 @@ Test(shared_cases, O20_a_write_through_a_read_only_map_is_never_silent)
     MUST(moor_runtime_destroy(host.runtime));
 }
 
-/* ---- O25: what a driver does not tell ---- */
+/* ---- O25: figures that a driver refuses ---- */
 
-Test(shared_cases, O25_what_is_refused_is_unknown_and_not_nothing)
+Test(shared_cases, O25_a_refused_figure_is_unknown_and_not_zero)
 {
     struct host host;
     struct moor_device_stats device;
@@ -428,7 +429,7 @@ Test(shared_cases, O25_what_is_refused_is_unknown_and_not_nothing)
     MUST(moor_device_get_stats(host.device, 0, &device));
     cr_assert_eq(device.valid & MOOR_ABI_STAT_FREE, 0, "a refused query is a figure");
     cr_assert_eq(device.total_bytes, 64 * MIB);
-    (void)moor_authority_refresh(host.authority); /* nothing to look at */
+    (void)moor_authority_refresh(host.authority); /* no figure to check */
     cr_assert_not(host_stats(&host).external_known);
     cr_assert_eq(host_stats(&host).capacity_bytes, 64 * MIB);
     MUST(moor_buffer_release(host.runtime, ours));

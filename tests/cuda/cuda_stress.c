@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Everything at once, for ThreadSanitizer: threads that allocate, commit, copy, record and wait for each
- * other's streams, while a second device opens and closes. What comes back must be what was taken.
+ * Everything at once, for ThreadSanitizer: threads allocate, commit, copy, record and wait for each other's
+ * streams, while a second device opens and closes. The sum of the returned bytes must equal the sum of the
+ * taken bytes.
  */
 #include <dlfcn.h>
 #include <moorage/abi/provider.h>
@@ -40,10 +41,10 @@ __attribute__((format(printf, 1, 2))) static void fail(const char *format, ...)
     exit(1);
 }
 
-static void expect_ok(int32_t status, const struct moor_abi_error *error, const char *what)
+static void expect_ok(int32_t status, const struct moor_abi_error *error, const char *call)
 {
     if (status != MOOR_OK)
-        fail("%s: %d, %s", what, status, error->text);
+        fail("%s: %d, %s", call, status, error->text);
 }
 
 static void log_line(void *user, uint32_t level, const char *message)
@@ -82,8 +83,8 @@ static void release(uint32_t kind, uint64_t handle, uint64_t length, struct moor
     atomic_fetch_add(&releases, 1);
 }
 
-/* Commit, use, decommit; and what is in flight of a range must be gone before the next round takes its place.
- * */
+/* Commits, uses and decommits; the range must have no queued release before the next round takes its
+ * place. */
 static void use_range(struct moor_abi_range *range, struct moor_abi_stream *stream, uint64_t *value,
                       struct moor_abi_error *error)
 {
@@ -172,7 +173,7 @@ static void *reap(void *user)
     return NULL;
 }
 
-/* Another device comes and goes; each time it gets access to what is committed. */
+/* Opens and closes another device; each time it gets access to all committed memory. */
 static void *open_and_close(void *user)
 {
     (void)user;

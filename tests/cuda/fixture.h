@@ -17,30 +17,32 @@
 struct fixture {
     struct moor_abi_host host;
     const char *settings[2 * SETTINGS_MAX]; /* key, value, ...; NULL at the end */
-    char log[4096];                         /* what the provider has logged, a line each */
+    char log[4096];                         /* messages that the provider has logged, a line each */
     const struct moor_cudasim *sim;
     const struct moor_abi_provider *provider;
     struct moor_abi_instance *instance;
     struct moor_abi_context *contexts[DEVICES_MAX];
-    struct moor_abi_error error; /* of the last failure */
-    /* Functions of the simulated driver, as a host would call them. */
-    CUresult (*get_current)(CUcontext *);
-    CUresult (*set_current)(CUcontext);
-    CUresult (*stream_create)(CUstream *, unsigned int);
-    CUresult (*stream_destroy)(CUstream);
-    CUresult (*begin_capture)(CUstream, CUstreamCaptureMode);
-    CUresult (*end_capture)(CUstream, CUgraph *);
-    CUresult (*retain)(CUcontext *, CUdevice);
-    CUresult (*release)(CUdevice);
+    struct moor_abi_error error; /* record of the last failure */
+    /* Functions of the simulated driver, for calls that a host makes. */
+    struct {
+        CUresult (*get_current)(CUcontext *);
+        CUresult (*set_current)(CUcontext);
+        CUresult (*stream_create)(CUstream *, unsigned int);
+        CUresult (*stream_destroy)(CUstream);
+        CUresult (*begin_capture)(CUstream, CUstreamCaptureMode);
+        CUresult (*end_capture)(CUstream, CUgraph *);
+        CUresult (*retain)(CUcontext *, CUdevice);
+        CUresult (*release)(CUdevice);
+    } driver;
 };
 
-/* Loads the provider (MOOR_CUDA_PROVIDER) and the driver (MOOR_CUDA_DRIVER), and starts an instance. sim: its
- * settings; settings: the provider's, "key=value,...". The status of init. */
+/* Loads the provider (MOOR_CUDA_PROVIDER) and the driver (MOOR_CUDA_DRIVER), and starts an instance. sim:
+ * the simulator's settings; settings: the provider's, "key=value,...". Returns the status of init. */
 int32_t fixture_init(struct fixture *fixture, const char *sim, const char *settings);
-/* That, and opens device 0; fails the test if anything does. */
+/* Starts, and opens device 0; fails the test if a step fails. */
 void fixture_open(struct fixture *fixture, const char *sim, const char *settings);
 int32_t fixture_open_device(struct fixture *fixture, uint32_t device);
-/* Closes all, and expects that the driver has nothing of ours left. */
+/* Closes everything, and expects that no object of the provider's is left in the driver. */
 void fixture_close(struct fixture *fixture);
 struct moor_cudasim_live fixture_live(const struct fixture *fixture);
 
@@ -66,16 +68,16 @@ void *fixture_native(struct fixture *fixture, struct moor_abi_stream *stream);
 /* Records, waits and destroys. */
 void fixture_end_stream(struct fixture *fixture, struct moor_abi_stream *stream);
 
-/* Behind one point, or behind none with stream NULL. */
+/* Releases behind one fence point, or behind none if stream is NULL. */
 int32_t fixture_release(struct fixture *fixture, uint32_t device, uint32_t kind, uint64_t handle,
                         uint64_t offset, uint64_t length, struct moor_abi_stream *stream, uint64_t value);
-/* One completion, waited for: its status, and its bytes. */
+/* Waits for one completion; returns its status, and its bytes. */
 int32_t fixture_reap(struct fixture *fixture, uint32_t device, uint64_t *ret_bytes);
-/* Both: the bytes that came back; fails the test if the release does. */
+/* Releases and reaps; returns the bytes that came back; fails the test if the release fails. */
 uint64_t fixture_free(struct fixture *fixture, uint32_t device, uint32_t kind, uint64_t handle,
                       uint64_t offset, uint64_t length);
 struct moor_abi_stats fixture_stats(struct fixture *fixture, uint32_t device, uint32_t domain);
-/* Whether device memory, looked at beside all streams, holds one value. */
+/* Returns true if device memory, read without regard to streams, holds one value throughout. */
 bool fixture_holds(const struct fixture *fixture, uint64_t address, uint64_t bytes, uint8_t value);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The simulated driver with a hand on some calls. The provider takes this for its driver, and gets the
- * functions of MOOR_CUDA_DRIVER, some of them by way of two hooks. So a test says what happens just before or
- * after a call, where else it would take another thread, and luck.
+ * The simulated driver with hooks. The provider loads this library as its driver, and gets the functions of
+ * MOOR_CUDA_DRIVER, some of them by way of two hooks. So a test decides the events just before or after a
+ * call, which would otherwise need another thread and luck.
  */
 #include <cuda.h>
 #include <dlfcn.h>
@@ -11,7 +11,7 @@
 
 #define EXPORTED __attribute__((visibility("default")))
 
-/* Set by the test; NULL: none. The first answers for the call, unless it says CUDA_SUCCESS. */
+/* Set by the test; NULL: none. The first answers for the call unless it returns CUDA_SUCCESS. */
 EXPORTED CUresult (*hook_before)(const char *name);
 EXPORTED void (*hook_after)(const char *name, CUresult result);
 

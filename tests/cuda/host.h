@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A host of the CUDA provider over the simulated driver, through the public API alone: a runtime, a device of
- * it, a holder and a stream. What the driver is made to do is said through its hands (moorage/cudasim.h).
+ * A host of the CUDA provider over the simulated driver, through the public API alone: a runtime, a device, a
+ * holder and a stream. Tests steer the driver through its controls (moorage/cudasim.h).
  */
 #ifndef MOORAGE_TESTS_CUDA_HOST_H
 #define MOORAGE_TESTS_CUDA_HOST_H
@@ -18,7 +18,7 @@
 #define KIB (UINT64_C(1) << 10)
 #define MIB (UINT64_C(1) << 20)
 #define GIB (UINT64_C(1) << 30)
-#define BLOCK_BYTES (2 * MIB) /* what a small allocation takes */
+#define BLOCK_BYTES (2 * MIB) /* size of the block behind a small allocation */
 #define LENGTH(array_) (sizeof(array_) / sizeof(array_)[0])
 
 #define EXPECT(status_, call_)                                                                               \
@@ -38,7 +38,7 @@ struct host {
     struct moor_holder *holder;
     struct moor_binding *binding;
     struct moor_stream *stream;
-    uint64_t granule; /* bytes; the smallest */
+    uint64_t granule; /* the smallest granule in bytes */
 };
 
 static inline const char *path_of(const char *variable)
@@ -65,7 +65,7 @@ static inline void host_bind(struct host *host, uint32_t device)
     host->granule = domain.granule_min_bytes;
 }
 
-/* runtime: NULL: one of its own. key, value: a setting of the provider's, or NULL. */
+/* runtime: NULL makes one. key, value: a setting of the provider's, or NULL. */
 static inline void host_join(struct host *host, struct moor_runtime *runtime, const char *key,
                              const char *value)
 {
@@ -113,7 +113,8 @@ static inline struct moor_cudasim_live host_live(const struct host *host)
     return live;
 }
 
-/* At a quiet point: what is charged is what the provider says that it holds, and adds up. Returns that. */
+/* Expects, while no call is under way, that the charged bytes equal the bytes that the provider holds, and
+ * that the accounts add up. Returns the sum. */
 static inline uint64_t host_check(const struct host *host)
 {
     struct moor_authority_stats stats;
@@ -128,7 +129,7 @@ static inline uint64_t host_check(const struct host *host)
     return stats.charged_bytes;
 }
 
-/* Nothing is left of it, neither in the books nor with the driver. */
+/* Expects that no byte is charged and no object is left with the driver. */
 static inline void host_part(struct host *host)
 {
     MUST(moor_stream_destroy(host->stream));
@@ -187,7 +188,7 @@ static inline void host_fill(const struct host *host, const struct moor_view *vi
     MUST(moor_fence_wait(&fence, MOOR_FOREVER));
 }
 
-/* Looked at beside all streams. */
+/* Returns true if memory, read without regard to streams, holds one value throughout. */
 static inline bool host_holds(const struct host *host, const struct moor_view *view, uint8_t value)
 {
     unsigned char *bytes = malloc(view->size_bytes);

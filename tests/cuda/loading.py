@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Cases from the field about loading and seeing devices (tests/README.md): O24, machines without a driver and hosts
-that come to the library in other ways; O25, CUDA_VISIBLE_DEVICES and whose figures are shown."""
+"""Cases from the field about loading and visible devices (tests/README.md): O24, machines without a driver and hosts
+that load the library in other ways; O25, CUDA_VISIBLE_DEVICES and the origin of the figures."""
 import json
 import os
 import pathlib
@@ -18,7 +18,7 @@ MIB = 1 << 20
 
 
 def run(*command, **environment):
-    # MOORAGE_PROVIDER_PATH and the like stay as they are; what is about CUDA is the case's alone.
+    # MOORAGE_PROVIDER_PATH and its relatives are inherited; variables about CUDA come from the case alone.
     inherited = {key: value for key, value in os.environ.items()
                  if key not in ("CUDA_VISIBLE_DEVICES", "MOOR_CUDASIM", "LD_LIBRARY_PATH")}
     return subprocess.run([str(word) for word in command], env=inherited | environment, capture_output=True, text=True,
@@ -29,7 +29,7 @@ def inspect(*arguments, **environment):
     return run(tool, "inspect", provider, *arguments, "--json", **environment)
 
 
-# ---- O24: what it is linked to, and what it shows ----
+# ---- O24: linked libraries and exported symbols ----
 
 def needed(path):
     return re.findall(r"\(NEEDED\).*\[(.*)\]", run("readelf", "-d", path).stdout)
@@ -42,7 +42,7 @@ for path in (provider, library, tool):
 symbols = [line.split()[-1] for line in run("nm", "-D", "--defined-only", provider).stdout.splitlines()]
 tap.check("O24 cuda.so exports its entry alone", symbols == ["moor_provider_entry_v1"], symbols)
 undefined = [line.split()[-1] for line in run("nm", "-D", "--undefined-only", provider).stdout.splitlines()]
-tap.check("O24 cuda.so leans on no symbol of the core or of a driver",
+tap.check("O24 cuda.so needs no symbol of the core or of a driver",
           undefined and not [name for name in undefined if re.match(r"moor|cu[A-Z]", name)], undefined)
 
 # ---- O24: no driver, and a stub of one ----
@@ -64,13 +64,13 @@ with tempfile.TemporaryDirectory() as folder:
         os.symlink(stub, os.path.join(folder, "libcuda.so.1"))
         expect_none("the stub on LD_LIBRARY_PATH: exit 4", words, LD_LIBRARY_PATH=folder)
     else:
-        tap.skip("O24 the toolkit's stub", "it is not installed")
+        tap.skip("O24 the toolkit's stub", "not installed")
     done = run(tool, "inspect", cpu, "--json", LD_LIBRARY_PATH=folder)
-    tap.check("O24 the CPU provider works there", done.returncode == 0 and len(json.loads(done.stdout)["devices"]) == 1,
+    tap.check("O24 the CPU provider works beside the stub", done.returncode == 0 and len(json.loads(done.stdout)["devices"]) == 1,
               done.stderr)
 done = inspect(LD_LIBRARY_PATH=os.path.dirname(driver))
 report = json.loads(done.stdout)
-tap.check("O24 a driver on LD_LIBRARY_PATH, and it says that it is simulated",
+tap.check("O24 a driver on LD_LIBRARY_PATH is used, and named as simulated",
           done.returncode == 0 and len(report["devices"]) == 1 and
           report["devices"][0]["name"].startswith("Simulated GPU"), done.stdout)
 done = run(tool, "inspect", provider, LD_LIBRARY_PATH=os.path.dirname(driver))
@@ -116,17 +116,17 @@ for name, mode in (("that opens the library with RTLD_LOCAL", HOST), ("in Python
     tap.check(f"O24 a host {name} works with both providers", done.returncode == 0 and done.stdout == "done\n",
               f"{done.returncode} {done.stdout}{done.stderr}")
 
-# ---- O25: which devices are seen ----
+# ---- O25: visible devices ----
 
 UUIDS = ["11111111-2222-3333-4444-555555555555", "aaaaaaaa-2222-3333-4444-555555555555",
          "abcdef00-2222-3333-4444-555555555555"]
 SIM = "devices=3,total.0=64MiB,total.1=128MiB,total.2=256MiB," + ",".join(
     f"uuid.{i}={uuid}" for i, uuid in enumerate(UUIDS))
-MIG = SIM + ",mig.2=2"  # the last one in two halves
+MIG = SIM + ",mig.2=2"  # the last GPU in two halves
 
 
 def seen(visible, sim=SIM):
-    """(key, total) of each device, or the exit status."""
+    """Returns (key, total) of each device, or the exit status."""
     environment = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
     done = inspect("--set", f"driver={driver}", MOOR_CUDASIM=sim, **environment)
     if done.returncode not in (0, 4):
@@ -148,8 +148,8 @@ expect("2,0", [2, 0])
 expect("1,2,0", [1, 2, 0])
 expect(f"GPU-{UUIDS[1]}", [1])
 expect(f"GPU-{UUIDS[2]},GPU-{UUIDS[0]}", [2, 0])
-expect("GPU-ab", [2])  # as much as tells it apart
-expect("GPU-a", [])  # that of two
+expect("GPU-ab", [2])  # a prefix that only one GPU has
+expect("GPU-a", [])  # a prefix of two
 expect("GPU-99999999-2222-3333-4444-555555555555", [])
 expect("MIG-99999999-2222-3333-4444-555555555555", [])
 expect("", [])
@@ -159,9 +159,9 @@ expect("1,99,0", [1])
 expect("0,0", [])
 expect("abc", [])
 
-# ---- O25: instances of a GPU that is divided ----
+# ---- O25: instances of a divided GPU ----
 
-for name, visible in (("whole GPUs are seen, and no instance", None), ("... by their numbers", "0,1")):
+for name, visible in (("whole GPUs are visible, and no instance", None), ("... by their numbers", "0,1")):
     tap.check(f"O25 {name}", seen(visible, MIG) == [(UUIDS[i], (64 << i) * MIB) for i in (0, 1)], seen(visible, MIG))
 instances = {}
 for number in range(16):
@@ -173,9 +173,9 @@ tap.check("O25 instances have a UUID of their own, and the total is the slice's,
 for key, total in instances.items():
     tap.check(f"O25 CUDA_VISIBLE_DEVICES MIG-{key}", seen(f"MIG-{key}", MIG) == [(key, total)], seen(f"MIG-{key}", MIG))
 
-# ---- O25: whose figures ----
+# ---- O25: the origin of figures ----
 
 done = inspect("--set", f"driver={driver}", MOOR_CUDASIM=SIM + ",other.0=60MiB", CUDA_VISIBLE_DEVICES="0")
-tap.check("O25 a total is what the driver says, however much is taken",
+tap.check("O25 a total is the driver's, however much memory is taken",
           json.loads(done.stdout)["devices"][0]["total_bytes"] == 64 * MIB, done.stdout)
 tap.finish()

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""moor replay with the memory of the CUDA provider, over the simulated driver: in ranges and as buffers, with both
-kinds of timeline. Counts are those worked out by hand (tests/tool/replay.py) and those of the mock; books balance; and
-nothing is left in the driver."""
+"""Runs moor replay with the memory of the CUDA provider, over the simulated driver: in ranges and as buffers, with both
+kinds of timeline. The counts equal those worked out by hand (tests/tool/replay.py) and those of the mock, the accounts
+balance, and no object is left in the driver."""
 import json
 import os
 import subprocess
@@ -23,7 +23,7 @@ HOSTS = {
     "eager, events": [*ON_CUDA, *EAGER, "--set", "timeline=events"],
 }
 SIM = "leaks=1,delay_us=20,granule_min=64KiB,granule=64KiB"
-OF_THE_PLACE = ("provider", "mode", "wall_s", "books", "footprint_bytes")
+BY_HOST = ("provider", "mode", "wall_s", "books", "footprint_bytes")
 
 
 def replay(host, *arguments):
@@ -40,11 +40,11 @@ def replay(host, *arguments):
 
 
 def expect(name, *arguments, hosts=tuple(HOSTS), **figures):
-    """The figures, and the same everywhere."""
+    """Expects these figures, and equal counts on every host."""
     first = None
     for host in hosts:
         report, adds_up, text = replay(host, *arguments)
-        counts = {key: value for key, value in report.items() if key not in OF_THE_PLACE}
+        counts = {key: value for key, value in report.items() if key not in BY_HOST}
         first = counts if first is None else first
         wrong = {key: (report.get(key), value) for key, value in figures.items() if report.get(key) != value}
         wrong |= {key: (value, first.get(key)) for key, value in counts.items() if first.get(key) != value}
@@ -66,11 +66,11 @@ for policy in ("none", "live", "retain"):
            "--capacity-blocks", "300", "--scale", "8", "--kv-bytes-per-token", "128", "--touch", "page", "--policy",
            policy)
 if os.path.exists(TRACE):
-    # A row of the table of the replay model. Buffers take 2 MiB each: too much for so many.
+    # A row of the table of the replay model. Not as buffers: each takes 2 MiB, too much for that many.
     expect("conversation trace, 640 blocks", TRACE, "--limit", "1000", "--scale", "8", "--capacity-blocks", "640",
            "--kv-bytes-per-token", "128", "--touch", "none", done=1000, reject=0, share=999, new_blocks=26998,
            evict=24680, grow=692, freed=1690, peak_active_blocks=509, max_live=13, peak_pending_blocks=5,
            hosts=("mock", "virtual, words", "virtual, events"))
 else:
-    skip("conversation trace", "the trace is not here")
+    skip("conversation trace", "the trace is missing")
 finish()

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Copies: no call waits for earlier work, whatever the memory; what is under way outlasts its stream. */
+/* Copies: no call waits for earlier work, for any kind of memory; a copy under way outlives its stream. */
 #include "fixture.h"
 #include <criterion/criterion.h>
 #include <stdatomic.h>
@@ -50,7 +50,7 @@ static void copy(struct bench *bench, uint32_t direction, uint64_t destination, 
                  "%s", bench->fixture.error.text);
 }
 
-/* H2D, D2D, D2H and H2H in a row behind something that does not move. */
+/* Copies H2D, D2D, D2H and H2H in a row behind work that does not move. */
 static void copy_behind_a_hold(const char *settings)
 {
     struct bench bench;
@@ -84,7 +84,7 @@ Test(pageable, is_copied_without_waiting_with_events)
     copy_behind_a_hold(SETTINGS ",timeline=events");
 }
 
-/* The stream goes while its copies are under way: they happen all the same, and nothing is left. */
+/* The stream is destroyed while its copies are under way: they are carried out, and no object is left. */
 static void end_before_copies(const char *settings)
 {
     struct bench bench;
@@ -100,17 +100,17 @@ static void end_before_copies(const char *settings)
     tear_down(&bench);
 }
 
-Test(pageable, outlasts_its_stream_with_words)
+Test(pageable, outlives_its_stream_with_words)
 {
     end_before_copies(SETTINGS ",timeline=memory");
 }
 
-Test(pageable, outlasts_its_stream_with_events)
+Test(pageable, outlives_its_stream_with_events)
 {
     end_before_copies(SETTINGS ",timeline=events");
 }
 
-/* ---- functions that the driver calls when nobody counts on it any more ---- */
+/* ---- host functions that the driver calls late ---- */
 
 static void shut_down(struct bench *bench)
 {
@@ -125,7 +125,7 @@ static void free_both(struct bench *bench)
         (void)fixture_free(&bench->fixture, 0, MOOR_ABI_RELEASE_ALLOCATION, bench->device[i].handle, 0, 0);
 }
 
-/* What is submitted from here on stands still. */
+/* Holds all work that is submitted from here on. */
 static void hold_what_begins(struct bench *bench)
 {
     (void)bench->fixture.sim->hold_begun(1);
@@ -133,7 +133,7 @@ static void hold_what_begins(struct bench *bench)
     (void)fixture_record(&bench->fixture, bench->stream);
 }
 
-/* When the first of it has begun, the context is lost, and the stream goes. */
+/* The context is lost after the first function has begun, and the stream is destroyed. */
 static void lose_what_has_begun(struct bench *bench)
 {
     struct fixture *fixture = &bench->fixture;
@@ -144,15 +144,15 @@ static void lose_what_has_begun(struct bench *bench)
     cr_assert_eq(fixture->provider->stream->destroy(bench->stream, &fixture->error), MOOR_OK);
 }
 
-/* The context is lost, and the host keeps it, when the driver has just made up its mind to call. */
-Test(pageable, that_is_called_for_after_a_loss)
+/* The context is lost, and the host keeps it, when the driver is about to call the function. */
+Test(pageable, function_called_after_a_loss_does_nothing)
 {
     struct bench bench;
     CUcontext kept = NULL;
     set_up(&bench, "", SETTINGS);
     struct fixture *fixture = &bench.fixture;
     const struct moor_cudasim *sim = fixture->sim;
-    cr_assert_eq(fixture->retain(&kept, 0), CUDA_SUCCESS);
+    cr_assert_eq(fixture->driver.retain(&kept, 0), CUDA_SUCCESS);
     hold_what_begins(&bench);
     copy(&bench, MOOR_ABI_COPY_H2D, bench.device[0].address, (uintptr_t)bench.from);
     copy(&bench, MOOR_ABI_COPY_D2H, (uintptr_t)bench.to, bench.device[0].address);
@@ -164,11 +164,12 @@ Test(pageable, that_is_called_for_after_a_loss)
     (void)sim->hold_begun(0);
     sim->settle();
     cr_assert_eq(fixture_live(fixture).pending, 0);
-    cr_assert_eq(fixture->release(0), CUDA_SUCCESS);
+    cr_assert_eq(fixture->driver.release(0), CUDA_SUCCESS);
 }
 
-/* A copy that the device has begun ends after its context is lost, in memory that is its stream's no more. */
-Test(pageable, that_is_written_to_after_a_loss)
+/* A copy that the device has begun ends after its context is lost, in memory that belongs to the stream no
+ * more. */
+Test(pageable, memory_written_after_a_loss_stays_allocated)
 {
     struct bench bench;
     set_up(&bench, "", SETTINGS);
@@ -195,7 +196,7 @@ static uint64_t an_hour_later(void *user)
 }
 
 /* A stream of the host's stands still for longer than shutdown waits. */
-Test(pageable, that_is_called_for_after_the_end)
+Test(pageable, function_called_after_shutdown_finds_its_memory)
 {
     struct bench bench;
     CUcontext kept = NULL;
@@ -204,9 +205,9 @@ Test(pageable, that_is_called_for_after_the_end)
     set_up(&bench, "", SETTINGS);
     struct fixture *fixture = &bench.fixture;
     fixture_end_stream(fixture, bench.stream);
-    cr_assert_eq(fixture->retain(&kept, 0), CUDA_SUCCESS);
-    cr_assert_eq(fixture->set_current(kept), CUDA_SUCCESS);
-    cr_assert_eq(fixture->stream_create(&native, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+    cr_assert_eq(fixture->driver.retain(&kept, 0), CUDA_SUCCESS);
+    cr_assert_eq(fixture->driver.set_current(kept), CUDA_SUCCESS);
+    cr_assert_eq(fixture->driver.stream_create(&native, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
     cr_assert_eq(fixture_import(fixture, 0, native, &bench.stream), MOOR_OK);
     cr_assert_eq(fixture->sim->hold(native), 0);
     cr_assert_eq(fixture->sim->launch(native, &none, 0, NULL, NULL), 0);
@@ -218,7 +219,7 @@ Test(pageable, that_is_called_for_after_the_end)
     cr_assert_eq(fixture->sim->open(native), 0);
     fixture->sim->settle();
     cr_assert_eq(memcmp(bench.to, bench.from, BYTES), 0);
-    cr_assert_eq(fixture->stream_destroy(native), CUDA_SUCCESS);
+    cr_assert_eq(fixture->driver.stream_destroy(native), CUDA_SUCCESS);
     free(bench.from);
     free(bench.to);
 }
@@ -240,9 +241,10 @@ static void fail_half_way(const char *fault, bool to_device)
     cr_assert_eq(bench.fixture.provider->base->context_native(bench.fixture.contexts[0], &context,
                                                               &bench.fixture.error),
                  MOOR_OK);
-    cr_assert_eq(bench.fixture.set_current((CUcontext)(uintptr_t)context), CUDA_SUCCESS);
-    cr_assert_eq(bench.fixture.sim->launch(bench.native, &none, 0, sleep_a_little, NULL), 0); /* not idle */
-    cr_assert_eq(bench.fixture.set_current(NULL), CUDA_SUCCESS);
+    cr_assert_eq(bench.fixture.driver.set_current((CUcontext)(uintptr_t)context), CUDA_SUCCESS);
+    /* a busy stream */
+    cr_assert_eq(bench.fixture.sim->launch(bench.native, &none, 0, sleep_a_little, NULL), 0);
+    cr_assert_eq(bench.fixture.driver.set_current(NULL), CUDA_SUCCESS);
     cr_assert_eq(bench.fixture.sim->configure(fault), 0);
     int32_t status =
         fixture_copy(&bench.fixture, bench.stream, to_device ? MOOR_ABI_COPY_H2D : MOOR_ABI_COPY_D2H,
@@ -250,7 +252,7 @@ static void fail_half_way(const char *fault, bool to_device)
                      to_device ? (uintptr_t)bench.from : bench.device[0].address, BYTES);
     cr_assert_eq(status, MOOR_HOST_NOMEM, "%s: %d", fault, status);
     cr_assert_eq(bench.fixture.sim->configure("faults=none"), 0);
-    /* Both could go at once: nothing that is queued uses them. */
+    /* Both can be freed at once: no queued work uses them. */
     cr_assert_eq(fixture_free(&bench.fixture, 0, MOOR_ABI_RELEASE_ALLOCATION, bench.device[0].handle, 0, 0),
                  2 * MIB);
     free(bench.from);
@@ -261,7 +263,7 @@ static void fail_half_way(const char *fault, bool to_device)
     tear_down(&bench);
 }
 
-Test(pageable, that_fails_half_way_is_over)
+Test(pageable, copy_that_fails_half_way_is_over)
 {
     fail_half_way("fault=cuMemcpyHtoDAsync:3:2", true);
     fail_half_way("fault=cuLaunchHostFunc:4:2", true);
@@ -269,8 +271,8 @@ Test(pageable, that_fails_half_way_is_over)
     fail_half_way("fault=cuLaunchHostFunc:2:2", false);
 }
 
-/* Pinned memory needs no processor, and half pinned memory is not pinned. */
-Test(pinned, goes_straight)
+/* Pinned memory needs no processor; memory that is pinned in part is not pinned. */
+Test(pinned, is_copied_directly)
 {
     struct bench bench;
     struct moor_abi_allocation pinned;
@@ -294,7 +296,7 @@ Test(pinned, goes_straight)
     tear_down(&bench);
 }
 
-/* Memory that is pinned in part, of which the driver takes no copy: no difference whether the stream is idle. */
+/* Memory that is pinned in part: the driver refuses to copy it, on an idle stream as well. */
 Test(pinned, in_part_is_not_pinned)
 {
     struct bench bench;
@@ -327,7 +329,7 @@ Test(pinned, in_part_is_not_pinned)
     tear_down(&bench);
 }
 
-/* Memory of one device by a stream of the other, in every way, whether they are peers or not. */
+/* Memory of one device is used by a stream of the other, in every way, between peers and strangers. */
 static void across(const char *sim, const char *settings)
 {
     struct bench bench;
@@ -358,18 +360,18 @@ static void across(const char *sim, const char *settings)
     tear_down(&bench);
 }
 
-Test(devices, are_copied_between_peers)
+Test(devices, that_are_peers_copy)
 {
     across("devices=2", SETTINGS ",timeline=memory");
 }
 
-Test(devices, are_copied_between_strangers)
+Test(devices, that_are_no_peers_copy)
 {
     across("devices=2,peer=none", SETTINGS ",timeline=events");
 }
 
-/* The copy back to the stream's own order fails as well: then it is waited for. */
-Test(devices, that_fail_twice_leave_nothing_under_way)
+/* The copy back into the stream's own order fails as well: then the call waits for the copy. */
+Test(devices, that_fail_twice_leave_no_work_under_way)
 {
     struct bench bench;
     struct moor_abi_allocation there;
@@ -381,9 +383,9 @@ Test(devices, that_fail_twice_leave_nothing_under_way)
     cr_assert_eq(fixture_allocate(fixture, 1, 0, BYTES, 256, &there), MOOR_OK);
     cr_assert_eq(fixture->provider->base->context_native(fixture->contexts[0], &context, &fixture->error),
                  MOOR_OK);
-    cr_assert_eq(fixture->set_current((CUcontext)(uintptr_t)context), CUDA_SUCCESS);
+    cr_assert_eq(fixture->driver.set_current((CUcontext)(uintptr_t)context), CUDA_SUCCESS);
     cr_assert_eq(fixture->sim->launch(bench.native, &none, 0, sleep_a_little, NULL), 0);
-    cr_assert_eq(fixture->set_current(NULL), CUDA_SUCCESS);
+    cr_assert_eq(fixture->driver.set_current(NULL), CUDA_SUCCESS);
     cr_assert_eq(fixture->sim->configure("fault=cuMemcpyHtoDAsync:1:2,fault=cuEventRecord:2:2"), 0);
     cr_assert_eq(
         fixture_copy(fixture, bench.stream, MOOR_ABI_COPY_H2D, there.address, (uintptr_t)bench.from, BYTES),
@@ -394,8 +396,8 @@ Test(devices, that_fail_twice_leave_nothing_under_way)
     tear_down(&bench);
 }
 
-/* A copy to a device that has failed says so, and does the stream's own device no harm. */
-Test(devices, that_are_lost_take_no_other_with_them)
+/* A copy to a failed device reports it, and leaves the stream's own device intact. */
+Test(devices, that_are_lost_leave_others_intact)
 {
     struct bench bench;
     struct moor_abi_allocation there;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What is found when the provider starts, and what a caller's own state looks like after calls. */
+/* The start of the provider, and the caller's own state after each call. */
 #include "fixture.h"
 #include <criterion/criterion.h>
 #include <stdlib.h>
@@ -12,18 +12,18 @@ static uint32_t count_devices(struct fixture *fixture)
     return count;
 }
 
-static void expect_none(const char *sim, const char *settings, const char *why)
+static void expect_none(const char *sim, const char *settings, const char *reason)
 {
     struct fixture fixture;
     cr_assert_eq(fixture_init(&fixture, sim, settings), MOOR_OK, "%s", fixture.error.text);
     cr_assert_eq(count_devices(&fixture), 0);
-    cr_assert_not_null(strstr(fixture.log, why), "'%s' is not in '%s'", why, fixture.log);
+    cr_assert_not_null(strstr(fixture.log, reason), "'%s' is not in '%s'", reason, fixture.log);
     cr_assert_eq(fixture_open_device(&fixture, 0), MOOR_INVALID);
-    cr_assert_not_null(strstr(fixture.error.text, why), "'%s' is not in '%s'", why, fixture.error.text);
+    cr_assert_not_null(strstr(fixture.error.text, reason), "'%s' is not in '%s'", reason, fixture.error.text);
     fixture_close(&fixture);
 }
 
-Test(driver, is_not_there)
+Test(driver, is_missing)
 {
     expect_none("", "driver=/nonexistent/libcuda.so.1", "no CUDA driver: /nonexistent/libcuda.so.1");
 }
@@ -63,7 +63,7 @@ Test(driver, fails_otherwise)
     cr_assert_not_null(strstr(fixture.error.text, "cuInit"), "%s", fixture.error.text);
 }
 
-Test(settings, that_make_no_sense_are_refused)
+Test(settings, that_are_invalid_are_refused)
 {
     static const char *const wrong[] = {"timeline=fast",   "unified=maybe", "granule_bytes=3MiB",
                                         "granule_bytes=x", "pool_bytes=-1", "staging_bytes=1"};
@@ -106,7 +106,7 @@ Test(devices, integrated_ones_share_the_pool_of_the_host)
     fixture_close(&fixture);
 }
 
-Test(devices, without_virtual_memory_say_so)
+Test(devices, without_virtual_memory_lack_the_capability)
 {
     struct fixture fixture;
     fixture_open(&fixture, "vmm=0", NULL);
@@ -118,7 +118,7 @@ Test(devices, without_virtual_memory_say_so)
     fixture_close(&fixture);
 }
 
-Test(devices, that_do_not_tell_their_memory_leave_it_out)
+Test(devices, that_refuse_their_free_memory_leave_it_out)
 {
     struct fixture fixture;
     fixture_open(&fixture, "query=800", NULL);
@@ -130,7 +130,7 @@ Test(devices, that_do_not_tell_their_memory_leave_it_out)
 
 /* ---- the caller's own state ---- */
 
-/* One of every call that needs a context. */
+/* Makes one of each call that needs a context. */
 static void call_everything(struct fixture *fixture)
 {
     char bytes[4096];
@@ -167,12 +167,12 @@ static void expect_kept(const char *timeline)
     CUcontext before[] = {NULL, (CUcontext)(uintptr_t)other};
     for (size_t i = 0; i < 2; i++) {
         CUcontext after = NULL;
-        cr_assert_eq(fixture.set_current(before[i]), CUDA_SUCCESS);
+        cr_assert_eq(fixture.driver.set_current(before[i]), CUDA_SUCCESS);
         call_everything(&fixture);
-        cr_assert_eq(fixture.get_current(&after), CUDA_SUCCESS);
+        cr_assert_eq(fixture.driver.get_current(&after), CUDA_SUCCESS);
         cr_assert_eq(after, before[i]);
     }
-    cr_assert_eq(fixture.set_current(NULL), CUDA_SUCCESS);
+    cr_assert_eq(fixture.driver.set_current(NULL), CUDA_SUCCESS);
     fixture_close(&fixture);
 }
 
@@ -195,13 +195,13 @@ static void expect_capture_goes_on(const char *timeline)
     CUgraph graph = NULL;
     cr_assert_eq(fixture.provider->base->context_native(fixture.contexts[0], &context, &fixture.error),
                  MOOR_OK);
-    cr_assert_eq(fixture.set_current((CUcontext)(uintptr_t)context), CUDA_SUCCESS);
-    cr_assert_eq(fixture.stream_create(&captured, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
-    cr_assert_eq(fixture.begin_capture(captured, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
+    cr_assert_eq(fixture.driver.set_current((CUcontext)(uintptr_t)context), CUDA_SUCCESS);
+    cr_assert_eq(fixture.driver.stream_create(&captured, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+    cr_assert_eq(fixture.driver.begin_capture(captured, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
     call_everything(&fixture);
-    cr_assert_eq(fixture.end_capture(captured, &graph), CUDA_SUCCESS);
-    cr_assert_eq(fixture.stream_destroy(captured), CUDA_SUCCESS);
-    cr_assert_eq(fixture.set_current(NULL), CUDA_SUCCESS);
+    cr_assert_eq(fixture.driver.end_capture(captured, &graph), CUDA_SUCCESS);
+    cr_assert_eq(fixture.driver.stream_destroy(captured), CUDA_SUCCESS);
+    cr_assert_eq(fixture.driver.set_current(NULL), CUDA_SUCCESS);
     fixture_close(&fixture);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a lost device may still be doing, and what becomes of its neighbours. */
+/* Work that a lost device may still do, and the effects on other devices. */
 #include "fixture.h"
 #include "slow_memory.h"
 #include <criterion/criterion.h>
@@ -18,7 +18,7 @@
 #define GRANULE (2 * MIB)
 
 #define PAUSE_US 100
-#define PATIENCE_US 100000 /* who does not wait is back long before */
+#define PATIENCE_US 100000 /* a call that does not wait returns long before */
 
 static struct fixture fixture;
 static CUresult (**hook_before)(const char *name);
@@ -48,7 +48,7 @@ static void close_device(uint32_t device)
                  fixture.error.text);
 }
 
-/* As fixture_close, but of a lost device nobody says what is left. */
+/* Closes like fixture_close, but without the check for objects that are left on a lost device. */
 static void shut_down(void)
 {
     for (uint32_t i = 0; i < DEVICES_MAX; i++) {
@@ -59,8 +59,8 @@ static void shut_down(void)
     cr_assert_eq(fixture.sim->violations(), 0, "%s", fixture.sim->violation(0));
 }
 
-/* Creates a stream, and so finds out whether the device is lost. */
-static int32_t ask(uint32_t device)
+/* Creates a stream, which finds out whether the device is lost. */
+static int32_t create_stream_on(uint32_t device)
 {
     struct moor_abi_stream_args args = {.struct_size = MOOR_ABI_STREAM_ARGS_SIZE};
     struct moor_abi_stream *stream = NULL;
@@ -96,14 +96,14 @@ static int32_t commit(const struct moor_abi_range *range)
     return fixture_commit(&fixture, 0, range, 0, GRANULE);
 }
 
-/* It is committed. */
+/* The range is committed. */
 static void free_range(const struct moor_abi_range *range)
 {
     (void)fixture_free(&fixture, 0, MOOR_ABI_RELEASE_DECOMMIT, range->handle, 0, GRANULE);
     (void)fixture_free(&fixture, 0, MOOR_ABI_RELEASE_RANGE, range->handle, 0, 0);
 }
 
-/* ---- the neighbour is lost: the calls that name both do not say which ---- */
+/* ---- the other device is lost: calls that name both do not report which ---- */
 
 static bool is_lost_access(const char *name, CUresult result)
 {
@@ -115,11 +115,11 @@ static void notice_first(const char *name, CUresult result)
     if (!is_lost_access(name, result))
         return;
     *hook_after = NULL;
-    cr_assert_eq(ask(1), MOOR_DEVICE_LOST);
+    cr_assert_eq(create_stream_on(1), MOOR_DEVICE_LOST);
 }
 
-/* Somebody else notices it before the call that has failed of it can ask. */
-Test(loss, of_another_device_is_not_our_own)
+/* Another thread notices the loss before the call that failed from it can probe. */
+Test(loss, of_another_device_leaves_ours_intact)
 {
     static uint8_t from[BYTES];
     set_up(2, "devices=2", CHUNKS);
@@ -135,7 +135,7 @@ Test(loss, of_another_device_is_not_our_own)
     fixture.sim->lose(1, CUDA_ERROR_ILLEGAL_ADDRESS);
     *hook_after = notice_first;
     cr_assert_eq(commit(&range), MOOR_OK, "%s", fixture.error.text);
-    cr_assert_eq(ask(0), MOOR_OK, "%s", fixture.error.text);
+    cr_assert_eq(create_stream_on(0), MOOR_OK, "%s", fixture.error.text);
     cr_assert_eq(fixture.sim->open(native), 0);
     fixture_end_stream(&fixture, stream);
     cr_assert(fixture_holds(&fixture, to.address, BYTES, 7), "the copy was given up");
@@ -152,14 +152,14 @@ static void close_first(const char *name, CUresult result)
     close_device(1);
 }
 
-Test(loss, of_another_device_that_closes_meanwhile_is_not_our_own)
+Test(loss, of_another_device_that_closes_meanwhile_leaves_ours_intact)
 {
     set_up(2, "devices=2", CHUNKS);
     struct moor_abi_range range = reserve();
     fixture.sim->lose(1, CUDA_ERROR_ILLEGAL_ADDRESS);
     *hook_after = close_first;
     cr_assert_eq(commit(&range), MOOR_OK, "%s", fixture.error.text);
-    cr_assert_eq(ask(0), MOOR_OK, "%s", fixture.error.text);
+    cr_assert_eq(create_stream_on(0), MOOR_OK, "%s", fixture.error.text);
     free_range(&range);
     shut_down();
 }
@@ -178,7 +178,7 @@ static CUresult close_under_the_question(const char *name)
     if (strcmp(name, "cuCtxPushCurrent") == 0) {
         *hook_before = NULL;
         cr_assert_eq(pthread_create(&closer, NULL, close_neighbour, NULL), 0);
-        usleep(PATIENCE_US); /* it is either kept out all that time, or has long closed */
+        usleep(PATIENCE_US); /* the other thread is kept out all that time, or has closed long before */
     }
     return CUDA_SUCCESS;
 }
@@ -191,7 +191,7 @@ static void wait_for_the_question(const char *name, CUresult result)
     *hook_before = close_under_the_question;
 }
 
-Test(loss, is_asked_of_nobody_who_closes)
+Test(loss, is_not_probed_on_a_device_that_closes)
 {
     set_up(2, "devices=2", CHUNKS);
     struct moor_abi_range range = reserve();
@@ -200,12 +200,12 @@ Test(loss, is_asked_of_nobody_who_closes)
     cr_assert_eq(commit(&range), MOOR_OK, "%s", fixture.error.text);
     cr_assert_null(*hook_before, "nobody was asked");
     cr_assert_eq(pthread_join(closer, NULL), 0);
-    cr_assert_eq(ask(0), MOOR_OK, "%s", fixture.error.text);
+    cr_assert_eq(create_stream_on(0), MOOR_OK, "%s", fixture.error.text);
     free_range(&range);
     shut_down();
 }
 
-/* A device that opens again gets access to what there is. Its context is still the one that was lost, since a
+/* A device that opens again gets access to committed memory. Its context is still the lost one, since a
  * stream has waited for a word there. */
 static int32_t open_again(bool is_known)
 {
@@ -214,7 +214,7 @@ static int32_t open_again(bool is_known)
     cr_assert_eq(commit(&range), MOOR_OK);
     struct moor_abi_stream *there = fixture_stream(&fixture, 1);
     struct moor_abi_stream *here = fixture_stream(&fixture, 0);
-    fixture.sim->pause(); /* so that there is something to wait for */
+    fixture.sim->pause(); /* gives the wait a value that is not reached */
     uint64_t value = fixture_record(&fixture, there);
     cr_assert_eq(fixture.provider->stream->wait_stream(here, there, value, &fixture.error), MOOR_OK);
     fixture.sim->resume();
@@ -222,22 +222,22 @@ static int32_t open_again(bool is_known)
     fixture_end_stream(&fixture, there);
     fixture.sim->lose(1, CUDA_ERROR_ILLEGAL_ADDRESS);
     if (is_known)
-        cr_assert_eq(ask(1), MOOR_DEVICE_LOST);
+        cr_assert_eq(create_stream_on(1), MOOR_DEVICE_LOST);
     close_device(1);
     int32_t status = fixture_open_device(&fixture, 1);
-    cr_assert_eq(ask(0), MOOR_OK, "%s", fixture.error.text);
+    cr_assert_eq(create_stream_on(0), MOOR_OK, "%s", fixture.error.text);
     free_range(&range);
     return status;
 }
 
-Test(loss, of_a_device_that_opens_again_is_not_our_own)
+Test(loss, of_a_device_that_opens_again_leaves_ours_intact)
 {
     cr_assert_eq(open_again(true), MOOR_OK);
-    cr_assert_eq(ask(1), MOOR_DEVICE_LOST);
+    cr_assert_eq(create_stream_on(1), MOOR_DEVICE_LOST);
     shut_down();
 }
 
-Test(loss, that_shows_when_a_device_opens_again_is_not_our_own)
+Test(loss, that_shows_when_a_device_opens_again_leaves_ours_intact)
 {
     cr_assert_eq(open_again(false), MOOR_DEVICE_LOST);
     shut_down();
@@ -283,14 +283,14 @@ Test(device, opens_again_for_a_stream_that_has_worked_on_it)
     close_between_copies(CHUNKS ",timeline=memory", true);
 }
 
-/* The copy has come past all that keeps it from its bytes. */
+/* The copy is past everything that keeps it from its bytes. */
 static void wait_until_begun(void)
 {
     while (fixture.sim->hold_begun(1) == 0)
         usleep(PAUSE_US);
 }
 
-static void *let_go_later(void *unused)
+static void *open_later(void *unused)
 {
     (void)unused;
     usleep(PATIENCE_US);
@@ -298,7 +298,7 @@ static void *let_go_later(void *unused)
     return NULL;
 }
 
-/* The stream's device is lost, and the other one's is not: that is still copying. */
+/* The stream's device is lost and the other one is not: that one is still copying. */
 Test(loss, ends_no_stream_before_its_work_on_another_device)
 {
     pthread_t opener;
@@ -311,13 +311,13 @@ Test(loss, ends_no_stream_before_its_work_on_another_device)
                  MOOR_OK);
     wait_until_begun();
     fixture.sim->lose(0, CUDA_ERROR_ILLEGAL_ADDRESS);
-    cr_assert_eq(pthread_create(&opener, NULL, let_go_later, NULL), 0);
+    cr_assert_eq(pthread_create(&opener, NULL, open_later, NULL), 0);
     cr_assert_eq(fixture.provider->stream->destroy(stream, &fixture.error), MOOR_OK);
     cr_assert_eq(fixture_live(&fixture).pending, 0, "it still copies");
     cr_assert_eq(pthread_join(opener, NULL), 0);
     free_memory(1, &there);
     free_memory(1, &pinned);
-    cr_assert_eq(ask(1), MOOR_OK, "%s", fixture.error.text);
+    cr_assert_eq(create_stream_on(1), MOOR_OK, "%s", fixture.error.text);
     shut_down();
 }
 
@@ -329,11 +329,11 @@ static void lose_when_begun(const char *name, CUresult result)
     *hook_after = NULL;
     wait_until_begun();
     fixture.sim->lose(0, CUDA_ERROR_ILLEGAL_ADDRESS);
-    cr_assert_eq(pthread_create(&opener, NULL, let_go_later, NULL), 0);
+    cr_assert_eq(pthread_create(&opener, NULL, open_later, NULL), 0);
     cr_assert_eq(pthread_detach(opener), 0);
 }
 
-/* It is lost between the copy's submission there and its own wait for it. */
+/* The device is lost between the copy's submission on the other one and its own wait for it. */
 Test(loss, fails_no_copy_before_its_work_on_another_device_is_over)
 {
     set_up(2, "devices=2,peer=none", CHUNKS);
@@ -348,13 +348,13 @@ Test(loss, fails_no_copy_before_its_work_on_another_device_is_over)
     free_memory(1, &there);
     free_memory(1, &pinned);
     cr_assert_eq(fixture.provider->stream->destroy(stream, &fixture.error), MOOR_OK);
-    cr_assert_eq(ask(1), MOOR_OK, "%s", fixture.error.text);
+    cr_assert_eq(create_stream_on(1), MOOR_OK, "%s", fixture.error.text);
     shut_down();
 }
 
-/* ---- the caller's memory, when it is told that its copy has failed ---- */
+/* ---- the caller's memory, when the call reports that its copy has failed ---- */
 
-static uint8_t *memory; /* pageable, and slow */
+static uint8_t *memory; /* pageable and slow memory */
 
 static void map_memory(void)
 {
@@ -369,15 +369,15 @@ static void wait_for_a_visit(void)
         usleep(PAUSE_US);
 }
 
-/* And it unmaps it: what comes later finds nothing. */
-static void take_memory_back(void)
+/* The caller unmaps the memory: a later access faults. */
+static void unmap_callers_memory(void)
 {
     cr_assert_not(atomic_load(&slow_memory_is_in), "it is still used");
     cr_assert_eq(munmap(memory, BYTES), 0);
     fixture.sim->settle();
 }
 
-static void let_in(void *unused)
+static void signal_begin(void *unused)
 {
     (void)unused;
     slow_memory_let_in();
@@ -390,7 +390,8 @@ static struct moor_abi_stream *held_stream(void)
 {
     struct moor_abi_stream *stream = fixture_stream(&fixture, 0);
     map_memory();
-    cr_assert_eq(fixture.provider->stream->host_function(stream, let_in, NULL, &fixture.error), MOOR_OK);
+    cr_assert_eq(fixture.provider->stream->host_function(stream, signal_begin, NULL, &fixture.error),
+                 MOOR_OK);
     fixture.sim->settle();
     held_native = fixture_native(&fixture, stream);
     cr_assert_eq(fixture.sim->hold(held_native), 0);
@@ -400,9 +401,9 @@ static struct moor_abi_stream *held_stream(void)
 
 static const char *failing; /* the call */
 static CUresult failure;
-static uint64_t launched; /* host functions, before the copy */
+static uint64_t launched; /* host functions before the copy */
 
-/* When one of the copy's functions is at work. */
+/* The loss comes while one of the copy's functions runs. */
 static CUresult fail_at_work(const char *name)
 {
     if (strcmp(name, failing) != 0 || fixture.sim->calls("cuLaunchHostFunc") == launched)
@@ -429,7 +430,7 @@ static void fail_a_copy(const char *call, CUresult code, int32_t wanted)
                                   to_device ? device.address : (uintptr_t)memory,
                                   to_device ? (uintptr_t)memory : device.address, BYTES);
     cr_assert_eq(status, wanted, "%d", status);
-    take_memory_back();
+    unmap_callers_memory();
     cr_assert_eq(fixture.provider->stream->destroy(stream, &fixture.error), MOOR_OK);
     free_memory(0, &device);
     shut_down();
@@ -450,7 +451,7 @@ Test(memory, is_not_written_by_a_copy_whose_device_was_lost)
     fail_a_copy("cuMemcpyDtoHAsync", CUDA_ERROR_ILLEGAL_ADDRESS, MOOR_DEVICE_LOST);
 }
 
-/* A copy that was accepted: a function of it is writing to the caller's memory. */
+/* A copy was accepted: one of its functions is writing to the caller's memory. */
 static struct moor_abi_stream *writing_stream(const struct moor_abi_allocation *device, uint64_t *ret_value)
 {
     struct moor_abi_stream *stream = held_stream();
@@ -476,23 +477,23 @@ static void end_a_copy(bool is_lost, bool is_recorded, int32_t wanted)
     int32_t status = is_recorded ? table->record(stream, &value, &fixture.error)
                                  : table->wait(stream, value, UINT64_MAX, &fixture.error);
     cr_assert_eq(status, wanted, "%d: %s", status, fixture.error.text);
-    take_memory_back();
+    unmap_callers_memory();
     cr_assert_eq(table->destroy(stream, &fixture.error), MOOR_OK);
     free_memory(0, &device);
     shut_down();
 }
 
-Test(memory, is_not_written_after_a_wait_that_tells_of_the_loss)
+Test(memory, is_not_written_after_a_wait_that_reports_the_loss)
 {
     end_a_copy(true, false, MOOR_DEVICE_LOST);
 }
 
-Test(memory, is_not_written_after_a_record_that_tells_of_the_loss)
+Test(memory, is_not_written_after_a_record_that_reports_the_loss)
 {
     end_a_copy(true, true, MOOR_DEVICE_LOST);
 }
 
-/* All counts as done when the driver has gone before us. */
+/* All work counts as done when the driver has gone before us. */
 Test(memory, is_not_written_when_the_driver_has_gone)
 {
     end_a_copy(false, false, MOOR_OK);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Streams and their timelines, both kinds; imports, captures, lost devices and the end of the process. */
+/* Streams and their timelines, of both kinds; imports, captures, lost devices and the end of the process. */
 #include "fixture.h"
 #include <criterion/criterion.h>
 #include <stdatomic.h>
@@ -32,10 +32,10 @@ static void set_current(struct fixture *fixture, uint32_t device)
     cr_assert_eq(
         fixture->provider->base->context_native(fixture->contexts[device], &context, &fixture->error),
         MOOR_OK);
-    cr_assert_eq(fixture->set_current((CUcontext)(uintptr_t)context), CUDA_SUCCESS);
+    cr_assert_eq(fixture->driver.set_current((CUcontext)(uintptr_t)context), CUDA_SUCCESS);
 }
 
-/* What is behind it waits, also after its stream was destroyed. */
+/* A release behind a value waits, also after its stream was destroyed. */
 static void stand(void *user)
 {
     while (!atomic_load((atomic_bool *)user))
@@ -48,7 +48,7 @@ static void close_gate(struct fixture *fixture, struct moor_abi_stream *stream, 
     cr_assert_eq(fixture->provider->stream->host_function(stream, stand, is_open, &fixture->error), MOOR_OK);
 }
 
-/* A stream that begins where another has ended starts at 0, and values come in order. */
+/* A stream that reuses the place of a destroyed one starts at 0, and its values come in order. */
 BOTH(timeline, starts_anew_in_a_used_place)
 {
     struct fixture fixture;
@@ -70,7 +70,7 @@ BOTH(timeline, starts_anew_in_a_used_place)
     fixture_close(&fixture);
 }
 
-/* A wait that has not been come to when the stream it is for, and the waiting stream, have gone. */
+/* The waiting stream and the stream it waits for are destroyed before the wait begins. */
 BOTH(timeline, outlasts_its_stream)
 {
     struct fixture fixture;
@@ -85,7 +85,7 @@ BOTH(timeline, outlasts_its_stream)
     cr_assert_eq(fixture.provider->stream->wait_stream(second, first, value, &fixture.error), MOOR_OK);
     cr_assert_eq(fixture.sim->open(first_native), 0);
     fixture_end_stream(&fixture, first);
-    for (int i = 0; i < 4; i++) { /* whoever gets the place does not disturb the wait */
+    for (int i = 0; i < 4; i++) { /* the stream that gets the place does not disturb the wait */
         struct moor_abi_stream *next = fixture_stream(&fixture, 0);
         fixture_end_stream(&fixture, next);
     }
@@ -107,10 +107,10 @@ BOTH(import, takes_streams_of_the_device)
     struct moor_abi_stream *stream = NULL;
     CUstream natives[] = {NULL, CU_STREAM_LEGACY, NULL, NULL};
     set_current(&fixture, 0);
-    cr_assert_eq(fixture.stream_create(&natives[2], CU_STREAM_DEFAULT), CUDA_SUCCESS);
+    cr_assert_eq(fixture.driver.stream_create(&natives[2], CU_STREAM_DEFAULT), CUDA_SUCCESS);
     set_current(&fixture, 1);
-    cr_assert_eq(fixture.stream_create(&natives[3], CU_STREAM_DEFAULT), CUDA_SUCCESS);
-    cr_assert_eq(fixture.set_current(NULL), CUDA_SUCCESS);
+    cr_assert_eq(fixture.driver.stream_create(&natives[3], CU_STREAM_DEFAULT), CUDA_SUCCESS);
+    cr_assert_eq(fixture.driver.set_current(NULL), CUDA_SUCCESS);
     for (int i = 0; i < 3; i++) {
         cr_assert_eq(fixture_import(&fixture, 0, natives[i], &stream), MOOR_OK, "%s", fixture.error.text);
         cr_assert_eq(fixture_native(&fixture, stream), natives[i]);
@@ -119,14 +119,14 @@ BOTH(import, takes_streams_of_the_device)
     cr_assert_eq(fixture_import(&fixture, 0, natives[3], &stream), MOOR_FOREIGN);
     cr_assert_eq(fixture_import(&fixture, 0, CU_STREAM_PER_THREAD, &stream), MOOR_INVALID);
     set_current(&fixture, 0);
-    cr_assert_eq(fixture.stream_destroy(natives[2]), CUDA_SUCCESS);
+    cr_assert_eq(fixture.driver.stream_destroy(natives[2]), CUDA_SUCCESS);
     set_current(&fixture, 1);
-    cr_assert_eq(fixture.stream_destroy(natives[3]), CUDA_SUCCESS);
-    cr_assert_eq(fixture.set_current(NULL), CUDA_SUCCESS);
+    cr_assert_eq(fixture.driver.stream_destroy(natives[3]), CUDA_SUCCESS);
+    cr_assert_eq(fixture.driver.set_current(NULL), CUDA_SUCCESS);
     fixture_close(&fixture);
 }
 
-/* The host's own stream may go first, also with a copy behind the last record. */
+/* The host may destroy its own stream first, even with a copy behind the last record. */
 BOTH(import, does_not_touch_a_stream_that_has_gone)
 {
     struct fixture fixture;
@@ -136,15 +136,15 @@ BOTH(import, does_not_touch_a_stream_that_has_gone)
     char to[64] = "";
     fixture_open(&fixture, "", timeline);
     set_current(&fixture, 0);
-    cr_assert_eq(fixture.stream_create(&native, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+    cr_assert_eq(fixture.driver.stream_create(&native, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
     cr_assert_eq(fixture_import(&fixture, 0, native, &stream), MOOR_OK);
     atomic_bool is_open;
     close_gate(&fixture, stream, &is_open);
     cr_assert_eq(
         fixture_copy(&fixture, stream, MOOR_ABI_COPY_H2H, (uintptr_t)to, (uintptr_t)from, sizeof(to)),
         MOOR_OK, "%s", fixture.error.text);
-    cr_assert_eq(fixture.stream_destroy(native), CUDA_SUCCESS);
-    cr_assert_eq(fixture.set_current(NULL), CUDA_SUCCESS);
+    cr_assert_eq(fixture.driver.stream_destroy(native), CUDA_SUCCESS);
+    cr_assert_eq(fixture.driver.set_current(NULL), CUDA_SUCCESS);
     cr_assert_eq(fixture.provider->stream->destroy(stream, &fixture.error), MOOR_OK, "%s",
                  fixture.error.text);
     atomic_store(&is_open, true);
@@ -152,7 +152,7 @@ BOTH(import, does_not_touch_a_stream_that_has_gone)
     cr_assert_str_eq(to, "moored");
 }
 
-/* A blocking stream with nothing queued comes after the default stream all the same. */
+/* A blocking stream with an empty queue still comes after the default stream. */
 BOTH(import, keeps_the_order_of_the_default_stream)
 {
     struct fixture fixture;
@@ -163,7 +163,7 @@ BOTH(import, keeps_the_order_of_the_default_stream)
     char to[8] = "";
     fixture_open(&fixture, "", timeline);
     set_current(&fixture, 0);
-    cr_assert_eq(fixture.stream_create(&native, CU_STREAM_DEFAULT), CUDA_SUCCESS);
+    cr_assert_eq(fixture.driver.stream_create(&native, CU_STREAM_DEFAULT), CUDA_SUCCESS);
     cr_assert_eq(fixture_import(&fixture, 0, NULL, &legacy), MOOR_OK);
     cr_assert_eq(fixture_import(&fixture, 0, native, &stream), MOOR_OK);
     atomic_bool is_open;
@@ -176,8 +176,8 @@ BOTH(import, keeps_the_order_of_the_default_stream)
     fixture_end_stream(&fixture, stream);
     cr_assert_str_eq(to, "moored");
     fixture_end_stream(&fixture, legacy);
-    cr_assert_eq(fixture.stream_destroy(native), CUDA_SUCCESS);
-    cr_assert_eq(fixture.set_current(NULL), CUDA_SUCCESS);
+    cr_assert_eq(fixture.driver.stream_destroy(native), CUDA_SUCCESS);
+    cr_assert_eq(fixture.driver.set_current(NULL), CUDA_SUCCESS);
     fixture_close(&fixture);
 }
 
@@ -197,14 +197,14 @@ BOTH(capture, is_left_alone)
     fixture_open(&fixture, "", timeline);
     struct moor_abi_stream *other = fixture_stream(&fixture, 0);
     set_current(&fixture, 0);
-    cr_assert_eq(fixture.stream_create(&native, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+    cr_assert_eq(fixture.driver.stream_create(&native, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
     cr_assert_eq(fixture_import(&fixture, 0, native, &stream), MOOR_OK);
     void *other_native = fixture_native(&fixture, other);
     cr_assert_eq(fixture.sim->hold(other_native), 0);
     uint64_t before = fixture_record(&fixture, other);
     const struct moor_abi_stream_table *table = fixture.provider->stream;
     struct moor_abi_error *error = &fixture.error;
-    cr_assert_eq(fixture.begin_capture(native, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
+    cr_assert_eq(fixture.driver.begin_capture(native, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
     cr_assert_eq(table->record(stream, &value, error), MOOR_BUSY);
     cr_assert_not_null(strstr(error->text, "captured"), "%s", error->text);
     cr_assert_eq(table->wait_stream(stream, other, before, error), MOOR_BUSY);
@@ -213,12 +213,12 @@ BOTH(capture, is_left_alone)
         fixture_copy(&fixture, stream, MOOR_ABI_COPY_H2H, (uintptr_t)bytes, (uintptr_t)bytes + 32, 32),
         MOOR_BUSY);
     cr_assert_eq(watermark(&fixture, stream), 0);
-    cr_assert_eq(fixture.end_capture(native, &graph), CUDA_SUCCESS);
+    cr_assert_eq(fixture.driver.end_capture(native, &graph), CUDA_SUCCESS);
     cr_assert_eq(fixture.sim->open(other_native), 0);
     fixture_end_stream(&fixture, stream);
     fixture_end_stream(&fixture, other);
-    cr_assert_eq(fixture.stream_destroy(native), CUDA_SUCCESS);
-    cr_assert_eq(fixture.set_current(NULL), CUDA_SUCCESS);
+    cr_assert_eq(fixture.driver.stream_destroy(native), CUDA_SUCCESS);
+    cr_assert_eq(fixture.driver.set_current(NULL), CUDA_SUCCESS);
     fixture_close(&fixture);
 }
 
@@ -260,7 +260,7 @@ BOTH(loss, is_told_and_can_be_left)
     cr_assert_eq(base->shutdown(fixture.instance, &fixture.error), MOOR_OK);
 }
 
-/* More events than are kept, given back by a thread that has no context. */
+/* More events than are kept, returned by a thread that has no context. */
 BOTH(loss, of_many_values_can_be_left)
 {
     struct fixture fixture;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Ranges and segments: what is left when the driver fails on the way, and who has access. */
+/* Ranges and segments: the state after a failure half way, and the access of devices. */
 #include "fixture.h"
 #include <criterion/criterion.h>
 #include <pthread.h>
@@ -32,7 +32,8 @@ static bool is_same(const struct moor_cudasim_live *a, const struct moor_cudasim
            a->physical_bytes == b->physical_bytes;
 }
 
-/* The second half of a range of which the first is committed fails at the nth call of one function. */
+/* The first half of a range is committed; committing the second half fails at the nth call of one
+ * function. */
 static void fail_commit(struct fixture *fixture, const struct moor_abi_range *range, const char *function,
                         uint64_t nth)
 {
@@ -48,7 +49,7 @@ static void fail_commit(struct fixture *fixture, const struct moor_abi_range *ra
     cr_assert(is_same(&before, &after), "%s, call %llu", function, (unsigned long long)nth);
     cr_assert_eq(committed(fixture, range), half);
     cr_assert_eq(fixture_stats(fixture, 0, 0).held_bytes, held);
-    cr_assert(fixture_holds(fixture, range->address, 4096, 0x5a), "what was there has changed");
+    cr_assert(fixture_holds(fixture, range->address, 4096, 0x5a), "the first half has changed");
     cr_assert_eq(fixture_commit(fixture, 0, range, half, half), MOOR_OK, "%s", fixture->error.text);
     cr_assert(fixture_holds(fixture, range->address + half, half, 0));
     cr_assert_eq(fixture_free(fixture, 0, MOOR_ABI_RELEASE_DECOMMIT, range->handle, half, half), half);
@@ -81,7 +82,7 @@ Test(commit, undoes_every_step_that_fails, .timeout = 60)
 }
 
 /* A wait that fails does not mean that the zeroing has ended. */
-Test(commit, looks_again_when_a_wait_fails)
+Test(commit, polls_when_a_wait_fails)
 {
     struct fixture fixture;
     struct moor_abi_range range;
@@ -95,7 +96,7 @@ Test(commit, looks_again_when_a_wait_fails)
     fixture_close(&fixture);
 }
 
-/* The undoing fails as well: the granule is nobody's, until it can be undone. */
+/* Undoing fails as well: no caller owns the granule until it can be undone. */
 static void expect_stuck_is_undone(bool is_used_again)
 {
     struct fixture fixture;
@@ -150,7 +151,7 @@ Test(decommit, goes_on_where_it_failed)
     fixture_close(&fixture);
 }
 
-Test(reserve, tells_addresses_from_memory)
+Test(reserve, distinguishes_addresses_from_memory)
 {
     struct fixture fixture;
     struct moor_abi_range range;
@@ -161,9 +162,9 @@ Test(reserve, tells_addresses_from_memory)
     fixture_close(&fixture);
 }
 
-/* ---- the pool of granules ---- */
+/* ---- the pool of kept granules ---- */
 
-Test(pool, gives_a_commit_what_a_decommit_has_left)
+Test(pool, gives_a_commit_the_memory_of_a_decommit)
 {
     struct fixture fixture;
     struct moor_abi_range range;
@@ -183,7 +184,7 @@ Test(pool, gives_a_commit_what_a_decommit_has_left)
     fixture_close(&fixture);
 }
 
-/* O09: what is idle is given back before anybody hears that memory is short. */
+/* O09: idle memory goes back to the driver before a request fails for lack of memory. */
 Test(pool, is_emptied_before_memory_is_short)
 {
     struct fixture fixture;
@@ -249,7 +250,7 @@ Test(segment, is_made_whole_or_not_at_all)
 
 /* ---- several devices ---- */
 
-/* A kernel of the other device reads what is there, and the driver finds nothing wrong. */
+/* A kernel of the other device reads the memory, and the driver sees no violation. */
 static void expect_reached(struct fixture *fixture, uint64_t address, uint64_t bytes)
 {
     struct moor_abi_stream *stream = fixture_stream(fixture, 1);
@@ -257,9 +258,9 @@ static void expect_reached(struct fixture *fixture, uint64_t address, uint64_t b
     struct moor_cudasim_span span = {address, bytes, MOOR_CUDASIM_READ, 0};
     cr_assert_eq(fixture->provider->base->context_native(fixture->contexts[1], &context, &fixture->error),
                  MOOR_OK);
-    cr_assert_eq(fixture->set_current((CUcontext)(uintptr_t)context), CUDA_SUCCESS);
+    cr_assert_eq(fixture->driver.set_current((CUcontext)(uintptr_t)context), CUDA_SUCCESS);
     cr_assert_eq(fixture->sim->launch(fixture_native(fixture, stream), &span, 1, NULL, NULL), 0);
-    cr_assert_eq(fixture->set_current(NULL), CUDA_SUCCESS);
+    cr_assert_eq(fixture->driver.set_current(NULL), CUDA_SUCCESS);
     fixture_end_stream(fixture, stream);
 }
 
@@ -285,8 +286,8 @@ Test(access, is_given_to_devices_that_come_before_and_after)
     fixture_close(&fixture);
 }
 
-/* What cannot be undone is in nobody's way but its own. */
-Test(undoing, that_fails_leaves_the_rest_of_the_range)
+/* A granule that cannot be undone hinders no other granule. */
+Test(undoing, that_fails_leaves_the_rest_of_the_range_usable)
 {
     struct fixture fixture;
     struct moor_abi_range range;
@@ -304,7 +305,7 @@ Test(undoing, that_fails_leaves_the_rest_of_the_range)
     fixture_close(&fixture);
 }
 
-/* A lost device neither keeps another from opening, nor what is made there from being used. */
+/* A lost device keeps neither another from opening nor its new memory from being used. */
 static void pass_over_a_lost_device(bool is_known)
 {
     struct fixture fixture;
@@ -331,12 +332,12 @@ static void pass_over_a_lost_device(bool is_known)
     fixture_close(&fixture);
 }
 
-Test(devices, that_are_lost_are_passed_over)
+Test(devices, that_are_lost_get_no_access)
 {
     pass_over_a_lost_device(true);
 }
 
-Test(devices, that_turn_out_to_be_lost_are_passed_over)
+Test(devices, that_turn_out_to_be_lost_get_no_access)
 {
     pass_over_a_lost_device(false);
 }
@@ -346,7 +347,7 @@ struct greed {
     atomic_bool is_over;
 };
 
-/* Asks for more than there is, again and again: each time the pool is given back in vain. */
+/* Requests more memory than there is, over and over: each time the pool is trimmed in vain. */
 static void *be_greedy(void *user)
 {
     struct greed *greed = user;
@@ -360,8 +361,8 @@ static void *be_greedy(void *user)
     return NULL;
 }
 
-/* What is on its way from the pool to the driver, by another thread's doing, is no shortage. */
-Test(pool, is_waited_for_where_another_gives_it_back)
+/* Memory that another thread is returning from the pool to the driver is no shortage. */
+Test(pool, is_waited_for_while_another_thread_trims_it)
 {
     struct fixture fixture;
     struct moor_abi_range ranges[2];
@@ -373,8 +374,8 @@ Test(pool, is_waited_for_where_another_gives_it_back)
     cr_assert_eq(pthread_create(&thread, NULL, be_greedy, &greed), 0);
     int32_t status = MOOR_OK;
     for (int i = 0; i < 100 && status == MOOR_OK; i++) {
-        struct moor_abi_range *range =
-            &ranges[i % 2]; /* what one leaves, the other gets through the driver alone */
+        /* Each gets the memory of the other through the driver alone. */
+        struct moor_abi_range *range = &ranges[i % 2];
         status = fixture_commit(&fixture, 0, range, 0, 8 * MIB);
         if (status == MOOR_OK)
             (void)fixture_free(&fixture, 0, MOOR_ABI_RELEASE_DECOMMIT, range->handle, 0, 8 * MIB);
@@ -387,7 +388,7 @@ Test(pool, is_waited_for_where_another_gives_it_back)
     fixture_close(&fixture);
 }
 
-/* Tables of addresses take memory of the device, too. */
+/* Address tables take device memory, too. */
 static void be_short_of_tables(const char *fault)
 {
     struct fixture fixture;
@@ -404,12 +405,12 @@ static void be_short_of_tables(const char *fault)
     fixture_close(&fixture);
 }
 
-Test(pool, is_given_back_before_access_is_refused)
+Test(pool, is_trimmed_before_access_is_refused)
 {
     be_short_of_tables("fault=cuMemSetAccess:1:2");
 }
 
-Test(pool, is_given_back_before_a_map_is_refused)
+Test(pool, is_trimmed_before_a_map_is_refused)
 {
     be_short_of_tables("fault=cuMemMap:1:2");
 }

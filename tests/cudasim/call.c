@@ -1,17 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* The start and the end of every driver function: who may call now, what was told to fail, which errors
- * stick. And the telling of violations. */
+/* The start and the end of every driver function: may the caller call it now, is a fault due, does a
+ * sticky error answer. Also the reports of violations. */
 #include "sim.h"
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-struct sim sim = {
-    .lock = PTHREAD_MUTEX_INITIALIZER,
-    .work = PTHREAD_COND_INITIALIZER,
-    .done = PTHREAD_COND_INITIALIZER,
-};
+struct sim sim = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 _Thread_local bool sim_thread_busy;
 
@@ -69,7 +65,8 @@ CUresult sim_refuse(CUresult code, const char *format, ...)
 
 /* ---- errors that stay ---- */
 
-/* Those of which cuda.h says that they leave the process inconsistent, or the context unusable. */
+/* Returns true for the errors after which, as cuda.h says, the process is inconsistent or the context
+ * unusable. */
 bool sim_sticky(CUresult code)
 {
     static const int codes[] = {
@@ -88,7 +85,7 @@ bool sim_sticky(CUresult code)
 
 /* ---- calls ---- */
 
-/* The fault that is due for this call, 0: none. */
+/* Returns the code of the fault that is due for this call; 0: none. */
 static CUresult due_fault(enum sim_function function)
 {
     CUresult code = CUDA_SUCCESS;
@@ -186,7 +183,7 @@ static const struct row rows[] = {
 #undef SIM_ROW
 };
 
-/* A driver has what had come by its own version, in the version that was asked for at most. */
+/* Finds a function as a driver does: in the newest version that this driver has, up to the requested one. */
 CUresult sim_procaddr(const char *symbol, void **pfn, int version, cuuint64_t flags,
                       CUdriverProcAddressQueryResult *status)
 {

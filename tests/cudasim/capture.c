@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* Stream capture: what is submitted is taken into a graph (which is not kept) instead of being queued; who
- * may do what meanwhile; and what ends a capture. Most of the traps for a library in a process that
- * captures are here. */
+/* Stream capture: submissions go into a graph (which is not kept) instead of the queue. This file knows
+ * which calls a capture forbids to which thread, and which calls end it. Most traps for a library in a
+ * process that captures are here. */
 #include "sim.h"
 #include <stdlib.h>
 
 struct sim_capture {
     struct sim_capture *next;
     uint64_t id;
-    uint64_t thread; /* where it began */
+    uint64_t thread; /* the thread that began it */
     CUstreamCaptureMode mode;
     struct sim_stream *origin;
     bool invalid;
@@ -48,7 +48,7 @@ CUresult CUDAAPI cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
     return sim_leave(&call);
 }
 
-/* Is this capture one that forbids the thread potentially unsafe calls? */
+/* Returns true if this capture forbids the calling thread potentially unsafe calls. */
 static bool forbids(const struct sim_capture *capture)
 {
     if (thread_mode == CU_STREAM_CAPTURE_MODE_RELAXED)
@@ -68,7 +68,7 @@ CUresult sim_capture_unsafe(void)
     return result;
 }
 
-/* ---- what conflicts in any mode ---- */
+/* ---- calls that conflict in any mode ---- */
 
 CUresult sim_capture_refuse(struct sim_stream *stream, CUresult code)
 {
@@ -99,7 +99,7 @@ CUresult sim_capture_context(struct sim_context *context)
     return result;
 }
 
-CUresult sim_capture_look(struct sim_event *event)
+CUresult sim_capture_query(struct sim_event *event)
 {
     struct sim_capture *capture = find(event->capture_id);
     if (capture)
@@ -107,7 +107,7 @@ CUresult sim_capture_look(struct sim_event *event)
     return CUDA_ERROR_CAPTURED_EVENT;
 }
 
-/* ---- what is captured ---- */
+/* ---- submissions ---- */
 
 CUresult sim_capture_submit(struct sim_stream *stream)
 {
@@ -129,8 +129,7 @@ CUresult sim_capture_record(struct sim_stream *stream, struct sim_event *event)
     return CUDA_SUCCESS;
 }
 
-/* The stream that the event was recorded on is waited for by one of the capture: nothing of it is left
- * over. */
+/* A stream of the capture waits for the stream of the event: that stream has no unjoined work any more. */
 static void join(const struct sim_event *event)
 {
     bool ended;
@@ -148,7 +147,7 @@ CUresult sim_capture_wait(struct sim_stream *stream, struct sim_event *event)
         return CUDA_ERROR_CAPTURED_EVENT;
     if (capture && capture->invalid)
         return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-    if (!capture) /* what has been queued outside is no part of a graph */
+    if (!capture) /* work that is queued outside is no part of a graph */
         return invalidate(stream->capture, CUDA_ERROR_STREAM_CAPTURE_ISOLATION);
     if (!stream->handle)
         return invalidate(capture, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
@@ -158,7 +157,7 @@ CUresult sim_capture_wait(struct sim_stream *stream, struct sim_event *event)
     }
     if (!stream->capture) {
         stream->capture = capture;
-        stream->nodes = 1; /* it has to be joined, even with nothing behind the wait */
+        stream->nodes = 1; /* the stream has to be joined, even with no work behind the wait */
         stream->joined = 0;
     }
     if (event->captured != stream->handle)
@@ -199,7 +198,7 @@ CUresult CUDAAPI cuStreamBeginCapture_v2(CUstream hStream, CUstreamCaptureMode m
     return sim_leave(&call);
 }
 
-/* Takes the capture out of all its streams. True: each of them was joined. */
+/* Ends the capture on all its streams. Returns true if each of them was joined. */
 static bool finish(struct sim_capture *capture)
 {
     bool joined = true;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Stream capture: what is taken, who may do what meanwhile, and what spoils it. */
+/* Stream capture: the captured submissions, the calls that each thread may make meanwhile, and the calls
+ * that end a capture. */
 #include "drive.h"
 #include <pthread.h>
 
@@ -43,7 +44,7 @@ static CUevent event(void)
     return created;
 }
 
-Test(capture, takes_work_instead_of_doing_it)
+Test(capture, records_work_instead_of_running_it)
 {
     unsigned char found;
     drive_open("");
@@ -77,7 +78,7 @@ Test(capture, begins_once_and_not_on_the_legacy_stream)
     drive_close();
 }
 
-/* ---- what conflicts in any mode ---- */
+/* ---- calls that conflict in any mode ---- */
 
 static void expect_spoilt(CUresult wanted, CUresult (*spoil)(CUstream stream))
 {
@@ -91,12 +92,12 @@ static void expect_spoilt(CUresult wanted, CUresult (*spoil)(CUstream stream))
     expect_end(stream, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
 }
 
-Test(capture, is_spoilt_by_a_query)
+Test(capture, is_invalidated_by_a_query)
 {
     expect_spoilt(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cuStreamQuery);
 }
 
-Test(capture, is_spoilt_by_synchronising)
+Test(capture, is_invalidated_by_synchronising)
 {
     expect_spoilt(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cuStreamSynchronize);
 }
@@ -107,7 +108,7 @@ static CUresult synchronise_context(CUstream stream)
     return cuCtxSynchronize();
 }
 
-Test(capture, is_spoilt_by_synchronising_its_context)
+Test(capture, is_invalidated_by_synchronising_its_context)
 {
     expect_spoilt(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, synchronise_context);
 }
@@ -119,7 +120,7 @@ static CUresult query_event(CUstream stream)
     return cuEventQuery(mark);
 }
 
-Test(capture, is_spoilt_by_a_query_of_its_event)
+Test(capture, is_invalidated_by_a_query_of_its_event)
 {
     expect_spoilt(CUDA_ERROR_CAPTURED_EVENT, query_event);
 }
@@ -132,12 +133,12 @@ static CUresult wait_for_outside(CUstream stream)
     return cuStreamWaitEvent(stream, mark, 0);
 }
 
-Test(capture, is_spoilt_by_a_wait_for_work_outside)
+Test(capture, is_invalidated_by_a_wait_for_work_outside)
 {
     expect_spoilt(CUDA_ERROR_STREAM_CAPTURE_ISOLATION, wait_for_outside);
 }
 
-Test(capture, of_a_blocking_stream_shuts_the_legacy_stream)
+Test(capture, of_a_blocking_stream_closes_the_legacy_stream)
 {
     CUstream stream;
     CUstreamCaptureStatus found;
@@ -150,7 +151,7 @@ Test(capture, of_a_blocking_stream_shuts_the_legacy_stream)
     EXPECT(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, cuMemsetD8Async(block, 0, 1, NULL));
     expect_end(stream, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
     CUstream aside = begin(CU_STREAM_CAPTURE_MODE_RELAXED);
-    OK(cuMemsetD8Async(block, 0, 1, NULL)); /* a non-blocking one does not */
+    OK(cuMemsetD8Async(block, 0, 1, NULL)); /* a non-blocking stream does not conflict */
     expect_end(aside, CUDA_SUCCESS);
     OK(cuStreamSynchronize(NULL));
     OK(cuMemFree(block));
@@ -185,8 +186,8 @@ Test(capture, spreads_by_events_and_must_be_joined)
     OK(cuEventRecord(fork, stream));
     OK(cuStreamWaitEvent(other, fork, 0));
     expect_end(stream, CUDA_ERROR_STREAM_CAPTURE_UNJOINED);
-    EXPECT(CUDA_ERROR_CAPTURED_EVENT,
-           cuStreamWaitEvent(other, fork, 0)); /* it stands for nothing that runs */
+    /* The event stands for no work that runs. */
+    EXPECT(CUDA_ERROR_CAPTURED_EVENT, cuStreamWaitEvent(other, fork, 0));
     OK(cuEventRecord(fork, other));
     OK(cuEventSynchronize(fork));
     OK(cuEventDestroy(fork));
@@ -209,7 +210,7 @@ Test(capture, is_not_merged_with_another)
     drive_close();
 }
 
-Test(capture, streams_are_not_destroyed_under_it)
+Test(capture, streams_cannot_be_destroyed)
 {
     drive_open("");
     CUstream stream = begin(CU_STREAM_CAPTURE_MODE_RELAXED);
@@ -225,7 +226,7 @@ Test(capture, streams_are_not_destroyed_under_it)
 #define THREAD_LOCAL CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
 #define RELAXED CU_STREAM_CAPTURE_MODE_RELAXED
 
-/* Of a thread in `mode`, while this or another thread captures: allowed? */
+/* Returns the answer to an unsafe call of a thread in `mode`, while this or another thread captures. */
 static void expect_unsafe(CUstream stream, CUstreamCaptureMode mode, bool allowed)
 {
     CUdeviceptr address = 0;
@@ -245,8 +246,8 @@ static void expect_unsafe(CUstream stream, CUstreamCaptureMode mode, bool allowe
 static const struct {
     CUstreamCaptureMode capture;
     CUstreamCaptureMode thread;
-    bool here;  /* on the thread that captures */
-    bool there; /* on another */
+    bool here;  /* on the capturing thread */
+    bool there; /* on another thread */
 } cases[] = {
     {GLOBAL, GLOBAL, false, false},
     {GLOBAL, THREAD_LOCAL, false, true},
@@ -329,8 +330,8 @@ Test(capture, ends_on_its_thread_unless_it_is_relaxed)
     drive_close();
 }
 
-/* Every function of this kind is one. */
-Test(capture, counts_as_unsafe)
+/* Every function in the table is potentially unsafe. */
+Test(capture, potentially_unsafe_functions)
 {
     CUdeviceptr address;
     CUmemGenericAllocationHandle handle;

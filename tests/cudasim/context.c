@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Primary contexts and each thread's stack of current ones. A context's handle stays the same when it is
- * made again, as the real one's does; what was made in it does not outlive its last release, and is a
- * violation then. */
+/* Primary contexts, and each thread's stack of current contexts. A context that is made again keeps its
+ * handle, as the real one does. Objects that are left in a context at its last release are a violation. */
 #include "sim.h"
 
 #define DEPTH_MAX 128
@@ -38,7 +37,7 @@ static CUresult retain(struct sim_device *device, CUcontext *pctx)
             return CUDA_ERROR_OUT_OF_MEMORY;
         context->legacy = sim_stream_legacy(context);
         if (!context->legacy) {
-            sim_give_bytes(context->device, own_bytes);
+            sim_return_bytes(context->device, own_bytes);
             return CUDA_ERROR_OUT_OF_MEMORY;
         }
         sim_engine_start();
@@ -48,7 +47,7 @@ static CUresult retain(struct sim_device *device, CUcontext *pctx)
     return CUDA_SUCCESS;
 }
 
-/* What is left in it, as a word; NULL: nothing. */
+/* Returns a word for the objects that are left in the context; NULL: none. */
 static const char *left_in(const struct sim_context *context)
 {
     if (sim_stream_any_of(context))
@@ -66,7 +65,7 @@ static const char *left_in(const struct sim_context *context)
     return NULL;
 }
 
-/* What is left after a violation that was counted, or in a lost context, stays where it is: nothing of it
+/* Objects that are left after a counted violation, or in a lost context, stay allocated; no call on them
  * works. */
 static CUresult release(struct sim_context *context)
 {
@@ -79,7 +78,7 @@ static CUresult release(struct sim_context *context)
     if (left && context->lost == CUDA_SUCCESS)
         sim_violate("the context of device %d is released with %s in it", context->device, left);
     sim_stream_end_all(context);
-    sim_give_bytes(context->device, sim_gpu(context->device)->context_bytes);
+    sim_return_bytes(context->device, sim_gpu(context->device)->context_bytes);
     return CUDA_SUCCESS;
 }
 
@@ -107,7 +106,7 @@ CUresult CUDAAPI cuDevicePrimaryCtxRelease_v2(CUdevice dev)
     return sim_leave(&call);
 }
 
-/* ---- current ones ---- */
+/* ---- current contexts ---- */
 
 static CUresult push(CUcontext handle)
 {
@@ -127,7 +126,8 @@ CUresult CUDAAPI cuCtxPushCurrent_v2(CUcontext ctx)
     struct sim_call call = sim_enter(SIM_cuCtxPushCurrent, 0);
     if (call.result == CUDA_SUCCESS)
         call.result = push(ctx);
-    else if (sim_sticky(call.result) && sim_context(ctx)) /* a fault: it is the one that is not current yet */
+    /* a fault: it belongs to the context that is not current yet */
+    else if (sim_sticky(call.result) && sim_context(ctx))
         sim_lose(sim_context(ctx), call.result);
     return sim_leave(&call);
 }
@@ -155,7 +155,7 @@ CUresult CUDAAPI cuCtxGetCurrent(CUcontext *pctx)
     return sim_leave(&call);
 }
 
-/* Replaces the top, or takes it away for NULL. */
+/* Replaces the top of the stack; NULL removes it. */
 static CUresult set(CUcontext handle)
 {
     struct sim_context *context = sim_context(handle);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The hands of tests on the driver: moorage/cudasim.h. */
+/* The controls of tests over the driver: moorage/cudasim.h. */
 #include "sim.h"
 #include <stdlib.h>
 #include <string.h>
@@ -81,7 +81,7 @@ static int step(void)
 static bool idle(void)
 {
     uint64_t wake_ns;
-    uint64_t order = sim.order_state; /* looking is no pick */
+    uint64_t order = sim.order_state; /* the probe must not use up a random pick */
     bool nothing = sim.working == 0 && (sim.paused > 0 || !sim_engine_pick(false, &wake_ns));
     sim.order_state = order;
     return nothing;
@@ -151,7 +151,7 @@ static int launch(void *handle, const struct moor_cudasim_span *spans, uint32_t 
 
 /* ---- bytes ---- */
 
-/* Whatever access devices have. */
+/* Reads or writes bytes, regardless of the access that devices have. */
 static int reach(uint64_t address, unsigned char *bytes, uint64_t size_bytes, bool write)
 {
     pthread_mutex_lock(&sim.lock);
@@ -202,7 +202,7 @@ static void leave(void)
     pthread_mutex_unlock(&sim.lock);
 }
 
-/* ---- what was seen ---- */
+/* ---- observations ---- */
 
 static uint64_t violations(void)
 {
@@ -212,7 +212,7 @@ static uint64_t violations(void)
     return count;
 }
 
-/* Texts do not change once they are there. */
+/* Returns a text that never changes after it was written. */
 static const char *violation(uint64_t index)
 {
     return index < violations() && index < SIM_VIOLATIONS_KEPT ? sim.violation_texts[index] : "";

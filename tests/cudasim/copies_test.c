@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Copies and memsets: directions, pageable memory, devices that may not, bytes that are not there. */
+/* Copies and memsets: directions, pageable memory, devices without access, bytes that are not mapped. */
 #include "drive.h"
 #include "slow_memory.h"
 #include <string.h>
@@ -55,8 +55,8 @@ static void delay(void *unused, void *const *bytes)
     (void)bytes;
 }
 
-/* To the device: what is queued is waited for, and then the bytes are taken. */
-Test(copies, of_pageable_memory_wait_and_take_it_at_once)
+/* To the device: the call waits for the queued work and then reads the bytes. */
+Test(copies, of_pageable_memory_wait_and_read_it_at_once)
 {
     static unsigned char pageable[sizeof(pattern)];
     open_with_pattern("");
@@ -64,12 +64,12 @@ Test(copies, of_pageable_memory_wait_and_take_it_at_once)
     CUdeviceptr block = drive_allocate(sizeof(pattern));
     moor_cudasim.settle();
     memcpy(pageable, pattern, sizeof(pattern));
-    OK((CUresult)moor_cudasim.hold(stream)); /* nothing is queued: no wait */
+    OK((CUresult)moor_cudasim.hold(stream)); /* an empty queue: no wait */
     OK(cuMemcpyHtoDAsync(block, pageable, sizeof(pattern), stream));
     cr_assert_eq(moor_cudasim.waits(), 0);
     memset(pageable, 0, sizeof(pageable));
     OK((CUresult)moor_cudasim.open(stream));
-    OK(cuMemcpyDtoHAsync(pageable, block, sizeof(pattern), stream)); /* done when it returns */
+    OK(cuMemcpyDtoHAsync(pageable, block, sizeof(pattern), stream)); /* done when the call returns */
     cr_assert_eq(memcmp(pageable, pattern, sizeof(pattern)), 0);
     OK(cuStreamQuery(stream));
     uint64_t waits = moor_cudasim.waits();
@@ -84,7 +84,7 @@ Test(copies, of_pageable_memory_wait_and_take_it_at_once)
     drive_close();
 }
 
-/* Registered without PORTABLE, it is pageable to other contexts. */
+/* Memory that was registered without PORTABLE is pageable to other contexts. */
 Test(copies, of_memory_that_another_context_has_registered)
 {
     static unsigned char bytes[4096];
@@ -116,9 +116,9 @@ Test(copies, in_wrong_directions_are_refused)
     CUdeviceptr block = drive_allocate(100);
     CUdeviceptr other = drive_allocate(100);
     EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemcpyHtoDAsync(block, (void *)(uintptr_t)other, 10, NULL));
-    drive_violated("takes the device address");
+    drive_violated("is a device address");
     EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemcpyDtoHAsync((void *)(uintptr_t)other, block, 10, NULL));
-    drive_violated("takes the device address");
+    drive_violated("is a device address");
     EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemcpyHtoDAsync((uintptr_t)pattern, host, 10, NULL));
     EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemcpyDtoHAsync(host, (uintptr_t)pattern, 10, NULL));
     EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemcpyDtoDAsync(block, (uintptr_t)pattern, 10, NULL));
@@ -131,7 +131,7 @@ Test(copies, in_wrong_directions_are_refused)
     drive_close();
 }
 
-/* Beyond an allocation there may be another; it is not the copy's. */
+/* Beyond an allocation there may be another one, which the copy must not touch. */
 Test(copies, stay_within_an_allocation)
 {
     open_with_pattern("");
@@ -171,18 +171,18 @@ Test(memsets, write_elements)
     drive_close();
 }
 
-/* ---- a copy that is at work when its context is lost ---- */
+/* ---- a copy at work when its context is lost ---- */
 
-/* A kernel: on the thread that copies. */
-static void let_in(void *unused, void *const *bytes)
+/* A kernel, called on the thread that copies. */
+static void signal_begin(void *unused, void *const *bytes)
 {
     (void)unused;
     (void)bytes;
     slow_memory_let_in();
 }
 
-/* Who is told of the loss may unmap its memory. */
-Test(copies, that_have_begun_end_before_a_loss_is_told)
+/* A caller that learns of the loss may unmap its memory. */
+Test(copies, that_have_begun_end_before_a_loss_is_reported)
 {
     open_with_pattern("");
     CUstream stream = drive_stream();
@@ -190,7 +190,7 @@ Test(copies, that_have_begun_end_before_a_loss_is_told)
     void *slow = mmap(NULL, sizeof(pattern), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     cr_assert_neq(slow, MAP_FAILED);
     OK(cuMemHostRegister(slow, sizeof(pattern), 0));
-    OK((CUresult)moor_cudasim.launch(stream, NULL, 0, let_in, NULL));
+    OK((CUresult)moor_cudasim.launch(stream, NULL, 0, signal_begin, NULL));
     OK(cuStreamSynchronize(stream));
     cr_assert_eq(slow_memory_begin(slow, sizeof(pattern)), 0);
     OK(cuMemcpyDtoHAsync(slow, block, sizeof(pattern), stream));
@@ -206,7 +206,7 @@ Test(copies, that_have_begun_end_before_a_loss_is_told)
 struct pair {
     CUcontext contexts[2];
     CUdeviceptr blocks[2];
-    CUstream stream; /* of device 0 */
+    CUstream stream; /* memory of device 0 */
 };
 
 static struct pair open_pair(const char *settings)
@@ -235,7 +235,7 @@ Test(peers, are_copied_between_by_their_contexts)
     cr_assert_eq(memcmp(found, pattern, 100), 0);
     EXPECT(CUDA_ERROR_INVALID_CONTEXT,
            cuMemcpyPeerAsync(pair.blocks[1], NULL, pair.blocks[0], pair.contexts[0], 1, NULL));
-    drive_violated("a context that is none");
+    drive_violated("cuMemcpyPeerAsync: no such context");
 }
 
 /* The contexts must be those of the memory. */
@@ -273,7 +273,7 @@ Test(peers, reach_mappings_that_they_have_access_to)
     OK(cuMemcpyDtoDAsync(mapped, pair.blocks[1], 100, stream));
     EXPECT(CUDA_ERROR_ILLEGAL_ADDRESS, cuStreamSynchronize(stream));
     drive_violated("read-only for this device");
-    (void)drive_free_bytes; /* device 0 goes on */
+    (void)drive_free_bytes; /* device 0 still works */
     OK(cuCtxPopCurrent(NULL));
     OK(cuStreamSynchronize(pair.stream));
 }
@@ -286,10 +286,9 @@ static void add(void *user, void *const *bytes)
         ((unsigned char *)bytes[1])[i] = (unsigned char)(((unsigned char *)bytes[0])[i] + *(int *)user);
 }
 
-Test(kernels, read_and_write_their_spans)
+Test(kernels, of_freed_spans_are_violations)
 {
     int number = 5;
-    unsigned char found[100];
     open_with_pattern("");
     CUstream stream = drive_stream();
     CUdeviceptr from = drive_allocate(100);
@@ -303,10 +302,9 @@ Test(kernels, read_and_write_their_spans)
     OK((CUresult)moor_cudasim.open(stream));
     EXPECT(CUDA_ERROR_ILLEGAL_ADDRESS, cuStreamSynchronize(stream));
     drive_violated("a kernel reads");
-    (void)found;
 }
 
-Test(kernels, do_what_they_are_to)
+Test(kernels, read_and_write_their_spans)
 {
     int number = 5;
     unsigned char found[100];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What is queued on streams: copies, memsets, values, host functions. Directions are checked here; whether
- * bytes are mapped and accessible when the operation comes to them, in effect.c. */
+/* Copies, memsets, values and host functions, as they are submitted. Directions are checked here. effect.c
+ * checks, when the operation runs, whether its bytes are mapped and accessible. */
 #include "sim.h"
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,7 @@ static struct sim_span device_span(const struct sim_context *context, CUdevicept
 
 /* ---- host memory ---- */
 
-/* How the driver sees host bytes: pinned (HOST) or pageable (PRIVATE). */
+/* Classifies host bytes as the driver sees them: pinned (HOST) or pageable (PRIVATE). */
 static CUresult classify(const struct sim_context *context, const void *host, uint64_t size_bytes,
                          enum sim_side *ret_side)
 {
@@ -21,17 +21,17 @@ static CUresult classify(const struct sim_context *context, const void *host, ui
     if (!host || address + size_bytes < address)
         return CUDA_ERROR_INVALID_VALUE;
     if (sim_space_owns(address, size_bytes))
-        return sim_refuse(CUDA_ERROR_INVALID_VALUE, "a copy takes the device address %p for a host's", host);
+        return sim_refuse(CUDA_ERROR_INVALID_VALUE, "a copy: %p is a device address, not the host's", host);
     const struct sim_mapping *mapping = sim_map_find_host(address);
     *ret_side = SIM_SIDE_PRIVATE;
     if (!mapping && sim_map_overlaps_host(address, size_bytes))
-        return sim_refuse(CUDA_ERROR_INVALID_VALUE, "a copy's host memory at %p is pinned from its middle on",
-                          host);
+        return sim_refuse(CUDA_ERROR_INVALID_VALUE,
+                          "a copy: the host memory at %p is pinned from its middle on", host);
     if (!mapping)
         return CUDA_SUCCESS;
     if (size_bytes > mapping->host + mapping->size_bytes - address)
-        return sim_refuse(CUDA_ERROR_INVALID_VALUE, "a copy's host memory at %p is pinned up to its middle",
-                          host);
+        return sim_refuse(CUDA_ERROR_INVALID_VALUE,
+                          "a copy: the host memory at %p is pinned up to its middle", host);
     if (mapping->kind != SIM_MEMORY_REGISTERED || mapping->flags & CU_MEMHOSTREGISTER_PORTABLE ||
         mapping->owner == context)
         *ret_side = SIM_SIDE_HOST;
@@ -48,7 +48,7 @@ static struct sim_operation *copy_operation(struct sim_span to, struct sim_span 
 
 /* ---- host to device ---- */
 
-/* Pageable: the stream is waited for, and the bytes are taken before the call returns. */
+/* Copies pageable memory: waits for the stream, and reads the bytes before the call returns. */
 static CUresult stage(struct sim_stream *stream, CUdeviceptr to, const void *from, uint64_t size_bytes)
 {
     CUresult result = stream->capture ? CUDA_SUCCESS : sim_stream_wait(stream);
@@ -93,7 +93,7 @@ CUresult CUDAAPI cuMemcpyHtoDAsync_v2(CUdeviceptr dstDevice, const void *srcHost
     return sim_leave(&call);
 }
 
-/* Of pageable memory too the copy itself may come later; of pinned memory it may not. */
+/* From pageable memory the copy to the device may follow after the call; from pinned memory it may not. */
 CUresult CUDAAPI cuMemcpyHtoD_v2(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount)
 {
     struct sim_call call = sim_enter(SIM_cuMemcpyHtoD, SIM_CONTEXT | SIM_UNSAFE);
@@ -122,7 +122,7 @@ static CUresult to_host(CUstream handle, void *to, CUdeviceptr from, uint64_t si
     result = sim_submit(
         stream, copy_operation(target, device_span(stream->context, from, size_bytes, MOOR_CUDASIM_READ)));
     if (result == CUDA_SUCCESS && side == SIM_SIDE_PRIVATE && !stream->capture)
-        result = sim_stream_wait(stream); /* pageable: returns when it is done */
+        result = sim_stream_wait(stream); /* pageable: the call returns after the copy */
     return result;
 }
 
@@ -169,7 +169,7 @@ CUresult CUDAAPI cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevi
     return sim_leave(&call);
 }
 
-/* Each end is reached by the context that is named for it. */
+/* The context that is named for an end must reach it. */
 static CUresult between_peers(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context,
                               uint64_t size_bytes, CUstream handle)
 {
@@ -177,7 +177,7 @@ static CUresult between_peers(CUdeviceptr to, CUcontext to_context, CUdeviceptr 
     const struct sim_context *target = sim_context(to_context);
     const struct sim_context *source = sim_context(from_context);
     if (!target || !source || target->references == 0 || source->references == 0)
-        return sim_refuse(CUDA_ERROR_INVALID_CONTEXT, "cuMemcpyPeerAsync: a context that is none");
+        return sim_refuse(CUDA_ERROR_INVALID_CONTEXT, "cuMemcpyPeerAsync: no such context");
     CUresult result = sim_stream_of(handle, "cuMemcpyPeerAsync", &stream);
     if (result == CUDA_SUCCESS)
         result = target->lost ? target->lost : source->lost;
@@ -270,15 +270,15 @@ CUresult CUDAAPI cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr addr, cuui
                                          unsigned int flags)
 {
     struct sim_call call = sim_enter(SIM_cuStreamWriteValue64, 0);
-    if (call.result == CUDA_SUCCESS &&
-        flags != CU_STREAM_WRITE_VALUE_DEFAULT) /* the other is not of this version */
+    /* The other flag belongs to another version of the function. */
+    if (call.result == CUDA_SUCCESS && flags != CU_STREAM_WRITE_VALUE_DEFAULT)
         call.result = CUDA_ERROR_INVALID_VALUE;
     if (call.result == CUDA_SUCCESS)
         call.result = value(&call, SIM_WRITE_VALUE, stream, addr, number, flags);
     return sim_leave(&call);
 }
 
-/* NOR and FLUSH are of devices that say so, which these do not. */
+/* NOR and FLUSH need an attribute that these devices do not have. */
 CUresult CUDAAPI cuStreamWaitValue64_v2(CUstream stream, CUdeviceptr addr, cuuint64_t number,
                                         unsigned int flags)
 {

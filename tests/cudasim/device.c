@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* The driver's start and its devices: which there are, what they say of themselves, and what of their
- * memory is taken. */
+/* The driver's start and its devices: their attributes, and the part of their memory that is taken. */
 #include "sim.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/types.h>
+#include <time.h>
+#include <unistd.h>
 
 struct sim_device *sim_device(CUdevice device)
 {
@@ -24,9 +25,9 @@ bool sim_peer(int device, int peer)
 
 static uint64_t free_bytes(int device)
 {
-    const struct sim_device *it = &sim.devices[device];
-    uint64_t taken = it->used_bytes + sim_gpu(device)->other_bytes;
-    return taken < it->total_bytes ? it->total_bytes - taken : 0;
+    const struct sim_device *info = &sim.devices[device];
+    uint64_t taken = info->used_bytes + sim_gpu(device)->other_bytes;
+    return taken < info->total_bytes ? info->total_bytes - taken : 0;
 }
 
 bool sim_take_bytes(int device, uint64_t size_bytes)
@@ -37,7 +38,7 @@ bool sim_take_bytes(int device, uint64_t size_bytes)
     return true;
 }
 
-void sim_give_bytes(int device, uint64_t size_bytes)
+void sim_return_bytes(int device, uint64_t size_bytes)
 {
     sim.devices[device].used_bytes -= size_bytes;
 }
@@ -68,10 +69,16 @@ static void make_devices(void)
     sim.device_count = (int)count;
 }
 
-/* What other atexit functions call from here on finds a driver that has gone, as with the real one. */
+static pid_t starter; /* the process that called cuInit */
+
+/* Shuts the driver down: later calls of other atexit functions get CUDA_ERROR_DEINITIALIZED, as with the
+ * real driver. A forked child has none of the driver's threads, and a broadcast to conditions on which
+ * they wait can block for ever, so the child touches nothing. */
 static void at_exit(void)
 {
     struct moor_cudasim_live live;
+    if (getpid() != starter)
+        return;
     pthread_mutex_lock(&sim.lock);
     if (sim.phase == SIM_PHASE_READY && sim.settings.leaks) {
         pthread_mutex_unlock(&sim.lock);
@@ -102,7 +109,7 @@ static void after_fork(void)
     pthread_mutex_unlock(&sim.lock);
 }
 
-/* A driver that was started does not survive a fork. */
+/* Ends the driver in a forked child: the real one does not survive a fork, either. */
 static void in_child(void)
 {
     if (sim.phase == SIM_PHASE_READY)
@@ -112,6 +119,11 @@ static void in_child(void)
 
 __attribute__((constructor)) static void load(void)
 {
+    pthread_condattr_t monotonic;
+    if (pthread_condattr_init(&monotonic) || pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC) ||
+        pthread_cond_init(&sim.work, &monotonic) || pthread_cond_init(&sim.done, &monotonic))
+        abort();
+    (void)pthread_condattr_destroy(&monotonic); /* the conditions do not need it any more */
     sim_settings_default(&sim.settings);
     const char *text = getenv("MOOR_CUDASIM");
     if (text && !sim_settings_parse(&sim.settings, text, false))
@@ -135,6 +147,7 @@ static CUresult start(unsigned flags)
     sim.order_state = sim.settings.seed * UINT64_C(0x9e3779b97f4a7c15) + 1;
     sim.delay_state = sim.order_state ^ UINT64_C(0xd1342543de82ef95);
     sim.phase = SIM_PHASE_READY;
+    starter = getpid();
     (void)atexit(at_exit);
     return CUDA_SUCCESS;
 }
@@ -181,7 +194,7 @@ CUresult CUDAAPI cuDeviceGet(CUdevice *device, int ordinal)
     return sim_leave(&call);
 }
 
-/* For functions of a device and a place to answer to. */
+/* Enters a function that takes a device and a place for its result. */
 static struct sim_call enter_device(enum sim_function function, CUdevice dev, const void *answer)
 {
     struct sim_call call = sim_enter(function, 0);
@@ -256,7 +269,7 @@ static int attribute(int device, CUdevice_attribute attrib)
         return gpu->virtual_memory;
     case CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS:
         return gpu->memory_operations;
-    default: /* what it has not, or is not asked for here */
+    default: /* attributes that the device does not have, or that no caller asks for */
         return 0;
     }
 }

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the simulated driver is and which devices it has: versions, names, CUDA_VISIBLE_DEVICES, MIG,
- * contexts. */
+/* The simulated driver and its devices: versions, names, CUDA_VISIBLE_DEVICES, MIG, contexts. */
 #include "drive.h"
 #include "functions.h"
 #include <pthread.h>
@@ -18,9 +17,9 @@ static int count(void)
     return devices;
 }
 
-/* ---- what it is ---- */
+/* ---- identity ---- */
 
-Test(devices, say_that_they_are_simulated)
+Test(devices, are_named_as_simulated)
 {
     char name[64];
     drive_start("devices=2,name.1=of another kind");
@@ -34,7 +33,7 @@ Test(devices, say_that_they_are_simulated)
     cr_assert_str_eq(name, "Simu");
 }
 
-Test(devices, are_what_the_settings_say)
+Test(devices, follow_the_settings)
 {
     drive_start("devices=2,total.1=512MiB,vmm.1=0,memops.0=0,integrated.1=1,peer.0=none");
     size_t total;
@@ -60,7 +59,7 @@ Test(devices, are_what_the_settings_say)
     EXPECT(CUDA_ERROR_INVALID_VALUE, cuDeviceGetAttribute(&answer, CU_DEVICE_ATTRIBUTE_MAX, 0));
 }
 
-Test(devices, settings_that_make_no_sense_change_nothing)
+Test(devices, invalid_settings_change_nothing)
 {
     const char *const wrong[] = {"devices=17", "devices",      "nothing=1",  "total=many",
                                  "vmm=2",      "fault=cu:1:2", "uuid.0=12",  "fault=cuMemFree:0:2",
@@ -144,7 +143,7 @@ Test(devices, a_forked_child_has_no_driver)
 
 /* ---- CUDA_VISIBLE_DEVICES ---- */
 
-/* Devices 0, 1 and 2 have these. */
+/* UUIDs of devices 0, 1 and 2. */
 #define UUIDS                                                                                                \
     "devices=3,uuid.0=11111111-2222-3333-4444-555555555555,uuid.1=11111111-9999-3333-4444-555555555555,"     \
     "uuid.2=abcdef00-2222-3333-4444-555555555555"
@@ -156,14 +155,14 @@ static int first_bytes(int device)
     return (unsigned char)uuid.bytes[0] << 8 | (unsigned char)uuid.bytes[4];
 }
 
-/* What is seen, as the first and fifth byte of each UUID; NULL: what the variable is if it is not set. */
+/* Expects the visible devices, by the first and fifth byte of each UUID. list: NULL unsets the variable. */
 static void expect_visible(const char *list, int devices, const int *bytes)
 {
     if (list)
         setenv("CUDA_VISIBLE_DEVICES", list, 1);
     else
         unsetenv("CUDA_VISIBLE_DEVICES");
-    pid_t child = fork(); /* a driver starts once */
+    pid_t child = fork(); /* a process can start the driver once */
     if (child == 0) {
         cr_assert_eq(moor_cudasim.configure(UUIDS ",violations=count"), 0);
         CUresult result = cuInit(0);
@@ -187,7 +186,7 @@ static void expect_visible(const char *list, int devices, const int *bytes)
         __VA_ARGS__                                                                                          \
     }
 
-Test(devices, that_the_environment_names_are_seen)
+Test(devices, named_in_the_environment_are_visible)
 {
     expect_visible(NULL, SEEN(A, B, C));
     expect_visible("", 0, NULL);
@@ -209,7 +208,7 @@ Test(devices, that_the_environment_names_are_seen)
     expect_visible("MIG-11", 0, NULL);
 }
 
-/* "MIG-" and the UUID of an instance. */
+/* Writes "MIG-" and the UUID of an instance. */
 static void write_mig(const CUuuid *uuid, char text[static 48])
 {
     int at = sprintf(text, "MIG-");
@@ -218,14 +217,14 @@ static void write_mig(const CUuuid *uuid, char text[static 48])
                       (unsigned char)uuid->bytes[i]);
 }
 
-/* What a process sees that has this variable: the device's UUID and memory. */
+/* The device's UUID and memory, as a process with this variable sees them. */
 struct seen {
     int devices;
     CUuuid uuid;
     size_t total_bytes;
 };
 
-static struct seen see(const char *settings, const char *list)
+static struct seen run_with(const char *settings, const char *list)
 {
     int ends[2];
     struct seen seen = {0};
@@ -245,22 +244,22 @@ static struct seen see(const char *settings, const char *list)
     return seen;
 }
 
-Test(devices, of_mig_are_seen_one_at_a_time)
+Test(devices, of_mig_are_visible_one_at_a_time)
 {
     const char *settings = "mig=2,total=1GiB";
     char second[48];
-    struct seen unset = see(settings, NULL);
-    struct seen by_number = see(settings, "MIG-GPU-7fa4c9ee/1/0");
+    struct seen unset = run_with(settings, NULL);
+    struct seen by_number = run_with(settings, "MIG-GPU-7fa4c9ee/1/0");
     cr_assert_eq(unset.devices, 1);
     cr_assert_eq(unset.total_bytes, 512 * MIB, "its own memory, not the GPU's");
     cr_assert_eq(by_number.devices, 1);
     cr_assert_neq(memcmp(&by_number.uuid, &unset.uuid, sizeof(CUuuid)), 0);
     write_mig(&by_number.uuid, second);
-    struct seen by_uuid = see(settings, second);
+    struct seen by_uuid = run_with(settings, second);
     cr_assert_eq(by_uuid.devices, 1);
     cr_assert_eq(memcmp(&by_uuid.uuid, &by_number.uuid, sizeof(CUuuid)), 0);
-    cr_assert_eq(see(settings, "MIG-00").devices, 0);
-    cr_assert_eq(see(settings, "MIG-GPU-7fa4c9ee/2/0").devices, 0);
+    cr_assert_eq(run_with(settings, "MIG-00").devices, 0);
+    cr_assert_eq(run_with(settings, "MIG-GPU-7fa4c9ee/2/0").devices, 0);
 }
 
 /* ---- contexts ---- */
@@ -289,11 +288,11 @@ Test(contexts, are_counted_and_stacked)
     cr_assert_eq(current, first);
     OK(cuDevicePrimaryCtxRelease(1));
     OK(cuDevicePrimaryCtxRelease(0));
-    (void)drive_free_bytes(); /* there is one more */
+    (void)drive_free_bytes(); /* one reference is left */
     drive_close();
 }
 
-Test(contexts, that_are_missing_or_gone_are_told)
+Test(contexts, that_are_missing_or_released_are_violations)
 {
     size_t bytes;
     CUdeviceptr address;
@@ -335,7 +334,7 @@ Test(contexts, are_current_to_one_thread)
     drive_close();
 }
 
-Test(contexts, with_something_in_them_are_not_to_be_released)
+Test(contexts, that_hold_streams_cannot_be_released)
 {
     drive_open("");
     (void)drive_stream();
@@ -345,7 +344,7 @@ Test(contexts, with_something_in_them_are_not_to_be_released)
     cr_assert_eq(drive_live().streams, 0);
 }
 
-Test(contexts, that_hold_memory_are_not_to_be_released)
+Test(contexts, that_hold_memory_cannot_be_released)
 {
     drive_open("");
     (void)drive_allocate(1);
@@ -375,10 +374,29 @@ static int ends_with(const char *settings, bool leave_something)
     return status;
 }
 
-Test(ends, of_the_process_with_something_left_are_violations_if_asked_for)
+Test(ends, of_the_process_report_leaks_if_set)
 {
     cr_assert_eq(ends_with("leaks=0", true), 0);
     cr_assert_eq(ends_with("leaks=1", false), 0);
     int status = ends_with("leaks=1", true);
     cr_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT, "%d", status);
+}
+
+/* A broadcast leaves threads of the driver inside pthread_cond_wait for a moment. If a fork comes then, a
+ * second broadcast by the child waits for those threads, which the child does not have. */
+Test(ends, of_a_forked_child_leave_the_driver_alone)
+{
+    drive_open("callers=8");
+    for (int i = 0; i < 600; i++) {
+        moor_cudasim.resume();
+        pid_t child = fork();
+        if (child == 0) {
+            (void)alarm(20); /* ends a child that blocks */
+            exit(0);
+        }
+        int status = -1;
+        cr_assert_eq(waitpid(child, &status, 0), child);
+        cr_assert_eq(status, 0, "round %d: the child ended with %d", i, status);
+    }
+    drive_close();
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What the simulator's tests share: a device with a current context, where violations are counted and
- * nothing is late but what is held. */
+/* Shared by the tests of the simulator: a device with a current context. Violations are counted, and no
+ * operation is late unless a test holds it. */
 #ifndef MOORAGE_CUDASIM_DRIVE_H
 #define MOORAGE_CUDASIM_DRIVE_H
 
@@ -18,16 +18,16 @@ extern const struct moor_cudasim moor_cudasim;
 #define OK(call) EXPECT(CUDA_SUCCESS, call)
 void drive_expect(CUresult wanted, CUresult found, const char *call, const char *file, int line);
 
-/* cuInit alone, after these settings. */
+/* Applies the settings and calls cuInit. */
 void drive_start(const char *settings);
-/* And device 0's context is current. */
+/* Starts, and makes the context of device 0 current. */
 void drive_open(const char *settings);
-/* Nothing is left, and no violation was seen that `drive_violated` did not expect. */
+/* Expects that no object is left, and no violation beyond those that `drive_violated` expected. */
 void drive_close(void);
-/* One violation more, with these words in it. */
+/* Expects one more violation, with these words in its text. */
 void drive_violated(const char *words);
 
-/* Kernels and host functions that leave a letter, in the order in which they run. */
+/* Kernels and host functions that append a letter to the trace when they run. */
 #define DRIVE_TRACE_MAX 64
 extern char drive_trace[DRIVE_TRACE_MAX + 1];
 extern unsigned drive_traced;
@@ -37,14 +37,14 @@ void drive_kernel(CUstream stream, const char *letter);
 CUstream drive_stream(void);
 CUdeviceptr drive_allocate(uint64_t size_bytes);
 struct moor_cudasim_live drive_live(void);
-uint64_t drive_free_bytes(void); /* as cuMemGetInfo says */
+uint64_t drive_free_bytes(void); /* the answer of cuMemGetInfo */
 
-/* A handle of one granule on a device, a reservation, and both together with access. */
+/* Make a handle of one granule on a device, a reservation, and both together with access. */
 CUmemAllocationProp drive_property(int device);
 CUmemGenericAllocationHandle drive_handle(void);
 CUdeviceptr drive_reserve(uint64_t granules);
 CUmemAccessDesc drive_access(int device, CUmemAccess_flags flags);
-CUdeviceptr drive_mapped(uint64_t granules); /* each its own mapping, the handles are released */
+CUdeviceptr drive_mapped(uint64_t granules); /* one mapping per granule; the handles are released */
 void drive_unmapped(CUdeviceptr address, uint64_t granules);
 
 #endif

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * When queued work takes effect. One thread carries out one operation at a time, of a stream that the seed
- * picks among all whose next operation may run: its turn in its stream, the legacy stream's order, what it
- * waits for, its time. Host functions are called on a thread of their own, one at a time (`callers`: so
- * many), so that one which blocks keeps back its own stream and other host functions only: a driver may do
- * so, and then no two of them may wait for each other.
+ * When queued work runs. One thread carries out one operation at a time. The seed picks its stream among all
+ * streams with a runnable next operation: the order in the stream and of the legacy stream, the operation's
+ * waits and its delay decide that. Host functions are called by a thread of their own, one at a time (setting
+ * `callers`: up to that many). A host function that blocks holds up its own stream and the other host
+ * functions only: drivers may do so, and then no two host functions may wait for each other.
  */
 #include "sim.h"
 #include <signal.h>
 #include <time.h>
 
-#define POLL_NS UINT64_C(100000) /* words that streams wait for may be written by the host */
+#define POLL_NS UINT64_C(100000) /* the host may write words that streams wait for */
 
 uint64_t sim_random(uint64_t *state)
 {
@@ -24,13 +24,13 @@ uint64_t sim_random(uint64_t *state)
 uint64_t sim_now_ns(void)
 {
     struct timespec now;
-    (void)clock_gettime(CLOCK_REALTIME, &now); /* the one that pthread_cond_timedwait takes */
+    (void)clock_gettime(CLOCK_MONOTONIC, &now); /* the clock of both conditions: see load() in device.c */
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* ---- what may run ---- */
+/* ---- runnable operations ---- */
 
-/* Does the stream's next operation come before this one? */
+/* Returns true if the stream's next operation was submitted before this one. */
 static bool earlier(const struct sim_stream *stream, const struct sim_operation *operation)
 {
     return stream->head && stream->head->sequence < operation->sequence;
@@ -43,14 +43,15 @@ static bool legacy_order(const struct sim_stream *stream)
         return true;
     if (stream->handle)
         return !stream->context->legacy || !earlier(stream->context->legacy, operation);
-    for (const struct sim_stream *it = sim.streams; it; it = it->next) {
-        if (it != stream && it->context == stream->context && it->blocking && earlier(it, operation))
+    for (const struct sim_stream *other = sim.streams; other; other = other->next) {
+        if (other != stream && other->context == stream->context && other->blocking &&
+            earlier(other, operation))
             return false;
     }
     return true;
 }
 
-/* *ret_poll is set if the host may open it without a call. */
+/* Sets *ret_poll if the host may make the operation runnable without a call. */
 static bool may_run(const struct sim_stream *stream, bool *ret_poll)
 {
     const struct sim_operation *operation = stream->head;
@@ -113,7 +114,8 @@ void sim_begin(void)
     sim.begun_waiting--;
 }
 
-/* Bytes are being moved: by a thread of ours, where a device has the host's pages to itself. */
+/* Returns true if a thread of the simulator moves bytes for the context. A device would have the host's
+ * pages to itself. */
 static bool is_moving(const struct sim_context *context)
 {
     for (const struct sim_stream *stream = sim.streams; stream; stream = stream->next) {
@@ -130,7 +132,8 @@ void sim_lose(struct sim_context *context, CUresult code)
         return;
     context->lost = code;
     sim_stream_drop(context);
-    /* Who is told of the loss may unmap what they are moved to. What a test holds is its own affair. */
+    /* A caller that learns of the loss may unmap the memory of the move. A test that holds the move waits
+     * itself. */
     while (is_moving(context) && !sim.begun_held)
         pthread_cond_wait(&sim.done, &sim.lock);
 }
@@ -217,7 +220,7 @@ static void call(struct sim_stream *stream)
 {
     struct sim_operation *operation = stream->head;
     operation->called = true;
-    if (stream->context->lost == CUDA_SUCCESS) { /* else it is not called at all */
+    if (stream->context->lost == CUDA_SUCCESS) { /* a lost context: the function is not called at all */
         sim_begin();
         pthread_mutex_unlock(&sim.lock);
         sim_thread_busy = true;
@@ -253,7 +256,7 @@ static void create_thread(void *(*function)(void *))
         sim_violate("no thread to run work on");
 }
 
-/* With all signals blocked: they are the process's own. */
+/* Blocks all signals in the threads: signals belong to the process under test. */
 void sim_engine_start(void)
 {
     if (sim.running)

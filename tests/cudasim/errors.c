@@ -84,7 +84,7 @@ static const struct error *find(CUresult code)
     return NULL;
 }
 
-/* Neither needs a driver that was started, and both work while it ends. */
+/* Both work before cuInit and while the driver shuts down. */
 static CUresult answer(enum sim_function function, CUresult error, bool name, const char **ret_text)
 {
     const struct error *found = find(error);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Events: each stands for the point of a stream where it was last recorded. A wait keeps the point that the
- * event had at the time of the call. */
+/* Events. Each stands for the point of a stream at which it was last recorded. A wait keeps the point that
+ * the event had at the time of the call. */
 #include "sim.h"
 #include <stdlib.h>
 
@@ -9,8 +9,8 @@ struct sim_event *sim_event_of(CUevent handle, const char *function)
     bool ended = false;
     struct sim_event *event = sim_handle_object((uintptr_t)handle, SIM_HANDLE_EVENT, &ended);
     if (!event)
-        (void)sim_refuse(CUDA_ERROR_INVALID_HANDLE, "%s: an event that %s", function,
-                         ended ? "was destroyed" : "nobody made");
+        (void)sim_refuse(CUDA_ERROR_INVALID_HANDLE, "%s: the event %s", function,
+                         ended ? "was destroyed" : "was never created");
     return event;
 }
 
@@ -49,7 +49,7 @@ CUresult CUDAAPI cuEventDestroy_v2(CUevent hEvent)
     struct sim_event *event = call.result == CUDA_SUCCESS ? sim_event_of(hEvent, "cuEventDestroy") : NULL;
     if (call.result == CUDA_SUCCESS && !event)
         call.result = CUDA_ERROR_INVALID_HANDLE;
-    if (event) { /* what waits for it has a reference of the point */
+    if (event) { /* waiting operations hold a reference to the point */
         sim_handle_end((uintptr_t)hEvent);
         sim_point_unref(event->point);
         free(event);
@@ -67,7 +67,8 @@ static CUresult record(CUevent handle, CUstream stream_handle)
     if (result != CUDA_SUCCESS)
         return result;
     if (event->context != stream->context)
-        return sim_refuse(CUDA_ERROR_INVALID_HANDLE, "cuEventRecord: event and stream are of two contexts");
+        return sim_refuse(CUDA_ERROR_INVALID_HANDLE,
+                          "cuEventRecord: event and stream belong to different contexts");
     if (stream->capture)
         return sim_capture_record(stream, event);
     struct sim_operation *operation = sim_operation_create(SIM_RECORD, 0);
@@ -94,14 +95,14 @@ CUresult CUDAAPI cuEventRecord(CUevent hEvent, CUstream hStream)
     return sim_leave(&call);
 }
 
-/* An event that the host may look at, with its context's state. */
-static CUresult look(CUevent handle, const char *function, struct sim_event **ret_event)
+/* Finds an event that the host may query, and returns the state of its context. */
+static CUresult find_for_query(CUevent handle, const char *function, struct sim_event **ret_event)
 {
     *ret_event = sim_event_of(handle, function);
     if (!*ret_event)
         return CUDA_ERROR_INVALID_HANDLE;
     if ((*ret_event)->capture_id)
-        return sim_capture_look(*ret_event);
+        return sim_capture_query(*ret_event);
     return (*ret_event)->context->lost;
 }
 
@@ -110,7 +111,7 @@ CUresult CUDAAPI cuEventQuery(CUevent hEvent)
     struct sim_call call = sim_enter(SIM_cuEventQuery, SIM_UNSAFE);
     struct sim_event *event = NULL;
     if (call.result == CUDA_SUCCESS)
-        call.result = look(hEvent, "cuEventQuery", &event);
+        call.result = find_for_query(hEvent, "cuEventQuery", &event);
     if (call.result == CUDA_SUCCESS && event->point && !event->point->done)
         call.result = CUDA_ERROR_NOT_READY;
     return sim_leave(&call);
@@ -133,7 +134,7 @@ CUresult CUDAAPI cuEventSynchronize(CUevent hEvent)
     struct sim_call call = sim_enter(SIM_cuEventSynchronize, SIM_CONTEXT | SIM_UNSAFE);
     struct sim_event *event = NULL;
     if (call.result == CUDA_SUCCESS)
-        call.result = look(hEvent, "cuEventSynchronize", &event);
+        call.result = find_for_query(hEvent, "cuEventSynchronize", &event);
     if (call.result == CUDA_SUCCESS && event->point)
         call.result = wait_point(event->point);
     return sim_leave(&call);
@@ -145,7 +146,7 @@ static CUresult wait_event(CUstream stream_handle, CUevent handle, unsigned flag
     struct sim_event *event = sim_event_of(handle, "cuStreamWaitEvent");
     if (!event)
         return CUDA_ERROR_INVALID_HANDLE;
-    if (flags != 0) /* EXTERNAL is of captures alone, and not modelled there */
+    if (flags != 0) /* EXTERNAL works in captures alone, and is not modelled */
         return CUDA_ERROR_INVALID_VALUE;
     CUresult result = sim_stream_of(stream_handle, "cuStreamWaitEvent", &stream);
     if (result != CUDA_SUCCESS)

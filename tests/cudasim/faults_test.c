@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What can be made to fail: calls by number, contexts that are lost, and what goes with them. */
+/* Injected failures: calls by number, lost contexts, and the work that fails with them. */
 #include "drive.h"
 #include <signal.h>
 #include <stdio.h>
@@ -35,14 +35,14 @@ Test(faults, are_by_function_and_number)
     drive_close();
 }
 
-Test(faults, of_the_start)
+Test(faults, of_cuinit)
 {
     cr_assert_eq(moor_cudasim.configure("fault=cuInit:1:34:all"), 0);
     EXPECT(CUDA_ERROR_STUB_LIBRARY, cuInit(0));
     EXPECT(CUDA_ERROR_STUB_LIBRARY, cuInit(0));
 }
 
-/* One that cuda.h calls fatal stays, of the context alone. */
+/* An error that cuda.h calls fatal sticks to its context alone. */
 Test(faults, of_some_codes_stick)
 {
     CUcontext other;
@@ -64,12 +64,12 @@ Test(faults, of_some_codes_stick)
     OK(cuCtxPopCurrent(NULL));
     OK(cuCtxPopCurrent(NULL));
     OK(cuDevicePrimaryCtxRelease(1));
-    OK(cuDevicePrimaryCtxRelease(0)); /* what is left in it is no violation */
+    OK(cuDevicePrimaryCtxRelease(0)); /* objects in a lost context are no violation */
     cr_assert_eq(moor_cudasim.violations(), 0);
     EXPECT(CUDA_ERROR_ECC_UNCORRECTABLE, cuDevicePrimaryCtxRetain(&context, 0));
 }
 
-Test(faults, spread_to_what_waits_for_them)
+Test(faults, spread_to_waiting_streams)
 {
     CUcontext other;
     drive_open("devices=2");

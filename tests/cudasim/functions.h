@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* The functions of this driver: those that the provider takes, by its own list, and those that tests need
- * beside. */
+/* The functions of this driver: the provider's own list, and further ones that tests need. */
 #ifndef MOORAGE_CUDASIM_FUNCTIONS_H
 #define MOORAGE_CUDASIM_FUNCTIONS_H
 
 #include "../../plugins/cuda/symbols.h"
 
-#pragma GCC visibility push(default) /* what cuda.h declares is what this library exports */
+#pragma GCC visibility push(default) /* this library exports the declarations of cuda.h */
 #include <cuda.h>
 #pragma GCC visibility pop
 
@@ -25,7 +24,7 @@
     FUNCTION(cuGraphDestroy, 10000)                                                                          \
     FUNCTION(cuGetProcAddress, 12000)
 
-/* 12.x headers declare the second version beside the first, later ones under its name. */
+/* Headers of 12.x declare the second version beside the first, later headers under its name. */
 #ifndef cuDeviceGetUuid
 #define cuDeviceGetUuid cuDeviceGetUuid_v2
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Invented names: kind, number, and a pattern that is no address of any process. None is given twice, so a
- * name that has ended is told apart from one that never was. */
+/* Invented handles: kind, number, and a pattern that is no address of any process. No handle is given
+ * twice, so an ended handle is distinguished from one that never existed. */
 #include "sim.h"
 #include <stdlib.h>
 
@@ -34,7 +34,7 @@ uint64_t sim_handle_make(enum sim_handle_kind kind, void *object)
     return name(kind, tables[kind].count - 1);
 }
 
-/* Its index, or the count of its table. */
+/* Returns the index of the handle, or the count of its table. */
 static uint64_t find(uint64_t handle, enum sim_handle_kind kind)
 {
     uint64_t low = handle & ((UINT64_C(1) << 40) - 1);

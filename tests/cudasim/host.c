@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Host memory that devices reach: made here, or registered. A registered page has another address for
- * devices than for the host, unless the device says CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM. */
+/* Host memory that devices reach: allocated here or registered. A registered page has another address for
+ * devices than for the host, unless the device has CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM. */
 #include "sim.h"
 #include <errno.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@ static uint64_t round_up(uint64_t number, uint64_t unit)
     return (number + unit - 1) / unit * unit;
 }
 
-static void give_access_all(struct sim_mapping *mapping)
+static void grant_access_all(struct sim_mapping *mapping)
 {
     for (int i = 0; i < sim.device_count; i++)
         mapping->access[i] = MOOR_CUDASIM_READ | MOOR_CUDASIM_WRITE;
@@ -25,7 +25,7 @@ static bool take_pinned(uint64_t size_bytes)
     return true;
 }
 
-/* ---- made here ---- */
+/* ---- allocated here ---- */
 
 static CUresult allocate(struct sim_context *context, void **pp, size_t size_bytes, unsigned flags)
 {
@@ -49,7 +49,7 @@ static CUresult allocate(struct sim_context *context, void **pp, size_t size_byt
                                   .device = context->device,
                                   .owner = context,
                                   .physical = physical};
-    give_access_all(&mapping);
+    grant_access_all(&mapping);
     if (flags & CU_MEMHOSTALLOC_WRITECOMBINED)
         mapping.base = sim_space_take(rounded, SIM_PAGE, 0, 0);
     if (!mapping.base) {
@@ -80,7 +80,7 @@ static CUresult free_host(const void *p)
     sim_check_unused(mapping, "cuMemFreeHost");
     sim.pinned_bytes -= mapping->physical->size_bytes;
     if (mapping->base != mapping->host)
-        sim_space_give(mapping->base);
+        sim_space_free(mapping->base);
     sim_map_remove(mapping);
     return CUDA_SUCCESS;
 }
@@ -95,7 +95,7 @@ CUresult CUDAAPI cuMemFreeHost(void *p)
 
 /* ---- registered ---- */
 
-/* Is there memory of the process in all of it? */
+/* Returns true if the process has memory in the whole span. */
 static bool present(uint64_t host, uint64_t size_bytes)
 {
     uint64_t start = host / SIM_PAGE * SIM_PAGE;
@@ -156,7 +156,7 @@ static CUresult register_host(struct sim_context *context, void *p, size_t size_
         sim.pinned_bytes -= size_bytes;
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    give_access_all(&mapping);
+    grant_access_all(&mapping);
     if (!sim_map_add(&mapping))
         abort();
     return CUDA_SUCCESS;
@@ -178,10 +178,10 @@ static CUresult unregister_host(const void *p)
                           p);
     sim_check_unused(mapping, "cuMemHostUnregister");
     if (!present(mapping->host, mapping->size_bytes))
-        sim_violate("cuMemHostUnregister: the memory at %p went while it was registered", p);
+        sim_violate("cuMemHostUnregister: the memory at %p was unmapped while it was registered", p);
     sim.pinned_bytes -= mapping->size_bytes;
     if (mapping->base != mapping->host)
-        sim_space_give(mapping->base);
+        sim_space_free(mapping->base);
     sim_map_remove(mapping);
     return CUDA_SUCCESS;
 }

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
-/* Device addresses and what is behind each: one ordered array for memory of every kind. The engine reaches
- * bytes through it alone, so what is not mapped, or not accessible, faults when an operation comes to it. */
+/* Device addresses and the memory behind each: one ordered array for memory of every kind. The engine
+ * finds bytes only here, so bytes that are not mapped or not accessible fault when an operation runs. */
 #include "sim.h"
 #include <stdlib.h>
 #include <string.h>
 
 static struct {
-    struct sim_mapping **mappings; /* by address; none overlaps another */
+    struct sim_mapping **mappings; /* sorted by address; no two overlap */
     size_t count;
     size_t capacity;
 } map;
 
-/* The first that ends behind the address. */
+/* Returns the index of the first mapping that ends behind the address. */
 static size_t lower(uint64_t address)
 {
     size_t low = 0;
@@ -117,7 +117,7 @@ void sim_map_count(struct moor_cudasim_live *live)
 
 /* ---- spans ---- */
 
-/* One object's memory: an allocation, or a reservation of any number of mappings. */
+/* Returns the bounds of one object: an allocation, or a reservation with any number of mappings. */
 static bool same_object(const struct sim_mapping *left, const struct sim_mapping *right)
 {
     if (left == right)
@@ -145,87 +145,87 @@ bool sim_map_known(uint64_t address, uint64_t size_bytes)
     return true;
 }
 
-void sim_map_drop(struct sim_piece *pieces, unsigned count)
+void sim_map_drop(struct sim_part *parts, unsigned count)
 {
     for (unsigned i = 0; i < count; i++)
-        sim_physical_unref(pieces[i].physical);
-    free(pieces);
+        sim_physical_unref(parts[i].physical);
+    free(parts);
 }
 
-static struct sim_piece piece_of(const struct sim_mapping *mapping, uint64_t offset, uint64_t size_bytes)
+static struct sim_part part_of(const struct sim_mapping *mapping, uint64_t offset, uint64_t size_bytes)
 {
     sim_physical_ref(mapping->physical);
-    return (struct sim_piece){mapping->physical->bytes + mapping->offset + offset, size_bytes,
-                              mapping->physical};
+    return (struct sim_part){mapping->physical->bytes + mapping->offset + offset, size_bytes,
+                             mapping->physical};
 }
 
-/* Host bytes by their own address: they must be pinned still, the driver was told so at submission. */
-static bool host_piece(const struct sim_span *span, struct sim_piece *ret_piece, const char **ret_why)
+/* Finds host bytes by their own address: memory that was pinned at submission must be pinned still. */
+static bool host_piece(const struct sim_span *span, struct sim_part *ret_part, const char **ret_reason)
 {
     if (span->side == SIM_SIDE_PRIVATE) {
-        *ret_piece = (struct sim_piece){(unsigned char *)(uintptr_t)span->address, span->size_bytes, NULL};
+        *ret_part = (struct sim_part){(unsigned char *)(uintptr_t)span->address, span->size_bytes, NULL};
         return true;
     }
     const struct sim_mapping *mapping = sim_map_find_host(span->address);
     if (!mapping || span->size_bytes > mapping->host + mapping->size_bytes - span->address) {
-        *ret_why = "is not pinned any more";
+        *ret_reason = "is not pinned any more";
         return false;
     }
-    *ret_piece = piece_of(mapping, span->address - mapping->host, span->size_bytes);
+    *ret_part = part_of(mapping, span->address - mapping->host, span->size_bytes);
     return true;
 }
 
-/* The piece at one address of a span, *ret_why on failure. */
+/* Finds the part at one address of a span; *ret_reason on failure. */
 static bool device_piece(const struct sim_span *span, uint64_t at, const struct sim_mapping **first,
-                         struct sim_piece *ret_piece, const char **ret_why)
+                         struct sim_part *ret_part, const char **ret_reason)
 {
     const struct sim_mapping *mapping = sim_map_find(at);
     if (!mapping) {
-        *ret_why = "is not mapped";
+        *ret_reason = "is not mapped";
         return false;
     }
     if (!*first)
         *first = mapping;
     if (!same_object(*first, mapping)) {
-        *ret_why = "goes beyond its allocation";
+        *ret_reason = "goes beyond its allocation";
         return false;
     }
     if ((mapping->access[span->device] & span->access) != span->access) {
-        *ret_why = mapping->access[span->device] ? "is read-only for this device"
-                                                 : "is not accessible to this device";
+        *ret_reason = mapping->access[span->device] ? "is read-only for this device"
+                                                    : "is not accessible to this device";
         return false;
     }
     uint64_t size_bytes = least(span->address + span->size_bytes, mapping->base + mapping->size_bytes) - at;
-    *ret_piece = piece_of(mapping, at - mapping->base, size_bytes);
+    *ret_part = part_of(mapping, at - mapping->base, size_bytes);
     return true;
 }
 
-struct sim_piece *sim_map_pieces(const struct sim_span *span, unsigned *ret_count, const char **ret_why)
+struct sim_part *sim_map_parts(const struct sim_span *span, unsigned *ret_count, const char **ret_reason)
 {
     unsigned capacity = 4;
     unsigned count = 0;
-    struct sim_piece *pieces = malloc(capacity * sizeof(*pieces));
+    struct sim_part *parts = malloc(capacity * sizeof(*parts));
     const struct sim_mapping *first = NULL;
     uint64_t at = span->address;
-    *ret_why = "is beyond the host's memory";
-    while (pieces && at < span->address + span->size_bytes) {
+    *ret_reason = "is beyond the host's memory";
+    while (parts && at < span->address + span->size_bytes) {
         if (count == capacity) {
             capacity *= 2;
-            struct sim_piece *more = realloc(pieces, capacity * sizeof(*pieces));
+            struct sim_part *more = realloc(parts, capacity * sizeof(*parts));
             if (!more)
                 break;
-            pieces = more;
+            parts = more;
         }
-        bool good = span->side == SIM_SIDE_DEVICE ? device_piece(span, at, &first, &pieces[count], ret_why)
-                                                  : host_piece(span, &pieces[count], ret_why);
+        bool good = span->side == SIM_SIDE_DEVICE ? device_piece(span, at, &first, &parts[count], ret_reason)
+                                                  : host_piece(span, &parts[count], ret_reason);
         if (!good)
             break;
-        at += pieces[count++].size_bytes;
+        at += parts[count++].size_bytes;
     }
-    if (pieces && at == span->address + span->size_bytes) {
+    if (parts && at == span->address + span->size_bytes) {
         *ret_count = count;
-        return pieces;
+        return parts;
     }
-    sim_map_drop(pieces, count);
+    sim_map_drop(parts, count);
     return NULL;
 }

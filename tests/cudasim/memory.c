@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* cuMemAlloc and its kin. Small blocks share chunks of 2 MiB, as the real driver's do: what cuMemGetInfo
- * tells moves by chunks. Addresses are multiples of 256 and deliberately of no more. */
+/* cuMemAlloc and its relatives. Small blocks share chunks of 2 MiB, as the real driver's do, so
+ * cuMemGetInfo moves by chunks. Addresses are multiples of 256, deliberately never of more. */
 #include "sim.h"
 #include <stdlib.h>
 #include <string.h>
@@ -22,15 +22,15 @@ static uint64_t round_up(uint64_t number, uint64_t unit)
     return (number + unit - 1) / unit * unit;
 }
 
-static void give_access(struct sim_mapping *mapping, int device)
+static void grant_access(struct sim_mapping *mapping, int device)
 {
     mapping->access[device] = MOOR_CUDASIM_READ | MOOR_CUDASIM_WRITE;
 }
 
-static void give_access_all(struct sim_mapping *mapping)
+static void grant_access_all(struct sim_mapping *mapping)
 {
     for (int i = 0; i < sim.device_count; i++)
-        give_access(mapping, i);
+        grant_access(mapping, i);
 }
 
 /* ---- chunks ---- */
@@ -58,7 +58,7 @@ static void destroy_chunk(struct sim_chunk *chunk)
     while (*link != chunk)
         link = &(*link)->next;
     *link = chunk->next;
-    sim_space_give(chunk->base);
+    sim_space_free(chunk->base);
     sim_physical_unref(chunk->physical);
     free(chunk);
 }
@@ -72,7 +72,7 @@ static bool is_free(const struct sim_chunk *chunk, unsigned first, unsigned coun
     return true;
 }
 
-/* The first that fits and is a multiple of nothing more than it must. UNITS: none. */
+/* Finds the first fitting place at a multiple of 256 and of no more. UNITS: none. */
 static unsigned fit(const struct sim_chunk *chunk, unsigned count)
 {
     unsigned even = UNITS;
@@ -87,7 +87,8 @@ static unsigned fit(const struct sim_chunk *chunk, unsigned count)
     return even;
 }
 
-static CUresult take_small(struct sim_context *context, uint64_t size_bytes, struct sim_mapping *ret_mapping)
+static CUresult allocate_small(struct sim_context *context, uint64_t size_bytes,
+                               struct sim_mapping *ret_mapping)
 {
     unsigned count = (unsigned)(round_up(size_bytes, SIM_UNIT) / SIM_UNIT);
     struct sim_chunk *chunk = chunks;
@@ -114,7 +115,7 @@ static CUresult take_small(struct sim_context *context, uint64_t size_bytes, str
     return CUDA_SUCCESS;
 }
 
-static void give_small(struct sim_chunk *chunk, uint64_t base, uint64_t size_bytes)
+static void free_small(struct sim_chunk *chunk, uint64_t base, uint64_t size_bytes)
 {
     uint64_t count = round_up(size_bytes, SIM_UNIT) / SIM_UNIT;
     memset(&chunk->taken[(base - chunk->base) / SIM_UNIT], false, count);
@@ -122,7 +123,8 @@ static void give_small(struct sim_chunk *chunk, uint64_t base, uint64_t size_byt
         destroy_chunk(chunk);
 }
 
-static CUresult take_large(struct sim_context *context, uint64_t size_bytes, struct sim_mapping *ret_mapping)
+static CUresult allocate_large(struct sim_context *context, uint64_t size_bytes,
+                               struct sim_mapping *ret_mapping)
 {
     if (size_bytes > UINT64_MAX - SIM_CHUNK)
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -145,13 +147,13 @@ static CUresult allocate(struct sim_context *context, CUdeviceptr *dptr, size_t 
         return CUDA_ERROR_INVALID_VALUE;
     struct sim_mapping mapping = {
         .size_bytes = size_bytes, .kind = SIM_MEMORY_BLOCK, .device = context->device, .owner = context};
-    give_access(&mapping, context->device);
-    CUresult result = size_bytes < SIM_SMALL ? take_small(context, size_bytes, &mapping)
-                                             : take_large(context, size_bytes, &mapping);
+    grant_access(&mapping, context->device);
+    CUresult result = size_bytes < SIM_SMALL ? allocate_small(context, size_bytes, &mapping)
+                                             : allocate_large(context, size_bytes, &mapping);
     if (result != CUDA_SUCCESS)
         return result;
     if (!sim_map_add(&mapping))
-        abort(); /* the test's own machine has no memory */
+        abort(); /* the machine of the test has no memory */
     *dptr = mapping.base;
     return CUDA_SUCCESS;
 }
@@ -164,8 +166,8 @@ CUresult CUDAAPI cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
     return sim_leave(&call);
 }
 
-/* Managed memory is the process's own: device address and host address are the same. What of it would be on
- * the device is not modelled. */
+/* Managed memory is the process's own: its device address equals its host address. The share of it that a
+ * real device would hold is not modelled. */
 static CUresult allocate_managed(struct sim_context *context, CUdeviceptr *dptr, size_t size_bytes,
                                  unsigned flags)
 {
@@ -185,7 +187,7 @@ static CUresult allocate_managed(struct sim_context *context, CUdeviceptr *dptr,
                                   .device = context->device,
                                   .owner = context,
                                   .physical = physical};
-    give_access_all(&mapping);
+    grant_access_all(&mapping);
     if (!sim_map_add(&mapping))
         abort();
     *dptr = mapping.base;
@@ -212,10 +214,10 @@ static CUresult free_block(CUdeviceptr dptr)
     struct sim_chunk *chunk = mapping->chunk;
     uint64_t size_bytes = mapping->size_bytes;
     if (mapping->kind == SIM_MEMORY_BLOCK && !chunk)
-        sim_space_give(dptr);
+        sim_space_free(dptr);
     sim_map_remove(mapping);
     if (chunk)
-        give_small(chunk, dptr, size_bytes);
+        free_small(chunk, dptr, size_bytes);
     return CUDA_SUCCESS;
 }
 
@@ -227,7 +229,7 @@ CUresult CUDAAPI cuMemFree_v2(CUdeviceptr dptr)
     return sim_leave(&call);
 }
 
-/* ---- what an address is ---- */
+/* ---- attributes of an address ---- */
 
 static struct sim_mapping *find(CUdeviceptr ptr)
 {
@@ -240,7 +242,7 @@ static bool host_kind(const struct sim_mapping *mapping)
     return mapping->kind == SIM_MEMORY_HOST || mapping->kind == SIM_MEMORY_REGISTERED;
 }
 
-/* Of an address that is either side's: where it is in its memory. */
+/* Returns the offset of a device or host address in its memory. */
 static uint64_t offset_in(const struct sim_mapping *mapping, CUdeviceptr ptr)
 {
     uint64_t by_device = ptr - mapping->base;
@@ -283,7 +285,7 @@ static CUresult attribute(const struct sim_call *call, void *data, CUpointer_att
     if (!mapping)
         return CUDA_ERROR_INVALID_VALUE;
     switch ((int)attribute) {
-    case CU_POINTER_ATTRIBUTE_CONTEXT: /* memory of cuMemMap has none */
+    case CU_POINTER_ATTRIBUTE_CONTEXT: /* memory of cuMemMap has no context */
         *(CUcontext *)data = mapping->owner ? mapping->owner->handle : NULL;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Allocations of every kind: their addresses, contents and sizes, and the wrong ends of them. */
+/* Allocations of every kind: their addresses, contents, sizes and wrong frees. */
 #include "drive.h"
 #include <setjmp.h>
 #include <signal.h>
@@ -46,7 +46,7 @@ static void expect_garbage(CUdeviceptr address, uint64_t size_bytes)
     free(bytes);
 }
 
-/* Also where there was something before. */
+/* Reused memory is full of garbage, too. */
 Test(memory, is_full_of_garbage)
 {
     unsigned char zeros[4096] = {0};
@@ -116,7 +116,7 @@ Test(memory, of_the_device_faults_for_the_host)
     drive_close();
 }
 
-Test(memory, is_limited_and_others_take_of_it)
+Test(memory, is_limited_and_shared_with_other_processes)
 {
     CUdeviceptr address;
     drive_open("total=64MiB,context=2MiB");
@@ -148,9 +148,9 @@ Test(memory, addresses_are_limited)
     drive_close();
 }
 
-/* ---- wrong ends ---- */
+/* ---- wrong frees ---- */
 
-Test(memory, freed_twice_or_by_the_wrong_function)
+Test(memory, freed_twice_or_by_the_wrong_function_is_a_violation)
 {
     void *host;
     char pageable[64];
@@ -178,15 +178,15 @@ Test(memory, freed_twice_or_by_the_wrong_function)
     drive_close();
 }
 
-Test(memory, what_is_refused_is_an_error_alone_without_strict)
+Test(memory, errors_without_strict_are_no_violations)
 {
     drive_open("strict=0");
     EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemFree(4096));
     drive_close();
 }
 
-/* Ends of memory that a held stream's operation still needs. */
-Test(memory, that_is_still_used_is_not_to_be_freed)
+/* Frees memory that an operation of a held stream still needs. */
+Test(memory, in_use_cannot_be_freed)
 {
     char registered[4096];
     void *host;
@@ -214,11 +214,11 @@ Test(memory, that_is_still_used_is_not_to_be_freed)
     drive_violated("cuMemHostUnregister of");
     OK(moor_cudasim.open(stream));
     EXPECT(CUDA_ERROR_ILLEGAL_ADDRESS, cuStreamSynchronize(stream));
-    drive_violated("it is not mapped");
+    drive_violated("which is not mapped");
 }
 
-/* A word that a stream waits for, or will write, is in use. */
-Test(memory, that_a_value_is_waited_for_in_is_still_used)
+/* A word for which a stream waits, or which it will write, is in use. */
+Test(memory, with_a_word_that_a_stream_waits_for_is_in_use)
 {
     void *host;
     CUdeviceptr word;
@@ -227,7 +227,7 @@ Test(memory, that_a_value_is_waited_for_in_is_still_used)
     OK(cuMemHostAlloc(&host, 4096, CU_MEMHOSTALLOC_DEVICEMAP));
     OK(cuMemHostGetDevicePointer(&word, host, 0));
     *(uint64_t *)host = 0;
-    OK(moor_cudasim.hold(stream)); /* else it faults as well */
+    OK(moor_cudasim.hold(stream)); /* else the wait faults as well */
     OK(cuStreamWaitValue64(stream, word, 1, CU_STREAM_WAIT_VALUE_GEQ));
     OK(cuMemFreeHost(host));
     drive_violated("which a wait for a value that is queued still uses");
@@ -306,7 +306,7 @@ Test(host_memory, may_have_one_address_for_all)
     drive_close();
 }
 
-Test(host_memory, that_is_none_is_not_registered)
+Test(host_memory, outside_the_process_is_not_registered)
 {
     drive_open("");
     CUdeviceptr block = drive_allocate(4096);
@@ -320,12 +320,12 @@ Test(host_memory, that_is_none_is_not_registered)
     OK(cuMemHostRegister(hole, 4096, 0));
     (void)munmap(hole, 4096);
     OK(cuMemHostUnregister(hole));
-    drive_violated("went while it was registered");
+    drive_violated("was unmapped while it was registered");
     OK(cuMemFree(block));
     drive_close();
 }
 
-Test(managed_memory, is_the_hosts_and_the_devices)
+Test(managed_memory, has_one_address_for_host_and_device)
 {
     CUdeviceptr address;
     unsigned managed;
@@ -351,9 +351,9 @@ Test(managed_memory, is_not_on_every_device)
     drive_close();
 }
 
-/* ---- what an address is ---- */
+/* ---- attributes of an address ---- */
 
-Test(pointers, are_told_apart)
+Test(pointers, have_attributes_by_kind)
 {
     char pageable;
     void *host;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What is queued: operations, and the points in a stream that events stand for. */
+/* Operations in the queues, and the points of a stream for which events stand. */
 #include "sim.h"
 #include <stdlib.h>
 
@@ -28,7 +28,7 @@ struct sim_operation *sim_operation_create(enum sim_operation_kind kind, unsigne
     struct sim_operation *operation =
         calloc(1, sizeof(*operation) + span_count * sizeof(operation->spans[0]));
     if (!operation)
-        abort(); /* the test's own machine has no memory */
+        abort(); /* the machine of the test has no memory */
     operation->kind = kind;
     operation->span_count = span_count;
     return operation;
@@ -41,7 +41,7 @@ void sim_operation_destroy(struct sim_operation *operation)
     free(operation);
 }
 
-/* Late: a time that it stays queued at least. Half of all operations have none. */
+/* Picks the time before which the operation stays queued; half of all operations get none. */
 static uint64_t due_ns(void)
 {
     uint64_t random = sim_random(&sim.delay_state);
@@ -100,13 +100,13 @@ void sim_check_unused(const struct sim_mapping *mapping, const char *function)
     };
     for (const struct sim_stream *stream = sim.streams; stream; stream = stream->next) {
         if (stream->context->lost != CUDA_SUCCESS)
-            continue; /* what still runs there is a thread of ours, not the device */
-        for (const struct sim_operation *it = stream->head; it; it = it->next) {
-            if (!uses(it, mapping))
+            continue; /* a thread of the simulator still runs there, not the device */
+        for (const struct sim_operation *operation = stream->head; operation; operation = operation->next) {
+            if (!uses(operation, mapping))
                 continue;
             sim_violate("%s of [0x%llx, +0x%llx), which %s that %s still uses", function,
                         (unsigned long long)mapping->base, (unsigned long long)mapping->size_bytes,
-                        words[it->kind], it->running ? "runs" : "is queued");
+                        words[operation->kind], operation->running ? "runs" : "is queued");
             return;
         }
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* What lies behind addresses. Fresh memory is full of garbage: a file of it is mapped privately, again and
- * again, so that devices of any size cost only what is written to them. Small pieces that were used before
- * are kept, for faults of pages cost far more than new garbage. */
+/* Physical memory. New memory is full of garbage: a file of garbage is mapped privately over and over, so
+ * a device of any size costs only the written pages. Small blocks are kept for reuse, since page faults
+ * cost far more than new garbage. */
 #include "sim.h"
 #include <stdlib.h>
 #include <string.h>
@@ -9,10 +9,10 @@
 #include <unistd.h>
 
 #define GARBAGE_BYTES (UINT64_C(4) << 20)
-#define KEPT_MAX 32 /* of GARBAGE_BYTES at most */
+#define KEPT_MAX 32 /* blocks of at most GARBAGE_BYTES */
 #define GARBAGE_WORD UINT64_C(0xdeadda7a5eed0bad)
 
-/* Every word of it is something else, and none is 0. */
+/* Returns a word that differs from every other word of the garbage and is never 0. */
 static uint64_t garbage_word(uint64_t index)
 {
     return (GARBAGE_WORD + index * UINT64_C(0x0101010101010101)) | UINT64_C(0x0100000000000001);
@@ -29,7 +29,7 @@ void sim_garbage(unsigned char *bytes, uint64_t size_bytes)
 
 static struct {
     int file;
-    unsigned char *bytes; /* GARBAGE_BYTES, as the file has them; NULL: not made yet */
+    unsigned char *bytes; /* GARBAGE_BYTES, equal to the file; NULL: not made yet */
 } garbage;
 
 static struct {
@@ -61,9 +61,9 @@ static unsigned char *map_garbage(uint64_t size_bytes)
         return NULL;
     for (uint64_t at = 0; at < size_bytes; at += GARBAGE_BYTES) {
         uint64_t rest = size_bytes - at;
-        void *piece = mmap(bytes + at, rest < GARBAGE_BYTES ? rest : GARBAGE_BYTES, PROT_READ | PROT_WRITE,
-                           MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, garbage.file, 0);
-        if (piece == MAP_FAILED) {
+        void *part = mmap(bytes + at, rest < GARBAGE_BYTES ? rest : GARBAGE_BYTES, PROT_READ | PROT_WRITE,
+                          MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, garbage.file, 0);
+        if (part == MAP_FAILED) {
             (void)munmap(bytes, size_bytes);
             return NULL;
         }
@@ -71,7 +71,7 @@ static unsigned char *map_garbage(uint64_t size_bytes)
     return bytes;
 }
 
-static unsigned char *take(uint64_t size_bytes)
+static unsigned char *obtain(uint64_t size_bytes)
 {
     if (!make_garbage())
         return NULL;
@@ -86,8 +86,8 @@ static unsigned char *take(uint64_t size_bytes)
     return map_garbage(size_bytes);
 }
 
-/* Host memory goes at once: who uses it after its end must fault. */
-static void give(const struct sim_physical *physical)
+/* Host memory is unmapped at once: a use after its end must fault. */
+static void recycle(const struct sim_physical *physical)
 {
     if (physical->device >= 0 && physical->size_bytes <= GARBAGE_BYTES && kept_count < KEPT_MAX) {
         kept[kept_count].bytes = physical->bytes;
@@ -108,14 +108,14 @@ struct sim_physical *sim_physical_create(int device, uint64_t size_bytes)
 {
     if (device >= 0 && !sim_take_bytes(device, size_bytes))
         return NULL;
-    unsigned char *bytes = take(size_bytes);
+    unsigned char *bytes = obtain(size_bytes);
     struct sim_physical *physical = bytes ? create(device, size_bytes, bytes, true) : NULL;
     if (physical)
         return physical;
     if (bytes)
         (void)munmap(bytes, size_bytes);
     if (device >= 0)
-        sim_give_bytes(device, size_bytes);
+        sim_return_bytes(device, size_bytes);
     return NULL;
 }
 
@@ -134,8 +134,8 @@ void sim_physical_unref(struct sim_physical *physical)
     if (!physical || --physical->references > 0)
         return;
     if (physical->owned)
-        give(physical);
+        recycle(physical);
     if (physical->device >= 0)
-        sim_give_bytes(physical->device, physical->size_bytes);
+        sim_return_bytes(physical->device, physical->size_bytes);
     free(physical);
 }

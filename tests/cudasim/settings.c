@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* "key=value,..." to what the devices are. A key may end in ".N": then it is of GPU N alone. A text is
- * taken as a whole or not at all, so that a typing error never gives a test other devices than it thinks it
- * has. */
+/* Parses "key=value,..." into the settings of the devices. A key that ends in ".N" sets GPU N alone. A
+ * text is applied as a whole or not at all, so a typing error never gives a test other devices than it
+ * names. */
 #include "sim.h"
 #include <errno.h>
 #include <stdio.h>
@@ -87,7 +87,8 @@ static bool parse_function(const char *name, enum sim_function *ret_function)
     return false;
 }
 
-/* cuMemCreate:3:2 or cuMemCreate:3:2:10 -- the third call from now on, and the nine behind it, answer 2. */
+/* Parses cuMemCreate:3:2 or cuMemCreate:3:2:10: the third call from now on, and the nine after it, answer
+ * 2. */
 static bool parse_fault(struct sim_settings *settings, char *text)
 {
     char *field[4] = {NULL};
@@ -157,7 +158,7 @@ static bool set_number(uint64_t *number, const char *value)
     return parse_number(value, number);
 }
 
-/* What may change while the driver runs. -1: no such key. */
+/* Sets a value that may change while the driver runs. -1: no such key. */
 static int set_gpu(struct sim_gpu *gpu, const char *key, char *value)
 {
     if (strcmp(key, "other") == 0)
@@ -195,7 +196,7 @@ static int set_gpu_fixed(struct sim_gpu *gpu, const char *key, char *value)
         return parse_peers(value, &gpu->peers);
     if (strcmp(key, "uuid") == 0)
         return parse_uuid(value, &gpu->uuid);
-    if (strcmp(key, "name") == 0) /* never without the first two words */
+    if (strcmp(key, "name") == 0) /* every name begins with "Simulated GPU" */
         return snprintf(gpu->name, sizeof(gpu->name), "Simulated GPU %s", value) < (int)sizeof(gpu->name);
     if (strcmp(key, "mig") == 0) {
         if (!parse_number(value, &number) || number > SIM_INSTANCES_MAX)
@@ -257,7 +258,7 @@ static int set_all_fixed(struct sim_settings *settings, const char *key, const c
     return -1;
 }
 
-/* 1: taken, 0: wrong value, -1: no such key. */
+/* 1: applied, 0: wrong value, -1: no such key. */
 static int set_for_gpus(struct sim_settings *settings, char *key, char *value, bool fixed)
 {
     char *dot = strchr(key, '.');
@@ -268,7 +269,7 @@ static int set_for_gpus(struct sim_settings *settings, char *key, char *value, b
         *dot = '\0';
     int taken = -1;
     for (unsigned i = 0; i < SIM_DEVICES_MAX && taken != 0; i++) {
-        char copy[VALUE_BYTES]; /* parsing takes it apart */
+        char copy[VALUE_BYTES]; /* the parser writes into it */
         if (dot && i != only)
             continue;
         (void)snprintf(copy, sizeof(copy), "%s", value);
@@ -296,8 +297,8 @@ static bool set_one(struct sim_settings *settings, char *text, bool fixed)
         taken = set_for_gpus(settings, text, value, fixed);
     if (taken <= 0)
         (void)fprintf(stderr, "cudasim: setting '%s': %s\n", shown,
-                      taken == 0 ? "the value makes no sense"
-                      : fixed    ? "no such key, or not after cuInit"
+                      taken == 0 ? "invalid value"
+                      : fixed    ? "no such key, or fixed since cuInit"
                                  : "no such key");
     return taken > 0;
 }

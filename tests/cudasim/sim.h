@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The simulated driver's own structs.
+ * The structs of the simulated driver.
  *
- * Locking: one mutex, `sim.lock`, for everything; each driver function runs between sim_enter and
- * sim_leave, which take it and give it back. Without it run: bytes that are copied, kernels, host
- * functions, the host's waits. What the bytes are copied from and to is kept by references meanwhile.
+ * Locking: one mutex, `sim.lock`, for everything. Each driver function runs between sim_enter, which takes
+ * the lock, and sim_leave, which releases it. Copies of bytes, kernels, host functions and waits of the host
+ * run without it; references keep the bytes of a copy meanwhile.
  *
- * Objects are named by invented handles that no process has memory at, and which are never used again: so
- * what is used after its end is seen. The objects themselves live on as long as an operation needs them.
+ * Objects have invented handles at which no process has memory, and no handle is given twice, so a use after
+ * the end of an object is detected. The objects themselves live as long as an operation needs them.
  */
 #ifndef MOORAGE_CUDASIM_SIM_H
 #define MOORAGE_CUDASIM_SIM_H
@@ -20,21 +20,22 @@
 /* ---- limits ---- */
 
 #define SIM_DEVICES_MAX 16
-#define SIM_INSTANCES_MAX 8 /* of a MIG device */
+#define SIM_INSTANCES_MAX 8 /* instances of a MIG device */
 #define SIM_FAULTS_MAX 32
 #define SIM_CALLERS_MAX 8 /* threads that call host functions */
 #define SIM_VIOLATIONS_KEPT 64
 #define SIM_PAGE 4096u
 #define SIM_CHUNK (2u << 20)
 #define SIM_UNIT 256u             /* alignment of device memory */
-#define SIM_SMALL (SIM_CHUNK / 2) /* from here on a block has chunks of its own */
+#define SIM_SMALL (SIM_CHUNK / 2) /* a block of at least this size has chunks of its own */
 
 /* ---- settings (settings.c) ---- */
 
+/* Large: one field for each setting of a GPU. */
 struct sim_gpu {
     uint64_t total_bytes;
-    uint64_t context_bytes; /* what an active context takes */
-    uint64_t other_bytes;   /* what others have taken */
+    uint64_t context_bytes; /* taken by an active context */
+    uint64_t other_bytes;   /* taken by other processes */
     uint64_t granule_min_bytes;
     uint64_t granule_bytes; /* recommended */
     bool memory_operations; /* 64 bits */
@@ -42,10 +43,10 @@ struct sim_gpu {
     bool integrated;
     bool managed;
     bool registered_same;   /* CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM */
-    CUresult read_refused;  /* what READ access answers, 0: it works */
-    CUresult query_refused; /* what cuMemGetInfo answers, 0: it works */
-    unsigned instances;     /* MIG; 0: whole */
-    uint32_t peers;         /* bits of the GPUs whose memory it reaches */
+    CUresult read_refused;  /* answer to READ access; 0: it works */
+    CUresult query_refused; /* answer of cuMemGetInfo; 0: it works */
+    unsigned instances;     /* MIG instances; 0: whole */
+    uint32_t peers;         /* bit set of GPUs: this GPU reaches their memory */
     CUuuid uuid;
     char name[64];
 };
@@ -62,20 +63,20 @@ struct sim_settings {
     struct sim_gpu gpu[SIM_DEVICES_MAX];
     int driver_version;
     uint64_t address_bytes;
-    uint64_t pinned_bytes; /* of the system, for host memory */
+    uint64_t pinned_bytes; /* host memory of the system */
     uint64_t seed;
-    uint64_t delay_us;           /* the longest time that an operation stays queued at least */
+    uint64_t delay_us;           /* the longest delay of an operation in its queue */
     uint64_t callers;            /* host functions that may be called at the same time */
-    bool count;                  /* violations are counted */
-    bool strict;                 /* what is refused for a broken precondition is a violation as well */
-    bool leaks;                  /* what is left at exit is a violation */
-    bool missing[SIM_FUNCTIONS]; /* functions that this driver has not */
+    bool count;                  /* count violations instead of aborting */
+    bool strict;                 /* a broken precondition is a violation as well */
+    bool leaks;                  /* objects that are left at exit are a violation */
+    bool missing[SIM_FUNCTIONS]; /* functions that this driver does not have */
     struct sim_fault faults[SIM_FAULTS_MAX];
     unsigned fault_count;
 };
 
 void sim_settings_default(struct sim_settings *settings);
-/* All or nothing. On failure a line says why. */
+/* Applies the whole text or nothing. On failure writes a line that says why. */
 bool sim_settings_parse(struct sim_settings *settings, const char *text, bool fixed);
 
 /* ---- devices and contexts (device.c, visible.c, context.c) ---- */
@@ -92,7 +93,7 @@ struct sim_context {
 
 struct sim_device {
     unsigned gpu; /* index in the settings */
-    int instance; /* of MIG; -1: the whole */
+    int instance; /* MIG instance; -1: the whole GPU */
     CUuuid uuid;
     char name[64];
     uint64_t total_bytes;
@@ -104,36 +105,36 @@ struct sim_visible {
     unsigned gpu;
     int instance;
 };
-/* What CUDA_VISIBLE_DEVICES (NULL: unset) leaves, in its order. */
+/* Returns the devices that CUDA_VISIBLE_DEVICES (NULL: unset) names, in its order. */
 unsigned sim_visible(const struct sim_settings *settings, const char *list, struct sim_visible *ret_visible);
 CUuuid sim_instance_uuid(const struct sim_settings *settings, unsigned gpu, unsigned instance);
 uint64_t sim_instance_bytes(const struct sim_settings *settings, unsigned gpu);
 
-struct sim_device *sim_device(CUdevice device); /* NULL: no such */
+struct sim_device *sim_device(CUdevice device); /* NULL: no such device */
 const struct sim_gpu *sim_gpu(int device);
-bool sim_peer(int device, int peer); /* `device` reaches the memory of `peer` */
+bool sim_peer(int device, int peer); /* true if `device` reaches the memory of `peer` */
 struct sim_context *sim_context(CUcontext handle);
 CUcontext sim_context_current(void); /* the handle, NULL: none */
 bool sim_take_bytes(int device, uint64_t size_bytes);
-void sim_give_bytes(int device, uint64_t size_bytes);
+void sim_return_bytes(int device, uint64_t size_bytes);
 
 /* ---- memory (space.c, physical.c, map.c, memory.c, host.c, virtual.c) ---- */
 
 bool sim_space_open(void);
-/* Addresses that nothing can be read at; 0: no room. `offset` is added to the aligned start. */
+/* Takes addresses without access; 0: no room. `offset` is added to the aligned start. */
 uint64_t sim_space_take(uint64_t size_bytes, uint64_t alignment, uint64_t offset, uint64_t hint);
-void sim_space_give(uint64_t address);
+void sim_space_free(uint64_t address);
 bool sim_space_owns(uint64_t address, uint64_t size_bytes);
 
 struct sim_physical {
-    unsigned references; /* the handle, each mapping, each operation that runs */
+    unsigned references; /* one for the handle, each mapping and each operation that runs */
     int device;          /* -1: host memory, not taken from a device */
     uint64_t size_bytes;
     unsigned char *bytes;
-    bool owned; /* `bytes` are this struct's */
+    bool owned; /* this struct owns `bytes` */
 };
 
-/* With garbage in it. NULL: no device memory. */
+/* Creates memory that is full of garbage. NULL: no device memory. */
 struct sim_physical *sim_physical_create(int device, uint64_t size_bytes);
 struct sim_physical *sim_physical_of_host(void *bytes, uint64_t size_bytes, bool owned);
 void sim_physical_ref(struct sim_physical *physical);
@@ -148,17 +149,17 @@ enum sim_memory_kind {
     SIM_MEMORY_VIRTUAL,
 };
 
-/* Device addresses with memory behind. */
+/* Device addresses with memory behind them. */
 struct sim_mapping {
     uint64_t base; /* device address */
     uint64_t size_bytes;
     uint64_t host; /* host address, 0: none */
     enum sim_memory_kind kind;
-    unsigned flags; /* of host memory */
-    int device;     /* where the memory is; of host memory: of the context that made it */
+    unsigned flags; /* flags of host memory */
+    int device;     /* device of the memory; of host memory: the device of the creating context */
     struct sim_context *owner;
     struct sim_physical *physical;
-    uint64_t offset; /* in it */
+    uint64_t offset; /* offset in `physical` */
     struct sim_chunk *chunk;
     unsigned char access[SIM_DEVICES_MAX]; /* MOOR_CUDASIM_* */
 };
@@ -168,13 +169,13 @@ struct sim_reservation {
     uint64_t size_bytes;
 };
 
-struct sim_mapping *sim_map_find(uint64_t address); /* that has this device address in it */
+struct sim_mapping *sim_map_find(uint64_t address); /* the mapping that contains this device address */
 struct sim_mapping *sim_map_find_host(uint64_t host);
 bool sim_map_overlaps_host(uint64_t host, uint64_t size_bytes);
 bool sim_map_none(uint64_t address, uint64_t size_bytes);
 bool sim_map_any_of(enum sim_memory_kind kind, const struct sim_context *owner);
 struct sim_mapping *sim_map_add(const struct sim_mapping *mapping);
-void sim_map_remove(struct sim_mapping *mapping); /* drops its reference of the physical memory */
+void sim_map_remove(struct sim_mapping *mapping); /* drops its reference to the physical memory */
 void sim_map_count(struct moor_cudasim_live *live);
 const struct sim_reservation *sim_reservation_find(uint64_t address);
 uint64_t sim_reservation_count(void);
@@ -184,27 +185,27 @@ enum sim_side { SIM_SIDE_DEVICE, SIM_SIDE_HOST, SIM_SIDE_PRIVATE };
 struct sim_span {
     uint64_t address;
     uint64_t size_bytes;
-    enum sim_side side; /* PRIVATE: host bytes that are not the driver's to look at */
-    int device;         /* that reaches for them */
+    enum sim_side side; /* PRIVATE: host bytes that the driver does not know */
+    int device;         /* the device that accesses them */
     unsigned access;
 };
 
-struct sim_piece {
+struct sim_part {
     unsigned char *bytes;
     uint64_t size_bytes;
     struct sim_physical *physical; /* [ref], NULL for PRIVATE */
 };
 
-/* Pieces of a span, each with a reference; NULL if bytes of it are not mapped or not accessible: then
- * *ret_why says it. The caller frees. */
-struct sim_piece *sim_map_pieces(const struct sim_span *span, unsigned *ret_count, const char **ret_why);
-void sim_map_drop(struct sim_piece *pieces, unsigned count);
-/* Are all bytes mapped at all, in one object, whatever the access? */
+/* Returns the parts of a span, each with a reference; NULL if some bytes are not mapped or not accessible:
+ * then *ret_reason says why. The caller frees the array. */
+struct sim_part *sim_map_parts(const struct sim_span *span, unsigned *ret_count, const char **ret_reason);
+void sim_map_drop(struct sim_part *parts, unsigned count);
+/* Returns true if all bytes are mapped in one object, with any access. */
 bool sim_map_known(uint64_t address, uint64_t size_bytes);
 
 /* ---- streams (stream.c, event.c, work.c, copy.c, capture.c) ---- */
 
-/* What an event has captured: the end of one operation. */
+/* The point in a stream for which an event stands: the end of one operation. */
 struct sim_point {
     unsigned references;
     bool done;
@@ -222,10 +223,11 @@ enum sim_operation_kind {
     SIM_WAIT_VALUE,
 };
 
+/* Large: operations of all kinds are one struct, since they stand in one queue. */
 struct sim_operation {
     struct sim_operation *next;
     enum sim_operation_kind kind;
-    uint64_t sequence; /* of all submissions of the process */
+    uint64_t sequence; /* number in the order of all submissions of the process */
     uint64_t due_ns;
     bool running;
     bool called;             /* a thread has taken the host function */
@@ -236,7 +238,7 @@ struct sim_operation {
     uint64_t value;
     unsigned flags;
     unsigned element_bytes; /* FILL */
-    void *staging;          /* [owned] of a copy from pageable memory */
+    void *staging;          /* [owned] bytes of a copy from pageable memory */
     unsigned span_count;
     struct sim_span spans[]; /* COPY: destination, source */
 };
@@ -244,19 +246,19 @@ struct sim_operation {
 struct sim_capture;
 
 struct sim_stream {
-    struct sim_stream *next; /* in the order of their making */
+    struct sim_stream *next; /* in the order of creation */
     CUstream handle;         /* NULL: legacy */
     struct sim_context *context;
-    uint64_t thread; /* of a per-thread stream, 0: none */
+    uint64_t thread; /* thread of a per-thread stream; 0: none */
     bool blocking;
     bool destroyed;
     unsigned held;
-    unsigned waiters; /* host threads that wait for it */
+    unsigned waiters; /* host threads that wait for the stream */
     struct sim_operation *head;
     struct sim_operation **tail;
     struct sim_capture *capture;
-    uint64_t nodes;  /* captured so far */
-    uint64_t joined; /* how many of them the origin is behind of */
+    uint64_t nodes;  /* submissions captured until now */
+    uint64_t joined; /* the number of them that the origin has joined */
 };
 
 struct sim_event {
@@ -264,28 +266,30 @@ struct sim_event {
     struct sim_context *context;
     unsigned flags;
     struct sim_point *point; /* [ref] NULL: never recorded */
-    uint64_t capture_id;     /* of the capture that it was last recorded in, 0: none */
-    CUstream captured;       /* on which stream */
-    uint64_t node;           /* and behind how many */
+    uint64_t capture_id;     /* the capture of its last record; 0: none */
+    CUstream captured;       /* the stream of that record */
+    uint64_t node;           /* and the number of captured submissions before it */
 };
 
 struct sim_operation *sim_operation_create(enum sim_operation_kind kind, unsigned span_count);
-void sim_operation_destroy(struct sim_operation *operation); /* its point fails, if it was not reached */
+void sim_operation_destroy(struct sim_operation *operation); /* a point that was not reached fails */
 /* Takes the operation over, also on failure. */
 CUresult sim_submit(struct sim_stream *stream, struct sim_operation *operation);
-/* A violation if queued or running work uses any byte of it. */
+/* Reports a violation if queued or running work uses any byte of the mapping. */
 void sim_check_unused(const struct sim_mapping *mapping, const char *function);
 struct sim_point *sim_point_create(void);
 struct sim_point *sim_point_ref(struct sim_point *point);
 void sim_point_unref(struct sim_point *point);
 
-/* The stream of a call, or why not. Special handles are those of the current context. */
+/* Finds the stream of a call, or the reason against it. Special handles mean the current context's
+ * streams. */
 CUresult sim_stream_of(CUstream handle, const char *function, struct sim_stream **ret_stream);
 struct sim_stream *sim_stream_legacy(struct sim_context *context);
-/* Waits, without the lock, until what it has been given until now is done. */
+/* Waits, without the lock, until all work that the stream has now is done. */
 CUresult sim_stream_wait(struct sim_stream *stream);
-void sim_stream_drop(struct sim_context *context); /* a lost context's work */
-void sim_stream_reap(struct sim_stream *stream);   /* frees it, if it has ended and nothing needs it */
+void sim_stream_drop(struct sim_context *context); /* drops the work of a lost context */
+/* frees the stream if it has ended and is not needed any more */
+void sim_stream_reap(struct sim_stream *stream);
 void sim_stream_end_all(struct sim_context *context);
 bool sim_stream_any_of(const struct sim_context *context);
 void sim_stream_count(struct moor_cudasim_live *live);
@@ -293,28 +297,32 @@ void sim_stream_count(struct moor_cudasim_live *live);
 struct sim_event *sim_event_of(CUevent handle, const char *function);
 bool sim_event_any_of(const struct sim_context *context);
 
-/* capture.c */
-CUresult sim_capture_unsafe(void); /* may this thread make such a call now? */
-CUresult
-sim_capture_submit(struct sim_stream *stream); /* the stream is capturing: takes what was submitted */
-CUresult sim_capture_refuse(struct sim_stream *stream,
-                            CUresult code); /* and ends the capture, if it is capturing */
+/* ---- capture.c ---- */
+
+/* Returns SUCCESS if this thread may make a potentially unsafe call now. */
+CUresult sim_capture_unsafe(void);
+/* Takes a submission to a capturing stream. */
+CUresult sim_capture_submit(struct sim_stream *stream);
+/* Refuses a call on a capturing stream, and ends its capture. */
+CUresult sim_capture_refuse(struct sim_stream *stream, CUresult code);
 CUresult sim_capture_legacy(struct sim_context *context, bool invalidate);
 CUresult sim_capture_context(struct sim_context *context);
 CUresult sim_capture_record(struct sim_stream *stream, struct sim_event *event);
 CUresult sim_capture_wait(struct sim_stream *stream, struct sim_event *event);
-CUresult sim_capture_look(struct sim_event *event); /* the host wants to know of it */
+/* Answers a query of the event by the host. */
+CUresult sim_capture_query(struct sim_event *event);
 
 /* ---- the engine (engine.c, effect.c) ---- */
 
 void sim_engine_start(void);
-/* The stream whose next operation may run, as the seed picks it; NULL: none. With `late` only what is due;
- * *ret_wake_ns is when the next one will be, 0: never by itself. */
+/* Picks a stream with a runnable operation, by the seed; NULL: none. With `late` only operations that are
+ * due; *ret_wake_ns is the time of the next one, 0: it needs a call. */
 struct sim_stream *sim_engine_pick(bool late, uint64_t *ret_wake_ns);
-/* What runs has begun: nothing keeps it any more. The lock is held, and given up while that is held. */
+/* Marks the running operation as begun: from here on no loss stops it. Requires sim.lock. Releases it
+ * while begun_held is set. */
 void sim_begin(void);
 void sim_lose(struct sim_context *context, CUresult code);
-/* Bytes of one operation, without the lock while they move. */
+/* Carries out one operation. Requires sim.lock. Releases it while bytes move. */
 CUresult sim_effect(struct sim_stream *stream, struct sim_operation *operation);
 bool sim_value_reached(const struct sim_operation *operation);
 uint64_t sim_random(uint64_t *state);
@@ -325,10 +333,10 @@ uint64_t sim_now_ns(void);
 enum sim_handle_kind { SIM_HANDLE_STREAM = 1, SIM_HANDLE_EVENT, SIM_HANDLE_MEMORY, SIM_HANDLE_GRAPH };
 uint64_t sim_handle_make(enum sim_handle_kind kind, void *object);
 void sim_handle_end(uint64_t handle);
-/* NULL: not of this kind, or no longer. *ret_ended tells the latter. */
+/* NULL: not of this kind, or ended; *ret_ended distinguishes the two. */
 void *sim_handle_object(uint64_t handle, enum sim_handle_kind kind, bool *ret_ended);
 uint64_t sim_handle_count(enum sim_handle_kind kind);
-/* The next one from *cursor on (0: the first), NULL: no more. */
+/* Returns the next object from *cursor on (0: the first); NULL: there is no more. */
 void *sim_handle_next(enum sim_handle_kind kind, uint64_t *cursor);
 
 /* ---- calls (call.c) ---- */
@@ -348,17 +356,18 @@ struct sim_call {
 struct sim_call sim_enter(enum sim_function function, unsigned needs);
 CUresult sim_leave(struct sim_call *call);
 void sim_violate(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* A precondition that was not kept: a violation if strict, and `code` in any case. */
+/* Reports a broken precondition: a violation if strict. Returns `code` in any case. */
 CUresult sim_refuse(CUresult code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 bool sim_sticky(CUresult code);
 const char *sim_function_name(enum sim_function function);
 
 enum sim_phase { SIM_PHASE_NEW, SIM_PHASE_READY, SIM_PHASE_FORKED, SIM_PHASE_GONE };
 
+/* Large: all state of the driver, under the one lock. */
 struct sim {
     pthread_mutex_t lock;
-    pthread_cond_t work; /* the engine looks again */
-    pthread_cond_t done; /* something has ended */
+    pthread_cond_t work; /* wakes the engine */
+    pthread_cond_t done; /* an operation has ended */
     enum sim_phase phase;
     bool running; /* the engine's threads */
     struct sim_settings settings;
@@ -366,13 +375,13 @@ struct sim {
     struct sim_device devices[SIM_DEVICES_MAX];
     struct sim_stream *streams;
     uint64_t sequence;
-    uint64_t order_state; /* of the random picks */
-    uint64_t delay_state; /* of random times and places */
+    uint64_t order_state; /* state of the random picks */
+    uint64_t delay_state; /* state of the random delays and places */
     unsigned paused;
-    struct sim_stream *chosen; /* by a step */
-    unsigned working;          /* operations that run */
-    uint64_t calling;          /* host functions that are to be called, or run */
-    bool begun_held;           /* host functions and copies go no further than this */
+    struct sim_stream *chosen; /* picked by a step */
+    unsigned working;          /* operations at work */
+    uint64_t calling;          /* host functions that wait for a thread or run */
+    bool begun_held;           /* host functions and copies stop at their begin */
     uint64_t begun_waiting;
     uint64_t pinned_bytes;
     uint64_t violations;
@@ -383,8 +392,8 @@ struct sim {
 
 extern struct sim sim;
 extern const struct moor_cudasim moor_cudasim;
-extern _Thread_local bool sim_thread_busy; /* runs a host function or kernel */
-uint64_t sim_thread(void);                 /* its number, from 1 on */
+extern _Thread_local bool sim_thread_busy; /* this thread runs a host function or a kernel */
+uint64_t sim_thread(void);                 /* number of the calling thread, from 1 on */
 CUresult sim_procaddr(const char *symbol, void **pfn, int version, cuuint64_t flags,
                       CUdriverProcAddressQueryResult *status);
 

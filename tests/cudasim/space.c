@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Addresses: one stretch of the process's own that nothing can be read or written at, so that a host which
- * takes a device address for a pointer faults at once. First fit, so that an address that was given back is
- * soon given again. */
+/* Device addresses: one span of the process's own address space without access, so a host that
+ * dereferences a device address faults at once. First fit, so a freed address is soon given again. */
 #include "sim.h"
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +14,7 @@ struct extent {
 static struct {
     uint64_t base;
     uint64_t size_bytes;
-    struct extent *extents; /* taken, by address */
+    struct extent *extents; /* taken, sorted by address */
     size_t count;
     size_t capacity;
 } space;
@@ -23,7 +22,7 @@ static struct {
 bool sim_space_open(void)
 {
     uint64_t size_bytes = (sim.settings.address_bytes + SIM_PAGE - 1) / SIM_PAGE * SIM_PAGE;
-    /* A chunk more, to begin at a multiple of one. */
+    /* One more chunk, so that the span can begin at a multiple of a chunk. */
     void *base =
         mmap(NULL, size_bytes + SIM_CHUNK, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (base == MAP_FAILED)
@@ -59,7 +58,7 @@ static uint64_t insert(size_t at, uint64_t base, uint64_t size_bytes)
     return base;
 }
 
-/* The first fitting start in [low, high), 0: none. */
+/* Returns the first fitting start in [low, high); 0: none. */
 static uint64_t fit(uint64_t low, uint64_t high, uint64_t size_bytes, uint64_t alignment, uint64_t offset)
 {
     uint64_t start = (low + alignment - 1) & ~(alignment - 1);
@@ -96,7 +95,7 @@ uint64_t sim_space_take(uint64_t size_bytes, uint64_t alignment, uint64_t offset
     return 0;
 }
 
-void sim_space_give(uint64_t address)
+void sim_space_free(uint64_t address)
 {
     for (size_t i = 0; i < space.count; i++) {
         if (space.extents[i].base != address)

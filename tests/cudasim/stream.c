@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Streams: queues of operations, each in order, and the legacy stream that stands between all blocking
- * ones. A stream that was destroyed goes when its last operation has. */
+/* Streams: queues of operations, each in order, and the legacy stream that orders all blocking streams. A
+ * destroyed stream is freed after its last operation. */
 #include "sim.h"
 #include <stdlib.h>
 
@@ -57,7 +57,7 @@ CUresult sim_stream_of(CUstream handle, const char *function, struct sim_stream 
     }
     struct sim_stream *stream = sim_handle_object((uintptr_t)handle, SIM_HANDLE_STREAM, &ended);
     if (!stream && ended)
-        return sim_refuse(CUDA_ERROR_INVALID_HANDLE, "%s: a stream that was destroyed", function);
+        return sim_refuse(CUDA_ERROR_INVALID_HANDLE, "%s: the stream was destroyed", function);
     if (!stream)
         return CUDA_ERROR_INVALID_HANDLE;
     *ret_stream = stream;
@@ -97,7 +97,7 @@ static void end(struct sim_stream *stream)
     if (stream->handle && !special(stream->handle))
         sim_handle_end((uintptr_t)stream->handle);
     stream->destroyed = true;
-    stream->held = 0; /* what is queued is carried out all the same */
+    stream->held = 0; /* queued work still runs */
     sim_stream_reap(stream);
     pthread_cond_broadcast(&sim.work);
 }
@@ -107,7 +107,7 @@ CUresult CUDAAPI cuStreamDestroy_v2(CUstream hStream)
     struct sim_call call = sim_enter(SIM_cuStreamDestroy, SIM_CONTEXT);
     struct sim_stream *stream = NULL;
     if (call.result == CUDA_SUCCESS && special(hStream))
-        call.result = sim_refuse(CUDA_ERROR_INVALID_HANDLE, "cuStreamDestroy: a stream that nobody made");
+        call.result = sim_refuse(CUDA_ERROR_INVALID_HANDLE, "cuStreamDestroy: not a created stream");
     if (call.result == CUDA_SUCCESS)
         call.result = sim_stream_of(hStream, "cuStreamDestroy", &stream);
     if (call.result == CUDA_SUCCESS && stream->capture) {
@@ -176,31 +176,31 @@ void sim_stream_count(struct moor_cudasim_live *live)
     live->streams = sim_handle_count(SIM_HANDLE_STREAM);
     live->events = sim_handle_count(SIM_HANDLE_EVENT);
     for (const struct sim_stream *stream = sim.streams; stream; stream = stream->next) {
-        for (const struct sim_operation *it = stream->head; it; it = it->next)
+        for (const struct sim_operation *operation = stream->head; operation; operation = operation->next)
             live->pending++;
     }
 }
 
-/* ---- looking and waiting ---- */
+/* ---- querying and waiting ---- */
 
 static bool is_before(const struct sim_operation *head, uint64_t sequence)
 {
     return head && head->sequence <= sequence;
 }
 
-/* What the legacy stream has been given comes behind all blocking ones. */
+/* Work of the legacy stream comes after the earlier work of all blocking streams. */
 static bool reached(const struct sim_stream *stream, uint64_t sequence)
 {
     if (is_before(stream->head, sequence))
         return false;
-    for (const struct sim_stream *it = sim.streams; it && !stream->handle; it = it->next) {
-        if (it->context == stream->context && it->blocking && is_before(it->head, sequence))
+    for (const struct sim_stream *other = sim.streams; other && !stream->handle; other = other->next) {
+        if (other->context == stream->context && other->blocking && is_before(other->head, sequence))
             return false;
     }
     return true;
 }
 
-/* Nothing of it will happen any more. */
+/* Returns true if no work of the stream will run any more. */
 static bool over(const struct sim_stream *stream)
 {
     if (sim.phase != SIM_PHASE_READY)
@@ -222,8 +222,8 @@ CUresult sim_stream_wait(struct sim_stream *stream)
     return result;
 }
 
-/* A stream that may be looked at by the host. */
-static CUresult look(CUstream handle, const char *function, struct sim_stream **ret_stream)
+/* Finds a stream that the host may query. */
+static CUresult find_for_query(CUstream handle, const char *function, struct sim_stream **ret_stream)
 {
     CUresult result = sim_stream_of(handle, function, ret_stream);
     if (result == CUDA_SUCCESS && !(*ret_stream)->handle)
@@ -238,7 +238,7 @@ CUresult CUDAAPI cuStreamQuery(CUstream hStream)
     struct sim_call call = sim_enter(SIM_cuStreamQuery, SIM_CONTEXT | SIM_UNSAFE);
     struct sim_stream *stream = NULL;
     if (call.result == CUDA_SUCCESS)
-        call.result = look(hStream, "cuStreamQuery", &stream);
+        call.result = find_for_query(hStream, "cuStreamQuery", &stream);
     if (call.result == CUDA_SUCCESS && !reached(stream, sim.sequence))
         call.result = CUDA_ERROR_NOT_READY;
     return sim_leave(&call);
@@ -249,7 +249,7 @@ CUresult CUDAAPI cuStreamSynchronize(CUstream hStream)
     struct sim_call call = sim_enter(SIM_cuStreamSynchronize, SIM_CONTEXT | SIM_UNSAFE);
     struct sim_stream *stream = NULL;
     if (call.result == CUDA_SUCCESS)
-        call.result = look(hStream, "cuStreamSynchronize", &stream);
+        call.result = find_for_query(hStream, "cuStreamSynchronize", &stream);
     if (call.result == CUDA_SUCCESS)
         call.result = sim_stream_wait(stream);
     return sim_leave(&call);

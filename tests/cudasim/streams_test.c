@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* When queued work takes effect: late, in orders that the seed picks and that are legal, by streams, events
- * and the legacy stream. */
+/* When queued work runs: late, in a legal order that the seed picks, by streams, events and the legacy
+ * stream. */
 #include "drive.h"
 #include <pthread.h>
 #include <stdio.h>
@@ -52,7 +52,7 @@ Test(order, is_that_of_submission_within_a_stream)
     drive_close();
 }
 
-/* The order of 12 kernels on four streams, for a seed. */
+/* Returns the order of 12 kernels on four streams, for a seed. */
 static void order_of(unsigned seed, char ret_order[static DRIVE_TRACE_MAX + 1])
 {
     static const char letters[] = "abcdefghijkl";
@@ -84,7 +84,7 @@ Test(order, differs_by_seed_and_is_the_same_for_the_same)
         order_of(i, again);
         cr_assert_str_eq(orders[i], again);
         different += strcmp(orders[i], orders[0]) != 0;
-        for (char letter = 'a'; letter < 'l'; letter++) { /* legal: each stream's own are in order */
+        for (char letter = 'a'; letter < 'l'; letter++) { /* legal: the kernels of each stream are in order */
             if ((letter - 'a') % 3 < 2)
                 cr_assert(strchr(orders[i], letter) < strchr(orders[i], letter + 1), "%s", orders[i]);
         }
@@ -93,7 +93,7 @@ Test(order, differs_by_seed_and_is_the_same_for_the_same)
     drive_close();
 }
 
-Test(order, of_all_streams_is_any_that_events_allow)
+Test(order, of_all_streams_is_any_order_that_events_allow)
 {
     drive_open("");
     bool seen_before = false;
@@ -126,7 +126,7 @@ Test(order, of_all_streams_is_any_that_events_allow)
     drive_close();
 }
 
-/* Blocking streams stand behind the legacy stream and it behind them; a non-blocking one does not care. */
+/* Blocking streams wait for the legacy stream and it waits for them; a non-blocking stream is independent. */
 Test(order, of_the_legacy_stream)
 {
     bool aside = false;
@@ -158,7 +158,7 @@ Test(order, of_the_legacy_stream)
     drive_close();
 }
 
-Test(order, of_the_null_stream_counts_blocking_ones)
+Test(order, of_the_null_stream_covers_blocking_streams)
 {
     CUstream blocking;
     drive_open("");
@@ -204,7 +204,7 @@ Test(events, that_were_never_recorded_are_done)
     drive_close();
 }
 
-/* A later record moves neither an earlier wait nor what the event said before. */
+/* A later record changes neither an earlier wait nor an earlier answer of the event. */
 Test(events, stand_for_their_last_record)
 {
     drive_open("");
@@ -242,9 +242,9 @@ Test(events, may_be_destroyed_while_they_are_waited_for)
     OK(cuStreamWaitEvent(second, mark, 0));
     OK(cuEventDestroy(mark));
     EXPECT(CUDA_ERROR_INVALID_HANDLE, cuEventQuery(mark));
-    drive_violated("an event that was destroyed");
+    drive_violated("the event was destroyed");
     EXPECT(CUDA_ERROR_INVALID_HANDLE, cuEventDestroy(mark));
-    drive_violated("an event that was destroyed");
+    drive_violated("the event was destroyed");
     moor_cudasim.settle();
     EXPECT(CUDA_ERROR_NOT_READY, cuStreamQuery(second));
     OK((CUresult)moor_cudasim.open(first));
@@ -264,9 +264,9 @@ Test(events, are_recorded_on_streams_of_their_context)
     OK(cuCtxPushCurrent(other));
     created = event();
     EXPECT(CUDA_ERROR_INVALID_HANDLE, cuEventRecord(created, stream));
-    drive_violated("of two contexts");
+    drive_violated("belong to different contexts");
     OK(cuEventRecord(created, NULL));
-    OK(cuStreamWaitEvent(stream, created, 0)); /* waiting across contexts is right */
+    OK(cuStreamWaitEvent(stream, created, 0)); /* a wait across contexts is legal */
     OK(cuStreamSynchronize(stream));
     OK(cuEventDestroy(created));
     OK(cuCtxPopCurrent(NULL));
@@ -283,13 +283,13 @@ Test(events, have_flags)
     EXPECT(CUDA_ERROR_INVALID_VALUE, cuEventCreate(&created, 64));
     EXPECT(CUDA_ERROR_INVALID_VALUE, cuEventCreate(NULL, 0));
     EXPECT(CUDA_ERROR_INVALID_HANDLE, cuEventQuery(NULL));
-    drive_violated("an event that nobody made");
+    drive_violated("the event was never created");
     drive_close();
 }
 
 /* ---- the end of streams ---- */
 
-Test(streams, that_are_destroyed_finish_what_they_have)
+Test(streams, that_are_destroyed_finish_their_work)
 {
     drive_open("");
     CUstream stream = drive_stream();
@@ -299,16 +299,16 @@ Test(streams, that_are_destroyed_finish_what_they_have)
     moor_cudasim.settle();
     cr_assert_eq(drive_traced, 1);
     EXPECT(CUDA_ERROR_INVALID_HANDLE, cuStreamQuery(stream));
-    drive_violated("a stream that was destroyed");
+    drive_violated("the stream was destroyed");
     EXPECT(CUDA_ERROR_INVALID_HANDLE, cuStreamDestroy(stream));
-    drive_violated("a stream that was destroyed");
+    drive_violated("the stream was destroyed");
     EXPECT(CUDA_ERROR_INVALID_HANDLE, cuStreamDestroy(NULL));
-    drive_violated("a stream that nobody made");
+    drive_violated("not a created stream");
     EXPECT(CUDA_ERROR_INVALID_HANDLE, cuStreamQuery((CUstream)0x1230));
     drive_close();
 }
 
-Test(streams, tell_their_context)
+Test(streams, report_their_context)
 {
     CUcontext context;
     CUcontext current;
@@ -327,7 +327,7 @@ Test(streams, tell_their_context)
     drive_close();
 }
 
-Test(streams, tell_their_flags)
+Test(streams, report_their_flags)
 {
     unsigned int flags = 99;
     CUstream streams[2];
@@ -345,7 +345,7 @@ Test(streams, tell_their_flags)
     drive_close();
 }
 
-Test(streams, with_work_are_not_to_be_left_in_a_context)
+Test(streams, with_work_cannot_be_left_in_a_context)
 {
     drive_open("");
     CUstream stream = drive_stream();

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Threads that use the simulated driver as a right program does, all at once: no violation, right bytes,
- * nothing left. For ThreadSanitizer, too. */
+/* Threads that use the simulated driver correctly, all at once: no violation, right bytes, no object left.
+ * Also run under ThreadSanitizer. */
 #include <cuda.h>
 #include <moorage/cudasim.h>
 #include <pthread.h>
@@ -48,7 +48,7 @@ static CUdeviceptr map_one(void)
     return address;
 }
 
-/* Bytes through two kinds of memory and two streams, and back. */
+/* Sends bytes through two kinds of memory and two streams, and back. */
 static void round_trip(const CUstream streams[2], CUevent event, unsigned char *host, int number)
 {
     int counter = 0;

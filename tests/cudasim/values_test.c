@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Values that streams write and wait for, and functions of the host that they call. */
+/* Values that streams write and wait for, and host functions. */
 #include "drive.h"
 #include <pthread.h>
 #include <string.h>
@@ -53,11 +53,11 @@ static void expect_wait(uint64_t *word, CUdeviceptr address, CUstream stream, un
     OK(cuStreamWaitValue64(stream, address, wanted, flags));
     moor_cudasim.settle();
     EXPECT(CUDA_ERROR_NOT_READY, cuStreamQuery(stream));
-    __atomic_store_n(word, enough, __ATOMIC_RELEASE); /* by the host, without a call */
+    __atomic_store_n(word, enough, __ATOMIC_RELEASE); /* written by the host, without a call */
     OK(cuStreamSynchronize(stream));
 }
 
-Test(values, are_compared_as_the_flags_say)
+Test(values, are_compared_by_the_flags)
 {
     CUdeviceptr address;
     CUdeviceptr managed;
@@ -65,7 +65,8 @@ Test(values, are_compared_as_the_flags_say)
     uint64_t *word = words(&address);
     CUstream stream = drive_stream();
     expect_wait(word, address, stream, CU_STREAM_WAIT_VALUE_GEQ, 7, 6, 9);
-    expect_wait(word, address, stream, CU_STREAM_WAIT_VALUE_GEQ, 1, UINT64_MAX - 1, 3); /* it wraps */
+    /* the comparison wraps */
+    expect_wait(word, address, stream, CU_STREAM_WAIT_VALUE_GEQ, 1, UINT64_MAX - 1, 3);
     expect_wait(word, address, stream, CU_STREAM_WAIT_VALUE_EQ, 7, 9, 7);
     expect_wait(word, address, stream, CU_STREAM_WAIT_VALUE_AND, 6, 1, 2);
     EXPECT(CUDA_ERROR_NOT_SUPPORTED, cuStreamWaitValue64(stream, address, 0, CU_STREAM_WAIT_VALUE_NOR));
@@ -85,7 +86,7 @@ Test(values, are_compared_as_the_flags_say)
     drive_close();
 }
 
-/* Of registered memory the device's address must be taken. */
+/* Registered memory has a device address, and the call needs that one. */
 Test(values, lie_at_device_addresses)
 {
     static uint64_t word __attribute__((aligned(8)));
@@ -144,7 +145,7 @@ static void block(void *unused)
     (void)pthread_barrier_wait(&barrier);
 }
 
-/* One that blocks keeps its own stream back, and not others' work. */
+/* A host function that blocks holds up its own stream, but not the other work of other streams. */
 Test(host_functions, may_block_their_stream)
 {
     drive_open("");
@@ -166,8 +167,9 @@ Test(host_functions, may_block_their_stream)
     drive_close();
 }
 
-/* Two that need each other go where there are two threads for them, as a driver need not have. */
-Test(host_functions, may_run_at_the_same_time_if_asked_for)
+/* Two host functions that wait for each other run where the driver has two threads for them; a real driver
+ * need not. */
+Test(host_functions, may_run_at_the_same_time_if_set)
 {
     drive_open("callers=2");
     CUstream first = drive_stream();
@@ -226,7 +228,7 @@ Test(host_functions, are_not_called_in_a_lost_context)
     EXPECT(CUDA_ERROR_LAUNCH_FAILED, cuLaunchHostFunc(stream, note_call, letter));
 }
 
-/* But one that is about to be called is. */
+/* The exception: a function that the driver was about to call. */
 Test(host_functions, may_be_called_after_the_loss)
 {
     char letter[] = "a";

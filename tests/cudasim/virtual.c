@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Reservations, handles, mappings and access, each with all that the documentation asks for first. None of
- * these calls needs a current context. */
+/* Reservations, handles, mappings and access. Each call first checks everything that the documentation
+ * demands. No call here needs a current context. */
 #include "sim.h"
 #include <stdlib.h>
 #include <string.h>
@@ -36,7 +36,7 @@ static bool multiple(uint64_t number, uint64_t unit)
 
 static CUresult check_location(const CUmemLocation *location)
 {
-    if (location->type != CU_MEM_LOCATION_TYPE_DEVICE) /* memory of the host is not modelled */
+    if (location->type != CU_MEM_LOCATION_TYPE_DEVICE) /* host memory is not modelled */
         return CUDA_ERROR_NOT_SUPPORTED;
     if (!sim_device(location->id))
         return CUDA_ERROR_INVALID_DEVICE;
@@ -46,9 +46,9 @@ static CUresult check_location(const CUmemLocation *location)
 static CUresult check_property(const CUmemAllocationProp *prop)
 {
     if (!prop || prop->type != CU_MEM_ALLOCATION_TYPE_PINNED || prop->win32HandleMetaData)
-        return sim_refuse(CUDA_ERROR_INVALID_VALUE, "properties of an allocation that are none");
+        return sim_refuse(CUDA_ERROR_INVALID_VALUE, "allocation properties: invalid");
     if (prop->requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE)
-        return CUDA_ERROR_NOT_SUPPORTED; /* nothing can be exported from here */
+        return CUDA_ERROR_NOT_SUPPORTED; /* export is not modelled */
     return check_location(&prop->location);
 }
 
@@ -112,7 +112,7 @@ static CUresult reserve(CUdeviceptr *ptr, uint64_t size_bytes, uint64_t alignmen
         return sim_refuse(CUDA_ERROR_INVALID_VALUE, "cuMemAddressReserve: alignment 0x%llx, flags 0x%llx",
                           (unsigned long long)alignment, flags);
     uint64_t aligned = alignment > granule ? alignment : granule;
-    /* no more aligned than it must be, and a hint is no promise */
+    /* no more aligned than requested; a hint is no promise */
     uint64_t base = sim_space_take(size_bytes, aligned * 2, aligned, hint && hint % aligned == 0 ? hint : 0);
     if (!base)
         base = sim_space_take(size_bytes, aligned, 0, 0);
@@ -138,13 +138,13 @@ static CUresult unreserve(CUdeviceptr ptr, uint64_t size_bytes)
     const struct sim_reservation *found = sim_reservation_find(ptr);
     if (!found || found->base != ptr || found->size_bytes != size_bytes)
         return sim_refuse(CUDA_ERROR_INVALID_VALUE,
-                          "cuMemAddressFree: [0x%llx, +0x%llx) is not what was reserved", ptr,
+                          "cuMemAddressFree: [0x%llx, +0x%llx) is not a whole reservation", ptr,
                           (unsigned long long)size_bytes);
     if (!sim_map_none(ptr, size_bytes))
         return sim_refuse(CUDA_ERROR_INVALID_VALUE, "cuMemAddressFree: [0x%llx, +0x%llx) has mappings in it",
                           ptr, (unsigned long long)size_bytes);
     reserved.reservations[found - reserved.reservations] = reserved.reservations[--reserved.count];
-    sim_space_give(ptr);
+    sim_space_free(ptr);
     return CUDA_SUCCESS;
 }
 
@@ -226,7 +226,8 @@ static CUresult retain(CUmemGenericAllocationHandle *handle, uint64_t address)
         *handle = memory->handle;
         return CUDA_SUCCESS;
     }
-    /* Released, and the same value must come back, which is never given twice here. */
+    /* The handle was released and would have to come back with the same value; handles are never given
+     * twice here. */
     return CUDA_ERROR_NOT_SUPPORTED;
 }
 
@@ -285,7 +286,7 @@ CUresult CUDAAPI cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGene
     return sim_leave(&call);
 }
 
-/* Whole mappings without a gap, of one reservation? */
+/* Returns true if the span consists of whole mappings of one reservation, without a gap. */
 static bool covered(uint64_t address, uint64_t size_bytes)
 {
     if (size_bytes == 0 || !inside(sim_reservation_find(address), address, size_bytes))
@@ -302,9 +303,8 @@ static bool covered(uint64_t address, uint64_t size_bytes)
 static CUresult unmap(CUdeviceptr ptr, uint64_t size_bytes)
 {
     if (!covered(ptr, size_bytes))
-        return sim_refuse(CUDA_ERROR_INVALID_VALUE,
-                          "cuMemUnmap: [0x%llx, +0x%llx) is not exactly what was mapped", ptr,
-                          (unsigned long long)size_bytes);
+        return sim_refuse(CUDA_ERROR_INVALID_VALUE, "cuMemUnmap: [0x%llx, +0x%llx) is not whole mappings",
+                          ptr, (unsigned long long)size_bytes);
     for (uint64_t at = ptr; at < ptr + size_bytes;) {
         struct sim_mapping *mapping = sim_map_find(at);
         at += mapping->size_bytes;
@@ -341,7 +341,7 @@ static CUresult check_access(const CUmemAccessDesc *desc, int device)
     }
     if (result == CUDA_SUCCESS && !sim_peer(desc->location.id, device))
         result = CUDA_ERROR_INVALID_DEVICE;
-    if (result == CUDA_SUCCESS) /* it is told of earlier work's errors, too */
+    if (result == CUDA_SUCCESS) /* the call reports errors of earlier work, too */
         result = sim.devices[desc->location.id].primary.lost;
     return result;
 }
@@ -360,7 +360,7 @@ static void set_access(struct sim_mapping *mapping, const CUmemAccessDesc *desc,
 static CUresult change_access(CUdeviceptr ptr, uint64_t size_bytes, const CUmemAccessDesc *desc, size_t count)
 {
     if (!desc || count == 0)
-        return sim_refuse(CUDA_ERROR_INVALID_VALUE, "cuMemSetAccess: for no location");
+        return sim_refuse(CUDA_ERROR_INVALID_VALUE, "cuMemSetAccess: no location");
     if (!covered(ptr, size_bytes))
         return sim_refuse(CUDA_ERROR_INVALID_VALUE, "cuMemSetAccess: [0x%llx, +0x%llx) is not whole mappings",
                           ptr, (unsigned long long)size_bytes);

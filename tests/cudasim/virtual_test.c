@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Reservations, handles, mappings, access: all that the documentation asks for, asked for. */
+/* Reservations, handles, mappings, access: every demand of the documentation has a case. */
 #include "drive.h"
 #include <string.h>
 
@@ -33,17 +33,17 @@ Test(reservations, are_multiples_of_the_granule)
     drive_close();
 }
 
-Test(reservations, are_freed_as_they_were_made)
+Test(reservations, are_freed_whole)
 {
     drive_open("");
     CUdeviceptr address = drive_reserve(4);
     EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemAddressFree(address, 2 * GRANULE));
-    drive_violated("is not what was reserved");
+    drive_violated("is not a whole reservation");
     EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemAddressFree(address + GRANULE, 3 * GRANULE));
-    drive_violated("is not what was reserved");
+    drive_violated("is not a whole reservation");
     OK(cuMemAddressFree(address, 4 * GRANULE));
     EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemAddressFree(address, 4 * GRANULE));
-    drive_violated("is not what was reserved");
+    drive_violated("is not a whole reservation");
     drive_close();
 }
 
@@ -98,7 +98,7 @@ Test(handles, are_not_on_every_device)
     drive_close();
 }
 
-/* Bytes go when neither handle nor mapping is left, whichever goes first. */
+/* The memory lives until both its handle and its mapping are gone, in either order. */
 Test(handles, that_are_released_live_on_in_their_mappings)
 {
     drive_open("");
@@ -154,7 +154,7 @@ Test(handles, can_be_retained_by_address)
     drive_close();
 }
 
-/* One memory at two addresses is one memory. */
+/* Memory that is mapped at two addresses is the same memory. */
 Test(handles, can_be_mapped_twice)
 {
     drive_open("");
@@ -199,7 +199,7 @@ Test(mappings, lie_within_a_reservation)
     drive_close();
 }
 
-/* Two reservations side by side are two. */
+/* Two adjacent reservations stay two. */
 Test(mappings, do_not_cross_reservations)
 {
     drive_open("");
@@ -231,18 +231,18 @@ Test(mappings, are_unmapped_whole)
     OK(cuMemMap(address + 2 * GRANULE, GRANULE, 0, small, 0));
     OK(cuMemMap(address + 4 * GRANULE, GRANULE, 0, small, 0));
     EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemUnmap(address, GRANULE));
-    drive_violated("not exactly what was mapped");
+    drive_violated("is not whole mappings");
     EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemUnmap(address + GRANULE, GRANULE));
-    drive_violated("not exactly what was mapped");
+    drive_violated("is not whole mappings");
     EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemUnmap(address + GRANULE, 2 * GRANULE));
-    drive_violated("not exactly what was mapped");
+    drive_violated("is not whole mappings");
     EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemUnmap(address, 5 * GRANULE));
-    drive_violated("not exactly what was mapped");
+    drive_violated("is not whole mappings");
     EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemUnmap(address, 0));
-    drive_violated("not exactly what was mapped");
-    OK(cuMemUnmap(address, 3 * GRANULE)); /* two whole ones */
+    drive_violated("is not whole mappings");
+    OK(cuMemUnmap(address, 3 * GRANULE)); /* two whole mappings */
     EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemUnmap(address, 2 * GRANULE));
-    drive_violated("not exactly what was mapped");
+    drive_violated("is not whole mappings");
     OK(cuMemUnmap(address + 4 * GRANULE, GRANULE));
     OK(cuMemRelease(small));
     OK(cuMemRelease(large));
@@ -274,7 +274,7 @@ Test(access, is_none_at_first_and_after_each_mapping)
     drive_close();
 }
 
-Test(access, is_set_where_all_is_mapped)
+Test(access, is_set_for_whole_mappings_alone)
 {
     drive_open("");
     CUmemAccessDesc access = read_write();
@@ -287,7 +287,7 @@ Test(access, is_set_where_all_is_mapped)
     EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemSetAccess(address, 4096, &access, 1));
     drive_violated("not whole mappings");
     EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemSetAccess(address, GRANULE, &access, 0));
-    drive_violated("for no location");
+    drive_violated("no location");
     OK(cuMemMap(address + GRANULE, GRANULE, 0, handle, 0));
     OK(cuMemSetAccess(address, 3 * GRANULE, &access, 1));
     access.flags = (CUmemAccess_flags)2;
@@ -300,7 +300,7 @@ Test(access, is_set_where_all_is_mapped)
     drive_close();
 }
 
-Test(access, of_other_devices_is_theirs_if_they_are_peers)
+Test(access, of_other_devices_needs_a_peer)
 {
     drive_open("devices=2,peer.1=none");
     CUmemAccessDesc access = drive_access(1, CU_MEM_ACCESS_FLAGS_PROT_READ);
@@ -311,7 +311,7 @@ Test(access, of_other_devices_is_theirs_if_they_are_peers)
     drive_close();
 }
 
-Test(access, to_read_alone_may_be_refused)
+Test(access, to_read_may_be_refused)
 {
     drive_open("read=801");
     CUmemAccessDesc access = drive_access(0, CU_MEM_ACCESS_FLAGS_PROT_READ);
@@ -325,7 +325,7 @@ Test(access, to_read_alone_may_be_refused)
     drive_close();
 }
 
-/* What an operation finds when it comes to it. */
+/* Expects the violation of an operation that runs without access. */
 static void expect_fault(const char *words, void (*spoil)(CUdeviceptr address))
 {
     drive_open("");
@@ -337,7 +337,7 @@ static void expect_fault(const char *words, void (*spoil)(CUdeviceptr address))
     OK(moor_cudasim.open(stream));
     EXPECT(CUDA_ERROR_ILLEGAL_ADDRESS, cuStreamSynchronize(stream));
     drive_violated(words);
-    EXPECT(CUDA_ERROR_ILLEGAL_ADDRESS, cuMemAlloc(&address, 1)); /* it sticks */
+    EXPECT(CUDA_ERROR_ILLEGAL_ADDRESS, cuMemAlloc(&address, 1)); /* the error sticks */
 }
 
 static void make_read_only(CUdeviceptr address)
@@ -346,7 +346,7 @@ static void make_read_only(CUdeviceptr address)
     OK(cuMemSetAccess(address + GRANULE, GRANULE, &access, 1));
 }
 
-Test(access, is_looked_at_when_an_operation_runs_to_write)
+Test(access, is_checked_when_an_operation_writes)
 {
     expect_fault("read-only for this device", make_read_only);
 }
@@ -357,7 +357,7 @@ static void take_access(CUdeviceptr address)
     OK(cuMemSetAccess(address, GRANULE, &access, 1));
 }
 
-Test(access, is_looked_at_when_an_operation_runs)
+Test(access, is_checked_when_an_operation_reads)
 {
     expect_fault("is not accessible to this device", take_access);
 }
@@ -368,7 +368,7 @@ static void take_memory(CUdeviceptr address)
     drive_violated("cuMemUnmap of");
 }
 
-Test(access, is_looked_at_when_an_operation_runs_on_nothing)
+Test(access, is_checked_when_an_operation_finds_no_memory)
 {
     expect_fault("is not mapped", take_memory);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* CUDA_VISIBLE_DEVICES, as the CUDA programming guide and the MIG user guide document it: a sequence of
- * indices, of "GPU-<uuid>" (as many characters as tell it apart), of "MIG-<uuid>" or
- * "MIG-GPU-<uuid>/<gi>/<ci>". What follows an entry that is not valid is hidden; a device that is named
- * twice leaves none; of MIG only one instance is ever seen. */
+/* CUDA_VISIBLE_DEVICES, as the CUDA programming guide and the MIG user guide document it: a list of
+ * indices, of "GPU-<uuid>" (any prefix that only one GPU has), of "MIG-<uuid>" or of
+ * "MIG-GPU-<uuid>/<gi>/<ci>". An invalid entry hides all entries after it; a device that is named twice
+ * leaves none; only one MIG instance is ever visible. */
 #include "sim.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,7 +42,7 @@ static bool begins(const char *whole, const char *start)
     return strncasecmp(whole, start, strlen(start)) == 0;
 }
 
-/* The one GPU whose UUID begins so. */
+/* Finds the only GPU with a UUID that begins with the text. */
 static bool find_gpu(const struct sim_settings *settings, const char *start, struct sim_visible *ret_found)
 {
     unsigned found = 0;
@@ -75,8 +75,8 @@ static bool find_instance(const struct sim_settings *settings, const char *start
     return found == 1;
 }
 
-/* MIG-GPU-<uuid>/<gpu instance>/<compute instance>: the form before drivers gave instances UUIDs of their
- * own. */
+/* Parses MIG-GPU-<uuid>/<gpu instance>/<compute instance>, the form that drivers used before instances had
+ * UUIDs. */
 static bool find_instance_by_number(const struct sim_settings *settings, const char *text,
                                     struct sim_visible *ret_found)
 {
@@ -139,7 +139,7 @@ static char *trim(char *text)
     return text;
 }
 
-/* MIG: if any entry is an instance, the first such is all there is. */
+/* If any entry is a MIG instance, the first instance is the only visible device. */
 static unsigned only_instance(struct sim_visible *visible, unsigned count)
 {
     for (unsigned i = 0; i < count; i++) {

@@ -76,74 +76,68 @@ Test(errors, are_untouched_by_a_reap_that_meets_a_lost_stream)
 }
 
 /* No room, no addresses: the call takes back what has completed, and tries again. */
-Test(errors, are_untouched_by_what_is_tried_twice)
+FIXTURE_TEST(errors, are_untouched_by_what_is_tried_twice)
 {
-    struct fixture f = fixture_open(NULL);
-    moor_range range = fixture_range(&f, 2);
-    moor_segment segment = fixture_segment(&f, 1, 4);
-    EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, 2 * GRANULE, 0, NULL));
-    EXPECT(MOOR_OK, moor_range_commit(f.runtime, range, 0, GRANULE, 0));
-    EXPECT(MOOR_OK, moor_range_decommit(f.runtime, range, 0, GRANULE));
+    moor_range range = fixture_range(f, 2);
+    moor_segment segment = fixture_segment(f, 1, 4);
+    EXPECT(MOOR_OK, moor_authority_set_capacity(f->authority, 2 * GRANULE, 0, NULL));
+    EXPECT(MOOR_OK, moor_range_commit(f->runtime, range, 0, GRANULE, 0));
+    EXPECT(MOOR_OK, moor_range_decommit(f->runtime, range, 0, GRANULE));
     struct moor_error before = set_error();
-    EXPECT(MOOR_OK, moor_range_commit(f.runtime, range, 0, GRANULE, 0));
+    EXPECT(MOOR_OK, moor_range_commit(f->runtime, range, 0, GRANULE, 0));
     check_untouched(&before, "commit");
-    EXPECT(MOOR_OK, moor_range_decommit(f.runtime, range, 0, GRANULE));
-    EXPECT(MOOR_OK, moor_segment_map(f.runtime, segment, range, 0, MOOR_ACCESS_READ));
+    EXPECT(MOOR_OK, moor_range_decommit(f->runtime, range, 0, GRANULE));
+    EXPECT(MOOR_OK, moor_segment_map(f->runtime, segment, range, 0, MOOR_ACCESS_READ));
     check_untouched(&before, "map");
-    moor_buffer buffer = fixture_allocate(&f, GRANULE);
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffer));
-    buffer = fixture_allocate(&f, GRANULE);
+    moor_buffer buffer = fixture_allocate(f, GRANULE);
+    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, buffer));
+    buffer = fixture_allocate(f, GRANULE);
     check_untouched(&before, "allocate");
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffer));
+    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, buffer));
     moor_grant grant = 0;
-    EXPECT(MOOR_OK, moor_grant_reserve(f.holder, GRANULE, MOOR_NO_WAIT, &grant));
+    EXPECT(MOOR_OK, moor_grant_reserve(f->holder, GRANULE, MOOR_NO_WAIT, &grant));
     check_untouched(&before, "reserve");
-    EXPECT(MOOR_OK, moor_grant_release(f.runtime, grant));
-    EXPECT(MOOR_OK, moor_segment_release(f.runtime, segment));
-    EXPECT(MOOR_OK, moor_range_release(f.runtime, range));
-    fixture_close(&f);
+    EXPECT(MOOR_OK, moor_grant_release(f->runtime, grant));
+    EXPECT(MOOR_OK, moor_segment_release(f->runtime, segment));
+    EXPECT(MOOR_OK, moor_range_release(f->runtime, range));
 }
 
 /* All places for uses are taken; the streams turn out to be further than was known. */
-Test(errors, are_untouched_by_a_mark_that_finds_room)
+FIXTURE_TEST(errors, are_untouched_by_a_mark_that_finds_room)
 {
     enum { STREAMS = 129 };
-    struct fixture f = fixture_open(NULL);
     struct moor_abi_stream *queues[STREAMS];
     struct moor_stream *streams[STREAMS];
-    moor_buffer buffer = fixture_allocate(&f, 4096);
-    struct moor_view view = fixture_buffer_view(&f, buffer);
+    moor_buffer buffer = fixture_allocate(f, 4096);
+    struct moor_view view = fixture_buffer_view(f, buffer);
     for (uint32_t i = 0; i < STREAMS; i++) {
-        streams[i] = fixture_stream(&f, &queues[i]);
-        scripted_hold(f.script, queues[i]);
+        streams[i] = fixture_stream(f, &queues[i]);
+        scripted_hold(f->script, queues[i]);
     }
     for (uint32_t i = 0; i < STREAMS - 1; i++)
         EXPECT(MOOR_OK, moor_stream_used(streams[i], &view));
     struct moor_error before = set_error();
-    scripted_open(f.script, queues[3]);
+    scripted_open(f->script, queues[3]);
     EXPECT(MOOR_OK, moor_stream_used(streams[STREAMS - 1], &view));
     check_untouched(&before, "a mark");
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffer));
+    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, buffer));
     for (uint32_t i = 0; i < STREAMS; i++) {
-        scripted_open(f.script, queues[i]);
+        scripted_open(f->script, queues[i]);
         EXPECT(MOOR_OK, moor_stream_destroy(streams[i]));
     }
     check_untouched(&before, "destroying streams");
-    fixture_close(&f);
 }
 
 /* Reaping at the end of a call goes wrong; that is for the log. */
-Test(errors, of_a_look_at_what_has_completed_are_nobodys)
+FIXTURE_TEST(errors, of_a_look_at_what_has_completed_are_nobodys)
 {
-    struct fixture f = fixture_open(NULL);
-    moor_buffer buffer = fixture_allocate(&f, 4096);
-    scripted_fail(f.script,
+    moor_buffer buffer = fixture_allocate(f, 4096);
+    scripted_fail(f->script,
                   (struct scripted_fault){.name = SCRIPTED_REAP, .nth = 1, .status = MOOR_PROVIDER});
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffer));
-    EXPECT(MOOR_PENDING, moor_runtime_reap(f.runtime, MOOR_NO_WAIT));
-    cr_assert_eq(scripted_faults_fired(f.script), 1);
+    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, buffer));
+    EXPECT(MOOR_PENDING, moor_runtime_reap(f->runtime, MOOR_NO_WAIT));
+    cr_assert_eq(scripted_faults_fired(f->script), 1);
     cr_assert(strstr(moor_last_error()->text, "behind fences"), "%s", moor_last_error()->text);
-    fixture_close(&f);
 }
 
 static void refuse_decommits(void *user, const struct scripted_call *call)
@@ -181,52 +175,49 @@ Test(errors, of_a_retry_for_others_are_nobodys)
 
 /* The 64th submission makes a decommit look at what has completed. It fails before that, and keeps its own
  * reason. */
-Test(errors, of_a_failed_call_are_its_own)
+FIXTURE_TEST(errors, of_a_failed_call_are_its_own)
 {
     enum { BEFORE = 63 };
-    struct fixture f = fixture_open(NULL);
-    moor_range range = fixture_range(&f, 2);
+    moor_range range = fixture_range(f, 2);
     moor_buffer buffers[BEFORE];
-    EXPECT(MOOR_OK, moor_range_commit(f.runtime, range, 0, GRANULE, 0));
+    EXPECT(MOOR_OK, moor_range_commit(f->runtime, range, 0, GRANULE, 0));
     for (size_t i = 0; i < BEFORE; i++)
-        buffers[i] = fixture_allocate(&f, 256);
-    EXPECT(MOOR_OK, moor_runtime_reap(f.runtime, MOOR_NO_WAIT));
-    uint64_t reaps = scripted_count(f.script, SCRIPTED_REAP);
+        buffers[i] = fixture_allocate(f, 256);
+    EXPECT(MOOR_OK, moor_runtime_reap(f->runtime, MOOR_NO_WAIT));
+    uint64_t reaps = scripted_count(f->script, SCRIPTED_REAP);
     for (size_t i = 0; i < BEFORE; i++)
-        EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffers[i]));
-    cr_assert_eq(scripted_count(f.script, SCRIPTED_REAP), reaps);
-    scripted_fail(f.script, (struct scripted_fault){
-                                .name = SCRIPTED_RELEASE, .nth = 1, .status = MOOR_LIMIT, .native_code = 12});
-    scripted_fail(f.script,
+        EXPECT(MOOR_OK, moor_buffer_release(f->runtime, buffers[i]));
+    cr_assert_eq(scripted_count(f->script, SCRIPTED_REAP), reaps);
+    scripted_fail(
+        f->script,
+        (struct scripted_fault){.name = SCRIPTED_RELEASE, .nth = 1, .status = MOOR_LIMIT, .native_code = 12});
+    scripted_fail(f->script,
                   (struct scripted_fault){.name = SCRIPTED_REAP, .nth = 1, .status = MOOR_PROVIDER});
-    EXPECT(MOOR_LIMIT, moor_range_decommit(f.runtime, range, 0, GRANULE));
-    cr_assert_eq(scripted_faults_fired(f.script), 2, "it did look");
+    EXPECT(MOOR_LIMIT, moor_range_decommit(f->runtime, range, 0, GRANULE));
+    cr_assert_eq(scripted_faults_fired(f->script), 2, "it did look");
     cr_assert_eq(moor_last_error()->status, MOOR_LIMIT);
     cr_assert_eq(moor_last_error()->native_code, 12);
     cr_assert(strstr(moor_last_error()->text, "release"), "%s", moor_last_error()->text);
-    EXPECT(MOOR_OK, moor_range_release(f.runtime, range));
-    fixture_close(&f);
+    EXPECT(MOOR_OK, moor_range_release(f->runtime, range));
 }
 
 /* A copy between providers makes and ends a stream of its own. */
-Test(errors, of_a_copy_between_providers_are_its_own)
+FIXTURE_TEST(errors, of_a_copy_between_providers_are_its_own)
 {
-    struct fixture f = fixture_open(NULL);
-    struct fixture g = fixture_join(f.runtime, &(struct scripted_options){.name = "second"}, 0);
-    moor_buffer near = fixture_allocate(&f, 4096);
+    struct fixture g = fixture_join(f->runtime, &(struct scripted_options){.name = "second"}, 0);
+    moor_buffer near = fixture_allocate(f, 4096);
     moor_buffer far = fixture_allocate(&g, 4096);
-    struct moor_view near_view = fixture_buffer_view(&f, near);
+    struct moor_view near_view = fixture_buffer_view(f, near);
     struct moor_view far_view = fixture_buffer_view(&g, far);
     struct moor_error before = set_error();
-    EXPECT(MOOR_OK, moor_copy(f.stream, &near_view, &far_view));
+    EXPECT(MOOR_OK, moor_copy(f->stream, &near_view, &far_view));
     check_untouched(&before, "a copy");
     scripted_fail(g.script, (struct scripted_fault){
                                 .name = SCRIPTED_COPY, .nth = 1, .status = MOOR_LIMIT, .native_code = 5});
-    EXPECT(MOOR_LIMIT, moor_copy(f.stream, &near_view, &far_view));
+    EXPECT(MOOR_LIMIT, moor_copy(f->stream, &near_view, &far_view));
     cr_assert_eq(moor_last_error()->status, MOOR_LIMIT);
     cr_assert_eq(moor_last_error()->native_code, 5);
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, near));
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, far));
+    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, near));
+    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, far));
     fixture_part(&g);
-    fixture_close(&f);
 }

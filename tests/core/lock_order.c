@@ -490,30 +490,28 @@ static uint64_t in_pressure(void *user, const struct moor_pressure *pressure)
     return pressure->bytes * 1000;
 }
 
-Test(lock_order, holds_nothing_in_what_is_not_ours)
+FIXTURE_TEST(lock_order, holds_nothing_in_what_is_not_ours)
 {
-    struct fixture f = fixture_open(NULL);
-    struct victim victim = {.f = &f};
+    struct victim victim = {.f = f};
     struct moor_holder *other = NULL;
     moor_grant grant = 0;
-    f.runtime->log_function = in_log;
-    EXPECT(MOOR_OK, moor_runtime_set_trace(f.runtime, in_trace, NULL));
-    scripted_set_hook(f.script, in_call, NULL);
-    EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, 3 * GRANULE, 0, NULL));
-    EXPECT(MOOR_OK, moor_holder_create(f.authority, NULL, &other));
-    victim.range = fixture_range(&f, 2);
-    EXPECT(MOOR_OK, moor_segment_create(f.binding, 2 * GRANULE, 0, 0, &victim.segment));
-    EXPECT(MOOR_OK, moor_segment_map(f.runtime, victim.segment, victim.range, 0, MOOR_ACCESS_READ_WRITE));
-    EXPECT(MOOR_OK, moor_holder_set_pressure(f.holder, in_pressure, &victim));
+    f->runtime->log_function = in_log;
+    EXPECT(MOOR_OK, moor_runtime_set_trace(f->runtime, in_trace, NULL));
+    scripted_set_hook(f->script, in_call, NULL);
+    EXPECT(MOOR_OK, moor_authority_set_capacity(f->authority, 3 * GRANULE, 0, NULL));
+    EXPECT(MOOR_OK, moor_holder_create(f->authority, NULL, &other));
+    victim.range = fixture_range(f, 2);
+    EXPECT(MOOR_OK, moor_segment_create(f->binding, 2 * GRANULE, 0, 0, &victim.segment));
+    EXPECT(MOOR_OK, moor_segment_map(f->runtime, victim.segment, victim.range, 0, MOOR_ACCESS_READ_WRITE));
+    EXPECT(MOOR_OK, moor_holder_set_pressure(f->holder, in_pressure, &victim));
     EXPECT(MOOR_OK, moor_grant_reserve(other, 3 * GRANULE, fixture_soon(30000), &grant));
-    EXPECT(MOOR_OK, moor_grant_release(f.runtime, grant));
-    EXPECT(MOOR_OK, moor_range_release(f.runtime, victim.range));
-    fixture_reap(&f);
+    EXPECT(MOOR_OK, moor_grant_release(f->runtime, grant));
+    EXPECT(MOOR_OK, moor_range_release(f->runtime, victim.range));
+    fixture_reap(f);
     EXPECT(MOOR_OK, moor_holder_destroy(other));
     cr_assert_eq(seen[IN_PRESSURE], 2);
     for (int place = 0; place < PLACES; place++)
         cr_assert_gt(seen[place], 0, "place %d was never seen", place);
-    fixture_close(&f);
 }
 
 /* ---- the ends of the runtime's threads ---- */
@@ -559,20 +557,18 @@ static void be_asked(struct ending *ending, struct moor_holder *other)
 }
 
 /* A thread that was in a pressure function ends after a while; the next that is made sees to that. */
-Test(lock_order, holds_nothing_while_threads_end)
+FIXTURE_TEST(lock_order, holds_nothing_while_threads_end)
 {
-    struct fixture f = fixture_open(NULL);
-    struct ending ending = {.f = &f};
+    struct ending ending = {.f = f};
     struct moor_holder *other = NULL;
     cr_assert_eq(pthread_key_create(&ending.key, at_end), 0);
-    EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, 4 * UNIT, 0, NULL));
-    EXPECT(MOOR_OK, moor_holder_create(f.authority, NULL, &other));
-    EXPECT(MOOR_OK, moor_holder_set_pressure(f.holder, give_lease, &ending));
+    EXPECT(MOOR_OK, moor_authority_set_capacity(f->authority, 4 * UNIT, 0, NULL));
+    EXPECT(MOOR_OK, moor_holder_create(f->authority, NULL, &other));
+    EXPECT(MOOR_OK, moor_holder_set_pressure(f->holder, give_lease, &ending));
     be_asked(&ending, other);
     fixture_await(&ending.stage, 1);
     atomic_store(&ending.stage, 2);
     be_asked(&ending, other);
     fixture_await(&ending.stage, 3);
     EXPECT(MOOR_OK, moor_holder_destroy(other));
-    fixture_close(&f);
 }

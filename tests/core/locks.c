@@ -93,43 +93,43 @@ static void nothing(void *user)
     (void)user;
 }
 
-Test(locks, are_free_during_every_provider_call)
+FIXTURE_TEST(locks, are_free_during_every_provider_call)
 {
-    struct fixture f = fixture_open(NULL);
-    struct probe probe = probe_open(&f);
-    scripted_set_hook(f.script, probe_locks, &probe);
-    moor_range range = fixture_range(&f, 8);
+    struct probe probe = probe_open(f);
+    scripted_set_hook(f->script, probe_locks, &probe);
+    moor_range range = fixture_range(f, 8);
     moor_segment segment = 0;
     moor_buffer wrapped = 0;
     static _Alignas(4096) unsigned char memory[4096];
-    struct moor_stream *stream = fixture_stream(&f, NULL);
+    struct moor_stream *stream = fixture_stream(f, NULL);
     struct moor_fence fence;
-    moor_buffer buffer = fixture_allocate(&f, 4096);
-    struct moor_view view = fixture_buffer_view(&f, buffer);
+    moor_buffer buffer = fixture_allocate(f, 4096);
+    struct moor_view view = fixture_buffer_view(f, buffer);
     struct moor_view host = moor_view_host(memory, sizeof memory);
     EXPECT(MOOR_OK, moor_copy(stream, &view, &host));
     EXPECT(MOOR_OK, moor_fill(stream, &view, 0, 1));
     EXPECT(MOOR_OK, moor_stream_host_function(stream, nothing, NULL, &view, 1));
     EXPECT(MOOR_OK, moor_stream_record(stream, &fence));
-    EXPECT(MOOR_OK, moor_stream_wait(f.stream, &fence));
+    EXPECT(MOOR_OK, moor_stream_wait(f->stream, &fence));
     EXPECT(MOOR_OK, moor_fence_wait(&fence, fixture_soon(1000)));
-    EXPECT(MOOR_OK, moor_range_commit(f.runtime, range, 0, 2 * GRANULE, 0));
-    EXPECT(MOOR_OK, moor_segment_create(f.binding, 2 * GRANULE, 0, 0, &segment));
-    EXPECT(MOOR_OK, moor_segment_map(f.runtime, segment, range, 4 * GRANULE, MOOR_ACCESS_READ_WRITE));
-    EXPECT(MOOR_OK, moor_segment_seal(f.runtime, segment, MOOR_FOREVER));
-    EXPECT(MOOR_OK, moor_range_make_writable(f.runtime, range, 4 * GRANULE, f.stream, 0, MOOR_FOREVER, NULL));
-    EXPECT(MOOR_OK, moor_buffer_wrap(f.binding, memory, sizeof memory, MOOR_BUFFER_PIN, &wrapped));
+    EXPECT(MOOR_OK, moor_range_commit(f->runtime, range, 0, 2 * GRANULE, 0));
+    EXPECT(MOOR_OK, moor_segment_create(f->binding, 2 * GRANULE, 0, 0, &segment));
+    EXPECT(MOOR_OK, moor_segment_map(f->runtime, segment, range, 4 * GRANULE, MOOR_ACCESS_READ_WRITE));
+    EXPECT(MOOR_OK, moor_segment_seal(f->runtime, segment, MOOR_FOREVER));
+    EXPECT(MOOR_OK,
+           moor_range_make_writable(f->runtime, range, 4 * GRANULE, f->stream, 0, MOOR_FOREVER, NULL));
+    EXPECT(MOOR_OK, moor_buffer_wrap(f->binding, memory, sizeof memory, MOOR_BUFFER_PIN, &wrapped));
     struct moor_device_stats stats;
-    EXPECT(MOOR_OK, moor_device_get_stats(f.device, 0, &stats));
+    EXPECT(MOOR_OK, moor_device_get_stats(f->device, 0, &stats));
     struct moor_step step = {
         .kind = MOOR_STEP_COMMIT, .range = range, .offset_bytes = 7 * GRANULE, .length_bytes = GRANULE};
-    EXPECT(MOOR_OK, moor_transact(f.runtime, &step, 1, NULL));
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, wrapped));
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffer));
-    EXPECT(MOOR_OK, moor_segment_release(f.runtime, segment));
-    EXPECT(MOOR_OK, moor_range_release(f.runtime, range));
+    EXPECT(MOOR_OK, moor_transact(f->runtime, &step, 1, NULL));
+    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, wrapped));
+    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, buffer));
+    EXPECT(MOOR_OK, moor_segment_release(f->runtime, segment));
+    EXPECT(MOOR_OK, moor_range_release(f->runtime, range));
     EXPECT(MOOR_OK, moor_stream_destroy(stream));
-    fixture_reap(&f);
+    fixture_reap(f);
     static const enum scripted_name expected[] = {
         SCRIPTED_FOOTPRINT,   SCRIPTED_ALLOCATE,       SCRIPTED_STREAM_CREATE, SCRIPTED_RECORD,
         SCRIPTED_WAIT_STREAM, SCRIPTED_COPY,           SCRIPTED_FILL,          SCRIPTED_HOST_FUNCTION,
@@ -138,8 +138,7 @@ Test(locks, are_free_during_every_provider_call)
         SCRIPTED_STATS};
     for (size_t i = 0; i < sizeof expected / sizeof *expected; i++)
         cr_assert_gt(probe.probes[expected[i]], 0, "%s was never seen", scripted_name_text(expected[i]));
-    probe_close(&f, &probe);
-    fixture_close(&f);
+    probe_close(f, &probe);
 }
 
 /* A second device opens, slowly, while the first is at work. */
@@ -159,15 +158,14 @@ Test(locks, are_free_while_a_device_opens)
 }
 
 /* Attaching and unloading a second provider, likewise. */
-Test(locks, are_free_while_another_provider_comes_and_goes)
+FIXTURE_TEST(locks, are_free_while_another_provider_comes_and_goes)
 {
-    struct fixture f = fixture_open(NULL);
-    struct probe probe = probe_open(&f);
+    struct probe probe = probe_open(f);
     struct scripted *second = scripted_create(&(struct scripted_options){.name = "second"});
     struct moor_device *device = NULL;
     struct moor_stream *stream = NULL;
     scripted_set_hook(second, probe_locks, &probe);
-    struct moor_provider *provider = fixture_attach(f.runtime, second);
+    struct moor_provider *provider = fixture_attach(f->runtime, second);
     EXPECT(MOOR_OK, moor_provider_get_device(provider, 0, &device));
     EXPECT(MOOR_OK, moor_stream_create(device, NULL, &stream));
     EXPECT(MOOR_OK, moor_stream_destroy(stream));
@@ -175,8 +173,7 @@ Test(locks, are_free_while_another_provider_comes_and_goes)
     cr_assert(probe.probes[SCRIPTED_INIT] && probe.probes[SCRIPTED_SHUTDOWN] &&
               probe.probes[SCRIPTED_CONTEXT_CLOSE]);
     scripted_destroy(second);
-    probe_close(&f, &probe);
-    fixture_close(&f);
+    probe_close(f, &probe);
 }
 
 static void release_another(void *user, const struct scripted_call *call)

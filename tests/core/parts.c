@@ -5,11 +5,6 @@
 
 TestSuite(parts, .timeout = 120);
 
-static void set_capacity(struct fixture *f, uint64_t bytes)
-{
-    EXPECT(MOOR_OK, moor_authority_set_capacity(f->authority, bytes, 0, NULL));
-}
-
 struct two_pools {
     struct fixture f;
     struct moor_authority *second;

@@ -47,70 +47,66 @@ Test(providers, say_what_they_are)
 }
 
 /* What a host needs to launch work of its own, passed through as the provider gave it. */
-Test(providers, give_their_native_names)
+FIXTURE_TEST(providers, give_their_native_names)
 {
-    struct fixture f = fixture_open(NULL);
-    moor_buffer buffer = fixture_allocate(&f, 256);
+    moor_buffer buffer = fixture_allocate(f, 256);
     uint64_t native = 7;
-    EXPECT(MOOR_OK, moor_stream_get_native(f.stream, &native));
-    cr_assert_eq(native, (uintptr_t)f.queue + SCRIPTED_NATIVE);
-    EXPECT(MOOR_OK, moor_buffer_get_native(f.runtime, buffer, &native));
+    EXPECT(MOOR_OK, moor_stream_get_native(f->stream, &native));
+    cr_assert_eq(native, (uintptr_t)f->queue + SCRIPTED_NATIVE);
+    EXPECT(MOOR_OK, moor_buffer_get_native(f->runtime, buffer, &native));
     cr_assert_gt(native, SCRIPTED_NATIVE);
-    EXPECT(MOOR_OK, moor_device_get_native(f.device, &native));
+    EXPECT(MOOR_OK, moor_device_get_native(f->device, &native));
     cr_assert_gt(native, SCRIPTED_NATIVE);
     native = 7;
-    scripted_fail(f.script,
+    scripted_fail(f->script,
                   (struct scripted_fault){
                       .name = SCRIPTED_CONTEXT_NATIVE, .nth = 1, .times = 1, .status = MOOR_UNSUPPORTED});
-    EXPECT(MOOR_UNSUPPORTED, moor_device_get_native(f.device, &native));
-    scripted_fail(f.script,
+    EXPECT(MOOR_UNSUPPORTED, moor_device_get_native(f->device, &native));
+    scripted_fail(f->script,
                   (struct scripted_fault){
                       .name = SCRIPTED_STREAM_NATIVE, .nth = 1, .times = 1, .status = MOOR_UNSUPPORTED});
-    EXPECT(MOOR_UNSUPPORTED, moor_stream_get_native(f.stream, &native));
-    EXPECT(MOOR_INVALID, moor_stream_get_native(f.stream, NULL));
-    EXPECT(MOOR_INVALID, moor_device_get_native(f.device, NULL));
-    EXPECT(MOOR_INVALID, moor_buffer_get_native(f.runtime, buffer, NULL));
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffer));
-    EXPECT(MOOR_STALE, moor_buffer_get_native(f.runtime, buffer, &native));
+    EXPECT(MOOR_UNSUPPORTED, moor_stream_get_native(f->stream, &native));
+    EXPECT(MOOR_INVALID, moor_stream_get_native(f->stream, NULL));
+    EXPECT(MOOR_INVALID, moor_device_get_native(f->device, NULL));
+    EXPECT(MOOR_INVALID, moor_buffer_get_native(f->runtime, buffer, NULL));
+    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, buffer));
+    EXPECT(MOOR_STALE, moor_buffer_get_native(f->runtime, buffer, &native));
     unsigned char own[64];
-    EXPECT(MOOR_OK, moor_buffer_wrap(f.binding, own, sizeof own, 0, &buffer));
-    EXPECT(MOOR_UNSUPPORTED, moor_buffer_get_native(f.runtime, buffer, &native));
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffer));
+    EXPECT(MOOR_OK, moor_buffer_wrap(f->binding, own, sizeof own, 0, &buffer));
+    EXPECT(MOOR_UNSUPPORTED, moor_buffer_get_native(f->runtime, buffer, &native));
+    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, buffer));
     cr_assert_eq(native, 7);
-    fixture_close(&f);
 }
 
 /* Each kind alone keeps its provider loaded, and the message counts it. */
-Test(providers, with_live_objects_are_busy)
+FIXTURE_TEST(providers, with_live_objects_are_busy)
 {
-    struct fixture f = fixture_open(NULL);
-    EXPECT(MOOR_OK, moor_stream_destroy(f.stream));
-    EXPECT(MOOR_OK, moor_binding_close(f.binding));
-    struct moor_stream *stream = fixture_stream(&f, NULL);
-    EXPECT(MOOR_BUSY, moor_provider_unload(f.provider));
+    EXPECT(MOOR_OK, moor_stream_destroy(f->stream));
+    EXPECT(MOOR_OK, moor_binding_close(f->binding));
+    struct moor_stream *stream = fixture_stream(f, NULL);
+    EXPECT(MOOR_BUSY, moor_provider_unload(f->provider));
     cr_assert(strstr(moor_last_error()->text, "1 stream"), "%s", moor_last_error()->text);
     EXPECT(MOOR_OK, moor_stream_destroy(stream));
-    EXPECT(MOOR_OK, moor_binding_open(f.device, 0, f.holder, &f.binding));
-    EXPECT(MOOR_BUSY, moor_provider_unload(f.provider));
+    EXPECT(MOOR_OK, moor_binding_open(f->device, 0, f->holder, &f->binding));
+    EXPECT(MOOR_BUSY, moor_provider_unload(f->provider));
     cr_assert(strstr(moor_last_error()->text, "1 binding"), "%s", moor_last_error()->text);
-    moor_buffer buffers[2] = {fixture_allocate(&f, 256), fixture_allocate(&f, 256)};
-    moor_range range = fixture_range(&f, 1);
+    moor_buffer buffers[2] = {fixture_allocate(f, 256), fixture_allocate(f, 256)};
+    moor_range range = fixture_range(f, 1);
     moor_segment segment = 0;
-    EXPECT(MOOR_OK, moor_segment_create(f.binding, GRANULE, 0, 0, &segment));
-    EXPECT(MOOR_BUSY, moor_provider_unload(f.provider));
+    EXPECT(MOOR_OK, moor_segment_create(f->binding, GRANULE, 0, 0, &segment));
+    EXPECT(MOOR_BUSY, moor_provider_unload(f->provider));
     cr_assert(strstr(moor_last_error()->text, "2 buffer"), "%s", moor_last_error()->text);
     cr_assert(strstr(moor_last_error()->text, "1 range"), "%s", moor_last_error()->text);
     cr_assert(strstr(moor_last_error()->text, "1 segment"), "%s", moor_last_error()->text);
-    EXPECT(MOOR_BUSY, moor_runtime_destroy(f.runtime));
-    cr_assert_eq(scripted_count(f.script, SCRIPTED_SHUTDOWN), 0, "nothing has changed");
-    struct moor_view view = fixture_buffer_view(&f, buffers[0]);
-    f.stream = fixture_stream(&f, &f.queue);
-    EXPECT(MOOR_OK, moor_fill(f.stream, &view, 1, 1));
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffers[0]));
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffers[1]));
-    EXPECT(MOOR_OK, moor_range_release(f.runtime, range));
-    EXPECT(MOOR_OK, moor_segment_release(f.runtime, segment));
-    fixture_close(&f);
+    EXPECT(MOOR_BUSY, moor_runtime_destroy(f->runtime));
+    cr_assert_eq(scripted_count(f->script, SCRIPTED_SHUTDOWN), 0, "nothing has changed");
+    struct moor_view view = fixture_buffer_view(f, buffers[0]);
+    f->stream = fixture_stream(f, &f->queue);
+    EXPECT(MOOR_OK, moor_fill(f->stream, &view, 1, 1));
+    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, buffers[0]));
+    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, buffers[1]));
+    EXPECT(MOOR_OK, moor_range_release(f->runtime, range));
+    EXPECT(MOOR_OK, moor_segment_release(f->runtime, segment));
 }
 
 Test(providers, unloaded_ones_shut_down_and_can_come_back)
@@ -476,7 +472,7 @@ static void keep_line(void *user, uint32_t level, const char *message)
     lines->count++;
 }
 
-Test(providers, log_through_the_host_under_their_names)
+FIXTURE_TEST(providers, log_through_the_host_under_their_names)
 {
     struct moor_runtime *runtime = NULL;
     struct lines lines = {0};
@@ -493,9 +489,7 @@ Test(providers, log_through_the_host_under_their_names)
     cr_assert_eq(lines.level, MOOR_ABI_LOG_ERROR);
     EXPECT(MOOR_OK, moor_runtime_destroy(runtime));
     scripted_destroy(script);
-    struct fixture f = fixture_open(NULL);
-    scripted_say(f.script, MOOR_ABI_LOG_ERROR, "nobody listens");
-    fixture_close(&f);
+    scripted_say(f->script, MOOR_ABI_LOG_ERROR, "nobody listens");
 }
 
 Test(providers, settings_are_there_if_they_are_counted)
@@ -520,70 +514,62 @@ Test(providers, settings_are_there_if_they_are_counted)
 
 /* ---- errors ---- */
 
-Test(providers, errors_carry_code_and_text)
+FIXTURE_TEST(providers, errors_carry_code_and_text)
 {
-    struct fixture f = fixture_open(NULL);
     moor_buffer buffer = 0;
-    scripted_fail(f.script, (struct scripted_fault){.name = SCRIPTED_ALLOCATE,
-                                                    .nth = 1,
-                                                    .status = MOOR_DEVICE_NOMEM,
-                                                    .native_code = -4711,
-                                                    .text = "the ship is full"});
-    EXPECT(MOOR_DEVICE_NOMEM, moor_buffer_allocate(f.binding, 100, NULL, &buffer));
+    scripted_fail(f->script, (struct scripted_fault){.name = SCRIPTED_ALLOCATE,
+                                                     .nth = 1,
+                                                     .status = MOOR_DEVICE_NOMEM,
+                                                     .native_code = -4711,
+                                                     .text = "the ship is full"});
+    EXPECT(MOOR_DEVICE_NOMEM, moor_buffer_allocate(f->binding, 100, NULL, &buffer));
     const struct moor_error *error = moor_last_error();
     cr_assert_eq(error->status, MOOR_DEVICE_NOMEM);
     cr_assert_eq(error->native_code, -4711);
     cr_assert(strstr(error->text, "the ship is full"), "%s", error->text);
     cr_assert(strstr(error->text, "scripted"), "it names the provider: %s", error->text);
-    buffer = fixture_allocate(&f, 100);
+    buffer = fixture_allocate(f, 100);
     cr_assert_eq(moor_last_error()->native_code, -4711, "a success leaves it alone");
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffer));
-    fixture_close(&f);
+    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, buffer));
 }
 
-Test(providers, statuses_outside_the_list_become_provider)
+FIXTURE_TEST(providers, statuses_outside_the_list_become_provider)
 {
     static const int32_t strange[] = {-16, -9999, 9, 9999, INT32_MIN, INT32_MAX};
-    struct fixture f = fixture_open(NULL);
     moor_buffer buffer = 0;
     for (size_t i = 0; i < sizeof strange / sizeof *strange; i++) {
-        scripted_fail(f.script,
+        scripted_fail(f->script,
                       (struct scripted_fault){.name = SCRIPTED_ALLOCATE, .nth = 1, .status = strange[i]});
-        EXPECT(MOOR_PROVIDER, moor_buffer_allocate(f.binding, 100, NULL, &buffer));
-        scripted_clear_faults(f.script);
+        EXPECT(MOOR_PROVIDER, moor_buffer_allocate(f->binding, 100, NULL, &buffer));
+        scripted_clear_faults(f->script);
     }
-    fixture_close(&f);
 }
 
-Test(providers, texts_without_an_end_are_cut)
+FIXTURE_TEST(providers, texts_without_an_end_are_cut)
 {
-    struct fixture f = fixture_open(NULL);
     moor_buffer buffer = 0;
     char text[300];
     memset(text, 'x', sizeof text);
     text[299] = '\0';
-    scripted_fail(f.script,
+    scripted_fail(f->script,
                   (struct scripted_fault){
                       .name = SCRIPTED_ALLOCATE, .nth = 1, .status = MOOR_DEVICE_NOMEM, .text = text});
-    EXPECT(MOOR_DEVICE_NOMEM, moor_buffer_allocate(f.binding, 100, NULL, &buffer));
+    EXPECT(MOOR_DEVICE_NOMEM, moor_buffer_allocate(f->binding, 100, NULL, &buffer));
     const char *last = moor_last_error()->text;
     cr_assert(memchr(last, '\0', sizeof moor_last_error()->text));
     cr_assert_eq(strspn(strchr(last, 'x'), "x"), 240);
-    fixture_close(&f);
 }
 
 /* Positive statuses that a provider's call has no right to answer must not look like a decision of the
  * budget. */
-Test(providers, outcomes_are_not_success)
+FIXTURE_TEST(providers, outcomes_are_not_success)
 {
-    struct fixture f = fixture_open(NULL);
     for (moor_status status = MOOR_PENDING; status <= MOOR_NOT_RESIDENT; status++) {
         moor_buffer buffer = 77;
-        scripted_fail(f.script,
+        scripted_fail(f->script,
                       (struct scripted_fault){.name = SCRIPTED_ALLOCATE, .nth = 1, .status = status});
-        cr_assert_neq(moor_buffer_allocate(f.binding, 100, NULL, &buffer), MOOR_OK);
+        cr_assert_neq(moor_buffer_allocate(f->binding, 100, NULL, &buffer), MOOR_OK);
         cr_assert_eq(buffer, 77);
-        cr_assert_eq(fixture_stats(&f).charged_bytes + fixture_stats(&f).reserved_bytes, 0);
+        cr_assert_eq(fixture_stats(f).charged_bytes + fixture_stats(f).reserved_bytes, 0);
     }
-    fixture_close(&f);
 }

@@ -63,25 +63,23 @@ Test(quarantine, that_stays_refuses_the_end)
 }
 
 /* A lost device: its fences are never reached, so nothing behind them is ever taken for free. */
-Test(quarantine, takes_what_waits_for_a_lost_stream)
+FIXTURE_TEST(quarantine, takes_what_waits_for_a_lost_stream)
 {
-    struct fixture f = fixture_open(NULL);
-    moor_buffer buffer = fixture_allocate(&f, 4096);
-    struct moor_view view = fixture_buffer_view(&f, buffer);
-    scripted_hold(f.script, f.queue);
-    EXPECT(MOOR_OK, moor_fill(f.stream, &view, 1, 1));
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffer));
-    scripted_lose(f.script, f.queue);
-    moor_status status = moor_runtime_reap(f.runtime, fixture_soon(200));
+    moor_buffer buffer = fixture_allocate(f, 4096);
+    struct moor_view view = fixture_buffer_view(f, buffer);
+    scripted_hold(f->script, f->queue);
+    EXPECT(MOOR_OK, moor_fill(f->stream, &view, 1, 1));
+    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, buffer));
+    scripted_lose(f->script, f->queue);
+    moor_status status = moor_runtime_reap(f->runtime, fixture_soon(200));
     cr_assert_neq(status, MOOR_PENDING, "nothing is on its way any more");
-    struct moor_authority_stats stats = fixture_stats(&f);
+    struct moor_authority_stats stats = fixture_stats(f);
     cr_assert_eq(stats.quarantined_bytes, 4096);
     cr_assert_eq(stats.charged_bytes, 4096);
-    cr_assert_eq(scripted_objects(f.script).allocations, 1);
-    EXPECT(MOOR_OK, moor_binding_close(f.binding)); /* tries again: nothing runs there any more */
-    f.binding = NULL;
-    cr_assert_eq(scripted_objects(f.script).allocations, 0);
-    fixture_close(&f);
+    cr_assert_eq(scripted_objects(f->script).allocations, 1);
+    EXPECT(MOOR_OK, moor_binding_close(f->binding)); /* tries again: nothing runs there any more */
+    f->binding = NULL;
+    cr_assert_eq(scripted_objects(f->script).allocations, 0);
 }
 
 Test(quarantine, of_a_range_piece_is_never_committed_over)
@@ -290,19 +288,17 @@ Test(quarantine, a_part_whose_release_is_not_accepted_is_put_back)
 
 /* ---- completions that lie ---- */
 
-Test(quarantine, a_repeated_completion_refunds_once)
+FIXTURE_TEST(quarantine, a_repeated_completion_refunds_once)
 {
-    struct fixture f = fixture_open(NULL);
-    moor_buffer kept = fixture_allocate(&f, 8192);
-    moor_buffer buffer = fixture_allocate(&f, 4096);
-    scripted_knobs(f.script)->double_completions = 1;
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffer));
-    (void)moor_runtime_reap(f.runtime, fixture_soon(200)); /* it may report the provider */
-    cr_assert_eq(fixture_stats(&f).charged_bytes, 8192);
-    cr_assert_eq(fixture_counts(&f).releases, 0);
-    fixture_check_books(&f);
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, kept));
-    fixture_close(&f);
+    moor_buffer kept = fixture_allocate(f, 8192);
+    moor_buffer buffer = fixture_allocate(f, 4096);
+    scripted_knobs(f->script)->double_completions = 1;
+    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, buffer));
+    (void)moor_runtime_reap(f->runtime, fixture_soon(200)); /* it may report the provider */
+    cr_assert_eq(fixture_stats(f).charged_bytes, 8192);
+    cr_assert_eq(fixture_counts(f).releases, 0);
+    fixture_check_books(f);
+    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, kept));
 }
 
 Test(quarantine, a_repeated_failure_is_one)
@@ -339,21 +335,19 @@ Test(quarantine, a_late_completion_finds_nobody)
 }
 
 /* What did not come back is still charged, and nothing can give it back any more: it ends with the binding. */
-Test(quarantine, a_completion_of_too_few_bytes_keeps_the_rest)
+FIXTURE_TEST(quarantine, a_completion_of_too_few_bytes_keeps_the_rest)
 {
-    struct fixture f = fixture_open(NULL);
-    moor_buffer buffer = fixture_allocate(&f, 4096);
-    scripted_knobs(f.script)->freed_extra_bytes = 0 - UINT64_C(1024);
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffer));
-    EXPECT(MOOR_OK, moor_runtime_reap(f.runtime, fixture_soon(1000)));
-    struct moor_authority_stats stats = fixture_stats(&f);
+    moor_buffer buffer = fixture_allocate(f, 4096);
+    scripted_knobs(f->script)->freed_extra_bytes = 0 - UINT64_C(1024);
+    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, buffer));
+    EXPECT(MOOR_OK, moor_runtime_reap(f->runtime, fixture_soon(1000)));
+    struct moor_authority_stats stats = fixture_stats(f);
     cr_assert_eq(stats.charged_bytes, 1024);
     cr_assert_eq(stats.quarantined_bytes, 1024);
     cr_assert_eq(stats.pending_bytes + stats.live_bytes, 0);
-    EXPECT(MOOR_OK, moor_binding_close(f.binding));
-    f.binding = NULL;
-    cr_assert_eq(fixture_stats(&f).charged_bytes, 0);
-    fixture_close(&f);
+    EXPECT(MOOR_OK, moor_binding_close(f->binding));
+    f->binding = NULL;
+    cr_assert_eq(fixture_stats(f).charged_bytes, 0);
 }
 
 Test(quarantine, a_lost_completion_stays_charged)
@@ -370,16 +364,14 @@ Test(quarantine, a_lost_completion_stays_charged)
     scripted_abandon(f.script);
 }
 
-Test(quarantine, a_completion_of_too_many_bytes_refunds_what_was_charged)
+FIXTURE_TEST(quarantine, a_completion_of_too_many_bytes_refunds_what_was_charged)
 {
-    struct fixture f = fixture_open(NULL);
-    moor_buffer kept = fixture_allocate(&f, 8192);
-    moor_buffer buffer = fixture_allocate(&f, 4096);
-    scripted_knobs(f.script)->freed_extra_bytes = UINT64_C(1) << 40;
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffer));
-    (void)moor_runtime_reap(f.runtime, fixture_soon(200));
-    cr_assert_eq(fixture_stats(&f).charged_bytes, 8192, "I14: never below what is there");
-    scripted_knobs(f.script)->freed_extra_bytes = 0;
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, kept));
-    fixture_close(&f);
+    moor_buffer kept = fixture_allocate(f, 8192);
+    moor_buffer buffer = fixture_allocate(f, 4096);
+    scripted_knobs(f->script)->freed_extra_bytes = UINT64_C(1) << 40;
+    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, buffer));
+    (void)moor_runtime_reap(f->runtime, fixture_soon(200));
+    cr_assert_eq(fixture_stats(f).charged_bytes, 8192, "I14: never below what is there");
+    scripted_knobs(f->script)->freed_extra_bytes = 0;
+    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, kept));
 }

@@ -246,19 +246,17 @@ static void *wait_for_ticket(void *user)
 Test(trace, requests_and_who_is_asked_add_up)
 {
     struct fixture f = open_traced();
-    struct party party;
     clock_stop();
     EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, UNITS(4), 0, NULL));
     cr_assert_eq(told.latest[MOOR_TRACE_CAPACITY], UNITS(4));
-    party_open(&party, &f, 0, give_what_is_asked);
-    party_take(&party, 4);
+    struct party *party = party_open(&f, 0, 4, evict_requested);
     moor_grant grant = 0;
     EXPECT(MOOR_OK, moor_grant_reserve(f.holder, UNITS(2), MOOR_NO_WAIT, &grant));
     check_tickets(1);
     cr_assert(told.ticket[0].bytes == UNITS(2) && told.ticket[0].granted == UNITS(2));
     cr_assert(told.ticket[0].asks == 1 && told.ticket[0].let_go == UNITS(2));
     CHECK_BOOKS(f.holder, 0);
-    CHECK_BOOKS(party.holder, 0);
+    CHECK_BOOKS(party->holder, 0);
     /* One that comes to nothing; one that is served, and waited for. */
     EXPECT(MOOR_TIMEOUT, moor_grant_reserve(f.holder, UNITS(2), 1, &(moor_grant){0}));
     check_tickets(2);
@@ -273,7 +271,7 @@ Test(trace, requests_and_who_is_asked_add_up)
     CHECK_BOOKS(f.holder, 0);
     EXPECT(MOOR_OK, moor_grant_release(f.runtime, grant));
     EXPECT(MOOR_OK, moor_grant_release(f.runtime, second));
-    party_close(&party);
+    party_close(party);
     CHECK_BOOKS(f.holder, 0);
     fixture_close(&f);
 }
@@ -306,24 +304,20 @@ Test(trace, tickets_that_are_cancelled_end_once)
 Test(trace, limits_and_pressure_for_what_is_over_are_told)
 {
     struct fixture f = open_traced();
-    struct party party;
     clock_stop();
     EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, UNITS(8), 0, NULL));
-    party_open(&party, &f, 0, give_what_is_asked);
-    party_take(&party, 4);
-    EXPECT(MOOR_OK, moor_holder_set_limits(party.holder,
-                                           &(struct moor_holder_limits){.limit_bytes = UNITS(3)}, 0, NULL));
+    struct party *party = party_open(&f, 0, 4, evict_requested);
+    set_limits(party->holder, LIMITS(.limit_bytes = UNITS(3)));
     cr_assert_eq(told.latest[MOOR_TRACE_LIMIT], UNITS(3));
     moor__pressure_settle(f.runtime);
     fixture_reap(&f);
-    EXPECT(MOOR_OK, moor_holder_set_limits(party.holder, &(struct moor_holder_limits){0}, 0, NULL));
+    set_limits(party->holder, LIMITS(0));
     cr_assert_eq(told.latest[MOOR_TRACE_LIMIT], UINT64_MAX);
     cr_assert_eq(told.count[MOOR_TRACE_LIMIT], 2);
     cr_assert(told.count[MOOR_TRACE_TICKET] == 0 && told.count[MOOR_TRACE_END] == 0,
               "no request waits for it");
     cr_assert(told.ticket[0].asks == 1 && told.ticket[0].answers == 1 && told.ticket[0].let_go == UNIT);
     cr_assert_eq(told.count[MOOR_TRACE_CAPACITY], 1);
-    party_close(&party);
     fixture_close(&f);
 }
 
@@ -331,11 +325,9 @@ Test(trace, limits_and_pressure_for_what_is_over_are_told)
 Test(trace, a_full_device_is_told)
 {
     struct fixture f = open_traced();
-    struct party party;
     moor_buffer buffer = 0;
     clock_stop();
-    party_open(&party, &f, 0, give_what_is_asked);
-    party_take(&party, 4);
+    (void)party_open(&f, 0, 4, evict_requested);
     scripted_fail(f.script,
                   (struct scripted_fault){.name = SCRIPTED_ALLOCATE, .nth = 1, .status = MOOR_DEVICE_NOMEM});
     EXPECT(MOOR_OK, moor_buffer_allocate(f.binding, UNIT, NULL, &buffer));
@@ -343,7 +335,6 @@ Test(trace, a_full_device_is_told)
     cr_assert(told.ticket[0].bytes == UNIT && told.ticket[0].granted == 0);
     cr_assert(told.ticket[0].asks == 1 && told.ticket[0].let_go == UNIT);
     EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffer));
-    party_close(&party);
     fixture_close(&f);
 }
 

@@ -12,11 +12,6 @@ TestSuite(turns, .timeout = 120);
 #define TURN_NS UINT64_C(100000000)
 #define SMALLS 64
 
-static void set_capacity(struct fixture *f, uint64_t bytes)
-{
-    EXPECT(MOOR_OK, moor_authority_set_capacity(f->authority, bytes, 0, NULL));
-}
-
 static moor_status try_small(struct moor_holder *holder, moor_grant *ret_grant)
 {
     return moor_grant_reserve(holder, UNIT, MOOR_NO_WAIT, ret_grant);
@@ -146,32 +141,30 @@ Test(turns, a_turn_lasts_half_of_the_waiting_up_to_ten_seconds)
 
 /* 16 units, all with small ones, each of which is followed by the next as long as that can be had. Without
  * turns the big one, which wants them all, would never be served. */
-Test(turns, a_big_one_among_many_small_ones_is_served_within_the_bound)
+FIXTURE_TEST(turns, a_big_one_among_many_small_ones_is_served_within_the_bound)
 {
-    struct fixture f = fixture_open(NULL);
     moor_ticket small[SMALLS];
     size_t first = 0, count = 0;
     clock_stop();
-    set_capacity(&f, UNITS(16));
+    set_capacity(f, UNITS(16));
     while (count < 16)
-        small[count++] = open_ticket(f.holder, UNIT);
-    moor_ticket big = open_ticket(f.holder, UNITS(16));
-    while (!is_served(&f, big)) {
+        small[count++] = open_ticket(f->holder, UNIT);
+    moor_ticket big = open_ticket(f->holder, UNITS(16));
+    while (!is_served(f, big)) {
         cr_assert_lt(count, SMALLS, "starved");
-        small[count++] = open_ticket(f.holder, UNIT);
-        while (first < count && !is_served(&f, small[first]))
+        small[count++] = open_ticket(f->holder, UNIT);
+        while (first < count && !is_served(f, small[first]))
             first++; /* these wait for the big one, now */
         cr_assert_lt(first, count, "nobody holds anything, and the big one is not served");
-        return_ticket(&f, small[first++]);
+        return_ticket(f, small[first++]);
     }
     size_t came_first = 16, passed = 0;
     for (size_t i = came_first; i < count; i++)
         passed += i < first;
     cr_assert_leq(passed, PASSED, "%zu that came later were served before it", passed);
-    return_ticket(&f, big);
+    return_ticket(f, big);
     while (first < count)
-        return_ticket(&f, small[first++]);
-    fixture_close(&f);
+        return_ticket(f, small[first++]);
 }
 
 Test(turns, a_small_one_behind_a_big_one_is_served_at_once)
@@ -187,10 +180,8 @@ Test(turns, a_small_one_behind_a_big_one_is_served_at_once)
 Test(turns, guarantees_hold_in_turns_of_others)
 {
     struct turn turn = open_turn();
-    struct moor_holder *guaranteed = NULL;
     moor_grant grants[2] = {0};
-    const struct moor_holder_options options = {.limits.guarantee_bytes = UNIT};
-    EXPECT(MOOR_OK, moor_holder_create(turn.f.authority, &options, &guaranteed));
+    struct moor_holder *guaranteed = create_holder(&turn.f, LIMITS(.guarantee_bytes = UNIT));
     pass(&turn.f, PASSED);
     EXPECT(MOOR_OK, try_small(guaranteed, &grants[0]));
     EXPECT(MOOR_OVER_BUDGET, try_small(guaranteed, &grants[1]));
@@ -203,17 +194,15 @@ Test(turns, guarantees_hold_in_turns_of_others)
 Test(turns, one_that_waits_for_its_own_limit_gets_none)
 {
     struct turn turn = open_turn();
-    struct moor_holder *other = NULL;
     moor_grant grant = 0;
-    EXPECT(MOOR_OK, moor_holder_create(turn.f.authority, NULL, &other));
-    EXPECT(MOOR_OK, moor_holder_set_limits(turn.f.holder,
-                                           &(struct moor_holder_limits){.limit_bytes = UNITS(4)}, 0, NULL));
+    struct moor_holder *other = create_holder(&turn.f, LIMITS(0));
+    set_limits(turn.f.holder, LIMITS(.limit_bytes = UNITS(4)));
     for (int i = 0; i < 4 * PASSED; i++) {
         EXPECT(MOOR_OK, try_small(other, &grant));
         EXPECT(MOOR_OK, moor_grant_release(turn.f.runtime, grant));
     }
     /* When its limit leaves it room, its turn comes. */
-    EXPECT(MOOR_OK, moor_holder_set_limits(turn.f.holder, &(struct moor_holder_limits){0}, 0, NULL));
+    set_limits(turn.f.holder, LIMITS(0));
     EXPECT(MOOR_OVER_BUDGET, try_small(other, &grant));
     EXPECT(MOOR_OK, moor_holder_destroy(other));
     close_turn(&turn);
@@ -234,28 +223,24 @@ Test(turns, one_that_can_never_fit_any_more_gets_none)
 
 /* One of low priority is passed by those of high priority that come later, and is served in its turn all
  * the same. */
-Test(turns, priorities_do_not_starve)
+FIXTURE_TEST(turns, priorities_do_not_starve)
 {
-    struct fixture f = fixture_open(NULL);
-    struct moor_holder *high = NULL;
-    const struct moor_holder_options options = {.limits.priority = 1};
     moor_ticket tickets[SMALLS];
     size_t n = 0;
     clock_stop();
-    set_capacity(&f, UNITS(1));
-    EXPECT(MOOR_OK, moor_holder_create(f.authority, &options, &high));
+    set_capacity(f, UNITS(1));
+    struct moor_holder *high = create_holder(f, LIMITS(.priority = 1));
     tickets[0] = open_ticket(high, UNIT);
-    moor_ticket low = open_ticket(f.holder, UNIT);
-    while (!is_served(&f, low)) {
+    moor_ticket low = open_ticket(f->holder, UNIT);
+    while (!is_served(f, low)) {
         cr_assert_lt(n + 1, SMALLS, "starved");
         tickets[n + 1] = open_ticket(high, UNIT); /* waits, and would be served first */
-        return_ticket(&f, tickets[n++]);
+        return_ticket(f, tickets[n++]);
     }
     cr_assert_eq(n, PASSED + 1, "%zu of high priority were served before it", n);
-    return_ticket(&f, low);
-    return_ticket(&f, tickets[n]);
+    return_ticket(f, low);
+    return_ticket(f, tickets[n]);
     EXPECT(MOOR_OK, moor_holder_destroy(high));
-    fixture_close(&f);
 }
 
 /* Two that were passed: one turn at a time, that of the one that came first, and then the other's. */
@@ -326,26 +311,24 @@ static uint64_t take_in_a_turn(struct party *party, const struct moor_pressure *
 Test(turns, those_who_are_asked_may_take_in_turns_of_others)
 {
     struct turn turn = open_turn();
-    struct party party;
     struct taking taking = {.status = MOOR_PROVIDER};
-    party_open(&party, &turn.f, 0, NULL);
-    party.user = &taking;
-    taking.lease = take_lease(&turn.f, party.holder, UNIT); /* which has passed it once */
+    struct party *party = party_open(&turn.f, 0, 0, NULL);
+    party->user = &taking;
+    taking.lease = take_lease(&turn.f, party->holder, UNIT); /* which has passed it once */
     pass(&turn.f, PASSED - 1);
     moor__pressure_settle(turn.f.runtime); /* it was asked, and rests */
     moor_ticket small = open_ticket(turn.f.holder, UNIT);
-    atomic_store(&party.answer, take_in_a_turn);
+    atomic_store(&party->answer, take_in_a_turn);
     clock_advance(&turn.f, TURN_NS / 2);
     moor__pressure_settle(turn.f.runtime);
     cr_assert_eq(asked_count(), 2);
     cr_assert_eq(taking.status, MOOR_OK, "%s", moor_status_name(taking.status));
     EXPECT(MOOR_OK, moor_grant_release(turn.f.runtime, taking.grant));
     cr_assert_not(is_served(&turn.f, small));
-    EXPECT(MOOR_OK, moor_holder_set_pressure(party.holder, NULL, NULL));
+    EXPECT(MOOR_OK, moor_holder_set_pressure(party->holder, NULL, NULL));
     clock_advance(&turn.f, TURN_NS / 2);
     return_ticket(&turn.f, small);
     EXPECT(MOOR_OK, moor_lease_refund(turn.f.runtime, taking.lease));
-    party_close(&party);
     close_turn(&turn);
 }
 
@@ -366,20 +349,18 @@ static void *keep_busy(void *user)
 
 /* Four threads that take three of eight units each, over and over, and one that wants them all, time and
  * again. */
-Test(turns, a_big_one_is_served_while_threads_do_their_worst)
+FIXTURE_TEST(turns, a_big_one_is_served_while_threads_do_their_worst)
 {
-    struct fixture f = fixture_open(NULL);
     pthread_t threads[4];
-    set_capacity(&f, UNITS(8));
+    set_capacity(f, UNITS(8));
     for (size_t i = 0; i < 4; i++)
-        cr_assert_eq(pthread_create(&threads[i], NULL, keep_busy, &f), 0);
+        cr_assert_eq(pthread_create(&threads[i], NULL, keep_busy, f), 0);
     for (int i = 0; i < 20; i++) {
         moor_grant grant = 0;
-        EXPECT(MOOR_OK, moor_grant_reserve(f.holder, UNITS(8), fixture_soon(LATE_MS), &grant));
-        EXPECT(MOOR_OK, moor_grant_release(f.runtime, grant));
+        EXPECT(MOOR_OK, moor_grant_reserve(f->holder, UNITS(8), fixture_soon(LATE_MS), &grant));
+        EXPECT(MOOR_OK, moor_grant_release(f->runtime, grant));
     }
     atomic_store(&stop, 1);
     for (size_t i = 0; i < 4; i++)
         join(threads[i]);
-    fixture_close(&f);
 }

@@ -37,228 +37,210 @@ static struct moor_view mapped(struct fixture *f, moor_range range)
     return fixture_range_view(f, range, GRANULE, 2 * GRANULE);
 }
 
-Test(writable, a_shared_map_becomes_a_private_copy)
+FIXTURE_TEST(writable, a_shared_map_becomes_a_private_copy)
 {
-    struct fixture f = fixture_open(NULL);
-    struct shared s = share(&f);
-    struct moor_view first = mapped(&f, s.ranges[0]);
-    struct moor_view second = mapped(&f, s.ranges[1]);
+    struct shared s = share(f);
+    struct moor_view first = mapped(f, s.ranges[0]);
+    struct moor_view second = mapped(f, s.ranges[1]);
     EXPECT(MOOR_OK,
-           moor_range_make_writable(f.runtime, s.ranges[0], GRANULE, f.stream, 0, MOOR_FOREVER, NULL));
-    fixture_reap(&f);
-    struct moor_view again = mapped(&f, s.ranges[0]);
+           moor_range_make_writable(f->runtime, s.ranges[0], GRANULE, f->stream, 0, MOOR_FOREVER, NULL));
+    fixture_reap(f);
+    struct moor_view again = mapped(f, s.ranges[0]);
     cr_assert_eq(again.address, first.address, "at the same address");
     cr_assert(fixture_all_bytes(&first, 0x5a));
-    cr_assert_eq(fixture_stats(&f).charged_bytes, 4 * GRANULE, "the copy is charged, and charged once");
-    EXPECT(MOOR_OK, moor_fill(f.stream, &first, 0x77, 1));
+    cr_assert_eq(fixture_stats(f).charged_bytes, 4 * GRANULE, "the copy is charged, and charged once");
+    EXPECT(MOOR_OK, moor_fill(f->stream, &first, 0x77, 1));
     EXPECT(MOOR_OK, moor_memory_wait(&first, fixture_soon(5000)));
     cr_assert(fixture_all_bytes(&first, 0x77));
     cr_assert(fixture_all_bytes(&second, 0x5a), "nobody else sees the writes");
-    cr_assert_neq(moor_fill(f.stream, &second, 0, 1), MOOR_OK);
-    cr_assert_eq(scripted_objects(f.script).ranges, 2, "what the copy needed on its way is given back");
-    fixture_check_books(&f);
-    unshare(&f, &s);
-    fixture_close(&f);
+    cr_assert_neq(moor_fill(f->stream, &second, 0, 1), MOOR_OK);
+    cr_assert_eq(scripted_objects(f->script).ranges, 2, "what the copy needed on its way is given back");
+    fixture_check_books(f);
+    unshare(f, &s);
 }
 
-Test(writable, the_last_owner_writes_in_place)
+FIXTURE_TEST(writable, the_last_owner_writes_in_place)
 {
-    struct fixture f = fixture_open(NULL);
-    struct shared s = share(&f);
-    EXPECT(MOOR_OK, moor_segment_release(f.runtime, s.segment));
-    EXPECT(MOOR_OK, moor_range_unmap(f.runtime, s.ranges[1], GRANULE, 2 * GRANULE));
-    fixture_reap(&f);
-    uint64_t made = scripted_count(f.script, SCRIPTED_SEGMENT_CREATE);
+    struct shared s = share(f);
+    EXPECT(MOOR_OK, moor_segment_release(f->runtime, s.segment));
+    EXPECT(MOOR_OK, moor_range_unmap(f->runtime, s.ranges[1], GRANULE, 2 * GRANULE));
+    fixture_reap(f);
+    uint64_t made = scripted_count(f->script, SCRIPTED_SEGMENT_CREATE);
     EXPECT(MOOR_OK,
-           moor_range_make_writable(f.runtime, s.ranges[0], GRANULE, f.stream, 0, MOOR_FOREVER, NULL));
-    cr_assert_eq(scripted_count(f.script, SCRIPTED_SEGMENT_CREATE), made, "no copy is made");
-    cr_assert_eq(fixture_stats(&f).charged_bytes, 2 * GRANULE);
-    struct moor_view view = mapped(&f, s.ranges[0]);
-    EXPECT(MOOR_OK, moor_fill(f.stream, &view, 1, 1));
-    EXPECT(MOOR_OK, moor_range_release(f.runtime, s.ranges[0]));
-    EXPECT(MOOR_OK, moor_range_release(f.runtime, s.ranges[1]));
-    fixture_close(&f);
+           moor_range_make_writable(f->runtime, s.ranges[0], GRANULE, f->stream, 0, MOOR_FOREVER, NULL));
+    cr_assert_eq(scripted_count(f->script, SCRIPTED_SEGMENT_CREATE), made, "no copy is made");
+    cr_assert_eq(fixture_stats(f).charged_bytes, 2 * GRANULE);
+    struct moor_view view = mapped(f, s.ranges[0]);
+    EXPECT(MOOR_OK, moor_fill(f->stream, &view, 1, 1));
+    EXPECT(MOOR_OK, moor_range_release(f->runtime, s.ranges[0]));
+    EXPECT(MOOR_OK, moor_range_release(f->runtime, s.ranges[1]));
 }
 
 /* Whoever still has the handle may map it again: then this is not the last owner. */
-Test(writable, the_handle_counts_as_an_owner)
+FIXTURE_TEST(writable, the_handle_counts_as_an_owner)
 {
-    struct fixture f = fixture_open(NULL);
-    struct shared s = share(&f);
-    EXPECT(MOOR_OK, moor_range_unmap(f.runtime, s.ranges[1], GRANULE, 2 * GRANULE));
-    fixture_reap(&f);
+    struct shared s = share(f);
+    EXPECT(MOOR_OK, moor_range_unmap(f->runtime, s.ranges[1], GRANULE, 2 * GRANULE));
+    fixture_reap(f);
     EXPECT(MOOR_OK,
-           moor_range_make_writable(f.runtime, s.ranges[0], GRANULE, f.stream, 0, MOOR_FOREVER, NULL));
-    fixture_reap(&f);
-    struct moor_view view = mapped(&f, s.ranges[0]);
-    EXPECT(MOOR_OK, moor_fill(f.stream, &view, 1, 1));
-    EXPECT(MOOR_OK, moor_segment_map(f.runtime, s.segment, s.ranges[1], GRANULE, MOOR_ACCESS_READ));
-    struct moor_view second = mapped(&f, s.ranges[1]);
+           moor_range_make_writable(f->runtime, s.ranges[0], GRANULE, f->stream, 0, MOOR_FOREVER, NULL));
+    fixture_reap(f);
+    struct moor_view view = mapped(f, s.ranges[0]);
+    EXPECT(MOOR_OK, moor_fill(f->stream, &view, 1, 1));
+    EXPECT(MOOR_OK, moor_segment_map(f->runtime, s.segment, s.ranges[1], GRANULE, MOOR_ACCESS_READ));
+    struct moor_view second = mapped(f, s.ranges[1]);
     cr_assert(fixture_all_bytes(&second, 0x5a), "sealed contents do not change");
-    unshare(&f, &s);
-    fixture_close(&f);
+    unshare(f, &s);
 }
 
-Test(writable, over_budget_leaves_both_sides)
+FIXTURE_TEST(writable, over_budget_leaves_both_sides)
 {
-    struct fixture f = fixture_open(NULL);
-    struct shared s = share(&f);
-    EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, 3 * GRANULE, 0, NULL));
-    struct fixture_state before = fixture_state(&f);
+    struct shared s = share(f);
+    EXPECT(MOOR_OK, moor_authority_set_capacity(f->authority, 3 * GRANULE, 0, NULL));
+    struct fixture_state before = fixture_state(f);
     EXPECT(MOOR_OVER_BUDGET,
-           moor_range_make_writable(f.runtime, s.ranges[0], GRANULE, f.stream, 0, MOOR_FOREVER, NULL));
-    fixture_reap(&f);
-    struct fixture_state after = fixture_state(&f);
+           moor_range_make_writable(f->runtime, s.ranges[0], GRANULE, f->stream, 0, MOOR_FOREVER, NULL));
+    fixture_reap(f);
+    struct fixture_state after = fixture_state(f);
     fixture_same_state(&before, &after);
-    struct moor_view first = mapped(&f, s.ranges[0]);
-    struct moor_view second = mapped(&f, s.ranges[1]);
+    struct moor_view first = mapped(f, s.ranges[0]);
+    struct moor_view second = mapped(f, s.ranges[1]);
     cr_assert(fixture_all_bytes(&first, 0x5a) && fixture_all_bytes(&second, 0x5a));
-    cr_assert_neq(moor_fill(f.stream, &first, 0, 1), MOOR_OK, "it is still read-only");
-    EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, 4 * GRANULE, 0, NULL));
+    cr_assert_neq(moor_fill(f->stream, &first, 0, 1), MOOR_OK, "it is still read-only");
+    EXPECT(MOOR_OK, moor_authority_set_capacity(f->authority, 4 * GRANULE, 0, NULL));
     moor_grant grant = 0;
-    EXPECT(MOOR_OK, moor_grant_reserve(f.holder, 2 * GRANULE, MOOR_NO_WAIT, &grant));
+    EXPECT(MOOR_OK, moor_grant_reserve(f->holder, 2 * GRANULE, MOOR_NO_WAIT, &grant));
     EXPECT(MOOR_OK,
-           moor_range_make_writable(f.runtime, s.ranges[0], GRANULE, f.stream, grant, MOOR_FOREVER, NULL));
-    EXPECT(MOOR_OK, moor_grant_release(f.runtime, grant));
-    unshare(&f, &s);
-    fixture_close(&f);
+           moor_range_make_writable(f->runtime, s.ranges[0], GRANULE, f->stream, grant, MOOR_FOREVER, NULL));
+    EXPECT(MOOR_OK, moor_grant_release(f->runtime, grant));
+    unshare(f, &s);
 }
 
 /* The copy's memory is made, and is more than there is room for. */
-Test(writable, a_copy_that_takes_too_much_is_undone)
+FIXTURE_TEST(writable, a_copy_that_takes_too_much_is_undone)
 {
-    struct fixture f = fixture_open(NULL);
-    struct shared s = share(&f);
+    struct shared s = share(f);
     moor_grant grant = 0;
     uint64_t left = 0;
-    EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, 4 * GRANULE, 0, NULL));
-    EXPECT(MOOR_OK, moor_grant_reserve(f.holder, 2 * GRANULE, MOOR_NO_WAIT, &grant));
-    struct fixture_state before = fixture_state(&f);
-    scripted_knobs(f.script)->granule_extra_bytes = 4096;
+    EXPECT(MOOR_OK, moor_authority_set_capacity(f->authority, 4 * GRANULE, 0, NULL));
+    EXPECT(MOOR_OK, moor_grant_reserve(f->holder, 2 * GRANULE, MOOR_NO_WAIT, &grant));
+    struct fixture_state before = fixture_state(f);
+    scripted_knobs(f->script)->granule_extra_bytes = 4096;
     EXPECT(MOOR_OVER_BUDGET,
-           moor_range_make_writable(f.runtime, s.ranges[0], GRANULE, f.stream, grant, MOOR_FOREVER, NULL));
-    scripted_knobs(f.script)->granule_extra_bytes = 0;
-    fixture_reap(&f);
-    struct fixture_state after = fixture_state(&f);
+           moor_range_make_writable(f->runtime, s.ranges[0], GRANULE, f->stream, grant, MOOR_FOREVER, NULL));
+    scripted_knobs(f->script)->granule_extra_bytes = 0;
+    fixture_reap(f);
+    struct fixture_state after = fixture_state(f);
     fixture_same_state(&before, &after);
-    EXPECT(MOOR_OK, moor_grant_get_remaining(f.runtime, grant, &left));
+    EXPECT(MOOR_OK, moor_grant_get_remaining(f->runtime, grant, &left));
     cr_assert_eq(left, 2 * GRANULE);
-    EXPECT(MOOR_OK, moor_grant_release(f.runtime, grant));
-    unshare(&f, &s);
-    fixture_close(&f);
+    EXPECT(MOOR_OK, moor_grant_release(f->runtime, grant));
+    unshare(f, &s);
 }
 
 /* The exchange fails half-way, and so does the way back: what is there no more is not said to be there. */
-Test(writable, whose_way_back_fails_is_not_backed)
+FIXTURE_TEST(writable, whose_way_back_fails_is_not_backed)
 {
-    struct fixture f = fixture_open(NULL);
-    struct shared s = share(&f);
-    struct moor_view first = mapped(&f, s.ranges[0]);
-    struct moor_view second = mapped(&f, s.ranges[1]);
+    struct shared s = share(f);
+    struct moor_view first = mapped(f, s.ranges[0]);
+    struct moor_view second = mapped(f, s.ranges[1]);
     moor_segment copy = 77;
     /* After the one of the copy's window: the new mapping, and the old one again. */
-    scripted_fail(f.script, (struct scripted_fault){
-                                .name = SCRIPTED_MAP, .nth = 2, .times = 2, .status = MOOR_DEVICE_NOMEM});
+    scripted_fail(f->script, (struct scripted_fault){
+                                 .name = SCRIPTED_MAP, .nth = 2, .times = 2, .status = MOOR_DEVICE_NOMEM});
     EXPECT(MOOR_DEVICE_NOMEM,
-           moor_range_make_writable(f.runtime, s.ranges[0], GRANULE, f.stream, 0, MOOR_FOREVER, &copy));
+           moor_range_make_writable(f->runtime, s.ranges[0], GRANULE, f->stream, 0, MOOR_FOREVER, &copy));
     cr_assert(strstr(moor_last_error()->text, "not backed"), "%s", moor_last_error()->text);
     cr_assert_eq(copy, 77);
-    fixture_reap(&f);
-    fixture_check_books(&f);
-    cr_assert_eq(scripted_objects(f.script).mappings, 1);
-    cr_assert_eq(fixture_stats(&f).charged_bytes, 2 * GRANULE, "the copy has gone");
-    EXPECT(MOOR_INVALID, moor_fill(f.stream, &first, 1, 1));
+    fixture_reap(f);
+    fixture_check_books(f);
+    cr_assert_eq(scripted_objects(f->script).mappings, 1);
+    cr_assert_eq(fixture_stats(f).charged_bytes, 2 * GRANULE, "the copy has gone");
+    EXPECT(MOOR_INVALID, moor_fill(f->stream, &first, 1, 1));
     cr_assert(fixture_all_bytes(&second, 0x5a));
-    EXPECT(MOOR_OK, moor_segment_map(f.runtime, s.segment, s.ranges[0], GRANULE, MOOR_ACCESS_READ));
+    EXPECT(MOOR_OK, moor_segment_map(f->runtime, s.segment, s.ranges[0], GRANULE, MOOR_ACCESS_READ));
     cr_assert(fixture_all_bytes(&first, 0x5a));
-    unshare(&f, &s);
-    fixture_close(&f);
+    unshare(f, &s);
 }
 
-Test(writable, pending_work_is_waited_for)
+FIXTURE_TEST(writable, pending_work_is_waited_for)
 {
-    struct fixture f = fixture_open(NULL);
     struct moor_abi_stream *queue;
-    struct moor_stream *reader = fixture_stream(&f, &queue);
-    struct shared s = share(&f);
-    moor_buffer target = fixture_allocate(&f, 2 * GRANULE);
-    struct moor_view view = mapped(&f, s.ranges[0]);
-    struct moor_view target_view = fixture_buffer_view(&f, target);
-    scripted_hold(f.script, queue);
+    struct moor_stream *reader = fixture_stream(f, &queue);
+    struct shared s = share(f);
+    moor_buffer target = fixture_allocate(f, 2 * GRANULE);
+    struct moor_view view = mapped(f, s.ranges[0]);
+    struct moor_view target_view = fixture_buffer_view(f, target);
+    scripted_hold(f->script, queue);
     EXPECT(MOOR_OK, moor_copy(reader, &target_view, &view));
-    struct fixture_state before = fixture_state(&f);
+    struct fixture_state before = fixture_state(f);
     EXPECT(MOOR_PENDING,
-           moor_range_make_writable(f.runtime, s.ranges[0], GRANULE, f.stream, 0, MOOR_NO_WAIT, NULL));
+           moor_range_make_writable(f->runtime, s.ranges[0], GRANULE, f->stream, 0, MOOR_NO_WAIT, NULL));
     EXPECT(MOOR_TIMEOUT,
-           moor_range_make_writable(f.runtime, s.ranges[0], GRANULE, f.stream, 0, fixture_soon(30), NULL));
-    (void)moor_runtime_reap(f.runtime, fixture_soon(30));
-    struct fixture_state after = fixture_state(&f);
+           moor_range_make_writable(f->runtime, s.ranges[0], GRANULE, f->stream, 0, fixture_soon(30), NULL));
+    (void)moor_runtime_reap(f->runtime, fixture_soon(30));
+    struct fixture_state after = fixture_state(f);
     fixture_same_state(&before, &after);
-    scripted_open(f.script, queue);
-    EXPECT(MOOR_OK,
-           moor_range_make_writable(f.runtime, s.ranges[0], GRANULE, f.stream, 0, fixture_soon(5000), NULL));
-    EXPECT(MOOR_OK, moor_fill(f.stream, &view, 1, 1));
+    scripted_open(f->script, queue);
+    EXPECT(MOOR_OK, moor_range_make_writable(f->runtime, s.ranges[0], GRANULE, f->stream, 0,
+                                             fixture_soon(5000), NULL));
+    EXPECT(MOOR_OK, moor_fill(f->stream, &view, 1, 1));
     cr_assert(fixture_all_bytes(&target_view, 0x5a));
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, target));
-    unshare(&f, &s);
+    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, target));
+    unshare(f, &s);
     EXPECT(MOOR_OK, moor_stream_destroy(reader));
-    fixture_close(&f);
 }
 
 /* The shared mapping is what the copy reads: it stays until that is done. */
-Test(writable, a_copy_under_way_keeps_what_it_reads)
+FIXTURE_TEST(writable, a_copy_under_way_keeps_what_it_reads)
 {
-    struct fixture f = fixture_open(NULL);
-    struct shared s = share(&f);
-    struct moor_view view = mapped(&f, s.ranges[0]);
-    struct fixture_state before = fixture_state(&f);
-    scripted_hold(f.script, f.queue);
+    struct shared s = share(f);
+    struct moor_view view = mapped(f, s.ranges[0]);
+    struct fixture_state before = fixture_state(f);
+    scripted_hold(f->script, f->queue);
     EXPECT(MOOR_TIMEOUT,
-           moor_range_make_writable(f.runtime, s.ranges[0], GRANULE, f.stream, 0, fixture_soon(30), NULL));
+           moor_range_make_writable(f->runtime, s.ranges[0], GRANULE, f->stream, 0, fixture_soon(30), NULL));
     cr_assert(fixture_all_bytes(&view, 0x5a));
-    scripted_open(f.script, f.queue);
-    fixture_reap(&f);
-    struct fixture_state after = fixture_state(&f);
+    scripted_open(f->script, f->queue);
+    fixture_reap(f);
+    struct fixture_state after = fixture_state(f);
     fixture_same_state(&before, &after);
     EXPECT(MOOR_OK,
-           moor_range_make_writable(f.runtime, s.ranges[0], GRANULE, f.stream, 0, MOOR_FOREVER, NULL));
+           moor_range_make_writable(f->runtime, s.ranges[0], GRANULE, f->stream, 0, MOOR_FOREVER, NULL));
     cr_assert(fixture_all_bytes(&view, 0x5a));
-    unshare(&f, &s);
-    fixture_close(&f);
+    unshare(f, &s);
 }
 
 /* The last owner has no copy to wait for, but whoever reads must have read. */
-Test(writable, in_place_waits_for_readers)
+FIXTURE_TEST(writable, in_place_waits_for_readers)
 {
-    struct fixture f = fixture_open(NULL);
     struct moor_abi_stream *queue;
-    struct moor_stream *reader = fixture_stream(&f, &queue);
-    struct shared s = share(&f);
-    EXPECT(MOOR_OK, moor_segment_release(f.runtime, s.segment));
-    EXPECT(MOOR_OK, moor_range_release(f.runtime, s.ranges[1]));
-    fixture_reap(&f);
-    moor_buffer target = fixture_allocate(&f, 2 * GRANULE);
-    struct moor_view view = mapped(&f, s.ranges[0]);
-    struct moor_view target_view = fixture_buffer_view(&f, target);
-    scripted_hold(f.script, queue);
+    struct moor_stream *reader = fixture_stream(f, &queue);
+    struct shared s = share(f);
+    EXPECT(MOOR_OK, moor_segment_release(f->runtime, s.segment));
+    EXPECT(MOOR_OK, moor_range_release(f->runtime, s.ranges[1]));
+    fixture_reap(f);
+    moor_buffer target = fixture_allocate(f, 2 * GRANULE);
+    struct moor_view view = mapped(f, s.ranges[0]);
+    struct moor_view target_view = fixture_buffer_view(f, target);
+    scripted_hold(f->script, queue);
     EXPECT(MOOR_OK, moor_copy(reader, &target_view, &view));
-    struct fixture_state before = fixture_state(&f);
+    struct fixture_state before = fixture_state(f);
     EXPECT(MOOR_PENDING,
-           moor_range_make_writable(f.runtime, s.ranges[0], GRANULE, f.stream, 0, MOOR_NO_WAIT, NULL));
+           moor_range_make_writable(f->runtime, s.ranges[0], GRANULE, f->stream, 0, MOOR_NO_WAIT, NULL));
     EXPECT(MOOR_TIMEOUT,
-           moor_range_make_writable(f.runtime, s.ranges[0], GRANULE, f.stream, 0, fixture_soon(30), NULL));
-    struct fixture_state after = fixture_state(&f);
+           moor_range_make_writable(f->runtime, s.ranges[0], GRANULE, f->stream, 0, fixture_soon(30), NULL));
+    struct fixture_state after = fixture_state(f);
     fixture_same_state(&before, &after);
-    EXPECT(MOOR_INVALID, moor_fill(f.stream, &view, 1, 1)); /* it is still read-only */
-    scripted_open(f.script, queue);
+    EXPECT(MOOR_INVALID, moor_fill(f->stream, &view, 1, 1)); /* it is still read-only */
+    scripted_open(f->script, queue);
     EXPECT(MOOR_OK,
-           moor_range_make_writable(f.runtime, s.ranges[0], GRANULE, f.stream, 0, MOOR_NO_WAIT, NULL));
-    EXPECT(MOOR_OK, moor_fill(f.stream, &view, 1, 1));
+           moor_range_make_writable(f->runtime, s.ranges[0], GRANULE, f->stream, 0, MOOR_NO_WAIT, NULL));
+    EXPECT(MOOR_OK, moor_fill(f->stream, &view, 1, 1));
     cr_assert(fixture_all_bytes(&target_view, 0x5a), "the reader saw what was there");
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, target));
-    EXPECT(MOOR_OK, moor_range_release(f.runtime, s.ranges[0]));
+    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, target));
+    EXPECT(MOOR_OK, moor_range_release(f->runtime, s.ranges[0]));
     EXPECT(MOOR_OK, moor_stream_destroy(reader));
-    fixture_close(&f);
 }
 
 /* ---- the handle of what is there now ---- */
@@ -273,130 +255,120 @@ static moor_range share_again(struct fixture *f, moor_segment segment)
 }
 
 /* A tail is forked, written, shared, and forked again. */
-Test(writable, copies_have_a_handle_to_share_them_by)
+FIXTURE_TEST(writable, copies_have_a_handle_to_share_them_by)
 {
-    struct fixture f = fixture_open(NULL);
-    struct shared s = share(&f);
-    struct moor_view first = mapped(&f, s.ranges[0]);
-    struct moor_view second = mapped(&f, s.ranges[1]);
+    struct shared s = share(f);
+    struct moor_view first = mapped(f, s.ranges[0]);
+    struct moor_view second = mapped(f, s.ranges[1]);
     moor_segment copy = 0;
     moor_segment second_copy = 0;
     EXPECT(MOOR_OK,
-           moor_range_make_writable(f.runtime, s.ranges[0], GRANULE, f.stream, 0, MOOR_FOREVER, &copy));
+           moor_range_make_writable(f->runtime, s.ranges[0], GRANULE, f->stream, 0, MOOR_FOREVER, &copy));
     cr_assert(copy && copy != s.segment);
-    EXPECT(MOOR_OK, moor_fill(f.stream, &first, 0x77, 1));
-    moor_range third_range = share_again(&f, copy);
-    struct moor_view third = mapped(&f, third_range);
+    EXPECT(MOOR_OK, moor_fill(f->stream, &first, 0x77, 1));
+    moor_range third_range = share_again(f, copy);
+    struct moor_view third = mapped(f, third_range);
     cr_assert(fixture_all_bytes(&third, 0x77));
-    cr_assert_eq(fixture_stats(&f).charged_bytes, 4 * GRANULE, "sharing costs nothing");
-    EXPECT(MOOR_OK, moor_range_make_writable(f.runtime, third_range, GRANULE, f.stream, 0, MOOR_FOREVER,
+    cr_assert_eq(fixture_stats(f).charged_bytes, 4 * GRANULE, "sharing costs nothing");
+    EXPECT(MOOR_OK, moor_range_make_writable(f->runtime, third_range, GRANULE, f->stream, 0, MOOR_FOREVER,
                                              &second_copy));
     cr_assert(second_copy && second_copy != copy);
     cr_assert(fixture_all_bytes(&third, 0x77), "the second fork starts with the first one's bytes");
-    EXPECT(MOOR_OK, moor_fill(f.stream, &third, 0x78, 1));
+    EXPECT(MOOR_OK, moor_fill(f->stream, &third, 0x78, 1));
     cr_assert(fixture_all_bytes(&first, 0x77) && fixture_all_bytes(&second, 0x5a), "each has its own");
-    fixture_reap(&f);
-    cr_assert_eq(fixture_stats(&f).charged_bytes, 6 * GRANULE);
-    EXPECT(MOOR_OK, moor_segment_release(f.runtime, copy));
-    EXPECT(MOOR_OK, moor_segment_release(f.runtime, second_copy));
-    EXPECT(MOOR_STALE, moor_segment_release(f.runtime, copy));
-    fixture_reap(&f);
-    cr_assert_eq(fixture_stats(&f).charged_bytes, 6 * GRANULE, "the mappings keep them");
-    EXPECT(MOOR_OK, moor_range_release(f.runtime, third_range));
-    unshare(&f, &s);
-    fixture_close(&f);
+    fixture_reap(f);
+    cr_assert_eq(fixture_stats(f).charged_bytes, 6 * GRANULE);
+    EXPECT(MOOR_OK, moor_segment_release(f->runtime, copy));
+    EXPECT(MOOR_OK, moor_segment_release(f->runtime, second_copy));
+    EXPECT(MOOR_STALE, moor_segment_release(f->runtime, copy));
+    fixture_reap(f);
+    cr_assert_eq(fixture_stats(f).charged_bytes, 6 * GRANULE, "the mappings keep them");
+    EXPECT(MOOR_OK, moor_range_release(f->runtime, third_range));
+    unshare(f, &s);
 }
 
-Test(writable, in_place_has_a_new_handle_and_the_old_one_stays_stale)
+FIXTURE_TEST(writable, in_place_has_a_new_handle_and_the_old_one_stays_stale)
 {
-    struct fixture f = fixture_open(NULL);
-    moor_range range = fixture_range(&f, 4);
-    moor_segment handles[5] = {fixture_segment(&f, 2, 0x5a)};
-    EXPECT(MOOR_OK, moor_segment_map(f.runtime, handles[0], range, GRANULE, MOOR_ACCESS_READ));
-    struct moor_view view = mapped(&f, range);
+    moor_range range = fixture_range(f, 4);
+    moor_segment handles[5] = {fixture_segment(f, 2, 0x5a)};
+    EXPECT(MOOR_OK, moor_segment_map(f->runtime, handles[0], range, GRANULE, MOOR_ACCESS_READ));
+    struct moor_view view = mapped(f, range);
     for (uint8_t i = 1; i < 5; i++) {
-        EXPECT(MOOR_OK, moor_segment_release(f.runtime, handles[i - 1]));
+        EXPECT(MOOR_OK, moor_segment_release(f->runtime, handles[i - 1]));
         EXPECT(MOOR_OK,
-               moor_range_make_writable(f.runtime, range, GRANULE, f.stream, 0, MOOR_FOREVER, &handles[i]));
-        EXPECT(MOOR_OK, moor_fill(f.stream, &view, i, 1));
-        moor_range other = share_again(&f, handles[i]);
-        struct moor_view other_view = mapped(&f, other);
+               moor_range_make_writable(f->runtime, range, GRANULE, f->stream, 0, MOOR_FOREVER, &handles[i]));
+        EXPECT(MOOR_OK, moor_fill(f->stream, &view, i, 1));
+        moor_range other = share_again(f, handles[i]);
+        struct moor_view other_view = mapped(f, other);
         cr_assert(fixture_all_bytes(&other_view, i));
         for (uint8_t old = 0; old < i; old++) {
             cr_assert_neq(handles[old], handles[i]);
-            EXPECT(MOOR_STALE, moor_segment_release(f.runtime, handles[old]));
-            EXPECT(MOOR_STALE, moor_segment_seal(f.runtime, handles[old], MOOR_NO_WAIT));
+            EXPECT(MOOR_STALE, moor_segment_release(f->runtime, handles[old]));
+            EXPECT(MOOR_STALE, moor_segment_seal(f->runtime, handles[old], MOOR_NO_WAIT));
             EXPECT(MOOR_STALE,
-                   moor_segment_map(f.runtime, handles[old], other, 3 * GRANULE, MOOR_ACCESS_READ));
+                   moor_segment_map(f->runtime, handles[old], other, 3 * GRANULE, MOOR_ACCESS_READ));
         }
-        EXPECT(MOOR_OK, moor_range_release(f.runtime, other));
-        fixture_reap(&f);
-        cr_assert_eq(fixture_stats(&f).charged_bytes, 2 * GRANULE, "no copy was made");
+        EXPECT(MOOR_OK, moor_range_release(f->runtime, other));
+        fixture_reap(f);
+        cr_assert_eq(fixture_stats(f).charged_bytes, 2 * GRANULE, "no copy was made");
     }
-    EXPECT(MOOR_OK, moor_range_release(f.runtime, range));
-    EXPECT(MOOR_OK, moor_segment_release(f.runtime, handles[4]));
-    fixture_close(&f);
+    EXPECT(MOOR_OK, moor_range_release(f->runtime, range));
+    EXPECT(MOOR_OK, moor_segment_release(f->runtime, handles[4]));
 }
 
 /* The provider refuses once: no handle has come into being, and the next attempt gives one. */
-Test(writable, in_place_that_fails_gives_no_handle)
+FIXTURE_TEST(writable, in_place_that_fails_gives_no_handle)
 {
-    struct fixture f = fixture_open(NULL);
-    moor_range range = fixture_range(&f, 4);
-    moor_segment first = fixture_segment(&f, 2, 0x5a);
+    moor_range range = fixture_range(f, 4);
+    moor_segment first = fixture_segment(f, 2, 0x5a);
     moor_segment again = 77;
-    EXPECT(MOOR_OK, moor_segment_map(f.runtime, first, range, GRANULE, MOOR_ACCESS_READ));
-    EXPECT(MOOR_OK, moor_segment_release(f.runtime, first));
-    struct moor_view view = mapped(&f, range);
-    struct fixture_state before = fixture_state(&f);
-    scripted_fail(f.script,
+    EXPECT(MOOR_OK, moor_segment_map(f->runtime, first, range, GRANULE, MOOR_ACCESS_READ));
+    EXPECT(MOOR_OK, moor_segment_release(f->runtime, first));
+    struct moor_view view = mapped(f, range);
+    struct fixture_state before = fixture_state(f);
+    scripted_fail(f->script,
                   (struct scripted_fault){.name = SCRIPTED_PROTECT, .nth = 1, .status = MOOR_LIMIT});
     EXPECT(MOOR_LIMIT,
-           moor_range_make_writable(f.runtime, range, GRANULE, f.stream, 0, MOOR_FOREVER, &again));
+           moor_range_make_writable(f->runtime, range, GRANULE, f->stream, 0, MOOR_FOREVER, &again));
     cr_assert_eq(again, 77);
-    struct fixture_state after = fixture_state(&f);
+    struct fixture_state after = fixture_state(f);
     fixture_same_state(&before, &after);
-    EXPECT(MOOR_INVALID, moor_fill(f.stream, &view, 1, 1));
-    EXPECT(MOOR_STALE, moor_segment_release(f.runtime, first));
-    EXPECT(MOOR_OK, moor_range_make_writable(f.runtime, range, GRANULE, f.stream, 0, MOOR_FOREVER, &again));
-    EXPECT(MOOR_OK, moor_segment_release(f.runtime, again));
-    EXPECT(MOOR_OK, moor_range_release(f.runtime, range));
-    fixture_close(&f);
+    EXPECT(MOOR_INVALID, moor_fill(f->stream, &view, 1, 1));
+    EXPECT(MOOR_STALE, moor_segment_release(f->runtime, first));
+    EXPECT(MOOR_OK, moor_range_make_writable(f->runtime, range, GRANULE, f->stream, 0, MOOR_FOREVER, &again));
+    EXPECT(MOOR_OK, moor_segment_release(f->runtime, again));
+    EXPECT(MOOR_OK, moor_range_release(f->runtime, range));
 }
 
-Test(writable, what_is_writable_already_stays_and_has_no_new_handle)
+FIXTURE_TEST(writable, what_is_writable_already_stays_and_has_no_new_handle)
 {
-    struct fixture f = fixture_open(NULL);
-    moor_range range = fixture_range(&f, 4);
+    moor_range range = fixture_range(f, 4);
     moor_segment segment = 0;
     moor_segment none = 77;
-    EXPECT(MOOR_OK, moor_segment_create(f.binding, 2 * GRANULE, 0, 0, &segment));
-    EXPECT(MOOR_OK, moor_segment_map(f.runtime, segment, range, GRANULE, MOOR_ACCESS_READ_WRITE));
-    struct fixture_state before = fixture_state(&f);
-    EXPECT(MOOR_OK, moor_range_make_writable(f.runtime, range, GRANULE, f.stream, 0, MOOR_NO_WAIT, &none));
+    EXPECT(MOOR_OK, moor_segment_create(f->binding, 2 * GRANULE, 0, 0, &segment));
+    EXPECT(MOOR_OK, moor_segment_map(f->runtime, segment, range, GRANULE, MOOR_ACCESS_READ_WRITE));
+    struct fixture_state before = fixture_state(f);
+    EXPECT(MOOR_OK, moor_range_make_writable(f->runtime, range, GRANULE, f->stream, 0, MOOR_NO_WAIT, &none));
     cr_assert_eq(none, 0);
-    EXPECT(MOOR_OK, moor_range_make_writable(f.runtime, range, GRANULE, f.stream, 0, MOOR_NO_WAIT, NULL));
-    struct fixture_state after = fixture_state(&f);
+    EXPECT(MOOR_OK, moor_range_make_writable(f->runtime, range, GRANULE, f->stream, 0, MOOR_NO_WAIT, NULL));
+    struct fixture_state after = fixture_state(f);
     fixture_same_state(&before, &after);
-    EXPECT(MOOR_OK, moor_segment_release(f.runtime, segment));
-    EXPECT(MOOR_OK, moor_range_release(f.runtime, range));
-    fixture_close(&f);
+    EXPECT(MOOR_OK, moor_segment_release(f->runtime, segment));
+    EXPECT(MOOR_OK, moor_range_release(f->runtime, range));
 }
 
-Test(writable, only_maps_can_be_made_so)
+FIXTURE_TEST(writable, only_maps_can_be_made_so)
 {
-    struct fixture f = fixture_open(NULL);
-    struct shared s = share(&f);
-    EXPECT(MOOR_OK, moor_range_commit(f.runtime, s.ranges[0], 0, GRANULE, 0));
+    struct shared s = share(f);
+    EXPECT(MOOR_OK, moor_range_commit(f->runtime, s.ranges[0], 0, GRANULE, 0));
     static const uint64_t wrong[] = {0, 2 * GRANULE, 3 * GRANULE, GRANULE + 1, 4 * GRANULE, UINT64_MAX};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
         cr_assert_neq(
-            moor_range_make_writable(f.runtime, s.ranges[0], wrong[i], f.stream, 0, MOOR_FOREVER, NULL),
+            moor_range_make_writable(f->runtime, s.ranges[0], wrong[i], f->stream, 0, MOOR_FOREVER, NULL),
             MOOR_OK, "%zu", i);
     EXPECT(MOOR_INVALID,
-           moor_range_make_writable(f.runtime, s.ranges[0], GRANULE, NULL, 0, MOOR_FOREVER, NULL));
-    unshare(&f, &s);
-    fixture_close(&f);
+           moor_range_make_writable(f->runtime, s.ranges[0], GRANULE, NULL, 0, MOOR_FOREVER, NULL));
+    unshare(f, &s);
 }
 
 /*
@@ -472,35 +444,33 @@ Test(writable, that_fails_gives_its_grant_back)
 
 /* The provider took the unmap of the old mapping, and then could not do it: the mapping is neither here nor
  * there. */
-Test(writable, whose_unmap_fails_is_quarantined_with_nothing_lost)
+FIXTURE_TEST(writable, whose_unmap_fails_is_quarantined_with_nothing_lost)
 {
-    struct fixture f = fixture_open(NULL);
-    struct shared s = share(&f);
-    struct moor_view first = mapped(&f, s.ranges[0]);
-    struct moor_view second = mapped(&f, s.ranges[1]);
+    struct shared s = share(f);
+    struct moor_view first = mapped(f, s.ranges[0]);
+    struct moor_view second = mapped(f, s.ranges[1]);
     moor_grant grant = 0;
     moor_segment copy = 77;
     uint64_t left = 0;
-    EXPECT(MOOR_OK, moor_grant_reserve(f.holder, 2 * GRANULE, MOOR_NO_WAIT, &grant));
-    scripted_fail_free(f.script, MOOR_ABI_RELEASE_UNMAP, 1, 1, MOOR_DEVICE_LOST);
+    EXPECT(MOOR_OK, moor_grant_reserve(f->holder, 2 * GRANULE, MOOR_NO_WAIT, &grant));
+    scripted_fail_free(f->script, MOOR_ABI_RELEASE_UNMAP, 1, 1, MOOR_DEVICE_LOST);
     EXPECT(MOOR_PROVIDER,
-           moor_range_make_writable(f.runtime, s.ranges[0], GRANULE, f.stream, grant, MOOR_FOREVER, &copy));
+           moor_range_make_writable(f->runtime, s.ranges[0], GRANULE, f->stream, grant, MOOR_FOREVER, &copy));
     cr_assert_eq(copy, 77);
-    fixture_reap(&f);
-    fixture_check_books(&f);
-    cr_assert_eq(fixture_counts(&f).quarantined, 1, "the mapping");
-    cr_assert_eq(fixture_stats(&f).charged_bytes, 2 * GRANULE, "the copy has gone");
-    EXPECT(MOOR_OK, moor_grant_get_remaining(f.runtime, grant, &left));
+    fixture_reap(f);
+    fixture_check_books(f);
+    cr_assert_eq(fixture_counts(f).quarantined, 1, "the mapping");
+    cr_assert_eq(fixture_stats(f).charged_bytes, 2 * GRANULE, "the copy has gone");
+    EXPECT(MOOR_OK, moor_grant_get_remaining(f->runtime, grant, &left));
     cr_assert_eq(left, 2 * GRANULE);
-    cr_assert_eq(fixture_stats(&f).pending_bytes, 0);
-    EXPECT(MOOR_PENDING, moor_fill(f.stream, &first, 1, 1));
-    cr_assert_neq(moor_range_commit(f.runtime, s.ranges[0], GRANULE, 2 * GRANULE, grant), MOOR_OK);
+    cr_assert_eq(fixture_stats(f).pending_bytes, 0);
+    EXPECT(MOOR_PENDING, moor_fill(f->stream, &first, 1, 1));
+    cr_assert_neq(moor_range_commit(f->runtime, s.ranges[0], GRANULE, 2 * GRANULE, grant), MOOR_OK);
     cr_assert(fixture_all_bytes(&second, 0x5a));
-    EXPECT(MOOR_OK, moor_grant_release(f.runtime, grant));
-    unshare(&f, &s);
-    EXPECT(MOOR_OK, moor_runtime_reap(f.runtime, fixture_soon(1000)));
-    cr_assert_eq(fixture_stats(&f).charged_bytes, 2 * GRANULE, "the mapping that is stuck keeps it");
-    EXPECT(MOOR_OK, moor_binding_close(f.binding)); /* tries again */
-    f.binding = NULL;
-    fixture_close(&f);
+    EXPECT(MOOR_OK, moor_grant_release(f->runtime, grant));
+    unshare(f, &s);
+    EXPECT(MOOR_OK, moor_runtime_reap(f->runtime, fixture_soon(1000)));
+    cr_assert_eq(fixture_stats(f).charged_bytes, 2 * GRANULE, "the mapping that is stuck keeps it");
+    EXPECT(MOOR_OK, moor_binding_close(f->binding)); /* tries again */
+    f->binding = NULL;
 }

@@ -73,6 +73,8 @@ static void check_leaks(void)
 /* All but the provider and the runtime. */
 static void give_back(struct fixture *f)
 {
+    if (f->before_close)
+        f->before_close();
     fixture_reap(f);
     fixture_check_books(f);
     struct moor_authority_stats stats = fixture_stats(f);

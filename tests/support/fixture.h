@@ -28,7 +28,19 @@ struct fixture {
     struct moor_stream *stream;
     struct moor_abi_stream *queue; /* the provider's side of `stream` */
     uint32_t device_index;
+    void (*before_close)(void); /* closes the objects of a suite first; may be NULL */
 };
+
+/* A test with an open fixture `f`, which fixture_close() checks and closes after the body. */
+#define FIXTURE_TEST(suite_, name_)                                                                          \
+    static void suite_##_##name_(struct fixture *f);                                                         \
+    Test(suite_, name_)                                                                                      \
+    {                                                                                                        \
+        struct fixture fixture = fixture_open(NULL);                                                         \
+        suite_##_##name_(&fixture);                                                                          \
+        fixture_close(&fixture);                                                                             \
+    }                                                                                                        \
+    static void suite_##_##name_(struct fixture *f)
 
 /* options: may be NULL. */
 struct fixture fixture_open(const struct scripted_options *options);

@@ -44,15 +44,14 @@ FIXTURE_TEST(allocate, is_accounted_before_it_exists)
     struct witness witness = {.fixture = f};
     scripted_knobs(f->script)->footprint_round_bytes = 4096;
     moor_range range = fixture_range(f, 4);
-    moor_segment segment = 0;
     scripted_set_hook(f->script, look_at_the_books, &witness);
-    moor_buffer buffer = fixture_allocate(f, 5000);
+    (void)fixture_allocate(f, 5000);
     cr_assert_eq(witness.seen, 1);
     cr_assert_eq(witness.accounted_bytes, 8192, "the footprint is reserved before allocate");
     EXPECT(MOOR_OK, moor_range_commit(f->runtime, range, 0, 2 * GRANULE, 0));
     cr_assert_eq(witness.seen, 2);
     cr_assert_eq(witness.accounted_bytes, 8192 + 2 * GRANULE);
-    EXPECT(MOOR_OK, moor_segment_create(f->binding, GRANULE, 0, 0, &segment));
+    (void)fixture_open_segment(f, 1);
     cr_assert_eq(witness.seen, 3);
     cr_assert_eq(witness.accounted_bytes, 8192 + 3 * GRANULE);
     scripted_set_hook(f->script, NULL, NULL);
@@ -60,9 +59,6 @@ FIXTURE_TEST(allocate, is_accounted_before_it_exists)
     cr_assert_eq(stats.charged_bytes, 8192 + 3 * GRANULE);
     cr_assert_eq(stats.reserved_bytes, 0);
     fixture_check_books(f);
-    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, buffer));
-    EXPECT(MOOR_OK, moor_range_release(f->runtime, range));
-    EXPECT(MOOR_OK, moor_segment_release(f->runtime, segment));
 }
 
 FIXTURE_TEST(allocate, fails_at_every_step_without_a_trace)
@@ -77,8 +73,7 @@ FIXTURE_TEST(allocate, forwards_what_the_provider_says)
     static const moor_status statuses[] = {MOOR_DEVICE_NOMEM, MOOR_HOST_NOMEM, MOOR_NO_VA, MOOR_LIMIT,
                                            MOOR_DEVICE_LOST};
     for (size_t i = 0; i < sizeof statuses / sizeof *statuses; i++) {
-        scripted_fail(f->script,
-                      (struct scripted_fault){.name = SCRIPTED_ALLOCATE, .nth = 1, .status = statuses[i]});
+        fixture_fail(f, SCRIPTED_ALLOCATE, 1, statuses[i]);
         moor_buffer buffer = 77;
         EXPECT(statuses[i], moor_buffer_allocate(f->binding, 100, NULL, &buffer));
         cr_assert_eq(buffer, 77, "out-parameters are written on success only");
@@ -109,8 +104,7 @@ FIXTURE_TEST(allocate, more_than_announced_is_undone_if_it_does_not_fit)
     cr_assert(status == MOOR_OVER_BUDGET || status == MOOR_NEVER_FITS, "it is %s", moor_status_name(status));
     cr_assert_eq(buffer, 77);
     fixture_reap(f);
-    struct fixture_state after = fixture_state(f);
-    fixture_same_state(&before, &after);
+    fixture_expect_state(f, &before);
     cr_assert_eq(scripted_count(f->script, SCRIPTED_ALLOCATE), 1);
     cr_assert_eq(scripted_count(f->script, SCRIPTED_RELEASE), 1,
                  "undone through the queue, there is no bare free");
@@ -121,10 +115,9 @@ FIXTURE_TEST(allocate, less_than_announced_is_charged_and_the_rest_returned)
 {
     scripted_knobs(f->script)->footprint_round_bytes = 4096;
     scripted_knobs(f->script)->actual_extra_bytes = 0 - UINT64_C(1024);
-    moor_buffer buffer = fixture_allocate(f, 1000);
+    (void)fixture_allocate(f, 1000);
     cr_assert_eq(fixture_stats(f).charged_bytes, 3072);
     cr_assert_eq(fixture_stats(f).reserved_bytes, 0);
-    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, buffer));
 }
 
 FIXTURE_TEST(allocate, over_budget_makes_no_provider_object)
@@ -180,8 +173,7 @@ FIXTURE_TEST(allocate, sizes_never_wrap)
         }
     }
     fixture_reap(f);
-    struct fixture_state after = fixture_state(f);
-    fixture_same_state(&before, &after);
+    fixture_expect_state(f, &before);
     cr_assert_eq(scripted_count(f->script, SCRIPTED_ALLOCATE), 0);
 }
 
@@ -232,8 +224,7 @@ FIXTURE_TEST(allocate, footprints_are_what_will_be_charged)
     EXPECT(MOOR_OVERFLOW, moor_binding_get_footprint(f->binding, UINT64_MAX, NULL, &bytes));
     EXPECT(MOOR_OVERFLOW,
            moor_binding_get_footprint(f->binding, UINT64_MAX - 4094, NULL, &bytes)); /* the provider's */
-    scripted_fail(f->script,
-                  (struct scripted_fault){.name = SCRIPTED_FOOTPRINT, .nth = 1, .status = MOOR_DEVICE_LOST});
+    fixture_fail(f, SCRIPTED_FOOTPRINT, 1, MOOR_DEVICE_LOST);
     EXPECT(MOOR_DEVICE_LOST, moor_binding_get_footprint(f->binding, 1, NULL, &bytes));
     cr_assert_eq(bytes, 77);
 }
@@ -275,11 +266,10 @@ FIXTURE_TEST(allocate, alignment_and_zero_reach_the_provider)
 
 FIXTURE_TEST(allocate, draws_from_a_grant)
 {
-    moor_grant grant = 0;
     moor_buffer buffer = 0;
     uint64_t left = 0;
     EXPECT(MOOR_OK, moor_authority_set_capacity(f->authority, 8192, 0, NULL));
-    EXPECT(MOOR_OK, moor_grant_reserve(f->holder, 8192, MOOR_NO_WAIT, &grant));
+    moor_grant grant = fixture_reserve(f, 8192);
     EXPECT(MOOR_OVER_BUDGET, moor_buffer_allocate(f->binding, 256, NULL, &buffer));
     struct moor_buffer_options options = {.grant = grant};
     EXPECT(MOOR_OK, moor_buffer_allocate(f->binding, 4096, &options, &buffer));
@@ -289,8 +279,7 @@ FIXTURE_TEST(allocate, draws_from_a_grant)
     EXPECT(MOOR_OVER_BUDGET, moor_buffer_allocate(f->binding, 4097, &options, &more));
     EXPECT(MOOR_OK, moor_grant_get_remaining(f->runtime, grant, &left));
     cr_assert_eq(left, 4096, "a failed draw takes nothing");
-    scripted_fail(f->script,
-                  (struct scripted_fault){.name = SCRIPTED_ALLOCATE, .nth = 1, .status = MOOR_DEVICE_NOMEM});
+    fixture_fail(f, SCRIPTED_ALLOCATE, 1, MOOR_DEVICE_NOMEM);
     EXPECT(MOOR_DEVICE_NOMEM, moor_buffer_allocate(f->binding, 4096, &options, &more));
     EXPECT(MOOR_OK, moor_grant_get_remaining(f->runtime, grant, &left));
     cr_assert_eq(left, 4096, "what a failed allocation drew goes back to the grant");

@@ -19,8 +19,7 @@ static void open_all(void)
 static void close_all(void)
 {
     cr_assert_eq(scripted_count(f.script, SCRIPTED_ANY), calls);
-    struct fixture_state after = fixture_state(&f);
-    fixture_same_state(&before, &after);
+    fixture_expect_state(&f, &before);
     fixture_close(&f);
 }
 

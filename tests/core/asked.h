@@ -16,7 +16,7 @@
 #define UNIT UINT64_C(4096)
 #define UNITS(n) (UNIT * (n))
 #define PARTY_UNITS 64u
-#define PARTIES_MAX 32u
+#define PARTIES_MAX 80u
 #define ASKS_MAX 256u
 #define PATIENCE_S 30  /* the limit for another thread, far longer than any thread needs */
 #define LATE_MS 30000u /* a deadline that no test reaches */

@@ -28,9 +28,8 @@ FIXTURE_TEST(copies, find_their_direction)
 {
     static unsigned char source[BYTES];
     static unsigned char target[BYTES];
-    moor_buffer first = fixture_allocate(f, BYTES);
     moor_buffer second = fixture_allocate(f, BYTES);
-    struct moor_view first_view = fixture_buffer_view(f, first);
+    struct moor_view first_view = fixture_allocate_view(f, BYTES);
     struct moor_view second_view = fixture_buffer_view(f, second);
     struct moor_view from = moor_view_host(source, BYTES);
     struct moor_view to = moor_view_host(target, BYTES);
@@ -46,15 +45,12 @@ FIXTURE_TEST(copies, find_their_direction)
     EXPECT(MOOR_OK, moor_copy(f->stream, &to, &from));
     cr_assert_eq(direction(f), MOOR_ABI_COPY_H2H);
     cr_assert_arr_eq(source, target, BYTES);
-    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, first));
-    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, second));
 }
 
 FIXTURE_TEST(copies, parts_land_where_they_belong)
 {
     static unsigned char source[BYTES];
-    moor_buffer buffer = fixture_allocate(f, 4096);
-    struct moor_view view = fixture_buffer_view(f, buffer);
+    struct moor_view view = fixture_allocate_view(f, 4096);
     struct moor_view part;
     memset(fixture_bytes(&view), 0, 4096);
     memset(source, 1, sizeof source);
@@ -63,14 +59,12 @@ FIXTURE_TEST(copies, parts_land_where_they_belong)
     EXPECT(MOOR_OK, moor_copy(f->stream, &part, &from)); /* to the start of the destination */
     for (uint32_t i = 0; i < 4096; i++)
         cr_assert_eq(fixture_bytes(&view)[i], i >= 1000 && i < 1300, "byte %u", i);
-    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, buffer));
 }
 
 FIXTURE_TEST(copies, out_of_bounds_are_refused)
 {
     static unsigned char memory[8192];
-    moor_buffer buffer = fixture_allocate(f, 4096);
-    struct moor_view view = fixture_buffer_view(f, buffer);
+    struct moor_view view = fixture_allocate_view(f, 4096);
     struct moor_view out;
     EXPECT(MOOR_OK, moor_view_slice(&view, 4095, 1, &out));
     static const uint64_t bad[][2] = {
@@ -104,7 +98,6 @@ FIXTURE_TEST(copies, out_of_bounds_are_refused)
     cr_assert_neq(moor_copy(f->stream, &first, &second), MOOR_OK, "the two sides overlap");
     cr_assert_neq(moor_copy(f->stream, &view, &view), MOOR_OK);
     cr_assert_eq(scripted_count(f->script, SCRIPTED_COPY) + scripted_count(f->script, SCRIPTED_FILL), 0);
-    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, buffer));
 }
 
 FIXTURE_TEST(copies, touch_only_what_is_backed_and_writable)
@@ -129,8 +122,6 @@ FIXTURE_TEST(copies, touch_only_what_is_backed_and_writable)
     cr_assert_neq(moor_copy(f->stream, &host, &holed), MOOR_OK);
     cr_assert_neq(moor_fill(f->stream, &hole, 0, 1), MOOR_OK);
     cr_assert_eq(calls, scripted_count(f->script, SCRIPTED_COPY) + scripted_count(f->script, SCRIPTED_FILL));
-    EXPECT(MOOR_OK, moor_segment_release(f->runtime, segment));
-    EXPECT(MOOR_OK, moor_range_release(f->runtime, range));
 }
 
 /* Each by itself, and nothing else works on it. */
@@ -159,16 +150,15 @@ FIXTURE_TEST(copies, both_sides_may_be_freed_meanwhile)
 {
     static unsigned char out[BYTES];
     static unsigned char expected[BYTES];
-    moor_buffer source = fixture_allocate(f, BYTES);
     moor_buffer middle = fixture_allocate(f, BYTES);
-    struct moor_view source_view = fixture_buffer_view(f, source);
+    struct moor_view source_view = fixture_allocate_view(f, BYTES);
     struct moor_view middle_view = fixture_buffer_view(f, middle);
     struct moor_view out_view = moor_view_host(out, BYTES);
     paint(expected, 5);
     memcpy(fixture_bytes(&source_view), expected, BYTES);
     scripted_hold(f->script, f->queue);
     EXPECT(MOOR_OK, moor_copy(f->stream, &middle_view, &source_view));
-    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, source));
+    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, source_view.owner));
     EXPECT(MOOR_OK, moor_copy(f->stream, &out_view, &middle_view));
     EXPECT(MOOR_OK, moor_buffer_release(f->runtime, middle));
     moor_buffer reuse = fixture_allocate(f, BYTES); /* must not be the same memory */
@@ -177,23 +167,20 @@ FIXTURE_TEST(copies, both_sides_may_be_freed_meanwhile)
     scripted_open(f->script, f->queue);
     fixture_reap(f);
     cr_assert_arr_eq(out, expected, BYTES);
-    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, reuse));
 }
 
 /* A copy that the provider refuses marks nothing: the memory can go at once. */
 FIXTURE_TEST(copies, that_fail_leave_nothing_behind)
 {
-    moor_buffer buffer = fixture_allocate(f, 4096);
-    struct moor_view view = fixture_buffer_view(f, buffer);
+    struct moor_view view = fixture_allocate_view(f, 4096);
     static unsigned char memory[4096];
     struct moor_view host = moor_view_host(memory, sizeof memory);
     scripted_hold(f->script, f->queue);
-    scripted_fail(f->script,
-                  (struct scripted_fault){.name = SCRIPTED_COPY, .nth = 1, .status = MOOR_DEVICE_LOST});
-    scripted_fail(f->script, (struct scripted_fault){.name = SCRIPTED_FILL, .nth = 1, .status = MOOR_LIMIT});
+    fixture_fail(f, SCRIPTED_COPY, 1, MOOR_DEVICE_LOST);
+    fixture_fail(f, SCRIPTED_FILL, 1, MOOR_LIMIT);
     EXPECT(MOOR_DEVICE_LOST, moor_copy(f->stream, &view, &host));
     EXPECT(MOOR_LIMIT, moor_fill(f->stream, &view, 0, 1));
-    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, buffer));
+    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, view.owner));
     fixture_reap(f); /* though the stream is held */
     scripted_open(f->script, f->queue);
 }
@@ -202,12 +189,11 @@ FIXTURE_TEST(copies, that_fail_leave_nothing_behind)
 Test(copies, that_cannot_be_fenced_are_still_waited_for)
 {
     struct fixture f = fixture_open(NULL);
-    moor_buffer buffer = fixture_allocate(&f, 4096);
-    struct moor_view view = fixture_buffer_view(&f, buffer);
+    struct moor_view view = fixture_allocate_view(&f, 4096);
     scripted_hold(f.script, f.queue);
-    scripted_fail(f.script, (struct scripted_fault){.name = SCRIPTED_RECORD, .nth = 1, .status = MOOR_LIMIT});
+    fixture_fail(&f, SCRIPTED_RECORD, 1, MOOR_LIMIT);
     (void)moor_fill(f.stream, &view, 3, 1);
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffer));
+    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, view.owner));
     (void)moor_runtime_reap(f.runtime, MOOR_NO_WAIT); /* the model asserts that it is not freed now */
     cr_assert_eq(fixture_stats(&f).charged_bytes, 4096);
     scripted_open(f.script, f.queue);
@@ -218,8 +204,7 @@ Test(copies, that_cannot_be_fenced_are_still_waited_for)
 
 FIXTURE_TEST(copies, fills_repeat_their_pattern)
 {
-    moor_buffer buffer = fixture_allocate(f, 4096);
-    struct moor_view view = fixture_buffer_view(f, buffer);
+    struct moor_view view = fixture_allocate_view(f, 4096);
     struct moor_view part;
     EXPECT(MOOR_OK, moor_fill(f->stream, &view, 0x11223344, 4));
     cr_assert_eq(memcmp(fixture_bytes(&view), "\x44\x33\x22\x11\x44\x33\x22\x11", 8), 0);
@@ -234,20 +219,17 @@ FIXTURE_TEST(copies, fills_repeat_their_pattern)
     EXPECT(MOOR_INVALID, moor_fill(f->stream, &view, 0, 8));
     EXPECT(MOOR_INVALID, moor_fill(f->stream, &view, 0, 0));
     EXPECT(MOOR_INVALID, moor_fill(f->stream, NULL, 0, 1));
-    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, buffer));
 }
 
 Test(copies, without_the_capability_are_unsupported)
 {
     struct fixture f =
         fixture_open(&(struct scripted_options){.capabilities = SCRIPTED_CAPS & ~MOOR_ABI_CAP_COPY});
-    moor_buffer buffer = fixture_allocate(&f, 4096);
-    struct moor_view view = fixture_buffer_view(&f, buffer);
+    struct moor_view view = fixture_allocate_view(&f, 4096);
     static unsigned char memory[4096];
     struct moor_view host = moor_view_host(memory, sizeof memory);
     EXPECT(MOOR_UNSUPPORTED, moor_copy(f.stream, &view, &host));
     EXPECT(MOOR_UNSUPPORTED, moor_fill(f.stream, &view, 0, 1));
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffer));
     fixture_close(&f);
 }
 
@@ -294,9 +276,8 @@ FIXTURE_TEST(copies, between_providers_go_through_host_memory)
 {
     struct fixture g = fixture_join(f->runtime, &(struct scripted_options){.name = "second"}, 0);
     const uint64_t bytes = MIB(5) + 123; /* more than one piece of any staging, and not a multiple of it */
-    moor_buffer source = fixture_allocate(&g, bytes);
     moor_buffer target = fixture_allocate(f, bytes);
-    struct moor_view source_view = fixture_buffer_view(&g, source);
+    struct moor_view source_view = fixture_allocate_view(&g, bytes);
     struct moor_view target_view = fixture_buffer_view(f, target);
     for (uint64_t i = 0; i < bytes; i++)
         fixture_bytes(&source_view)[i] = (unsigned char)(i * 7 + i / 1000);
@@ -310,7 +291,6 @@ FIXTURE_TEST(copies, between_providers_go_through_host_memory)
     for (uint64_t i = 0; i < bytes; i++)
         cr_assert_eq(fixture_bytes(&source_view)[i], (unsigned char)(i * 7 + i / 1000), "byte %llu",
                      (unsigned long long)i);
-    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, source));
     fixture_part(&g);
 }
 
@@ -322,9 +302,8 @@ FIXTURE_TEST(copies, between_providers_work_on_the_right_device)
         fixture_join(f->runtime, &(struct scripted_options){.name = "second", .device_count = 2}, 1);
     EXPECT(MOOR_OK, moor_stream_destroy(g.stream)); /* the copy makes its own */
     g.stream = NULL;
-    moor_buffer near = fixture_allocate(f, BYTES_THERE);
     moor_buffer far = fixture_allocate(&g, BYTES_THERE);
-    struct moor_view near_view = fixture_buffer_view(f, near);
+    struct moor_view near_view = fixture_allocate_view(f, BYTES_THERE);
     struct moor_view far_view = fixture_buffer_view(&g, far);
     memset(fixture_bytes(&far_view), 0x65, BYTES_THERE);
     EXPECT(MOOR_OK, moor_copy(f->stream, &near_view, &far_view));
@@ -335,8 +314,6 @@ FIXTURE_TEST(copies, between_providers_work_on_the_right_device)
     EXPECT(MOOR_OK, moor_memory_wait(&far_view, fixture_soon(5000)));
     cr_assert(fixture_all_bytes(&far_view, 0x66));
     cr_assert_eq(scripted_objects(g.script).contexts, 1, "no other device was opened for it");
-    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, near));
-    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, far));
     fixture_part(&g);
 }
 

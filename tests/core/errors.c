@@ -28,15 +28,13 @@ Test(errors, are_untouched_by_the_end_of_a_stream)
 {
     for (uint32_t lost = 0; lost < 2; lost++) {
         struct fixture f = fixture_open(NULL);
-        moor_buffer buffer = fixture_allocate(&f, 4096);
-        struct moor_view view = fixture_buffer_view(&f, buffer);
+        struct moor_view view = fixture_allocate_view(&f, 4096);
         struct moor_stream *stream = f.stream;
         scripted_hold(f.script, f.queue);
         EXPECT(MOOR_OK, moor_fill(f.stream, &view, 7, 1));
         if (lost) {
             scripted_lose(f.script, f.queue);
-            scripted_fail(f.script, (struct scripted_fault){
-                                        .name = SCRIPTED_RECORD, .nth = 1, .status = MOOR_DEVICE_LOST});
+            fixture_fail(&f, SCRIPTED_RECORD, 1, MOOR_DEVICE_LOST);
         }
         struct moor_error before = set_error();
         f.stream = NULL;
@@ -44,10 +42,10 @@ Test(errors, are_untouched_by_the_end_of_a_stream)
         check_untouched(&before, "destroying a stream");
         if (!lost)
             scripted_open(f.script, f.queue);
-        EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffer));
+        EXPECT(MOOR_OK, moor_buffer_release(f.runtime, view.owner));
         check_untouched(
             &before,
-            "releasing a buffer"); /* what is refused is in quarantine, which is no failure of the call */
+            "releasing a view.owner"); /* what is refused is in quarantine, which is no failure of the call */
         if (lost)
             fixture_close_quarantined(&f);
         else
@@ -61,8 +59,7 @@ Test(errors, are_untouched_by_a_reap_that_meets_a_lost_stream)
     struct fixture f = fixture_open(NULL);
     struct moor_abi_stream *queue;
     struct moor_stream *other = fixture_stream(&f, &queue);
-    moor_buffer buffer = fixture_allocate(&f, 4096);
-    struct moor_view view = fixture_buffer_view(&f, buffer);
+    struct moor_view view = fixture_allocate_view(&f, 4096);
     scripted_hold(f.script, queue);
     EXPECT(MOOR_OK, moor_fill(other, &view, 7, 1));
     EXPECT(MOOR_OK, moor_stream_destroy(other));
@@ -71,7 +68,6 @@ Test(errors, are_untouched_by_a_reap_that_meets_a_lost_stream)
     EXPECT(MOOR_OK, moor_runtime_reap(f.runtime, MOOR_NO_WAIT));
     check_untouched(&before, "reaping");
     cr_assert_eq(scripted_objects(f.script).streams, 1);
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffer));
     fixture_close_quarantined(&f);
 }
 
@@ -94,12 +90,8 @@ FIXTURE_TEST(errors, are_untouched_by_what_is_tried_twice)
     buffer = fixture_allocate(f, GRANULE);
     check_untouched(&before, "allocate");
     EXPECT(MOOR_OK, moor_buffer_release(f->runtime, buffer));
-    moor_grant grant = 0;
-    EXPECT(MOOR_OK, moor_grant_reserve(f->holder, GRANULE, MOOR_NO_WAIT, &grant));
+    (void)fixture_reserve(f, GRANULE);
     check_untouched(&before, "reserve");
-    EXPECT(MOOR_OK, moor_grant_release(f->runtime, grant));
-    EXPECT(MOOR_OK, moor_segment_release(f->runtime, segment));
-    EXPECT(MOOR_OK, moor_range_release(f->runtime, range));
 }
 
 /* All places for uses are taken; the streams turn out to be further than was known. */
@@ -108,8 +100,7 @@ FIXTURE_TEST(errors, are_untouched_by_a_mark_that_finds_room)
     enum { STREAMS = 129 };
     struct moor_abi_stream *queues[STREAMS];
     struct moor_stream *streams[STREAMS];
-    moor_buffer buffer = fixture_allocate(f, 4096);
-    struct moor_view view = fixture_buffer_view(f, buffer);
+    struct moor_view view = fixture_allocate_view(f, 4096);
     for (uint32_t i = 0; i < STREAMS; i++) {
         streams[i] = fixture_stream(f, &queues[i]);
         scripted_hold(f->script, queues[i]);
@@ -120,7 +111,7 @@ FIXTURE_TEST(errors, are_untouched_by_a_mark_that_finds_room)
     scripted_open(f->script, queues[3]);
     EXPECT(MOOR_OK, moor_stream_used(streams[STREAMS - 1], &view));
     check_untouched(&before, "a mark");
-    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, buffer));
+    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, view.owner));
     for (uint32_t i = 0; i < STREAMS; i++) {
         scripted_open(f->script, queues[i]);
         EXPECT(MOOR_OK, moor_stream_destroy(streams[i]));
@@ -132,8 +123,7 @@ FIXTURE_TEST(errors, are_untouched_by_a_mark_that_finds_room)
 FIXTURE_TEST(errors, of_a_look_at_what_has_completed_are_nobodys)
 {
     moor_buffer buffer = fixture_allocate(f, 4096);
-    scripted_fail(f->script,
-                  (struct scripted_fault){.name = SCRIPTED_REAP, .nth = 1, .status = MOOR_PROVIDER});
+    fixture_fail(f, SCRIPTED_REAP, 1, MOOR_PROVIDER);
     EXPECT(MOOR_OK, moor_buffer_release(f->runtime, buffer));
     EXPECT(MOOR_PENDING, moor_runtime_reap(f->runtime, MOOR_NO_WAIT));
     cr_assert_eq(scripted_faults_fired(f->script), 1);
@@ -191,23 +181,20 @@ FIXTURE_TEST(errors, of_a_failed_call_are_its_own)
     scripted_fail(
         f->script,
         (struct scripted_fault){.name = SCRIPTED_RELEASE, .nth = 1, .status = MOOR_LIMIT, .native_code = 12});
-    scripted_fail(f->script,
-                  (struct scripted_fault){.name = SCRIPTED_REAP, .nth = 1, .status = MOOR_PROVIDER});
+    fixture_fail(f, SCRIPTED_REAP, 1, MOOR_PROVIDER);
     EXPECT(MOOR_LIMIT, moor_range_decommit(f->runtime, range, 0, GRANULE));
     cr_assert_eq(scripted_faults_fired(f->script), 2, "it did look");
     cr_assert_eq(moor_last_error()->status, MOOR_LIMIT);
     cr_assert_eq(moor_last_error()->native_code, 12);
     cr_assert(strstr(moor_last_error()->text, "release"), "%s", moor_last_error()->text);
-    EXPECT(MOOR_OK, moor_range_release(f->runtime, range));
 }
 
 /* A copy between providers makes and ends a stream of its own. */
 FIXTURE_TEST(errors, of_a_copy_between_providers_are_its_own)
 {
     struct fixture g = fixture_join(f->runtime, &(struct scripted_options){.name = "second"}, 0);
-    moor_buffer near = fixture_allocate(f, 4096);
     moor_buffer far = fixture_allocate(&g, 4096);
-    struct moor_view near_view = fixture_buffer_view(f, near);
+    struct moor_view near_view = fixture_allocate_view(f, 4096);
     struct moor_view far_view = fixture_buffer_view(&g, far);
     struct moor_error before = set_error();
     EXPECT(MOOR_OK, moor_copy(f->stream, &near_view, &far_view));
@@ -217,7 +204,5 @@ FIXTURE_TEST(errors, of_a_copy_between_providers_are_its_own)
     EXPECT(MOOR_LIMIT, moor_copy(f->stream, &near_view, &far_view));
     cr_assert_eq(moor_last_error()->status, MOOR_LIMIT);
     cr_assert_eq(moor_last_error()->native_code, 5);
-    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, near));
-    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, far));
     fixture_part(&g);
 }

@@ -122,8 +122,7 @@ Test(fork, children_touch_nothing)
     cr_assert_eq(waitpid(child, &ended, 0), child);
     cr_assert(WIFEXITED(ended) && WEXITSTATUS(ended) == 0, "the check at line (mod 200) %d failed",
               WEXITSTATUS(ended) - 1);
-    struct fixture_state after = fixture_state(f);
-    fixture_same_state(&before, &after);
+    fixture_expect_state(f, &before);
     EXPECT(MOOR_OK, moor_buffer_release(f->runtime, w.buffer));
     EXPECT(MOOR_OK, moor_range_release(f->runtime, w.range));
     EXPECT(MOOR_OK, moor_segment_release(f->runtime, w.segment));
@@ -149,11 +148,10 @@ Test(fork, exit_with_everything_alive_does_nothing)
     pid_t child = fork();
     if (child == 0) {
         struct fixture f = fixture_open(NULL);
-        moor_buffer buffer = fixture_allocate(&f, 4096);
-        struct moor_view view = fixture_buffer_view(&f, buffer);
+        struct moor_view view = fixture_allocate_view(&f, 4096);
         scripted_hold(f.script, f.queue);
         (void)moor_fill(f.stream, &view, 0, 1);
-        (void)moor_buffer_release(f.runtime, buffer);
+        (void)moor_buffer_release(f.runtime, view.owner);
         told = ends[1];
         scripted_set_hook(f.script, tell, NULL);
         exit(0);

@@ -144,8 +144,7 @@ FIXTURE_TEST(handles, of_another_kind_are_refused)
     others[3] = zoo.grant;
     for (size_t i = 0; i < 4; i++)
         cr_assert(is_refusal(moor_lease_refund(f->runtime, others[i])));
-    struct fixture_state after = fixture_state(f);
-    fixture_same_state(&before, &after);
+    fixture_expect_state(f, &before);
     free_zoo(f, &zoo);
 }
 
@@ -171,8 +170,7 @@ Test(handles, of_another_runtime_are_foreign)
     view = fixture_buffer_view(&f, zoo.buffer);
     EXPECT(MOOR_FOREIGN, moor_stream_used(g.stream, &view));
     EXPECT(MOOR_FOREIGN, moor_fill(g.stream, &view, 0, 1));
-    struct fixture_state after = fixture_state(&g);
-    fixture_same_state(&before, &after);
+    fixture_expect_state(&g, &before);
     free_zoo(&f, &zoo);
     free_zoo(&g, &other);
     fixture_close(&g);
@@ -250,19 +248,17 @@ FIXTURE_TEST(handles, random_ones_are_never_taken)
     }
     for (uint64_t handle = 1; handle < 2000; handle++)
         refuse(f, handle, zoo.range);
-    struct fixture_state after = fixture_state(f);
-    fixture_same_state(&before, &after);
+    fixture_expect_state(f, &before);
     free_zoo(f, &zoo);
 }
 
 /* Views borrow: one whose owner is gone is refused wherever it is used. */
 FIXTURE_TEST(handles, views_of_released_memory_are_stale)
 {
-    moor_buffer buffer = fixture_allocate(f, 4096);
     moor_buffer other = fixture_allocate(f, 4096);
-    struct moor_view view = fixture_buffer_view(f, buffer);
+    struct moor_view view = fixture_allocate_view(f, 4096);
     struct moor_view live = fixture_buffer_view(f, other);
-    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, buffer));
+    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, view.owner));
     uint64_t calls = scripted_count(f->script, SCRIPTED_COPY) + scripted_count(f->script, SCRIPTED_FILL);
     EXPECT(MOOR_STALE, moor_copy(f->stream, &view, &live));
     EXPECT(MOOR_STALE, moor_copy(f->stream, &live, &view));
@@ -270,7 +266,6 @@ FIXTURE_TEST(handles, views_of_released_memory_are_stale)
     EXPECT(MOOR_STALE, moor_stream_used(f->stream, &view));
     cr_assert(is_refusal(moor_memory_wait(&view, MOOR_NO_WAIT)));
     cr_assert_eq(calls, scripted_count(f->script, SCRIPTED_COPY) + scripted_count(f->script, SCRIPTED_FILL));
-    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, other));
 }
 
 /* Whatever tells runtimes apart must not come round while an old handle may still be in somebody's hands. */
@@ -286,6 +281,5 @@ Test(handles, of_a_runtime_long_ago_are_not_taken)
         EXPECT(MOOR_OK, moor_buffer_release(g.runtime, other));
         fixture_close(&g);
     }
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffer));
     fixture_close(&f);
 }

@@ -98,13 +98,11 @@ FIXTURE_TEST(locks, are_free_during_every_provider_call)
     struct probe probe = probe_open(f);
     scripted_set_hook(f->script, probe_locks, &probe);
     moor_range range = fixture_range(f, 8);
-    moor_segment segment = 0;
     moor_buffer wrapped = 0;
     static _Alignas(4096) unsigned char memory[4096];
     struct moor_stream *stream = fixture_stream(f, NULL);
     struct moor_fence fence;
-    moor_buffer buffer = fixture_allocate(f, 4096);
-    struct moor_view view = fixture_buffer_view(f, buffer);
+    struct moor_view view = fixture_allocate_view(f, 4096);
     struct moor_view host = moor_view_host(memory, sizeof memory);
     EXPECT(MOOR_OK, moor_copy(stream, &view, &host));
     EXPECT(MOOR_OK, moor_fill(stream, &view, 0, 1));
@@ -113,7 +111,7 @@ FIXTURE_TEST(locks, are_free_during_every_provider_call)
     EXPECT(MOOR_OK, moor_stream_wait(f->stream, &fence));
     EXPECT(MOOR_OK, moor_fence_wait(&fence, fixture_soon(1000)));
     EXPECT(MOOR_OK, moor_range_commit(f->runtime, range, 0, 2 * GRANULE, 0));
-    EXPECT(MOOR_OK, moor_segment_create(f->binding, 2 * GRANULE, 0, 0, &segment));
+    moor_segment segment = fixture_open_segment(f, 2);
     EXPECT(MOOR_OK, moor_segment_map(f->runtime, segment, range, 4 * GRANULE, MOOR_ACCESS_READ_WRITE));
     EXPECT(MOOR_OK, moor_segment_seal(f->runtime, segment, MOOR_FOREVER));
     EXPECT(MOOR_OK,
@@ -125,7 +123,7 @@ FIXTURE_TEST(locks, are_free_during_every_provider_call)
         .kind = MOOR_STEP_COMMIT, .range = range, .offset_bytes = 7 * GRANULE, .length_bytes = GRANULE};
     EXPECT(MOOR_OK, moor_transact(f->runtime, &step, 1, NULL));
     EXPECT(MOOR_OK, moor_buffer_release(f->runtime, wrapped));
-    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, buffer));
+    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, view.owner));
     EXPECT(MOOR_OK, moor_segment_release(f->runtime, segment));
     EXPECT(MOOR_OK, moor_range_release(f->runtime, range));
     EXPECT(MOOR_OK, moor_stream_destroy(stream));

@@ -355,7 +355,6 @@ FIXTURE_TEST(pressure, a_full_device_asks_though_the_budget_has_room)
     expect_asked(1, low, GRANULE, MOOR_PRESSURE_DEVICE);
     EXPECT_ASKED_IN_ALL(high, 0, 0);
     EXPECT(MOOR_OK, moor_buffer_release(f->runtime, buffer));
-    EXPECT(MOOR_OK, moor_range_release(f->runtime, range));
 }
 
 FIXTURE_TEST(pressure, a_full_device_asks_once)

@@ -91,9 +91,8 @@ FIXTURE_TEST(providers, with_live_objects_are_busy)
     EXPECT(MOOR_BUSY, moor_provider_unload(f->provider));
     cr_assert(strstr(moor_last_error()->text, "1 binding"), "%s", moor_last_error()->text);
     moor_buffer buffers[2] = {fixture_allocate(f, 256), fixture_allocate(f, 256)};
-    moor_range range = fixture_range(f, 1);
-    moor_segment segment = 0;
-    EXPECT(MOOR_OK, moor_segment_create(f->binding, GRANULE, 0, 0, &segment));
+    (void)fixture_range(f, 1);
+    (void)fixture_open_segment(f, 1);
     EXPECT(MOOR_BUSY, moor_provider_unload(f->provider));
     cr_assert(strstr(moor_last_error()->text, "2 buffer"), "%s", moor_last_error()->text);
     cr_assert(strstr(moor_last_error()->text, "1 range"), "%s", moor_last_error()->text);
@@ -105,8 +104,6 @@ FIXTURE_TEST(providers, with_live_objects_are_busy)
     EXPECT(MOOR_OK, moor_fill(f->stream, &view, 1, 1));
     EXPECT(MOOR_OK, moor_buffer_release(f->runtime, buffers[0]));
     EXPECT(MOOR_OK, moor_buffer_release(f->runtime, buffers[1]));
-    EXPECT(MOOR_OK, moor_range_release(f->runtime, range));
-    EXPECT(MOOR_OK, moor_segment_release(f->runtime, segment));
 }
 
 Test(providers, unloaded_ones_shut_down_and_can_come_back)
@@ -134,7 +131,7 @@ Test(providers, whose_end_fails_are_forgotten)
         fixture_reap(&f);
         EXPECT(MOOR_OK, moor_binding_close(f.binding));
         EXPECT(MOOR_OK, moor_holder_destroy(f.holder));
-        scripted_fail(f.script, (struct scripted_fault){.name = ends[i], .nth = 1, .status = MOOR_PROVIDER});
+        fixture_fail(&f, ends[i], 1, MOOR_PROVIDER);
         EXPECT(MOOR_OK, moor_provider_unload(f.provider));
         cr_assert_eq(scripted_faults_fired(f.script), 1);
         EXPECT(MOOR_OK, moor_runtime_destroy(f.runtime));
@@ -538,8 +535,7 @@ FIXTURE_TEST(providers, statuses_outside_the_list_become_provider)
     static const int32_t strange[] = {-16, -9999, 9, 9999, INT32_MIN, INT32_MAX};
     moor_buffer buffer = 0;
     for (size_t i = 0; i < sizeof strange / sizeof *strange; i++) {
-        scripted_fail(f->script,
-                      (struct scripted_fault){.name = SCRIPTED_ALLOCATE, .nth = 1, .status = strange[i]});
+        fixture_fail(f, SCRIPTED_ALLOCATE, 1, strange[i]);
         EXPECT(MOOR_PROVIDER, moor_buffer_allocate(f->binding, 100, NULL, &buffer));
         scripted_clear_faults(f->script);
     }
@@ -566,8 +562,7 @@ FIXTURE_TEST(providers, outcomes_are_not_success)
 {
     for (moor_status status = MOOR_PENDING; status <= MOOR_NOT_RESIDENT; status++) {
         moor_buffer buffer = 77;
-        scripted_fail(f->script,
-                      (struct scripted_fault){.name = SCRIPTED_ALLOCATE, .nth = 1, .status = status});
+        fixture_fail(f, SCRIPTED_ALLOCATE, 1, status);
         cr_assert_neq(moor_buffer_allocate(f->binding, 100, NULL, &buffer), MOOR_OK);
         cr_assert_eq(buffer, 77);
         cr_assert_eq(fixture_stats(f).charged_bytes + fixture_stats(f).reserved_bytes, 0);

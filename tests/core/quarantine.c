@@ -65,11 +65,10 @@ Test(quarantine, that_stays_refuses_the_end)
 /* A lost device: its fences are never reached, so nothing behind them is ever taken for free. */
 FIXTURE_TEST(quarantine, takes_what_waits_for_a_lost_stream)
 {
-    moor_buffer buffer = fixture_allocate(f, 4096);
-    struct moor_view view = fixture_buffer_view(f, buffer);
+    struct moor_view view = fixture_allocate_view(f, 4096);
     scripted_hold(f->script, f->queue);
     EXPECT(MOOR_OK, moor_fill(f->stream, &view, 1, 1));
-    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, buffer));
+    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, view.owner));
     scripted_lose(f->script, f->queue);
     moor_status status = moor_runtime_reap(f->runtime, fixture_soon(200));
     cr_assert_neq(status, MOOR_PENDING, "nothing is on its way any more");
@@ -111,18 +110,16 @@ Test(quarantine, takes_what_a_lost_and_destroyed_stream_used)
         struct fixture f = fixture_open(NULL);
         struct moor_abi_stream *queue;
         struct moor_stream *other = fixture_stream(&f, &queue);
-        moor_buffer buffer = fixture_allocate(&f, 4096);
-        struct moor_view view = fixture_buffer_view(&f, buffer);
+        struct moor_view view = fixture_allocate_view(&f, 4096);
         scripted_hold(f.script, queue);
         EXPECT(MOOR_OK, moor_fill(other, &view, 7, 1));
         scripted_lose(f.script, queue);
         if (record_fails)
-            scripted_fail(f.script, (struct scripted_fault){
-                                        .name = SCRIPTED_RECORD, .nth = 1, .status = MOOR_DEVICE_LOST});
+            fixture_fail(&f, SCRIPTED_RECORD, 1, MOOR_DEVICE_LOST);
         EXPECT(MOOR_OK, moor_stream_destroy(other));
         cr_assert_eq(scripted_objects(f.script).streams, 1, "a lost stream is not waited for");
         EXPECT(MOOR_DEVICE_LOST, moor_memory_wait(&view, MOOR_FOREVER));
-        EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffer));
+        EXPECT(MOOR_OK, moor_buffer_release(f.runtime, view.owner));
         cr_assert_eq(fixture_stats(&f).quarantined_bytes, 4096);
         cr_assert_eq(fixture_counts(&f).quarantined, 1);
         cr_assert_eq(scripted_objects(f.script).allocations, 1);
@@ -142,8 +139,7 @@ Test(quarantine, is_retried_behind_the_streams_that_are_not_lost)
         struct fixture f = fixture_open(NULL);
         struct moor_abi_stream *queues[2];
         struct moor_stream *streams[2];
-        moor_buffer buffer = fixture_allocate(&f, 4096);
-        struct moor_view view = fixture_buffer_view(&f, buffer);
+        struct moor_view view = fixture_allocate_view(&f, 4096);
         for (uint32_t i = 0; i < 2; i++) {
             streams[i] = fixture_stream(&f, &queues[i]);
             scripted_hold(f.script, queues[i]);
@@ -155,7 +151,7 @@ Test(quarantine, is_retried_behind_the_streams_that_are_not_lost)
                                                         .nth = 1 + lost_is_second,
                                                         .times = 2,
                                                         .status = MOOR_DEVICE_LOST});
-        EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffer));
+        EXPECT(MOOR_OK, moor_buffer_release(f.runtime, view.owner));
         cr_assert_eq(fixture_stats(&f).quarantined_bytes, 4096);
         EXPECT(MOOR_BUSY, moor_binding_close(f.binding));
         cr_assert_eq(scripted_faults_fired(f.script), 2);
@@ -178,11 +174,10 @@ Test(quarantine, is_retried_behind_the_streams_that_are_not_lost)
 Test(quarantine, of_a_mapping_is_not_pending)
 {
     struct fixture f = fixture_open(NULL);
-    moor_segment segment = 0;
     moor_grant grant = 0;
     moor_range range = fixture_range(&f, 4);
     EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, 4 * GRANULE, 0, NULL));
-    EXPECT(MOOR_OK, moor_segment_create(f.binding, 2 * GRANULE, 0, 0, &segment));
+    moor_segment segment = fixture_open_segment(&f, 2);
     EXPECT(MOOR_OK, moor_segment_map(f.runtime, segment, range, 0, MOOR_ACCESS_READ_WRITE));
     scripted_fail_free(f.script, MOOR_ABI_RELEASE_UNMAP, 1, UINT32_MAX, MOOR_PROVIDER);
     EXPECT(MOOR_OK, moor_range_unmap(f.runtime, range, 0, 2 * GRANULE));
@@ -196,7 +191,6 @@ Test(quarantine, of_a_mapping_is_not_pending)
     cr_assert_eq(fixture_counts(&f).quarantined, 1);
     EXPECT(MOOR_OVER_BUDGET, moor_grant_reserve(f.holder, 3 * GRANULE, MOOR_NO_WAIT, &grant));
     fixture_check_books(&f);
-    EXPECT(MOOR_OK, moor_range_release(f.runtime, range));
     fixture_close_quarantined(&f);
 }
 
@@ -232,8 +226,7 @@ Test(quarantine, a_release_that_is_not_accepted_loses_nothing)
 {
     struct fixture f = fixture_open(NULL);
     moor_buffer buffer = fixture_allocate(&f, 4096);
-    scripted_fail(f.script,
-                  (struct scripted_fault){.name = SCRIPTED_RELEASE, .nth = 1, .status = MOOR_LIMIT});
+    fixture_fail(&f, SCRIPTED_RELEASE, 1, MOOR_LIMIT);
     moor_status status = moor_buffer_release(f.runtime, buffer);
     scripted_clear_faults(f.script);
     cr_assert_eq(fixture_stats(&f).charged_bytes, 4096);
@@ -264,12 +257,10 @@ Test(quarantine, a_part_whose_release_is_not_accepted_is_put_back)
         struct fixture_state before = fixture_state(&f);
         moor_status (*const take_away)(struct moor_runtime *, moor_range, uint64_t, uint64_t) =
             accesses[i] ? moor_range_unmap : moor_range_decommit;
-        scripted_fail(f.script,
-                      (struct scripted_fault){.name = SCRIPTED_RELEASE, .nth = 1, .status = MOOR_LIMIT});
+        fixture_fail(&f, SCRIPTED_RELEASE, 1, MOOR_LIMIT);
         EXPECT(MOOR_LIMIT, take_away(f.runtime, range, GRANULE, 2 * GRANULE));
         fixture_reap(&f);
-        struct fixture_state after = fixture_state(&f);
-        fixture_same_state(&before, &after);
+        fixture_expect_state(&f, &before);
         uint64_t backed = 0;
         EXPECT(MOOR_OK, moor_range_get_committed(f.runtime, range, 0, 4 * GRANULE, &backed));
         cr_assert_eq(backed, 2 * GRANULE);
@@ -290,7 +281,7 @@ Test(quarantine, a_part_whose_release_is_not_accepted_is_put_back)
 
 FIXTURE_TEST(quarantine, a_repeated_completion_refunds_once)
 {
-    moor_buffer kept = fixture_allocate(f, 8192);
+    (void)fixture_allocate(f, 8192);
     moor_buffer buffer = fixture_allocate(f, 4096);
     scripted_knobs(f->script)->double_completions = 1;
     EXPECT(MOOR_OK, moor_buffer_release(f->runtime, buffer));
@@ -298,7 +289,6 @@ FIXTURE_TEST(quarantine, a_repeated_completion_refunds_once)
     cr_assert_eq(fixture_stats(f).charged_bytes, 8192);
     cr_assert_eq(fixture_counts(f).releases, 0);
     fixture_check_books(f);
-    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, kept));
 }
 
 Test(quarantine, a_repeated_failure_is_one)
@@ -366,12 +356,11 @@ Test(quarantine, a_lost_completion_stays_charged)
 
 FIXTURE_TEST(quarantine, a_completion_of_too_many_bytes_refunds_what_was_charged)
 {
-    moor_buffer kept = fixture_allocate(f, 8192);
+    (void)fixture_allocate(f, 8192);
     moor_buffer buffer = fixture_allocate(f, 4096);
     scripted_knobs(f->script)->freed_extra_bytes = UINT64_C(1) << 40;
     EXPECT(MOOR_OK, moor_buffer_release(f->runtime, buffer));
     (void)moor_runtime_reap(f->runtime, fixture_soon(200));
     cr_assert_eq(fixture_stats(f).charged_bytes, 8192, "I14: never below what is there");
     scripted_knobs(f->script)->freed_extra_bytes = 0;
-    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, kept));
 }

@@ -87,9 +87,7 @@ FIXTURE_TEST(ranges, bad_parts_are_refused_and_change_nothing)
     cr_assert_neq(moor_range_decommit(f->runtime, range, 0, GRANULE), MOOR_OK, "nothing is there");
     cr_assert_neq(moor_range_decommit(f->runtime, range, 2 * GRANULE, 2 * GRANULE), MOOR_OK);
     cr_assert_neq(moor_range_unmap(f->runtime, range, GRANULE, 2 * GRANULE), MOOR_OK, "that is no map");
-    struct fixture_state after = fixture_state(f);
-    fixture_same_state(&before, &after);
-    EXPECT(MOOR_OK, moor_range_release(f->runtime, range));
+    fixture_expect_state(f, &before);
 }
 
 FIXTURE_TEST(ranges, decommit_any_whole_granules_of_several_commits)
@@ -109,7 +107,6 @@ FIXTURE_TEST(ranges, decommit_any_whole_granules_of_several_commits)
     EXPECT(MOOR_OK, moor_range_decommit(f->runtime, range, 0, 6 * GRANULE));
     fixture_reap(f);
     cr_assert_eq(fixture_stats(f).charged_bytes, 0);
-    EXPECT(MOOR_OK, moor_range_release(f->runtime, range));
 }
 
 FIXTURE_TEST(ranges, addresses_behind_fences_are_pending)
@@ -131,7 +128,6 @@ FIXTURE_TEST(ranges, addresses_behind_fences_are_pending)
     fixture_reap(f);
     EXPECT(MOOR_OK, moor_range_commit(f->runtime, range, 0, 2 * GRANULE, 0));
     cr_assert(fixture_all_bytes(&view, 0));
-    EXPECT(MOOR_OK, moor_range_release(f->runtime, range));
 }
 
 /* Last uses are precise: a piece that nobody uses does not wait for its neighbour's work. */
@@ -140,9 +136,8 @@ FIXTURE_TEST(ranges, with_nothing_in_flight_can_be_backed_again_at_once)
 {
     moor_range range = fixture_range(f, 4);
     moor_segment segment = fixture_segment(f, 2, 0x51);
-    moor_segment writable = 0;
     EXPECT(MOOR_OK, moor_authority_set_capacity(f->authority, 6 * GRANULE, 0, NULL)); /* nothing twice */
-    EXPECT(MOOR_OK, moor_segment_create(f->binding, 2 * GRANULE, 0, 0, &writable));
+    moor_segment writable = fixture_open_segment(f, 2);
     EXPECT(MOOR_OK, moor_range_commit(f->runtime, range, 0, 2 * GRANULE, 0));
     EXPECT(MOOR_OK, moor_range_decommit(f->runtime, range, 0, 2 * GRANULE));
     EXPECT(MOOR_OK, moor_range_commit(f->runtime, range, GRANULE, 2 * GRANULE, 0));
@@ -159,9 +154,6 @@ FIXTURE_TEST(ranges, with_nothing_in_flight_can_be_backed_again_at_once)
         {.kind = MOOR_STEP_COMMIT, .range = range, .length_bytes = 2 * GRANULE},
         {.kind = MOOR_STEP_MAP, .range = range, .segment = segment, .offset_bytes = 2 * GRANULE}};
     EXPECT(MOOR_OK, moor_transact(f->runtime, steps, 2, NULL));
-    EXPECT(MOOR_OK, moor_segment_release(f->runtime, segment));
-    EXPECT(MOOR_OK, moor_segment_release(f->runtime, writable));
-    EXPECT(MOOR_OK, moor_range_release(f->runtime, range));
 }
 
 FIXTURE_TEST(ranges, each_piece_waits_for_its_own_uses)
@@ -189,7 +181,6 @@ FIXTURE_TEST(ranges, each_piece_waits_for_its_own_uses)
     scripted_open(f->script, f->queue);
     fixture_reap(f);
     cr_assert_eq(fixture_stats(f).charged_bytes, 0);
-    EXPECT(MOOR_OK, moor_range_release(f->runtime, range));
     EXPECT(MOOR_OK, moor_stream_destroy(other));
 }
 
@@ -371,17 +362,14 @@ FIXTURE_TEST(ranges, are_smaller_where_addresses_are_short)
 FIXTURE_TEST(ranges, commit_beyond_the_budget_leaves_the_range_alone)
 {
     moor_range range = fixture_range(f, 8);
-    moor_grant grant = 0;
     EXPECT(MOOR_OK, moor_authority_set_capacity(f->authority, 3 * GRANULE, 0, NULL));
     EXPECT(MOOR_NEVER_FITS, moor_range_commit(f->runtime, range, 0, 4 * GRANULE, 0));
     EXPECT(MOOR_OK, moor_range_commit(f->runtime, range, 0, 2 * GRANULE, 0));
     EXPECT(MOOR_OVER_BUDGET, moor_range_commit(f->runtime, range, 2 * GRANULE, 2 * GRANULE, 0));
-    EXPECT(MOOR_OK, moor_grant_reserve(f->holder, GRANULE, MOOR_NO_WAIT, &grant));
+    moor_grant grant = fixture_reserve(f, GRANULE);
     EXPECT(MOOR_OVER_BUDGET, moor_range_commit(f->runtime, range, 2 * GRANULE, GRANULE, 0));
     EXPECT(MOOR_OK, moor_range_commit(f->runtime, range, 2 * GRANULE, GRANULE, grant)); /* I2 */
     cr_assert_eq(committed(f, range, 0, 8 * GRANULE), 3 * GRANULE);
-    EXPECT(MOOR_OK, moor_grant_release(f->runtime, grant));
-    EXPECT(MOOR_OK, moor_range_release(f->runtime, range));
 }
 
 /* A commit that takes more than its granules could not be given back in parts: it is undone, and said. */
@@ -393,10 +381,8 @@ FIXTURE_TEST(ranges, commit_that_takes_too_much_is_undone)
     EXPECT(MOOR_PROVIDER, moor_range_commit(f->runtime, range, 0, 2 * GRANULE, 0));
     (void)moor_runtime_reap(f->runtime, fixture_soon(1000));
     scripted_knobs(f->script)->granule_extra_bytes = 0;
-    struct fixture_state after = fixture_state(f);
-    fixture_same_state(&before, &after);
+    fixture_expect_state(f, &before);
     EXPECT(MOOR_OK, moor_range_commit(f->runtime, range, 0, 2 * GRANULE, 0));
-    EXPECT(MOOR_OK, moor_range_release(f->runtime, range));
 }
 
 Test(ranges, without_the_capability_are_unsupported)

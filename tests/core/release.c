@@ -24,12 +24,11 @@ FIXTURE_TEST(release, of_unused_memory_is_immediate)
 
 FIXTURE_TEST(release, waits_for_the_last_use)
 {
-    moor_buffer buffer = fixture_allocate(f, 4096);
-    struct moor_view view = fixture_buffer_view(f, buffer);
+    struct moor_view view = fixture_allocate_view(f, 4096);
     scripted_hold(f->script, f->queue);
     EXPECT(MOOR_OK, moor_fill(f->stream, &view, 7, 1));
     uint64_t waits = scripted_count(f->script, SCRIPTED_WAIT);
-    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, buffer));
+    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, view.owner));
     cr_assert_eq(scripted_count(f->script, SCRIPTED_WAIT), waits, "a drop never waits for the device");
     EXPECT(MOOR_PENDING, moor_runtime_reap(f->runtime, MOOR_NO_WAIT));
     EXPECT(MOOR_PENDING, moor_runtime_reap(f->runtime, fixture_soon(30)));
@@ -51,14 +50,13 @@ FIXTURE_TEST(release, waits_for_every_stream_it_was_told_of)
 {
     struct moor_abi_stream *queues[3];
     struct moor_stream *streams[3];
-    moor_buffer buffer = fixture_allocate(f, 4096);
-    struct moor_view view = fixture_buffer_view(f, buffer);
+    struct moor_view view = fixture_allocate_view(f, 4096);
     for (size_t i = 0; i < 3; i++) {
         streams[i] = fixture_stream(f, &queues[i]);
         scripted_hold(f->script, queues[i]);
         EXPECT(MOOR_OK, moor_stream_used(streams[i], &view));
     }
-    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, buffer));
+    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, view.owner));
     for (size_t i = 0; i < 3; i++) {
         EXPECT(MOOR_PENDING, moor_runtime_reap(f->runtime, MOOR_NO_WAIT));
         cr_assert_eq(scripted_objects(f->script).allocations, 1, "stream %zu has not passed it", i);
@@ -73,15 +71,14 @@ FIXTURE_TEST(release, waits_for_every_stream_it_was_told_of)
 /* One pair per stream: the last use counts, and an earlier value of the stream does not free it. */
 FIXTURE_TEST(release, waits_for_the_latest_use_of_a_stream)
 {
-    moor_buffer buffer = fixture_allocate(f, 4096);
-    struct moor_view view = fixture_buffer_view(f, buffer);
+    struct moor_view view = fixture_allocate_view(f, 4096);
     scripted_hold(f->script, f->queue);
     uint64_t last = 0;
     for (uint32_t i = 0; i < 20; i++) {
         EXPECT(MOOR_OK, moor_stream_used(f->stream, &view));
         last = scripted_recorded(f->script, f->queue);
     }
-    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, buffer));
+    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, view.owner));
     if (last > 1) {
         scripted_step(f->script, f->queue, last - 1);
         EXPECT(MOOR_PENDING, moor_runtime_reap(f->runtime, MOOR_NO_WAIT));
@@ -94,13 +91,12 @@ FIXTURE_TEST(release, waits_for_the_latest_use_of_a_stream)
 FIXTURE_TEST(release, is_pending_to_who_needs_the_bytes)
 {
     EXPECT(MOOR_OK, moor_authority_set_capacity(f->authority, 8192, 0, NULL));
-    moor_buffer buffer = fixture_allocate(f, 8192);
-    struct moor_view view = fixture_buffer_view(f, buffer);
+    struct moor_view view = fixture_allocate_view(f, 8192);
     moor_buffer next = 0;
     EXPECT(MOOR_OVER_BUDGET, moor_buffer_allocate(f->binding, 8192, NULL, &next));
     scripted_hold(f->script, f->queue);
     EXPECT(MOOR_OK, moor_fill(f->stream, &view, 0, 4));
-    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, buffer));
+    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, view.owner));
     EXPECT(MOOR_PENDING, moor_buffer_allocate(f->binding, 8192, NULL, &next));
     EXPECT(MOOR_NEVER_FITS, moor_buffer_allocate(f->binding, 8193, NULL, &next));
     scripted_open(f->script, f->queue);
@@ -111,15 +107,14 @@ FIXTURE_TEST(release, is_pending_to_who_needs_the_bytes)
 
 FIXTURE_TEST(release, once)
 {
-    moor_buffer buffer = fixture_allocate(f, 4096);
-    struct moor_view view = fixture_buffer_view(f, buffer);
+    struct moor_view view = fixture_allocate_view(f, 4096);
     scripted_hold(f->script, f->queue);
     EXPECT(MOOR_OK, moor_fill(f->stream, &view, 1, 1));
-    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, buffer));
-    EXPECT(MOOR_STALE, moor_buffer_release(f->runtime, buffer));
+    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, view.owner));
+    EXPECT(MOOR_STALE, moor_buffer_release(f->runtime, view.owner));
     scripted_open(f->script, f->queue);
     fixture_reap(f);
-    EXPECT(MOOR_STALE, moor_buffer_release(f->runtime, buffer));
+    EXPECT(MOOR_STALE, moor_buffer_release(f->runtime, view.owner));
     cr_assert_eq(scripted_count(f->script, SCRIPTED_RELEASE), 1);
 }
 
@@ -139,11 +134,10 @@ static void *open_later(void *user)
 
 FIXTURE_TEST(release, reap_waits_up_to_its_deadline)
 {
-    moor_buffer buffer = fixture_allocate(f, 4096);
-    struct moor_view view = fixture_buffer_view(f, buffer);
+    struct moor_view view = fixture_allocate_view(f, 4096);
     scripted_hold(f->script, f->queue);
     EXPECT(MOOR_OK, moor_fill(f->stream, &view, 1, 1));
-    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, buffer));
+    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, view.owner));
     uint64_t start_ns = moor_clock_ns();
     EXPECT(MOOR_PENDING, moor_runtime_reap(f->runtime, fixture_soon(100)));
     uint64_t took_ns = moor_clock_ns() - start_ns;
@@ -180,8 +174,7 @@ FIXTURE_TEST(release, many_in_any_order_come_back_exactly)
 
 FIXTURE_TEST(release, memory_wait_waits_for_known_uses)
 {
-    moor_buffer buffer = fixture_allocate(f, 4096);
-    struct moor_view view = fixture_buffer_view(f, buffer);
+    struct moor_view view = fixture_allocate_view(f, 4096);
     EXPECT(MOOR_OK, moor_memory_wait(&view, MOOR_NO_WAIT));
     scripted_hold(f->script, f->queue);
     EXPECT(MOOR_OK, moor_fill(f->stream, &view, 9, 1));
@@ -189,5 +182,4 @@ FIXTURE_TEST(release, memory_wait_waits_for_known_uses)
     scripted_open(f->script, f->queue);
     EXPECT(MOOR_OK, moor_memory_wait(&view, fixture_soon(5000)));
     cr_assert(fixture_all_bytes(&view, 9));
-    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, buffer));
 }

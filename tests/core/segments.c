@@ -55,8 +55,7 @@ FIXTURE_TEST(segments, that_take_more_than_their_size_are_charged_for_it)
     moor_status status = moor_segment_create(f->binding, 2 * GRANULE, 0, 0, &segment);
     cr_assert(status == MOOR_OVER_BUDGET || status == MOOR_NEVER_FITS, "it is %s", moor_status_name(status));
     fixture_reap(f);
-    struct fixture_state after = fixture_state(f);
-    fixture_same_state(&before, &after);
+    fixture_expect_state(f, &before);
     EXPECT(MOOR_OK, moor_authority_set_capacity(f->authority, 2 * GRANULE + 512, 0, NULL));
     segment = create(f, 2);
     cr_assert_eq(fixture_stats(f).charged_bytes, 2 * (GRANULE + 256));
@@ -83,7 +82,6 @@ FIXTURE_TEST(segments, are_written_at_one_place_or_read_at_many)
     struct moor_view second = fixture_range_view(f, range, GRANULE, GRANULE);
     cr_assert(fixture_all_bytes(&second, 0x11));
     EXPECT(MOOR_OK, moor_segment_release(f->runtime, segment));
-    EXPECT(MOOR_OK, moor_range_release(f->runtime, range));
 }
 
 FIXTURE_TEST(segments, seal_waits_for_writers)
@@ -103,7 +101,6 @@ FIXTURE_TEST(segments, seal_waits_for_writers)
     EXPECT(MOOR_OK, moor_segment_seal(f->runtime, segment, fixture_soon(5000)));
     cr_assert(fixture_all_bytes(&view, 0x23));
     EXPECT(MOOR_OK, moor_segment_release(f->runtime, segment));
-    EXPECT(MOOR_OK, moor_range_release(f->runtime, range));
 }
 
 /* The writable map is on its way out: what is due is taken back at once, what is fenced is waited for. */
@@ -128,7 +125,6 @@ FIXTURE_TEST(segments, seal_waits_for_a_map_that_leaves)
     EXPECT(MOOR_OK, moor_segment_seal(f->runtime, segment, fixture_soon(5000)));
     EXPECT(MOOR_OK, moor_segment_map(f->runtime, segment, range, GRANULE, MOOR_ACCESS_READ));
     EXPECT(MOOR_OK, moor_segment_release(f->runtime, segment));
-    EXPECT(MOOR_OK, moor_range_release(f->runtime, range));
 }
 
 FIXTURE_TEST(segments, unmap_takes_exactly_one_map)
@@ -156,8 +152,6 @@ FIXTURE_TEST(segments, unmap_takes_exactly_one_map)
     EXPECT(MOOR_OK, moor_range_unmap(f->runtime, range, 2 * GRANULE, 2 * GRANULE));
     fixture_reap(f);
     cr_assert_eq(scripted_objects(f->script).mappings, 1);
-    EXPECT(MOOR_OK, moor_segment_release(f->runtime, segment));
-    EXPECT(MOOR_OK, moor_range_release(f->runtime, range));
 }
 
 FIXTURE_TEST(segments, unmap_waits_for_its_last_use)
@@ -178,8 +172,6 @@ FIXTURE_TEST(segments, unmap_waits_for_its_last_use)
     fixture_reap(f);
     cr_assert(fixture_all_bytes(&target_view, 0x33));
     cr_assert_eq(scripted_objects(f->script).segments, 0);
-    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, target));
-    EXPECT(MOOR_OK, moor_range_release(f->runtime, range));
 }
 
 FIXTURE_TEST(segments, fit_only_ranges_of_their_granule)
@@ -195,7 +187,6 @@ FIXTURE_TEST(segments, fit_only_ranges_of_their_granule)
     EXPECT(MOOR_INVALID, moor_segment_create(f->binding, 0, 0, 0, &segment));
     EXPECT(MOOR_INVALID, moor_segment_create(f->binding, GRANULE, 3000, 0, &segment));
     EXPECT(MOOR_INVALID, moor_segment_create(f->binding, 8192, 2048, 0, &segment));
-    EXPECT(MOOR_OK, moor_range_release(f->runtime, range));
 }
 
 /* ---- failures ---- */
@@ -245,15 +236,13 @@ FIXTURE_TEST(segments, seal_that_fails_leaves_it_open)
     moor_segment segment = create(f, 1);
     moor_range range = fixture_range(f, 2);
     EXPECT(MOOR_OK, moor_segment_map(f->runtime, segment, range, 0, MOOR_ACCESS_READ_WRITE));
-    scripted_fail(f->script,
-                  (struct scripted_fault){.name = SCRIPTED_PROTECT, .nth = 1, .status = MOOR_LIMIT});
+    fixture_fail(f, SCRIPTED_PROTECT, 1, MOOR_LIMIT);
     EXPECT(MOOR_LIMIT, moor_segment_seal(f->runtime, segment, MOOR_FOREVER));
     EXPECT(MOOR_BUSY, moor_segment_map(f->runtime, segment, range, GRANULE, MOOR_ACCESS_READ));
     struct moor_view view = fixture_range_view(f, range, 0, GRANULE);
     EXPECT(MOOR_OK, moor_fill(f->stream, &view, 1, 1));
     EXPECT(MOOR_OK, moor_segment_seal(f->runtime, segment, MOOR_FOREVER));
     EXPECT(MOOR_OK, moor_segment_release(f->runtime, segment));
-    EXPECT(MOOR_OK, moor_range_release(f->runtime, range));
 }
 
 /* A map that is on its way out still counts until it has gone: the memory may not go before. */

@@ -151,7 +151,7 @@ FIXTURE_TEST(stats, peaks_and_names_are_kept)
 FIXTURE_TEST(stats, device_figures_are_forwarded)
 {
     struct moor_device_stats stats;
-    moor_buffer buffer = fixture_allocate(f, 8192);
+    (void)fixture_allocate(f, 8192);
     EXPECT(MOOR_OK, moor_device_get_stats(f->device, 0, &stats));
     cr_assert_eq(stats.held_bytes, 8192);
     cr_assert_eq(stats.total_bytes, MIB(64));
@@ -160,7 +160,6 @@ FIXTURE_TEST(stats, device_figures_are_forwarded)
     cr_assert_eq(stats.valid & MOOR_ABI_STAT_HUGE, 0, "unknown is not zero");
     EXPECT(MOOR_INVALID, moor_device_get_stats(f->device, 2, &stats));
     EXPECT(MOOR_INVALID, moor_device_get_stats(f->device, 0, NULL));
-    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, buffer));
 }
 
 /* O22: free above total, and the like: clamped, and said so. */
@@ -208,8 +207,7 @@ FIXTURE_TEST(stats, device_figures_that_cannot_be_had_are_not_made_up)
     struct moor_device_stats untouched;
     memset(&stats, 0x5a, sizeof stats);
     memcpy(&untouched, &stats, sizeof stats);
-    scripted_fail(f->script,
-                  (struct scripted_fault){.name = SCRIPTED_STATS, .nth = 1, .status = MOOR_DEVICE_LOST});
+    fixture_fail(f, SCRIPTED_STATS, 1, MOOR_DEVICE_LOST);
     EXPECT(MOOR_DEVICE_LOST, moor_device_get_stats(f->device, 0, &stats));
     cr_assert_eq(memcmp(&stats, &untouched, sizeof stats), 0);
     EXPECT(MOOR_OK, moor_device_get_stats(f->device, 0, &stats));
@@ -248,9 +246,8 @@ FIXTURE_TEST(stats, count_objects)
     moor_buffer buffer = fixture_allocate(f, 256);
     moor_range range = fixture_range(f, 2);
     moor_segment segment = fixture_segment(f, 1, 0);
-    moor_grant grant = 0;
     moor_lease lease = 0;
-    EXPECT(MOOR_OK, moor_grant_reserve(f->holder, 100, MOOR_NO_WAIT, &grant));
+    moor_grant grant = fixture_reserve(f, 100);
     EXPECT(MOOR_OK, moor_lease_commit(f->runtime, grant, 50, &lease));
     struct moor_object_counts counts = fixture_counts(f);
     cr_assert_eq(counts.buffers, 1);

@@ -15,8 +15,7 @@ FIXTURE_TEST(streams, fences_are_reached_in_order)
 {
     struct moor_fence first;
     struct moor_fence second;
-    moor_buffer buffer = fixture_allocate(f, 4096);
-    struct moor_view view = fixture_buffer_view(f, buffer);
+    struct moor_view view = fixture_allocate_view(f, 4096);
     scripted_hold(f->script, f->queue);
     EXPECT(MOOR_OK, moor_fill(f->stream, &view, 1, 1));
     EXPECT(MOOR_OK, moor_stream_record(f->stream, &first));
@@ -34,7 +33,6 @@ FIXTURE_TEST(streams, fences_are_reached_in_order)
     scripted_open(f->script, f->queue);
     EXPECT(MOOR_OK, moor_fence_wait(&second, MOOR_FOREVER));
     cr_assert(fixture_all_bytes(&view, 2));
-    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, buffer));
 }
 
 FIXTURE_TEST(streams, fences_that_were_never_recorded_are_refused)
@@ -56,8 +54,7 @@ FIXTURE_TEST(streams, wait_for_each_other_without_the_host)
     struct moor_abi_stream *queue;
     struct moor_stream *other = fixture_stream(f, &queue);
     struct moor_fence fence;
-    moor_buffer buffer = fixture_allocate(f, 4096);
-    struct moor_view view = fixture_buffer_view(f, buffer);
+    struct moor_view view = fixture_allocate_view(f, 4096);
     scripted_hold(f->script, f->queue);
     EXPECT(MOOR_OK, moor_fill(f->stream, &view, 1, 1));
     EXPECT(MOOR_OK, moor_stream_record(f->stream, &fence));
@@ -69,7 +66,6 @@ FIXTURE_TEST(streams, wait_for_each_other_without_the_host)
     EXPECT(MOOR_OK, moor_memory_wait(&view, fixture_soon(5000)));
     cr_assert(fixture_all_bytes(&view, 2), "the later fill is the other stream's");
     EXPECT(MOOR_OK, moor_stream_destroy(other));
-    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, buffer));
 }
 
 Test(streams, wait_across_devices_but_not_providers)
@@ -94,14 +90,13 @@ FIXTURE_TEST(streams, given_up_early_still_do_their_work)
 {
     struct moor_abi_stream *queue;
     struct moor_stream *other = fixture_stream(f, &queue);
-    moor_buffer source = fixture_allocate(f, 4096);
     moor_buffer target = fixture_allocate(f, 4096);
-    struct moor_view source_view = fixture_buffer_view(f, source);
+    struct moor_view source_view = fixture_allocate_view(f, 4096);
     struct moor_view target_view = fixture_buffer_view(f, target);
     memset(fixture_bytes(&source_view), 0x19, 4096);
     scripted_hold(f->script, queue);
     EXPECT(MOOR_OK, moor_copy(other, &target_view, &source_view));
-    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, source));
+    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, source_view.owner));
     uint64_t waits = scripted_count(f->script, SCRIPTED_WAIT);
     EXPECT(MOOR_OK, moor_stream_destroy(other));
     cr_assert_eq(scripted_count(f->script, SCRIPTED_WAIT), waits, "without waiting");
@@ -122,9 +117,8 @@ FIXTURE_TEST(streams, at_a_reused_address_are_new)
         struct moor_abi_stream *old_queue;
         struct moor_abi_stream *new_queue;
         struct moor_stream *old = fixture_stream(f, &old_queue);
-        moor_buffer buffer = fixture_allocate(f, 4096);
         moor_buffer second = fixture_allocate(f, 4096);
-        struct moor_view view = fixture_buffer_view(f, buffer);
+        struct moor_view view = fixture_allocate_view(f, 4096);
         struct moor_view second_view = fixture_buffer_view(f, second);
         for (uint32_t k = 0; k < 5; k++)
             EXPECT(MOOR_OK, moor_fill(old, &view, k, 1));
@@ -134,7 +128,7 @@ FIXTURE_TEST(streams, at_a_reused_address_are_new)
         struct moor_stream *new_stream = fixture_stream(f, &new_queue);
         scripted_hold(f->script, new_queue);
         EXPECT(MOOR_OK, moor_fill(new_stream, &view, 9, 1));
-        EXPECT(MOOR_OK, moor_buffer_release(f->runtime, buffer));
+        EXPECT(MOOR_OK, moor_buffer_release(f->runtime, view.owner));
         EXPECT(MOOR_OK, moor_buffer_release(f->runtime, second)); /* its use, on the old one, is past */
         EXPECT(MOOR_PENDING, moor_runtime_reap(f->runtime, MOOR_NO_WAIT));
         cr_assert_eq(scripted_objects(f->script).allocations, 1);
@@ -182,14 +176,13 @@ static void note(void *user)
 
 FIXTURE_TEST(streams, host_functions_run_once_in_order_and_keep_their_views)
 {
-    moor_buffer buffer = fixture_allocate(f, 4096);
-    struct moor_view view = fixture_buffer_view(f, buffer);
+    struct moor_view view = fixture_allocate_view(f, 4096);
     struct shared_run run = {.view = &view};
     scripted_hold(f->script, f->queue);
     EXPECT(MOOR_OK, moor_fill(f->stream, &view, 0x44, 1));
     EXPECT(MOOR_OK, moor_stream_host_function(f->stream, note, &run, &view, 1));
     EXPECT(MOOR_OK, moor_stream_host_function(f->stream, note, &run, NULL, 0));
-    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, buffer));
+    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, view.owner));
     EXPECT(MOOR_PENDING, moor_runtime_reap(f->runtime, MOOR_NO_WAIT));
     cr_assert_eq(atomic_load(&run.runs), 0);
     uint64_t value = scripted_recorded(f->script, f->queue);
@@ -207,12 +200,11 @@ FIXTURE_TEST(streams, host_functions_run_once_in_order_and_keep_their_views)
 /* Nothing else works on them: the function alone keeps its views. */
 FIXTURE_TEST(streams, host_functions_keep_what_they_alone_use)
 {
-    moor_buffer buffer = fixture_allocate(f, 4096);
-    struct moor_view view = fixture_buffer_view(f, buffer);
+    struct moor_view view = fixture_allocate_view(f, 4096);
     struct shared_run run = {.view = &view};
     scripted_hold(f->script, f->queue);
     EXPECT(MOOR_OK, moor_stream_host_function(f->stream, note, &run, &view, 1));
-    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, buffer));
+    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, view.owner));
     EXPECT(MOOR_PENDING, moor_runtime_reap(f->runtime, MOOR_NO_WAIT));
     cr_assert_eq(scripted_objects(f->script).allocations, 1);
     scripted_open(f->script, f->queue);
@@ -242,12 +234,10 @@ FIXTURE_TEST(streams, failures_are_forwarded)
 {
     struct moor_stream *stream = NULL;
     struct moor_fence fence;
-    scripted_fail(f->script,
-                  (struct scripted_fault){.name = SCRIPTED_STREAM_CREATE, .nth = 1, .status = MOOR_LIMIT});
+    fixture_fail(f, SCRIPTED_STREAM_CREATE, 1, MOOR_LIMIT);
     EXPECT(MOOR_LIMIT, moor_stream_create(f->device, NULL, &stream));
     cr_assert_null(stream);
-    scripted_fail(f->script,
-                  (struct scripted_fault){.name = SCRIPTED_RECORD, .nth = 1, .status = MOOR_DEVICE_LOST});
+    fixture_fail(f, SCRIPTED_RECORD, 1, MOOR_DEVICE_LOST);
     EXPECT(MOOR_DEVICE_LOST, moor_stream_record(f->stream, &fence));
     EXPECT(MOOR_INVALID, moor_stream_record(NULL, &fence));
     EXPECT(MOOR_INVALID, moor_stream_record(f->stream, NULL));
@@ -276,8 +266,7 @@ Test(streams, that_cannot_be_destroyed_are_forgotten)
 {
     struct fixture f = fixture_open(NULL);
     struct moor_stream *other = fixture_stream(&f, NULL);
-    scripted_fail(f.script, (struct scripted_fault){
-                                .name = SCRIPTED_STREAM_DESTROY, .nth = 1, .status = MOOR_PROVIDER});
+    fixture_fail(&f, SCRIPTED_STREAM_DESTROY, 1, MOOR_PROVIDER);
     EXPECT(MOOR_OK, moor_stream_destroy(other));
     fixture_reap(&f);
     cr_assert_eq(fixture_counts(&f).streams, 1, "the fixture's");
@@ -291,8 +280,7 @@ FIXTURE_TEST(streams, more_users_than_are_kept_are_refused)
     enum { STREAMS = 129 };
     struct moor_abi_stream *queues[STREAMS];
     struct moor_stream *streams[STREAMS];
-    moor_buffer buffer = fixture_allocate(f, 4096);
-    struct moor_view view = fixture_buffer_view(f, buffer);
+    struct moor_view view = fixture_allocate_view(f, 4096);
     for (uint32_t i = 0; i < STREAMS; i++) {
         streams[i] = fixture_stream(f, &queues[i]);
         scripted_hold(f->script, queues[i]);
@@ -300,7 +288,7 @@ FIXTURE_TEST(streams, more_users_than_are_kept_are_refused)
     }
     scripted_open(f->script, queues[10]);
     EXPECT(MOOR_OK, moor_stream_used(streams[STREAMS - 1], &view)); /* a use that is past makes room */
-    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, buffer));
+    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, view.owner));
     for (uint32_t i = 0; i < STREAMS; i++) {
         EXPECT(MOOR_PENDING, moor_runtime_reap(f->runtime, MOOR_NO_WAIT));
         scripted_open(f->script, queues[i]);
@@ -354,8 +342,7 @@ static void *record_elsewhere(void *user)
 FIXTURE_TEST(streams, marks_lie_beyond_records_that_have_not_returned)
 {
     struct stop stop = {.fixture = f, .name = SCRIPTED_RECORD};
-    moor_buffer buffer = fixture_allocate(f, 4096);
-    struct moor_view view = fixture_buffer_view(f, buffer);
+    struct moor_view view = fixture_allocate_view(f, 4096);
     scripted_hold(f->script, f->queue);
     scripted_set_after_hook(f->script, stop_here, &stop);
     cr_assert_eq(pthread_create(&stop.thread, NULL, record_elsewhere, &stop), 0);
@@ -364,7 +351,7 @@ FIXTURE_TEST(streams, marks_lie_beyond_records_that_have_not_returned)
     go_on(&stop);
     scripted_step(f->script, f->queue, 1); /* that record is reached, and the fill has not run */
     EXPECT(MOOR_PENDING, moor_memory_wait(&view, MOOR_NO_WAIT));
-    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, buffer));
+    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, view.owner));
     EXPECT(MOOR_PENDING, moor_runtime_reap(f->runtime, MOOR_NO_WAIT));
     cr_assert_eq(scripted_objects(f->script).allocations, 1, "not before the fill is done");
     scripted_open(f->script, f->queue);
@@ -462,8 +449,7 @@ Test(streams, given_up_are_waited_for_by_reap)
     struct fixture f = fixture_open(NULL);
     struct later later = {.fixture = &f};
     struct moor_stream *other = fixture_stream(&f, &later.queue);
-    moor_buffer buffer = fixture_allocate(&f, 4096);
-    struct moor_view view = fixture_buffer_view(&f, buffer);
+    struct moor_view view = fixture_allocate_view(&f, 4096);
     scripted_hold(f.script, later.queue);
     EXPECT(MOOR_OK, moor_fill(other, &view, 7, 1));
     EXPECT(MOOR_OK, moor_stream_destroy(other));
@@ -474,7 +460,6 @@ Test(streams, given_up_are_waited_for_by_reap)
     (void)pthread_join(later.thread, NULL);
     cr_assert_eq(scripted_objects(f.script).streams, 1);
     cr_assert_eq(fixture_counts(&f).streams, 1);
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffer));
     fixture_close(&f); /* the runtime can be destroyed at once */
 }
 
@@ -502,7 +487,6 @@ static void submit_from_inside(void *user, const struct scripted_call *call)
 FIXTURE_TEST(streams, host_functions_need_views_that_are_backed)
 {
     moor_range range = fixture_range(f, 4);
-    moor_segment segment = 0;
     struct moor_view view = fixture_range_view(f, range, 0, GRANULE);
     struct moor_view mapped = fixture_range_view(f, range, 2 * GRANULE, GRANULE);
     struct shared_run run = {.view = &view};
@@ -510,7 +494,7 @@ FIXTURE_TEST(streams, host_functions_need_views_that_are_backed)
     EXPECT(MOOR_INVALID, moor_stream_host_function(f->stream, note, &run, &view, 1));
     scripted_set_hook(f->script, submit_from_inside, &intruder);
     EXPECT(MOOR_OK, moor_range_commit(f->runtime, range, 0, GRANULE, 0));
-    EXPECT(MOOR_OK, moor_segment_create(f->binding, GRANULE, 0, 0, &segment));
+    moor_segment segment = fixture_open_segment(f, 1);
     EXPECT(MOOR_OK, moor_segment_map(f->runtime, segment, range, 2 * GRANULE, MOOR_ACCESS_READ_WRITE));
     intruder.view = mapped;
     intruder.name = SCRIPTED_PROTECT;
@@ -529,8 +513,6 @@ FIXTURE_TEST(streams, host_functions_need_views_that_are_backed)
     run.view = &mapped; /* the first view's memory goes before the function runs */
     scripted_open(f->script, f->queue);
     cr_assert_eq(atomic_load(&run.runs), 1);
-    EXPECT(MOOR_OK, moor_segment_release(f->runtime, segment));
-    EXPECT(MOOR_OK, moor_range_release(f->runtime, range));
 }
 
 /* ---- many uses ---- */
@@ -596,8 +578,7 @@ FIXTURE_TEST(streams, may_use_a_buffer_of_many_views_beside_another)
     enum { VIEWS = 64 };
     struct moor_abi_stream *queue;
     struct moor_stream *other = fixture_stream(f, &queue);
-    moor_buffer buffer = fixture_allocate(f, 4096);
-    struct moor_view view = fixture_buffer_view(f, buffer);
+    struct moor_view view = fixture_allocate_view(f, 4096);
     struct moor_view views[VIEWS];
     struct shared_run run = {.view = &view};
     for (uint32_t i = 0; i < VIEWS; i++)
@@ -606,7 +587,7 @@ FIXTURE_TEST(streams, may_use_a_buffer_of_many_views_beside_another)
     EXPECT(MOOR_OK, moor_stream_used(other, &view));
     EXPECT(MOOR_OK, moor_stream_host_function(f->stream, note, &run, views, VIEWS));
     cr_assert_eq(atomic_load(&run.runs), 1);
-    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, buffer));
+    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, view.owner));
     EXPECT(MOOR_PENDING, moor_runtime_reap(f->runtime, MOOR_NO_WAIT));
     scripted_open(f->script, queue);
     fixture_reap(f);

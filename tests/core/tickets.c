@@ -104,9 +104,7 @@ FIXTURE_TEST(tickets, bytes_on_their_way_are_pending_and_nobody_is_asked)
     cr_assert_eq(asked_count(), 1);
     expect_asked(0, party, UNIT, MOOR_PRESSURE_REQUEST);
     scripted_open(f->script, f->queue);
-    moor_grant grant = 0;
-    EXPECT(MOOR_OK, moor_grant_reserve(f->holder, UNITS(3), MOOR_NO_WAIT, &grant));
-    EXPECT(MOOR_OK, moor_grant_release(f->runtime, grant));
+    (void)fixture_reserve(f, UNITS(3));
 }
 
 FIXTURE_TEST(tickets, a_wait_ends_at_its_deadline)
@@ -427,11 +425,10 @@ FIXTURE_TEST(tickets, are_served_when_a_fence_passes)
 {
     struct waiter waiter;
     set_capacity(f, UNITS(1));
-    moor_buffer buffer = fixture_allocate(f, UNIT);
-    struct moor_view view = fixture_buffer_view(f, buffer);
+    struct moor_view view = fixture_allocate_view(f, UNIT);
     scripted_hold(f->script, f->queue);
     EXPECT(MOOR_OK, moor_fill(f->stream, &view, 0, 1));
-    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, buffer));
+    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, view.owner));
     waiter_start(&waiter, f->holder, UNIT, fixture_soon(LATE_MS));
     await_tickets(f, 1);
     scripted_open(f->script, f->queue);

@@ -114,9 +114,8 @@ static struct fixture open_traced(void)
 Test(trace, grants_and_leases_add_up)
 {
     struct fixture f = open_traced();
-    moor_grant grant = 0;
     moor_lease lease = 0, whole = 0;
-    EXPECT(MOOR_OK, moor_grant_reserve(f.holder, 1000, MOOR_NO_WAIT, &grant));
+    moor_grant grant = fixture_reserve(&f, 1000);
     CHECK_BOOKS(f.holder, 0);
     EXPECT(MOOR_OK, moor_lease_commit(f.runtime, grant, 600, &lease));
     CHECK_BOOKS(f.holder, 0);
@@ -127,8 +126,7 @@ Test(trace, grants_and_leases_add_up)
     EXPECT(MOOR_OK, moor_grant_commit(f.runtime, grant, 300, &whole));
     CHECK_BOOKS(f.holder, 800);
     cr_assert_eq(bytes_of(f.holder, MOOR_TRACE_RETURN), 100, "what was left of the grant");
-    moor_grant dropped = 0;
-    EXPECT(MOOR_OK, moor_grant_reserve(f.holder, 50, MOOR_NO_WAIT, &dropped));
+    moor_grant dropped = fixture_reserve(&f, 50);
     EXPECT(MOOR_OK, moor_grant_release(f.runtime, dropped));
     EXPECT(MOOR_OK, moor_lease_refund(f.runtime, lease));
     EXPECT(MOOR_OK, moor_lease_refund(f.runtime, whole));
@@ -158,8 +156,7 @@ Test(trace, memory_adds_up)
     fixture_reap(&f);
     CHECK_BOOKS(f.holder, 0);
     cr_assert_eq(bytes_of(f.holder, MOOR_TRACE_QUARANTINE), UNIT);
-    scripted_fail(f.script,
-                  (struct scripted_fault){.name = SCRIPTED_RELEASE, .nth = 1, .status = MOOR_PROVIDER});
+    fixture_fail(&f, SCRIPTED_RELEASE, 1, MOOR_PROVIDER);
     EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffers[2]));
     CHECK_BOOKS(f.holder, 0);
     cr_assert_eq(bytes_of(f.holder, MOOR_TRACE_RECALL), UNIT);
@@ -195,10 +192,9 @@ Test(trace, what_goes_back_to_a_grant_adds_up)
     struct fixture f = open_traced();
     moor_segment segment = fixture_segment(&f, 1, 0x11);
     moor_range ranges[2] = {fixture_range(&f, 1), fixture_range(&f, 1)};
-    moor_grant grant = 0;
     for (size_t i = 0; i < 2; i++)
         EXPECT(MOOR_OK, moor_segment_map(f.runtime, segment, ranges[i], 0, MOOR_ACCESS_READ));
-    EXPECT(MOOR_OK, moor_grant_reserve(f.holder, 10 * GRANULE, MOOR_NO_WAIT, &grant));
+    moor_grant grant = fixture_reserve(&f, 10 * GRANULE);
     scripted_hold(f.script, f.queue);
     EXPECT(MOOR_PENDING,
            moor_range_make_writable(f.runtime, ranges[0], 0, f.stream, grant, MOOR_NO_WAIT, NULL));
@@ -250,8 +246,7 @@ Test(trace, requests_and_who_is_asked_add_up)
     EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, UNITS(4), 0, NULL));
     cr_assert_eq(told.latest[MOOR_TRACE_CAPACITY], UNITS(4));
     struct party *party = party_open(&f, 0, 4, evict_requested);
-    moor_grant grant = 0;
-    EXPECT(MOOR_OK, moor_grant_reserve(f.holder, UNITS(2), MOOR_NO_WAIT, &grant));
+    moor_grant grant = fixture_reserve(&f, UNITS(2));
     check_tickets(1);
     cr_assert(told.ticket[0].bytes == UNITS(2) && told.ticket[0].granted == UNITS(2));
     cr_assert(told.ticket[0].asks == 1 && told.ticket[0].let_go == UNITS(2));
@@ -328,8 +323,7 @@ Test(trace, a_full_device_is_told)
     moor_buffer buffer = 0;
     clock_stop();
     (void)party_open(&f, 0, 4, evict_requested);
-    scripted_fail(f.script,
-                  (struct scripted_fault){.name = SCRIPTED_ALLOCATE, .nth = 1, .status = MOOR_DEVICE_NOMEM});
+    fixture_fail(&f, SCRIPTED_ALLOCATE, 1, MOOR_DEVICE_NOMEM);
     EXPECT(MOOR_OK, moor_buffer_allocate(f.binding, UNIT, NULL, &buffer));
     check_tickets(1);
     cr_assert(told.ticket[0].bytes == UNIT && told.ticket[0].granted == 0);
@@ -342,8 +336,7 @@ Test(trace, fences_that_are_reached_are_told)
 {
     struct fixture f = open_traced();
     struct moor_fence fence;
-    moor_buffer buffer = fixture_allocate(&f, UNIT);
-    struct moor_view view = fixture_buffer_view(&f, buffer);
+    struct moor_view view = fixture_allocate_view(&f, UNIT);
     scripted_hold(f.script, f.queue);
     EXPECT(MOOR_OK, moor_fill(f.stream, &view, 0, 1));
     EXPECT(MOOR_OK, moor_stream_record(f.stream, &fence));
@@ -352,6 +345,5 @@ Test(trace, fences_that_are_reached_are_told)
     scripted_open(f.script, f.queue);
     EXPECT(MOOR_OK, moor_fence_wait(&fence, fixture_soon(LATE_MS)));
     cr_assert_geq(told.count[MOOR_TRACE_FENCE], 1);
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffer));
     fixture_close(&f);
 }

@@ -160,8 +160,7 @@ FIXTURE_TEST(transactions, over_one_budget_touch_no_provider)
     cr_assert_eq(calls, scripted_count(f->script, SCRIPTED_COMMIT) +
                             scripted_count(f->script, SCRIPTED_SEGMENT_CREATE) +
                             scripted_count(f->script, SCRIPTED_MAP));
-    struct fixture_state after = fixture_state(f);
-    fixture_same_state(&before, &after);
+    fixture_expect_state(f, &before);
     cr_assert_eq(host_charged(&s), 0);
     stage_close(f, &s);
 }
@@ -190,8 +189,7 @@ FIXTURE_TEST(transactions, a_bad_step_anywhere_fails_all)
             cr_assert_neq(status, MOOR_OK, "step %zu, flaw %u", k, flaw);
             cr_assert_eq(failed, k, "step %zu, flaw %u: %zu is named", k, flaw, failed);
             fixture_reap(f);
-            struct fixture_state after = fixture_state(f);
-            fixture_same_state(&before, &after);
+            fixture_expect_state(f, &before);
             cr_assert_eq(host_charged(&s), 0);
         }
     }
@@ -244,11 +242,8 @@ FIXTURE_TEST(transactions, steps_may_not_overlap)
         cr_assert(strstr(text, "step 2") && strstr(text, i < 3 ? "step 1" : "step 0"), "both are named: %s",
                   text);
         fixture_reap(f);
-        struct fixture_state after = fixture_state(f);
-        fixture_same_state(&before, &after);
+        fixture_expect_state(f, &before);
     }
-    EXPECT(MOOR_OK, moor_segment_release(f->runtime, segment));
-    EXPECT(MOOR_OK, moor_range_release(f->runtime, range));
 }
 
 /* A new segment is of its binding's domain, and so must be the range that it is mapped into. */
@@ -261,8 +256,7 @@ FIXTURE_TEST(transactions, create_no_segment_in_a_range_of_another_domain)
                              .length_bytes = GRANULE};
     struct fixture_state before = fixture_state(f);
     EXPECT(MOOR_FOREIGN, moor_transact(f->runtime, &step, 1, NULL));
-    struct fixture_state after = fixture_state(f);
-    fixture_same_state(&before, &after);
+    fixture_expect_state(f, &before);
     EXPECT(MOOR_OK, moor_range_commit(f->runtime, s.device_range, 0, GRANULE, 0)); /* the granule is free */
     EXPECT(MOOR_OK, moor_range_decommit(f->runtime, s.device_range, 0, GRANULE));
     stage_close(f, &s);
@@ -277,8 +271,7 @@ FIXTURE_TEST(transactions, that_fail_are_taken_back_in_reverse)
     for (uint32_t i = 0; i <= MADE; i++)
         steps[i] = (struct moor_step){
             .kind = MOOR_STEP_COMMIT, .range = range, .offset_bytes = i * GRANULE, .length_bytes = GRANULE};
-    scripted_fail(f->script, (struct scripted_fault){
-                                 .name = SCRIPTED_COMMIT, .nth = MADE + 1, .status = MOOR_DEVICE_NOMEM});
+    fixture_fail(f, SCRIPTED_COMMIT, MADE + 1, MOOR_DEVICE_NOMEM);
     EXPECT(MOOR_DEVICE_NOMEM, moor_transact(f->runtime, steps, MADE + 1, NULL));
     struct scripted_call calls[64];
     uint32_t undone = 0;
@@ -287,7 +280,6 @@ FIXTURE_TEST(transactions, that_fail_are_taken_back_in_reverse)
         if (calls[i].name == SCRIPTED_RELEASE)
             cr_assert_eq(calls[i].arguments[2], (MADE - ++undone) * GRANULE, "undo %u", undone);
     cr_assert_eq(undone, MADE);
-    EXPECT(MOOR_OK, moor_range_release(f->runtime, range));
 }
 
 Test(transactions, roll_back_that_fails_quarantines)
@@ -297,8 +289,7 @@ Test(transactions, roll_back_that_fails_quarantines)
     struct moor_step steps[2] = {
         {.kind = MOOR_STEP_COMMIT, .range = range, .length_bytes = 2 * GRANULE},
         {.kind = MOOR_STEP_COMMIT, .range = range, .offset_bytes = 4 * GRANULE, .length_bytes = GRANULE}};
-    scripted_fail(f.script,
-                  (struct scripted_fault){.name = SCRIPTED_COMMIT, .nth = 2, .status = MOOR_DEVICE_NOMEM});
+    fixture_fail(&f, SCRIPTED_COMMIT, 2, MOOR_DEVICE_NOMEM);
     scripted_fail_free(f.script, MOOR_ABI_RELEASE_DECOMMIT, 1, 1, MOOR_PROVIDER);
     EXPECT(MOOR_DEVICE_NOMEM, moor_transact(f.runtime, steps, 2, NULL));
     (void)moor_runtime_reap(f.runtime, fixture_soon(1000));
@@ -310,17 +301,15 @@ Test(transactions, roll_back_that_fails_quarantines)
     uint64_t bytes = 1;
     EXPECT(MOOR_OK, moor_range_get_committed(f.runtime, range, 0, 8 * GRANULE, &bytes));
     cr_assert_eq(bytes, 0, "it is never handed out");
-    EXPECT(MOOR_OK, moor_range_release(f.runtime, range));
     fixture_close_quarantined(&f);
 }
 
 FIXTURE_TEST(transactions, draw_from_grants)
 {
     moor_range range = fixture_range(f, 8);
-    moor_grant grant = 0;
     uint64_t left = 0;
     EXPECT(MOOR_OK, moor_authority_set_capacity(f->authority, 4 * GRANULE, 0, NULL));
-    EXPECT(MOOR_OK, moor_grant_reserve(f->holder, 4 * GRANULE, MOOR_NO_WAIT, &grant));
+    moor_grant grant = fixture_reserve(f, 4 * GRANULE);
     struct moor_step steps[2] = {
         {.kind = MOOR_STEP_COMMIT, .range = range, .length_bytes = 2 * GRANULE, .grant = grant},
         {.kind = MOOR_STEP_COMMIT,
@@ -328,8 +317,7 @@ FIXTURE_TEST(transactions, draw_from_grants)
          .offset_bytes = 4 * GRANULE,
          .length_bytes = GRANULE,
          .grant = grant}};
-    scripted_fail(f->script,
-                  (struct scripted_fault){.name = SCRIPTED_COMMIT, .nth = 2, .status = MOOR_DEVICE_NOMEM});
+    fixture_fail(f, SCRIPTED_COMMIT, 2, MOOR_DEVICE_NOMEM);
     EXPECT(MOOR_DEVICE_NOMEM, moor_transact(f->runtime, steps, 2, NULL));
     fixture_reap(f);
     EXPECT(MOOR_OK, moor_grant_get_remaining(f->runtime, grant, &left));
@@ -341,7 +329,6 @@ FIXTURE_TEST(transactions, draw_from_grants)
     EXPECT(MOOR_OK, moor_grant_get_remaining(f->runtime, grant, &left));
     cr_assert_eq(left, 0);
     EXPECT(MOOR_OK, moor_grant_release(f->runtime, grant));
-    EXPECT(MOOR_OK, moor_range_release(f->runtime, range));
 }
 
 /* ---- grants ---- */
@@ -416,10 +403,9 @@ static void release_buffer(struct fixture *f, void *user)
 Test(transactions, allocations_that_cannot_be_undone_let_their_grant_go)
 {
     struct fixture f = fixture_open(NULL);
-    moor_grant grant = 0;
     uint64_t left = 77;
     EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, 4096, 0, NULL));
-    EXPECT(MOOR_OK, moor_grant_reserve(f.holder, 4096, MOOR_NO_WAIT, &grant));
+    moor_grant grant = fixture_reserve(&f, 4096);
     scripted_knobs(f.script)->actual_extra_bytes = 1024;
     scripted_fail_free(f.script, MOOR_ABI_RELEASE_ALLOCATION, 1, 1, MOOR_PROVIDER);
     struct moor_buffer_options options = {.grant = grant};
@@ -444,8 +430,7 @@ FIXTURE_TEST(transactions, allocations_that_fail_give_their_grants_back)
     struct fixture_state before = fixture_state(f);
     cr_assert_neq(allocate_with_grants(f, &s), MOOR_OK);
     scripted_knobs(f->script)->actual_extra_bytes = 0;
-    struct fixture_state after = fixture_state(f);
-    fixture_same_state(&before, &after);
+    fixture_expect_state(f, &before);
     stage_close(f, &s);
 }
 

@@ -35,11 +35,10 @@ static uint64_t remove_and_give(struct party *party, const struct moor_pressure 
 
 FIXTURE_TEST(undoing, one_may_remove_its_own_function)
 {
-    moor_grant grant = 0;
     clock_stop();
     set_capacity(f, UNITS(4));
     struct party *party = party_open(f, 0, 4, remove_and_give);
-    EXPECT(MOOR_OK, moor_grant_reserve(f->holder, UNIT, MOOR_NO_WAIT, &grant)); /* what it gave counts */
+    moor_grant grant = fixture_reserve(f, UNIT); /* what it gave counts */
     cr_assert_eq(party_stats(party).evicted_bytes, UNIT);
     SHORT(MOOR_OVER_BUDGET, UNIT, moor_grant_reserve(f->holder, UNIT, MOOR_NO_WAIT, &grant));
     cr_assert_eq(asked_count(), 1);

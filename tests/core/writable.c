@@ -101,18 +101,15 @@ FIXTURE_TEST(writable, over_budget_leaves_both_sides)
     EXPECT(MOOR_OVER_BUDGET,
            moor_range_make_writable(f->runtime, s.ranges[0], GRANULE, f->stream, 0, MOOR_FOREVER, NULL));
     fixture_reap(f);
-    struct fixture_state after = fixture_state(f);
-    fixture_same_state(&before, &after);
+    fixture_expect_state(f, &before);
     struct moor_view first = mapped(f, s.ranges[0]);
     struct moor_view second = mapped(f, s.ranges[1]);
     cr_assert(fixture_all_bytes(&first, 0x5a) && fixture_all_bytes(&second, 0x5a));
     cr_assert_neq(moor_fill(f->stream, &first, 0, 1), MOOR_OK, "it is still read-only");
     EXPECT(MOOR_OK, moor_authority_set_capacity(f->authority, 4 * GRANULE, 0, NULL));
-    moor_grant grant = 0;
-    EXPECT(MOOR_OK, moor_grant_reserve(f->holder, 2 * GRANULE, MOOR_NO_WAIT, &grant));
+    moor_grant grant = fixture_reserve(f, 2 * GRANULE);
     EXPECT(MOOR_OK,
            moor_range_make_writable(f->runtime, s.ranges[0], GRANULE, f->stream, grant, MOOR_FOREVER, NULL));
-    EXPECT(MOOR_OK, moor_grant_release(f->runtime, grant));
     unshare(f, &s);
 }
 
@@ -120,21 +117,18 @@ FIXTURE_TEST(writable, over_budget_leaves_both_sides)
 FIXTURE_TEST(writable, a_copy_that_takes_too_much_is_undone)
 {
     struct shared s = share(f);
-    moor_grant grant = 0;
     uint64_t left = 0;
     EXPECT(MOOR_OK, moor_authority_set_capacity(f->authority, 4 * GRANULE, 0, NULL));
-    EXPECT(MOOR_OK, moor_grant_reserve(f->holder, 2 * GRANULE, MOOR_NO_WAIT, &grant));
+    moor_grant grant = fixture_reserve(f, 2 * GRANULE);
     struct fixture_state before = fixture_state(f);
     scripted_knobs(f->script)->granule_extra_bytes = 4096;
     EXPECT(MOOR_OVER_BUDGET,
            moor_range_make_writable(f->runtime, s.ranges[0], GRANULE, f->stream, grant, MOOR_FOREVER, NULL));
     scripted_knobs(f->script)->granule_extra_bytes = 0;
     fixture_reap(f);
-    struct fixture_state after = fixture_state(f);
-    fixture_same_state(&before, &after);
+    fixture_expect_state(f, &before);
     EXPECT(MOOR_OK, moor_grant_get_remaining(f->runtime, grant, &left));
     cr_assert_eq(left, 2 * GRANULE);
-    EXPECT(MOOR_OK, moor_grant_release(f->runtime, grant));
     unshare(f, &s);
 }
 
@@ -179,14 +173,12 @@ FIXTURE_TEST(writable, pending_work_is_waited_for)
     EXPECT(MOOR_TIMEOUT,
            moor_range_make_writable(f->runtime, s.ranges[0], GRANULE, f->stream, 0, fixture_soon(30), NULL));
     (void)moor_runtime_reap(f->runtime, fixture_soon(30));
-    struct fixture_state after = fixture_state(f);
-    fixture_same_state(&before, &after);
+    fixture_expect_state(f, &before);
     scripted_open(f->script, queue);
     EXPECT(MOOR_OK, moor_range_make_writable(f->runtime, s.ranges[0], GRANULE, f->stream, 0,
                                              fixture_soon(5000), NULL));
     EXPECT(MOOR_OK, moor_fill(f->stream, &view, 1, 1));
     cr_assert(fixture_all_bytes(&target_view, 0x5a));
-    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, target));
     unshare(f, &s);
     EXPECT(MOOR_OK, moor_stream_destroy(reader));
 }
@@ -203,8 +195,7 @@ FIXTURE_TEST(writable, a_copy_under_way_keeps_what_it_reads)
     cr_assert(fixture_all_bytes(&view, 0x5a));
     scripted_open(f->script, f->queue);
     fixture_reap(f);
-    struct fixture_state after = fixture_state(f);
-    fixture_same_state(&before, &after);
+    fixture_expect_state(f, &before);
     EXPECT(MOOR_OK,
            moor_range_make_writable(f->runtime, s.ranges[0], GRANULE, f->stream, 0, MOOR_FOREVER, NULL));
     cr_assert(fixture_all_bytes(&view, 0x5a));
@@ -230,15 +221,13 @@ FIXTURE_TEST(writable, in_place_waits_for_readers)
            moor_range_make_writable(f->runtime, s.ranges[0], GRANULE, f->stream, 0, MOOR_NO_WAIT, NULL));
     EXPECT(MOOR_TIMEOUT,
            moor_range_make_writable(f->runtime, s.ranges[0], GRANULE, f->stream, 0, fixture_soon(30), NULL));
-    struct fixture_state after = fixture_state(f);
-    fixture_same_state(&before, &after);
+    fixture_expect_state(f, &before);
     EXPECT(MOOR_INVALID, moor_fill(f->stream, &view, 1, 1)); /* it is still read-only */
     scripted_open(f->script, queue);
     EXPECT(MOOR_OK,
            moor_range_make_writable(f->runtime, s.ranges[0], GRANULE, f->stream, 0, MOOR_NO_WAIT, NULL));
     EXPECT(MOOR_OK, moor_fill(f->stream, &view, 1, 1));
     cr_assert(fixture_all_bytes(&target_view, 0x5a), "the reader saw what was there");
-    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, target));
     EXPECT(MOOR_OK, moor_range_release(f->runtime, s.ranges[0]));
     EXPECT(MOOR_OK, moor_stream_destroy(reader));
 }
@@ -312,7 +301,6 @@ FIXTURE_TEST(writable, in_place_has_a_new_handle_and_the_old_one_stays_stale)
         fixture_reap(f);
         cr_assert_eq(fixture_stats(f).charged_bytes, 2 * GRANULE, "no copy was made");
     }
-    EXPECT(MOOR_OK, moor_range_release(f->runtime, range));
     EXPECT(MOOR_OK, moor_segment_release(f->runtime, handles[4]));
 }
 
@@ -326,35 +314,28 @@ FIXTURE_TEST(writable, in_place_that_fails_gives_no_handle)
     EXPECT(MOOR_OK, moor_segment_release(f->runtime, first));
     struct moor_view view = mapped(f, range);
     struct fixture_state before = fixture_state(f);
-    scripted_fail(f->script,
-                  (struct scripted_fault){.name = SCRIPTED_PROTECT, .nth = 1, .status = MOOR_LIMIT});
+    fixture_fail(f, SCRIPTED_PROTECT, 1, MOOR_LIMIT);
     EXPECT(MOOR_LIMIT,
            moor_range_make_writable(f->runtime, range, GRANULE, f->stream, 0, MOOR_FOREVER, &again));
     cr_assert_eq(again, 77);
-    struct fixture_state after = fixture_state(f);
-    fixture_same_state(&before, &after);
+    fixture_expect_state(f, &before);
     EXPECT(MOOR_INVALID, moor_fill(f->stream, &view, 1, 1));
     EXPECT(MOOR_STALE, moor_segment_release(f->runtime, first));
     EXPECT(MOOR_OK, moor_range_make_writable(f->runtime, range, GRANULE, f->stream, 0, MOOR_FOREVER, &again));
     EXPECT(MOOR_OK, moor_segment_release(f->runtime, again));
-    EXPECT(MOOR_OK, moor_range_release(f->runtime, range));
 }
 
 FIXTURE_TEST(writable, what_is_writable_already_stays_and_has_no_new_handle)
 {
     moor_range range = fixture_range(f, 4);
-    moor_segment segment = 0;
     moor_segment none = 77;
-    EXPECT(MOOR_OK, moor_segment_create(f->binding, 2 * GRANULE, 0, 0, &segment));
+    moor_segment segment = fixture_open_segment(f, 2);
     EXPECT(MOOR_OK, moor_segment_map(f->runtime, segment, range, GRANULE, MOOR_ACCESS_READ_WRITE));
     struct fixture_state before = fixture_state(f);
     EXPECT(MOOR_OK, moor_range_make_writable(f->runtime, range, GRANULE, f->stream, 0, MOOR_NO_WAIT, &none));
     cr_assert_eq(none, 0);
     EXPECT(MOOR_OK, moor_range_make_writable(f->runtime, range, GRANULE, f->stream, 0, MOOR_NO_WAIT, NULL));
-    struct fixture_state after = fixture_state(f);
-    fixture_same_state(&before, &after);
-    EXPECT(MOOR_OK, moor_segment_release(f->runtime, segment));
-    EXPECT(MOOR_OK, moor_range_release(f->runtime, range));
+    fixture_expect_state(f, &before);
 }
 
 FIXTURE_TEST(writable, only_maps_can_be_made_so)
@@ -384,8 +365,7 @@ Test(writable, fails_at_every_step_with_nothing_lost)
         struct moor_view first = mapped(&f, s.ranges[0]);
         struct moor_view second = mapped(&f, s.ranges[1]);
         uint64_t charged = fixture_stats(&f).charged_bytes;
-        scripted_fail(f.script,
-                      (struct scripted_fault){.name = SCRIPTED_ANY, .nth = n, .status = MOOR_DEVICE_NOMEM});
+        fixture_fail(&f, SCRIPTED_ANY, n, MOOR_DEVICE_NOMEM);
         moor_status status =
             moor_range_make_writable(f.runtime, s.ranges[0], GRANULE, f.stream, 0, fixture_soon(5000), NULL);
         uint32_t fired = scripted_faults_fired(f.script);
@@ -423,8 +403,7 @@ Test(writable, that_fails_gives_its_grant_back)
         moor_grant grant = 0;
         uint64_t left = 0;
         EXPECT(MOOR_OK, moor_grant_reserve(f.holder, 5 * GRANULE, MOOR_NO_WAIT, &grant));
-        scripted_fail(f.script,
-                      (struct scripted_fault){.name = SCRIPTED_ANY, .nth = n, .status = MOOR_DEVICE_NOMEM});
+        fixture_fail(&f, SCRIPTED_ANY, n, MOOR_DEVICE_NOMEM);
         moor_status status = moor_range_make_writable(f.runtime, s.ranges[0], GRANULE, f.stream, grant,
                                                       fixture_soon(5000), NULL);
         fired = scripted_faults_fired(f.script);
@@ -449,10 +428,9 @@ FIXTURE_TEST(writable, whose_unmap_fails_is_quarantined_with_nothing_lost)
     struct shared s = share(f);
     struct moor_view first = mapped(f, s.ranges[0]);
     struct moor_view second = mapped(f, s.ranges[1]);
-    moor_grant grant = 0;
     moor_segment copy = 77;
     uint64_t left = 0;
-    EXPECT(MOOR_OK, moor_grant_reserve(f->holder, 2 * GRANULE, MOOR_NO_WAIT, &grant));
+    moor_grant grant = fixture_reserve(f, 2 * GRANULE);
     scripted_fail_free(f->script, MOOR_ABI_RELEASE_UNMAP, 1, 1, MOOR_DEVICE_LOST);
     EXPECT(MOOR_PROVIDER,
            moor_range_make_writable(f->runtime, s.ranges[0], GRANULE, f->stream, grant, MOOR_FOREVER, &copy));

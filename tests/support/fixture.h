@@ -61,8 +61,16 @@ moor_status fixture_try_attach(struct moor_runtime *runtime, struct scripted *sc
 
 /* ret_queue: may be NULL. */
 struct moor_stream *fixture_stream(struct fixture *fixture, struct moor_abi_stream **ret_queue);
+/* fixture_close() and fixture_part() release the first objects of a fixture that these functions make and the test
+ * does not release. */
 moor_buffer fixture_allocate(struct fixture *fixture, uint64_t size_bytes);
+/* A buffer of its own, by its view; view.owner is the buffer. */
+struct moor_view fixture_allocate_view(struct fixture *fixture, uint64_t size_bytes);
 moor_range fixture_range(struct fixture *fixture, uint64_t granules);
+/* A grant of the fixture's holder, without waiting. */
+moor_grant fixture_reserve(struct fixture *fixture, uint64_t bytes);
+/* An open segment that is mapped nowhere. */
+moor_segment fixture_open_segment(struct fixture *fixture, uint64_t granules);
 /* A sealed segment that is mapped nowhere, all of its bytes `value`. */
 moor_segment fixture_segment(struct fixture *fixture, uint64_t granules, uint8_t value);
 struct moor_view fixture_buffer_view(struct fixture *fixture, moor_buffer buffer);
@@ -92,8 +100,12 @@ struct fixture_state {
     uint64_t held_bytes;
 };
 struct fixture_state fixture_state(struct fixture *fixture);
-/* Asserts that the two are equal but for peaks. */
+/* Asserts that the two are equal, except for peaks. */
 void fixture_same_state(const struct fixture_state *before, const struct fixture_state *after);
+/* Asserts that the present state equals `before`, except for peaks. */
+void fixture_expect_state(struct fixture *fixture, const struct fixture_state *before);
+/* Makes the nth provider call of that name fail once. */
+void fixture_fail(struct fixture *fixture, enum scripted_name name, uint32_t nth, moor_status status);
 
 /* Promise I8, at every provider call: runs `act` with the n-th call failing with `status`, n = 1, 2, 3, ...
  * until none fails any more. When act fails, all must be as before (after a reap); when it succeeds, `undo`

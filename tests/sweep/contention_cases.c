@@ -115,16 +115,14 @@ static void *sample(void *user)
     return NULL;
 }
 
-Test(contention_cases, O18_a_granted_reservation_commits_and_nobody_starves)
+HOST_CASE(contention_cases, O18_a_granted_reservation_commits_and_nobody_starves, MOCK, NULL)
 {
-    struct host host;
     struct client clients[CLIENTS];
-    struct sampler sampler = {.host = &host};
-    host_open(&host, MOCK, NULL);
-    host_capacity(&host, 4 * PARTS * host.granule);
+    struct sampler sampler = {.host = host};
+    host_capacity(host, 4 * PARTS * host->granule);
     CHECK(pthread_create(&sampler.thread, NULL, sample, &sampler) == 0, "no thread");
     for (size_t i = 0; i < CLIENTS; i++) {
-        clients[i] = (struct client){.host = &host, .range = host_reserve(&host, PARTS)};
+        clients[i] = (struct client){.host = host, .range = host_reserve(host, PARTS)};
         CHECK(pthread_create(&clients[i].thread, NULL, run_client, &clients[i]) == 0, "no thread");
     }
     for (size_t i = 0; i < CLIENTS; i++) {
@@ -136,33 +134,31 @@ Test(contention_cases, O18_a_granted_reservation_commits_and_nobody_starves)
     atomic_store(&sampler.stop, true);
     CHECK(pthread_join(sampler.thread, NULL) == 0, "a thread is lost");
     for (size_t i = 0; i < CLIENTS; i++)
-        MUST(moor_range_release(host.runtime, clients[i].range));
-    host_close(&host);
+        MUST(moor_range_release(host->runtime, clients[i].range));
 }
 
 /* The device is full by others after all: a status, and the reservation is as it was. */
-Test(contention_cases, O18_memory_that_another_process_takes_fails_a_commit_and_no_more)
+HOST_CASE(contention_cases, O18_memory_that_another_process_takes_fails_a_commit_and_no_more, MOCK,
+          SETTINGS({"total_bytes", "16MiB"}))
 {
-    static const struct moor_setting settings[] = {{"total_bytes", "16MiB"}, {NULL, NULL}};
-    struct host host;
     moor_grant grant;
     uint64_t left;
-    host_open(&host, MOCK, settings);
-    moor_range range = host_reserve(&host, 8);
-    MUST(moor_range_commit(host.runtime, range, 0, host.granule, 0));
-    MUST(moor_grant_reserve(host.holder, 4 * host.granule, MOOR_NO_WAIT, &grant));
-    host_external(&host, 16 * MIB - 2 * host.granule);
-    MUST(moor_range_commit(host.runtime, range, host.granule, host.granule, grant)); /* there is still one */
-    EXPECT(MOOR_DEVICE_NOMEM, moor_range_commit(host.runtime, range, 2 * host.granule, host.granule, grant));
-    MUST(moor_grant_get_remaining(host.runtime, grant, &left));
-    CHECK(left == 3 * host.granule && host_check(&host) == 2 * host.granule,
+    moor_range range = host_reserve(host, 8);
+    MUST(moor_range_commit(host->runtime, range, 0, host->granule, 0));
+    MUST(moor_grant_reserve(host->holder, 4 * host->granule, MOOR_NO_WAIT, &grant));
+    host_external(host, 16 * MIB - 2 * host->granule);
+    MUST(moor_range_commit(host->runtime, range, host->granule, host->granule,
+                           grant)); /* there is still one */
+    EXPECT(MOOR_DEVICE_NOMEM,
+           moor_range_commit(host->runtime, range, 2 * host->granule, host->granule, grant));
+    MUST(moor_grant_get_remaining(host->runtime, grant, &left));
+    CHECK(left == 3 * host->granule && host_check(host) == 2 * host->granule,
           "%llu bytes are left of the reservation", (unsigned long long)left);
-    host_external(&host, 0);
+    host_external(host, 0);
     for (uint64_t i = 2; i < 5; i++)
-        MUST(moor_range_commit(host.runtime, range, i * host.granule, host.granule, grant));
-    MUST(moor_grant_release(host.runtime, grant));
-    MUST(moor_range_release(host.runtime, range));
-    host_close(&host);
+        MUST(moor_range_commit(host->runtime, range, i * host->granule, host->granule, grant));
+    MUST(moor_grant_release(host->runtime, grant));
+    MUST(moor_range_release(host->runtime, range));
 }
 
 /* ---- O23: many who use a pool, and some who watch it ---- */
@@ -294,16 +290,14 @@ static void *watch(void *user)
     return NULL;
 }
 
-Test(contention_cases, O23_every_snapshot_adds_up)
+HOST_CASE(contention_cases, O23_every_snapshot_adds_up, MOCK, NULL)
 {
     const char *longer = getenv("MOOR_TEST_LONG");
-    struct host host;
-    struct crowd crowd = {.host = &host};
-    host_open(&host, MOCK, NULL);
-    host_capacity(&host, POOL_GRANULES * host.granule);
+    struct crowd crowd = {.host = host};
+    host_capacity(host, POOL_GRANULES * host->granule);
     for (size_t i = 0; i < WORKERS; i++) {
-        MUST(moor_holder_create(host.authority, NULL, &crowd.holders[i]));
-        MUST(moor_binding_open(host.device, 0, crowd.holders[i], &crowd.bindings[i]));
+        MUST(moor_holder_create(host->authority, NULL, &crowd.holders[i]));
+        MUST(moor_binding_open(host->device, 0, crowd.holders[i], &crowd.bindings[i]));
     }
     for (size_t i = 0; i < WORKERS + POLLERS; i++)
         CHECK(pthread_create(&crowd.threads[i], NULL, i < WORKERS ? work : watch, &crowd) == 0, "no thread");
@@ -312,12 +306,11 @@ Test(contention_cases, O23_every_snapshot_adds_up)
     for (size_t i = 0; i < WORKERS + POLLERS; i++)
         CHECK(pthread_join(crowd.threads[i], NULL) == 0, "a thread is lost");
     CHECK(atomic_load(&crowd.done) > WORKERS, "nothing worked");
-    host_settle(&host);
+    host_settle(host);
     for (size_t i = 0; i < WORKERS; i++) {
         MUST(moor_binding_close(crowd.bindings[i]));
         MUST(moor_holder_destroy(crowd.holders[i]));
     }
-    host_close(&host);
 }
 
 struct mapper {
@@ -337,30 +330,27 @@ static void *map_slowly(void *user)
 }
 
 /* While a map takes two seconds, others get what there is, and a miss comes at its deadline. */
-Test(contention_cases, O23_a_slow_map_keeps_nobody)
+HOST_CASE(contention_cases, O23_a_slow_map_keeps_nobody, MOCK, NULL)
 {
-    struct host host;
-    struct mapper mapper = {.host = &host};
+    struct mapper mapper = {.host = host};
     moor_buffer buffer, missed;
-    host_open(&host, MOCK, NULL);
-    host_capacity(&host, 4 * host.granule);
-    mapper.range = host_reserve(&host, 2);
-    MUST(moor_segment_create(host.binding, 2 * host.granule, host.granule, 0, &mapper.segment));
-    host_fail(&host, "map", 1, MOOR_OK, 2000000000);
-    uint64_t maps = host.mock->calls(host.mock->mock, "map"), deadline_ns = soon(LATE_MS);
+    host_capacity(host, 4 * host->granule);
+    mapper.range = host_reserve(host, 2);
+    MUST(moor_segment_create(host->binding, 2 * host->granule, host->granule, 0, &mapper.segment));
+    host_fail(host, "map", 1, MOOR_OK, 2000000000);
+    uint64_t maps = host->mock->calls(host->mock->mock, "map"), deadline_ns = soon(LATE_MS);
     CHECK(pthread_create(&mapper.thread, NULL, map_slowly, &mapper) == 0, "no thread");
-    while (host.mock->calls(host.mock->mock, "map") == maps) {
+    while (host->mock->calls(host->mock->mock, "map") == maps) {
         CHECK(moor_clock_ns() < deadline_ns, "it is not mapped");
         pause_ms(1);
     }
     const struct moor_buffer_options waiting = {.deadline_ns = soon(100)};
-    MUST(moor_buffer_allocate(host.binding, 2 * host.granule, NULL, &buffer));
-    EXPECT(MOOR_TIMEOUT, moor_buffer_allocate(host.binding, host.granule, &waiting, &missed));
-    (void)host_stats(&host);
+    MUST(moor_buffer_allocate(host->binding, 2 * host->granule, NULL, &buffer));
+    EXPECT(MOOR_TIMEOUT, moor_buffer_allocate(host->binding, host->granule, &waiting, &missed));
+    (void)host_stats(host);
     CHECK(!atomic_load(&mapper.done), "the map was waited for");
     CHECK(pthread_join(mapper.thread, NULL) == 0, "the thread is lost");
-    MUST(moor_buffer_release(host.runtime, buffer));
-    MUST(moor_range_release(host.runtime, mapper.range));
-    MUST(moor_segment_release(host.runtime, mapper.segment));
-    host_close(&host);
+    MUST(moor_buffer_release(host->runtime, buffer));
+    MUST(moor_range_release(host->runtime, mapper.range));
+    MUST(moor_segment_release(host->runtime, mapper.segment));
 }

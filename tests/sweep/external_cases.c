@@ -30,34 +30,30 @@ static void expect_external(const struct host *host, uint64_t external, uint64_t
           when);
 }
 
-Test(external_cases, O19_what_others_use_is_theirs)
+HOST_CASE(external_cases, O19_what_others_use_is_theirs, MOCK,
+          SETTINGS({"total_bytes", "1000MiB"}, {"alignment_bytes", "1MiB"}, {"contents", "none"}))
 {
-    static const struct moor_setting settings[] = {
-        {"total_bytes", "1000MiB"}, {"alignment_bytes", "1MiB"}, {"contents", "none"}, {NULL, NULL}};
-    struct host host;
     moor_grant grant;
-    host_open(&host, MOCK, settings);
-    host_external(&host, 100 * MIB);
-    moor_buffer ours = host_allocate(&host, 50 * MIB);
-    expect_external(&host, 100 * MIB, 50 * MIB, "at 10 %");
-    host_external(&host, 600 * MIB);
-    expect_external(&host, 600 * MIB, 50 * MIB, "at 60 %");
-    EXPECT(MOOR_OVER_BUDGET, moor_grant_reserve(host.holder, 351 * MIB, MOOR_NO_WAIT, &grant));
+    host_external(host, 100 * MIB);
+    moor_buffer ours = host_allocate(host, 50 * MIB);
+    expect_external(host, 100 * MIB, 50 * MIB, "at 10 %");
+    host_external(host, 600 * MIB);
+    expect_external(host, 600 * MIB, 50 * MIB, "at 60 %");
+    EXPECT(MOOR_OVER_BUDGET, moor_grant_reserve(host->holder, 351 * MIB, MOOR_NO_WAIT, &grant));
     CHECK(moor_last_error()->bytes == MIB, "%s", moor_last_error()->text);
-    MUST(moor_grant_reserve(host.holder, 350 * MIB, MOOR_NO_WAIT, &grant));
-    MUST(moor_grant_release(host.runtime, grant));
-    host_external(&host, 50 * MIB); /* while it is not told, it looks by itself before it says no */
-    MUST(moor_grant_reserve(host.holder, 900 * MIB, MOOR_NO_WAIT, &grant));
-    MUST(moor_grant_release(host.runtime, grant));
-    expect_external(&host, 50 * MIB, 50 * MIB, "at 5 %");
-    host_external(&host, 1000 * MIB); /* more than there is, with ours */
-    MUST(moor_authority_refresh(host.authority));
-    CHECK(host_stats(&host).headroom_bytes == 0 && host_stats(&host).external_bytes <= 1000 * MIB,
+    MUST(moor_grant_reserve(host->holder, 350 * MIB, MOOR_NO_WAIT, &grant));
+    MUST(moor_grant_release(host->runtime, grant));
+    host_external(host, 50 * MIB); /* while it is not told, it looks by itself before it says no */
+    MUST(moor_grant_reserve(host->holder, 900 * MIB, MOOR_NO_WAIT, &grant));
+    MUST(moor_grant_release(host->runtime, grant));
+    expect_external(host, 50 * MIB, 50 * MIB, "at 5 %");
+    host_external(host, 1000 * MIB); /* more than there is, with ours */
+    MUST(moor_authority_refresh(host->authority));
+    CHECK(host_stats(host).headroom_bytes == 0 && host_stats(host).external_bytes <= 1000 * MIB,
           "figures wrap");
-    CHECK(host_check(&host) == 50 * MIB, "ours are not ours any more");
-    host_external(&host, 0);
-    MUST(moor_buffer_release(host.runtime, ours));
-    host_close(&host);
+    CHECK(host_check(host) == 50 * MIB, "ours are not ours any more");
+    host_external(host, 0);
+    MUST(moor_buffer_release(host->runtime, ours));
 }
 
 /* Others free memory while one starts: nothing is taken for granted of what is free then. */

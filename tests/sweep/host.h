@@ -130,6 +130,26 @@ static inline void host_close(struct host *host)
     MUST(moor_runtime_destroy(host->runtime));
 }
 
+static inline void run_host(enum which which, const struct moor_setting *settings,
+                            void (*body)(struct host *host))
+{
+    struct host host;
+    host_open(&host, which, settings);
+    body(&host);
+    host_close(&host);
+}
+
+#define SETTINGS(...) ((const struct moor_setting[]){__VA_ARGS__, {NULL, NULL}})
+
+/* A case with an open host `host` on one provider. */
+#define HOST_CASE(suite_, name_, which_, settings_)                                                          \
+    static void suite_##_##name_(struct host *host);                                                         \
+    Test(suite_, name_)                                                                                      \
+    {                                                                                                        \
+        run_host(which_, settings_, suite_##_##name_);                                                       \
+    }                                                                                                        \
+    static void suite_##_##name_(struct host *host)
+
 static inline void host_fail(const struct host *host, const char *function, uint32_t times,
                              moor_status status, uint64_t delay_ns)
 {

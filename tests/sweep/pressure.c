@@ -183,9 +183,8 @@ static void reduce_lease(struct world *world)
 
 static void make_full_with_ranges(struct world *world)
 {
-    const struct moor_range_options options = {.granule_bytes = world->granule};
     for (size_t i = 0; i < 2; i++)
-        MUST(moor_range_reserve(world->binding, world->granule, &options, &world->ranges[i]));
+        world->ranges[i] = world_reserve(world, 1);
     make_victim(world, world->granule);
     set_capacity(world, bytes_in_use(world));
 }

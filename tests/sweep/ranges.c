@@ -133,9 +133,8 @@ static void reserve_full_again(struct world *world)
 /* Three ranges, the third of whoever says so, and a sealed segment. */
 static void prepare_steps(struct world *world, struct moor_binding *third, uint64_t third_granule)
 {
-    const struct moor_range_options options = {.granule_bytes = world->granule};
     must_reserve(world);
-    MUST(moor_range_reserve(world->binding, GRANULES * world->granule, &options, &world->ranges[1]));
+    world->ranges[1] = world_reserve(world, GRANULES);
     MUST(moor_range_reserve(third, third_granule,
                             &(struct moor_range_options){.granule_bytes = third_granule}, &world->ranges[2]));
     MUST(moor_segment_create(world->binding, world->granule, world->granule, 0, &world->segments[0]));

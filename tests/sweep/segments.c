@@ -51,8 +51,7 @@ static void must_create(struct world *world)
 
 static void reserve(struct world *world)
 {
-    const struct moor_range_options options = {.granule_bytes = world->granule};
-    MUST(moor_range_reserve(world->binding, GRANULES * world->granule, &options, &world->ranges[0]));
+    world->ranges[0] = world_reserve(world, GRANULES);
 }
 
 static void create_and_reserve(struct world *world)

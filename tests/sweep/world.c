@@ -135,9 +135,7 @@ static void make_witnesses(struct world *world)
     MUST(moor_buffer_allocate(world->binding, PAGE_BYTES, NULL, &world->stale_buffer));
     MUST(moor_buffer_release(world->runtime, world->stale_buffer));
     if (world->domain.capabilities & MOOR_ABI_CAP_VIRTUAL) {
-        MUST(moor_range_reserve(world->binding, world->granule,
-                                &(struct moor_range_options){.granule_bytes = world->granule},
-                                &world->stale_range));
+        world->stale_range = world_reserve(world, 1);
         MUST(moor_range_release(world->runtime, world->stale_range));
     }
     if (world->domain.capabilities & MOOR_ABI_CAP_SHARED) {
@@ -454,6 +452,14 @@ void world_check_witnesses(struct world *world)
 }
 
 /* ---- memory ---- */
+
+moor_range world_reserve(struct world *world, uint64_t granules)
+{
+    moor_range range = 0;
+    const struct moor_range_options options = {.granule_bytes = world->granule};
+    MUST(moor_range_reserve(world->binding, granules * world->granule, &options, &range));
+    return range;
+}
 
 struct moor_view world_buffer_view(struct world *world, moor_buffer buffer)
 {

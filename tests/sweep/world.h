@@ -160,6 +160,8 @@ void world_check_witnesses(struct world *world);
 
 /* ---- memory ---- */
 
+/* Reserves a range of the smallest granules. */
+moor_range world_reserve(struct world *world, uint64_t granules);
 struct moor_view world_buffer_view(struct world *world, moor_buffer buffer);
 struct moor_view world_range_view(struct world *world, moor_range range, uint64_t first, uint64_t granules);
 /* Fills, and does not wait. */

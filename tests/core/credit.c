@@ -51,9 +51,8 @@ static void check_to_the_end(struct crew *crew)
     }
 }
 
-static void check_capacity(void)
+CREW_TEST_BOTH(credit, a_capacity_is_used_to_the_last_byte)
 {
-    struct crew *crew = crew_open();
     crew->most_bytes = MIB(7) + 12345;
     EXPECT(MOOR_OK, moor_authority_set_capacity(crew->f.authority, crew->most_bytes, 0, NULL));
     check_to_the_end(crew);
@@ -62,39 +61,14 @@ static void check_capacity(void)
     check_to_the_end(crew);
     for (size_t i = 0; i < HANDS; i++)
         EXPECT(MOOR_OK, moor_holder_destroy(crew->hands[i].holder));
-    fixture_close(&crew->f);
 }
 
-Test(credit, a_capacity_is_used_to_the_last_byte)
+CREW_TEST_BOTH(credit, a_limit_is_used_to_the_last_byte)
 {
-    check_capacity();
-}
-
-Test(credit, a_capacity_is_used_to_the_last_byte_without_membarrier)
-{
-    crew_use_exchanges();
-    check_capacity();
-}
-
-static void check_limit(void)
-{
-    struct crew *crew = crew_open();
     crew->most_bytes = MIB(5) + 1;
     const struct moor_holder_limits limits = {.limit_bytes = crew->most_bytes};
     EXPECT(MOOR_OK, moor_holder_set_limits(crew->f.holder, &limits, 0, NULL));
     check_to_the_end(crew);
-    fixture_close(&crew->f);
-}
-
-Test(credit, a_limit_is_used_to_the_last_byte)
-{
-    check_limit();
-}
-
-Test(credit, a_limit_is_used_to_the_last_byte_without_membarrier)
-{
-    crew_use_exchanges();
-    check_limit();
 }
 
 /* As much comes as goes; what is reserved for sure is never more than there is. */
@@ -118,25 +92,12 @@ static void *take_and_give(void *user)
     return hand_give_all(hand);
 }
 
-static void check_churn(void)
+CREW_TEST_BOTH(credit, no_more_is_ever_reserved_than_there_is)
 {
-    struct crew *crew = crew_open();
     crew->most_bytes = MIB(9) + 7;
     EXPECT(MOOR_OK, moor_authority_set_capacity(crew->f.authority, crew->most_bytes, 0, NULL));
     crew_run(crew, take_and_give);
     cr_assert_eq(fixture_stats(&crew->f).reserved_bytes, 0);
-    fixture_close(&crew->f);
-}
-
-Test(credit, no_more_is_ever_reserved_than_there_is)
-{
-    check_churn();
-}
-
-Test(credit, no_more_is_ever_reserved_than_there_is_without_membarrier)
-{
-    crew_use_exchanges();
-    check_churn();
 }
 
 /* ---- while threads are inside ---- */
@@ -182,23 +143,10 @@ static void check_snapshots(struct crew *crew, size_t hands)
                  "something stayed behind");
 }
 
-static void check_all_snapshots(void)
+CREW_TEST_BOTH(credit, snapshots_of_threads_that_do_not_stand_still)
 {
-    struct crew *crew = crew_open();
     check_snapshots(crew, 1);
     check_snapshots(crew, HANDS);
-    fixture_close(&crew->f);
-}
-
-Test(credit, snapshots_of_threads_that_do_not_stand_still)
-{
-    check_all_snapshots();
-}
-
-Test(credit, snapshots_of_threads_that_do_not_stand_still_without_membarrier)
-{
-    crew_use_exchanges();
-    check_all_snapshots();
 }
 
 /* ---- barriers ---- */
@@ -228,9 +176,8 @@ static void expect_barrier(struct crew *crew, const char *when)
 }
 
 /* Whoever wants cells empty has all threads pass one: few runs would show that it is missing. */
-Test(credit, is_taken_back_behind_a_barrier)
+CREW_TEST(credit, is_taken_back_behind_a_barrier)
 {
-    struct crew *crew = crew_open();
     moor_grant grant;
     moor_ticket ticket;
     if (!moor__has_membarrier)
@@ -252,14 +199,12 @@ Test(credit, is_taken_back_behind_a_barrier)
     EXPECT(MOOR_OK, moor_ticket_open(&request, 1, MOOR_FOREVER, &ticket));
     EXPECT(MOOR_OK, moor_ticket_cancel(crew->f.runtime, ticket));
     expect_barrier(crew, "for a ticket");
-    fixture_close(&crew->f);
 }
 
 /* ---- idle credit ---- */
 
-Test(credit, what_idle_threads_hold_is_there_for_others)
+CREW_TEST(credit, what_idle_threads_hold_is_there_for_others)
 {
-    struct crew *crew = crew_open();
     moor_grant all, more;
     const uint64_t capacity = MIB(20) + 3;
     EXPECT(MOOR_OK, moor_authority_set_capacity(crew->f.authority, capacity, 0, NULL));
@@ -269,13 +214,11 @@ Test(credit, what_idle_threads_hold_is_there_for_others)
     EXPECT(MOOR_OVER_BUDGET, moor_grant_reserve(crew->f.holder, 1, MOOR_NO_WAIT, &more));
     EXPECT(MOOR_OK, moor_grant_release(crew->f.runtime, all));
     crew_stand_up(crew);
-    fixture_close(&crew->f);
 }
 
 /* Credit counts neither as use nor against what is to be allowed. */
-Test(credit, limits_are_told_without_what_idle_threads_hold)
+CREW_TEST(credit, limits_are_told_without_what_idle_threads_hold)
 {
-    struct crew *crew = crew_open();
     struct moor_holder *other;
     moor_grant grant;
     uint64_t over = 99;
@@ -304,13 +247,11 @@ Test(credit, limits_are_told_without_what_idle_threads_hold)
     EXPECT(MOOR_OK, moor_holder_destroy(other));
     crew_stand_up(crew);
     EXPECT(MOOR_OK, moor_grant_release(crew->f.runtime, grant));
-    fixture_close(&crew->f);
 }
 
 /* A holder is unused although threads hold credit of it. */
-Test(credit, holders_end_whoever_has_credit_of_them)
+CREW_TEST(credit, holders_end_whoever_has_credit_of_them)
 {
-    struct crew *crew = crew_open();
     struct moor_holder *holder;
     EXPECT(MOOR_OK, moor_holder_create(crew->f.authority, NULL, &holder));
     for (size_t i = 0; i < HANDS; i++)
@@ -320,25 +261,21 @@ Test(credit, holders_end_whoever_has_credit_of_them)
     EXPECT(MOOR_OK, moor_holder_destroy(holder));
     cr_assert_eq(crew->f.authority->has, 0);
     crew_stand_up(crew);
-    fixture_close(&crew->f);
 }
 
-Test(credit, there_is_little_of_it)
+CREW_TEST(credit, there_is_little_of_it)
 {
-    struct crew *crew = crew_open();
     struct hand *hand = &crew->hands[0];
     for (int i = 0; i < 200; i++) /* 40 MiB, most of it by the account, all of it back by this thread */
         EXPECT(MOOR_OK, hand_take(hand, KIB(200)));
     (void)hand_give_all(hand);
     uint64_t credit = crew_credit_of(crew->f.holder);
     cr_assert(credit > 0 && credit <= MOOR_CREDIT_BYTES, "%llu bytes are credit", (unsigned long long)credit);
-    fixture_close(&crew->f);
 }
 
 /* While somebody waits for room, and as soon as nobody does any more. */
-Test(credit, nobody_has_credit_while_somebody_waits)
+CREW_TEST(credit, nobody_has_credit_while_somebody_waits)
 {
-    struct crew *crew = crew_open();
     struct hand *hand = &crew->hands[0];
     moor_grant all;
     moor_ticket ticket;
@@ -352,5 +289,4 @@ Test(credit, nobody_has_credit_while_somebody_waits)
     hand_get_credit(hand);
     cr_assert_gt(crew->f.holder->has, MIB(1));
     EXPECT(MOOR_OK, moor_grant_release(crew->f.runtime, all));
-    fixture_close(&crew->f);
 }

@@ -25,9 +25,8 @@ static void *take_some(void *user)
     return NULL;
 }
 
-Test(credit_life, ended_threads_leave_theirs_to_the_next)
+CREW_TEST(credit_life, ended_threads_leave_theirs_to_the_next)
 {
-    struct crew *crew = crew_open();
     const uint64_t capacity = MIB(16);
     moor_grant rest;
     EXPECT(MOOR_OK, moor_authority_set_capacity(crew->f.authority, capacity, 0, NULL));
@@ -43,7 +42,6 @@ Test(credit_life, ended_threads_leave_theirs_to_the_next)
     EXPECT(MOOR_OK, moor_grant_release(crew->f.runtime, rest));
     crew_run(crew, hand_give_all);
     cr_assert_eq(fixture_stats(&crew->f).reserved_bytes, 0);
-    fixture_close(&crew->f);
 }
 
 /* A function of the host's that runs at the end of threads, after the core's own, and calls the runtime.
@@ -79,9 +77,8 @@ static void *end_late(void *user)
     return NULL;
 }
 
-Test(credit_life, calls_at_the_end_of_a_thread)
+CREW_TEST(credit_life, calls_at_the_end_of_a_thread)
 {
-    struct crew *crew = crew_open();
     struct moor_runtime *runtime = crew->f.runtime;
     (void)moor__thread_cache_of(runtime); /* now there is the core's key; what comes later is called later */
     cr_assert_eq(pthread_key_create(&late_key, call_late), 0);
@@ -95,7 +92,6 @@ Test(credit_life, calls_at_the_end_of_a_thread)
         cr_assert_leq(crew_count_locals(runtime), 3, "what was used at last is left to the next as well");
     }
     cr_assert_eq(pthread_key_delete(late_key), 0);
-    fixture_close(&crew->f);
 }
 
 /* ---- holders ---- */
@@ -212,9 +208,8 @@ static void check_peak(struct crew *crew, uint64_t bytes, uint64_t threads)
                   (unsigned long long)peaks[i]);
 }
 
-Test(credit_life, peaks_of_one_thread)
+CREW_TEST(credit_life, peaks_of_one_thread)
 {
-    struct crew *crew = crew_open();
     struct hand *hand = &crew->hands[0];
     moor_lease leases[4];
     for (size_t i = 0; i < 4; i++)
@@ -225,7 +220,6 @@ Test(credit_life, peaks_of_one_thread)
     check_peak(crew, MIB(10), 1);
     EXPECT(MOOR_OK, moor_lease_refund(crew->f.runtime, large));
     check_peak(crew, MIB(10), 1);
-    fixture_close(&crew->f);
 }
 
 #define EACH 10 /* leases, and buffers, of a thread */
@@ -254,23 +248,19 @@ static void *climb(void *user)
     return NULL;
 }
 
-Test(credit_life, peaks_of_many_threads)
+CREW_TEST(credit_life, peaks_of_many_threads)
 {
-    struct crew *crew = crew_open();
     crew_run(crew, climb);
     check_peak(crew, (uint64_t)HANDS * 2 * EACH * KIB(100), HANDS);
-    fixture_close(&crew->f);
 }
 
 /* What was high in one thread's cell was so before another charged what is in the account now. */
-Test(credit_life, peaks_of_different_moments_do_not_add_up)
+CREW_TEST(credit_life, peaks_of_different_moments_do_not_add_up)
 {
-    struct crew *crew = crew_open();
     crew_run(crew, climb);
     moor_lease large = lease(&crew->hands[0], MIB(30));
     check_peak(crew, MIB(30), HANDS);
     EXPECT(MOOR_OK, moor_lease_refund(crew->f.runtime, large));
-    fixture_close(&crew->f);
 }
 
 /* ---- runtimes ---- */
@@ -471,14 +461,12 @@ static void *begin_without_memory(void *user)
 }
 
 /* A thread for which there is no memory does without credit. */
-Test(credit_life, threads_without_memory)
+CREW_TEST(credit_life, threads_without_memory)
 {
-    struct crew *crew = crew_open();
     hand_get_credit(&crew->hands[0]); /* the tables of handles have grown */
     hand_start(&crew->hands[1], begin_without_memory);
     hand_join(&crew->hands[1]);
     cr_assert_eq(fixture_stats(&crew->f).reserved_bytes, 2000);
     (void)hand_give_all(&crew->hands[1]);
     check_exact(&crew->f);
-    fixture_close(&crew->f);
 }

@@ -47,6 +47,13 @@ struct crew *crew_open(void)
     return &crew;
 }
 
+void crew_run_test(void (*body)(struct crew *crew))
+{
+    struct crew *crew = crew_open();
+    body(crew);
+    fixture_close(&crew->f);
+}
+
 void hand_start(struct hand *hand, void *(*run)(void *))
 {
     cr_assert_eq(pthread_create(&hand->thread, NULL, run, hand), 0);

@@ -40,6 +40,31 @@ void crew_use_exchanges(void);
 /* All hands reserve for the fixture's holder. There is one crew. */
 struct crew *crew_open(void);
 
+/* A test with an open crew, whose fixture is closed after the body. */
+#define CREW_TEST(suite_, name_)                                                                             \
+    static void suite_##_##name_(struct crew *crew);                                                         \
+    Test(suite_, name_)                                                                                      \
+    {                                                                                                        \
+        crew_run_test(suite_##_##name_);                                                                     \
+    }                                                                                                        \
+    static void suite_##_##name_(struct crew *crew)
+
+/* Two tests of one body: with membarrier, where the system has it, and without. */
+#define CREW_TEST_BOTH(suite_, name_)                                                                        \
+    static void suite_##_##name_(struct crew *crew);                                                         \
+    Test(suite_, name_##_without_membarrier)                                                                 \
+    {                                                                                                        \
+        crew_use_exchanges();                                                                                \
+        crew_run_test(suite_##_##name_);                                                                     \
+    }                                                                                                        \
+    Test(suite_, name_)                                                                                      \
+    {                                                                                                        \
+        crew_run_test(suite_##_##name_);                                                                     \
+    }                                                                                                        \
+    static void suite_##_##name_(struct crew *crew)
+
+void crew_run_test(void (*body)(struct crew *crew));
+
 uint64_t hand_random(struct hand *hand);
 void hand_start(struct hand *hand, void *(*run)(void *));
 void hand_join(struct hand *hand);

@@ -52,6 +52,17 @@ static void close_turn(struct turn *turn)
     fixture_close(&turn->f);
 }
 
+/* A test with an open turn, which is closed after the body. */
+#define TURN_TEST(name_)                                                                                     \
+    static void name_(struct turn *turn);                                                                    \
+    Test(turns, name_)                                                                                       \
+    {                                                                                                        \
+        struct turn turn = open_turn();                                                                      \
+        name_(&turn);                                                                                        \
+        close_turn(&turn);                                                                                   \
+    }                                                                                                        \
+    static void name_(struct turn *turn)
+
 static void expect_barred(struct turn *turn, const char *when)
 {
     moor_grant grant = 0;
@@ -67,51 +78,45 @@ static void expect_free(struct turn *turn, const char *when)
     EXPECT(MOOR_OK, moor_grant_release(turn->f.runtime, grant));
 }
 
-Test(turns, a_big_one_that_cannot_be_served_lets_small_ones_pass)
+TURN_TEST(a_big_one_that_cannot_be_served_lets_small_ones_pass)
 {
-    struct turn turn = open_turn();
     for (int i = 0; i < PASSED; i++) {
-        cr_assert_eq(ticket_stats(&turn.f, turn.big).passed, (uint64_t)i);
-        pass(&turn.f, 1);
+        cr_assert_eq(ticket_stats(&turn->f, turn->big).passed, (uint64_t)i);
+        pass(&turn->f, 1);
     }
-    expect_barred(&turn, "passed 16 times");
-    cr_assert_eq(ticket_stats(&turn.f, turn.big).passed, PASSED);
-    close_turn(&turn);
+    expect_barred(turn, "passed 16 times");
+    cr_assert_eq(ticket_stats(&turn->f, turn->big).passed, PASSED);
 }
 
-Test(turns, a_turn_lasts_a_tenth_of_a_second_and_then_others_are_served)
+TURN_TEST(a_turn_lasts_a_tenth_of_a_second_and_then_others_are_served)
 {
-    struct turn turn = open_turn();
-    pass(&turn.f, PASSED);
-    moor_ticket small = open_ticket(turn.f.holder, UNIT);
-    clock_advance(&turn.f, TURN_NS - 1);
-    cr_assert_not(is_served(&turn.f, small));
-    expect_barred(&turn, "within the turn");
-    clock_advance(&turn.f, 1);
-    cr_assert(is_served(&turn.f, small), "served when the turn is over, by nothing but that");
-    cr_assert_eq(ticket_stats(&turn.f, turn.big).passed, 1, "counted anew");
-    return_ticket(&turn.f, small);
-    close_turn(&turn);
+    pass(&turn->f, PASSED);
+    moor_ticket small = open_ticket(turn->f.holder, UNIT);
+    clock_advance(&turn->f, TURN_NS - 1);
+    cr_assert_not(is_served(&turn->f, small));
+    expect_barred(turn, "within the turn");
+    clock_advance(&turn->f, 1);
+    cr_assert(is_served(&turn->f, small), "served when the turn is over, by nothing but that");
+    cr_assert_eq(ticket_stats(&turn->f, turn->big).passed, 1, "counted anew");
+    return_ticket(&turn->f, small);
 }
 
 /* However often it is passed meanwhile, for as long as its turn was it has no other. */
-Test(turns, between_turns_others_have_as_much_time)
+TURN_TEST(between_turns_others_have_as_much_time)
 {
-    struct turn turn = open_turn();
-    pass(&turn.f, PASSED);
-    clock_advance(&turn.f, TURN_NS);
-    pass(&turn.f, 2 * PASSED);
-    clock_advance(&turn.f, TURN_NS - 1);
-    expect_free(&turn, "a tenth of a second after the turn");
-    clock_advance(&turn.f, 1);
-    expect_barred(&turn, "in the second turn");
-    clock_advance(&turn.f, TURN_NS);
+    pass(&turn->f, PASSED);
+    clock_advance(&turn->f, TURN_NS);
+    pass(&turn->f, 2 * PASSED);
+    clock_advance(&turn->f, TURN_NS - 1);
+    expect_free(turn, "a tenth of a second after the turn");
+    clock_advance(&turn->f, 1);
+    expect_barred(turn, "in the second turn");
+    clock_advance(&turn->f, TURN_NS);
     /* Not passed often enough, it has none either. */
-    pass(&turn.f, PASSED - 1);
-    clock_advance(&turn.f, 100 * TURN_NS);
-    expect_free(&turn, "passed 15 times");
-    expect_barred(&turn, "passed 16 times");
-    close_turn(&turn);
+    pass(&turn->f, PASSED - 1);
+    clock_advance(&turn->f, 100 * TURN_NS);
+    expect_free(turn, "passed 15 times");
+    expect_barred(turn, "passed 16 times");
 }
 
 /* The longer it has waited, the longer its turn; so those that hold their memory for longer than a turn do
@@ -167,58 +172,50 @@ FIXTURE_TEST(turns, a_big_one_among_many_small_ones_is_served_within_the_bound)
         return_ticket(f, small[first++]);
 }
 
-Test(turns, a_small_one_behind_a_big_one_is_served_at_once)
+TURN_TEST(a_small_one_behind_a_big_one_is_served_at_once)
 {
-    struct turn turn = open_turn();
-    moor_ticket small = open_ticket(turn.f.holder, UNIT);
-    cr_assert(is_served(&turn.f, small));
-    return_ticket(&turn.f, small);
-    close_turn(&turn);
+    moor_ticket small = open_ticket(turn->f.holder, UNIT);
+    cr_assert(is_served(&turn->f, small));
+    return_ticket(&turn->f, small);
 }
 
 /* Whoever has a guarantee gets it at once, also in another's turn; and no more than that. */
-Test(turns, guarantees_hold_in_turns_of_others)
+TURN_TEST(guarantees_hold_in_turns_of_others)
 {
-    struct turn turn = open_turn();
     moor_grant grants[2] = {0};
-    struct moor_holder *guaranteed = create_holder(&turn.f, LIMITS(.guarantee_bytes = UNIT));
-    pass(&turn.f, PASSED);
+    struct moor_holder *guaranteed = create_holder(&turn->f, LIMITS(.guarantee_bytes = UNIT));
+    pass(&turn->f, PASSED);
     EXPECT(MOOR_OK, try_small(guaranteed, &grants[0]));
     EXPECT(MOOR_OVER_BUDGET, try_small(guaranteed, &grants[1]));
-    EXPECT(MOOR_OK, moor_grant_release(turn.f.runtime, grants[0]));
+    EXPECT(MOOR_OK, moor_grant_release(turn->f.runtime, grants[0]));
     EXPECT(MOOR_OK, moor_holder_destroy(guaranteed));
-    close_turn(&turn);
 }
 
 /* Who waits for its own limit alone keeps nobody from anything. */
-Test(turns, one_that_waits_for_its_own_limit_gets_none)
+TURN_TEST(one_that_waits_for_its_own_limit_gets_none)
 {
-    struct turn turn = open_turn();
     moor_grant grant = 0;
-    struct moor_holder *other = create_holder(&turn.f, LIMITS(0));
-    set_limits(turn.f.holder, LIMITS(.limit_bytes = UNITS(4)));
+    struct moor_holder *other = create_holder(&turn->f, LIMITS(0));
+    set_limits(turn->f.holder, LIMITS(.limit_bytes = UNITS(4)));
     for (int i = 0; i < 4 * PASSED; i++) {
         EXPECT(MOOR_OK, try_small(other, &grant));
-        EXPECT(MOOR_OK, moor_grant_release(turn.f.runtime, grant));
+        EXPECT(MOOR_OK, moor_grant_release(turn->f.runtime, grant));
     }
     /* When its limit leaves it room, its turn comes. */
-    set_limits(turn.f.holder, LIMITS(0));
+    set_limits(turn->f.holder, LIMITS(0));
     EXPECT(MOOR_OVER_BUDGET, try_small(other, &grant));
     EXPECT(MOOR_OK, moor_holder_destroy(other));
-    close_turn(&turn);
 }
 
 /* Nor does one that can never be served, since the capacity has shrunk. */
-Test(turns, one_that_can_never_fit_any_more_gets_none)
+TURN_TEST(one_that_can_never_fit_any_more_gets_none)
 {
-    struct turn turn = open_turn();
-    set_capacity(&turn.f, UNITS(3) - 1);
-    EXPECT(MOOR_OK, moor_lease_adjust(turn.f.runtime, turn.lease, UNIT, MOOR_NO_WAIT));
-    pass(&turn.f, 4 * PASSED);
-    EXPECT(MOOR_OK, moor_lease_adjust(turn.f.runtime, turn.lease, UNITS(2), MOOR_NO_WAIT));
-    set_capacity(&turn.f, UNITS(4)); /* and growing back restores everything */
-    expect_barred(&turn, "in its turn");
-    close_turn(&turn);
+    set_capacity(&turn->f, UNITS(3) - 1);
+    EXPECT(MOOR_OK, moor_lease_adjust(turn->f.runtime, turn->lease, UNIT, MOOR_NO_WAIT));
+    pass(&turn->f, 4 * PASSED);
+    EXPECT(MOOR_OK, moor_lease_adjust(turn->f.runtime, turn->lease, UNITS(2), MOOR_NO_WAIT));
+    set_capacity(&turn->f, UNITS(4)); /* and growing back restores everything */
+    expect_barred(turn, "in its turn");
 }
 
 /* One of low priority is passed by those of high priority that come later, and is served in its turn all
@@ -244,52 +241,46 @@ FIXTURE_TEST(turns, priorities_do_not_starve)
 }
 
 /* Two that were passed: one turn at a time, that of the one that came first, and then the other's. */
-Test(turns, one_request_of_a_pool_has_a_turn_at_a_time)
+TURN_TEST(one_request_of_a_pool_has_a_turn_at_a_time)
 {
-    struct turn turn = open_turn();
-    moor_ticket second = open_ticket(turn.f.holder, UNITS(3));
-    pass(&turn.f, PASSED);
-    EXPECT(MOOR_OK, moor_lease_adjust(turn.f.runtime, turn.lease, UNITS(1), MOOR_NO_WAIT));
-    cr_assert(is_served(&turn.f, turn.big));
-    cr_assert_not(is_served(&turn.f, second));
-    EXPECT(MOOR_OK, moor_lease_refund(turn.f.runtime, turn.lease));
-    expect_barred(&turn, "in the turn of the second");
-    turn.lease = 0;
+    moor_ticket second = open_ticket(turn->f.holder, UNITS(3));
+    pass(&turn->f, PASSED);
+    EXPECT(MOOR_OK, moor_lease_adjust(turn->f.runtime, turn->lease, UNITS(1), MOOR_NO_WAIT));
+    cr_assert(is_served(&turn->f, turn->big));
+    cr_assert_not(is_served(&turn->f, second));
+    EXPECT(MOOR_OK, moor_lease_refund(turn->f.runtime, turn->lease));
+    expect_barred(turn, "in the turn of the second");
+    turn->lease = 0;
     moor_grant grant = 0;
-    EXPECT(MOOR_OK, moor_ticket_wait(turn.f.runtime, turn.big, &grant, 1));
-    EXPECT(MOOR_OK, moor_grant_release(turn.f.runtime, grant));
-    turn.big = second;
-    close_turn(&turn);
+    EXPECT(MOOR_OK, moor_ticket_wait(turn->f.runtime, turn->big, &grant, 1));
+    EXPECT(MOOR_OK, moor_grant_release(turn->f.runtime, grant));
+    turn->big = second;
 }
 
 /* A turn is of the pools that the request waits on, and of no others. */
-Test(turns, other_pools_go_on)
+TURN_TEST(other_pools_go_on)
 {
-    struct turn turn = open_turn();
     struct moor_authority *other = NULL;
     struct moor_holder *holder = NULL;
     moor_grant grant = 0;
-    EXPECT(MOOR_OK, moor_device_get_authority(turn.f.device, SCRIPTED_DOMAIN_HOST, &other));
+    EXPECT(MOOR_OK, moor_device_get_authority(turn->f.device, SCRIPTED_DOMAIN_HOST, &other));
     EXPECT(MOOR_OK, moor_holder_create(other, NULL, &holder));
-    pass(&turn.f, PASSED);
-    expect_barred(&turn, "in this pool");
+    pass(&turn->f, PASSED);
+    expect_barred(turn, "in this pool");
     EXPECT(MOOR_OK, try_small(holder, &grant));
-    EXPECT(MOOR_OK, moor_grant_release(turn.f.runtime, grant));
+    EXPECT(MOOR_OK, moor_grant_release(turn->f.runtime, grant));
     EXPECT(MOOR_OK, moor_holder_destroy(holder));
-    close_turn(&turn);
 }
 
 /* A turn ends with its ticket. */
-Test(turns, a_turn_ends_when_its_ticket_is_cancelled)
+TURN_TEST(a_turn_ends_when_its_ticket_is_cancelled)
 {
-    struct turn turn = open_turn();
-    pass(&turn.f, PASSED);
-    moor_ticket small = open_ticket(turn.f.holder, UNIT);
-    cr_assert_not(is_served(&turn.f, small));
-    EXPECT(MOOR_OK, moor_ticket_cancel(turn.f.runtime, turn.big));
-    cr_assert(is_served(&turn.f, small));
-    turn.big = small;
-    close_turn(&turn);
+    pass(&turn->f, PASSED);
+    moor_ticket small = open_ticket(turn->f.holder, UNIT);
+    cr_assert_not(is_served(&turn->f, small));
+    EXPECT(MOOR_OK, moor_ticket_cancel(turn->f.runtime, turn->big));
+    cr_assert(is_served(&turn->f, small));
+    turn->big = small;
 }
 
 struct taking {
@@ -308,28 +299,26 @@ static uint64_t take_in_a_turn(struct party *party, const struct moor_pressure *
 }
 
 /* Who is asked may take what it needs in order to let go; and what it gives up serves nobody out of turn. */
-Test(turns, those_who_are_asked_may_take_in_turns_of_others)
+TURN_TEST(those_who_are_asked_may_take_in_turns_of_others)
 {
-    struct turn turn = open_turn();
     struct taking taking = {.status = MOOR_PROVIDER};
-    struct party *party = party_open(&turn.f, 0, 0, NULL);
+    struct party *party = party_open(&turn->f, 0, 0, NULL);
     party->user = &taking;
-    taking.lease = take_lease(&turn.f, party->holder, UNIT); /* which has passed it once */
-    pass(&turn.f, PASSED - 1);
-    moor__pressure_settle(turn.f.runtime); /* it was asked, and rests */
-    moor_ticket small = open_ticket(turn.f.holder, UNIT);
+    taking.lease = take_lease(&turn->f, party->holder, UNIT); /* which has passed it once */
+    pass(&turn->f, PASSED - 1);
+    moor__pressure_settle(turn->f.runtime); /* it was asked, and rests */
+    moor_ticket small = open_ticket(turn->f.holder, UNIT);
     atomic_store(&party->answer, take_in_a_turn);
-    clock_advance(&turn.f, TURN_NS / 2);
-    moor__pressure_settle(turn.f.runtime);
+    clock_advance(&turn->f, TURN_NS / 2);
+    moor__pressure_settle(turn->f.runtime);
     cr_assert_eq(asked_count(), 2);
     cr_assert_eq(taking.status, MOOR_OK, "%s", moor_status_name(taking.status));
-    EXPECT(MOOR_OK, moor_grant_release(turn.f.runtime, taking.grant));
-    cr_assert_not(is_served(&turn.f, small));
+    EXPECT(MOOR_OK, moor_grant_release(turn->f.runtime, taking.grant));
+    cr_assert_not(is_served(&turn->f, small));
     EXPECT(MOOR_OK, moor_holder_set_pressure(party->holder, NULL, NULL));
-    clock_advance(&turn.f, TURN_NS / 2);
-    return_ticket(&turn.f, small);
-    EXPECT(MOOR_OK, moor_lease_refund(turn.f.runtime, taking.lease));
-    close_turn(&turn);
+    clock_advance(&turn->f, TURN_NS / 2);
+    return_ticket(&turn->f, small);
+    EXPECT(MOOR_OK, moor_lease_refund(turn->f.runtime, taking.lease));
 }
 
 /* ---- on threads ---- */

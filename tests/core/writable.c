@@ -37,13 +37,22 @@ static struct moor_view mapped(struct fixture *f, moor_range range)
     return fixture_range_view(f, range, GRANULE, 2 * GRANULE);
 }
 
+static moor_status make_writable_until(struct fixture *f, moor_range range, uint64_t deadline_ns)
+{
+    return moor_range_make_writable(f->runtime, range, GRANULE, f->stream, 0, deadline_ns, NULL);
+}
+
+static moor_status make_writable(struct fixture *f, moor_range range)
+{
+    return make_writable_until(f, range, MOOR_FOREVER);
+}
+
 FIXTURE_TEST(writable, a_shared_map_becomes_a_private_copy)
 {
     struct shared s = share(f);
     struct moor_view first = mapped(f, s.ranges[0]);
     struct moor_view second = mapped(f, s.ranges[1]);
-    EXPECT(MOOR_OK,
-           moor_range_make_writable(f->runtime, s.ranges[0], GRANULE, f->stream, 0, MOOR_FOREVER, NULL));
+    EXPECT(MOOR_OK, make_writable(f, s.ranges[0]));
     fixture_reap(f);
     struct moor_view again = mapped(f, s.ranges[0]);
     cr_assert_eq(again.address, first.address, "at the same address");
@@ -66,8 +75,7 @@ FIXTURE_TEST(writable, the_last_owner_writes_in_place)
     EXPECT(MOOR_OK, moor_range_unmap(f->runtime, s.ranges[1], GRANULE, 2 * GRANULE));
     fixture_reap(f);
     uint64_t made = scripted_count(f->script, SCRIPTED_SEGMENT_CREATE);
-    EXPECT(MOOR_OK,
-           moor_range_make_writable(f->runtime, s.ranges[0], GRANULE, f->stream, 0, MOOR_FOREVER, NULL));
+    EXPECT(MOOR_OK, make_writable(f, s.ranges[0]));
     cr_assert_eq(scripted_count(f->script, SCRIPTED_SEGMENT_CREATE), made, "no copy is made");
     cr_assert_eq(fixture_stats(f).charged_bytes, 2 * GRANULE);
     struct moor_view view = mapped(f, s.ranges[0]);
@@ -82,8 +90,7 @@ FIXTURE_TEST(writable, the_handle_counts_as_an_owner)
     struct shared s = share(f);
     EXPECT(MOOR_OK, moor_range_unmap(f->runtime, s.ranges[1], GRANULE, 2 * GRANULE));
     fixture_reap(f);
-    EXPECT(MOOR_OK,
-           moor_range_make_writable(f->runtime, s.ranges[0], GRANULE, f->stream, 0, MOOR_FOREVER, NULL));
+    EXPECT(MOOR_OK, make_writable(f, s.ranges[0]));
     fixture_reap(f);
     struct moor_view view = mapped(f, s.ranges[0]);
     EXPECT(MOOR_OK, moor_fill(f->stream, &view, 1, 1));
@@ -98,8 +105,7 @@ FIXTURE_TEST(writable, over_budget_leaves_both_sides)
     struct shared s = share(f);
     EXPECT(MOOR_OK, moor_authority_set_capacity(f->authority, 3 * GRANULE, 0, NULL));
     struct fixture_state before = fixture_state(f);
-    EXPECT(MOOR_OVER_BUDGET,
-           moor_range_make_writable(f->runtime, s.ranges[0], GRANULE, f->stream, 0, MOOR_FOREVER, NULL));
+    EXPECT(MOOR_OVER_BUDGET, make_writable(f, s.ranges[0]));
     fixture_reap(f);
     fixture_expect_state(f, &before);
     struct moor_view first = mapped(f, s.ranges[0]);
@@ -168,15 +174,12 @@ FIXTURE_TEST(writable, pending_work_is_waited_for)
     scripted_hold(f->script, queue);
     EXPECT(MOOR_OK, moor_copy(reader, &target_view, &view));
     struct fixture_state before = fixture_state(f);
-    EXPECT(MOOR_PENDING,
-           moor_range_make_writable(f->runtime, s.ranges[0], GRANULE, f->stream, 0, MOOR_NO_WAIT, NULL));
-    EXPECT(MOOR_TIMEOUT,
-           moor_range_make_writable(f->runtime, s.ranges[0], GRANULE, f->stream, 0, fixture_soon(30), NULL));
+    EXPECT(MOOR_PENDING, make_writable_until(f, s.ranges[0], MOOR_NO_WAIT));
+    EXPECT(MOOR_TIMEOUT, make_writable_until(f, s.ranges[0], fixture_soon(30)));
     (void)moor_runtime_reap(f->runtime, fixture_soon(30));
     fixture_expect_state(f, &before);
     scripted_open(f->script, queue);
-    EXPECT(MOOR_OK, moor_range_make_writable(f->runtime, s.ranges[0], GRANULE, f->stream, 0,
-                                             fixture_soon(5000), NULL));
+    EXPECT(MOOR_OK, make_writable_until(f, s.ranges[0], fixture_soon(5000)));
     EXPECT(MOOR_OK, moor_fill(f->stream, &view, 1, 1));
     cr_assert(fixture_all_bytes(&target_view, 0x5a));
     unshare(f, &s);
@@ -190,14 +193,12 @@ FIXTURE_TEST(writable, a_copy_under_way_keeps_what_it_reads)
     struct moor_view view = mapped(f, s.ranges[0]);
     struct fixture_state before = fixture_state(f);
     scripted_hold(f->script, f->queue);
-    EXPECT(MOOR_TIMEOUT,
-           moor_range_make_writable(f->runtime, s.ranges[0], GRANULE, f->stream, 0, fixture_soon(30), NULL));
+    EXPECT(MOOR_TIMEOUT, make_writable_until(f, s.ranges[0], fixture_soon(30)));
     cr_assert(fixture_all_bytes(&view, 0x5a));
     scripted_open(f->script, f->queue);
     fixture_reap(f);
     fixture_expect_state(f, &before);
-    EXPECT(MOOR_OK,
-           moor_range_make_writable(f->runtime, s.ranges[0], GRANULE, f->stream, 0, MOOR_FOREVER, NULL));
+    EXPECT(MOOR_OK, make_writable(f, s.ranges[0]));
     cr_assert(fixture_all_bytes(&view, 0x5a));
     unshare(f, &s);
 }
@@ -217,15 +218,12 @@ FIXTURE_TEST(writable, in_place_waits_for_readers)
     scripted_hold(f->script, queue);
     EXPECT(MOOR_OK, moor_copy(reader, &target_view, &view));
     struct fixture_state before = fixture_state(f);
-    EXPECT(MOOR_PENDING,
-           moor_range_make_writable(f->runtime, s.ranges[0], GRANULE, f->stream, 0, MOOR_NO_WAIT, NULL));
-    EXPECT(MOOR_TIMEOUT,
-           moor_range_make_writable(f->runtime, s.ranges[0], GRANULE, f->stream, 0, fixture_soon(30), NULL));
+    EXPECT(MOOR_PENDING, make_writable_until(f, s.ranges[0], MOOR_NO_WAIT));
+    EXPECT(MOOR_TIMEOUT, make_writable_until(f, s.ranges[0], fixture_soon(30)));
     fixture_expect_state(f, &before);
     EXPECT(MOOR_INVALID, moor_fill(f->stream, &view, 1, 1)); /* it is still read-only */
     scripted_open(f->script, queue);
-    EXPECT(MOOR_OK,
-           moor_range_make_writable(f->runtime, s.ranges[0], GRANULE, f->stream, 0, MOOR_NO_WAIT, NULL));
+    EXPECT(MOOR_OK, make_writable_until(f, s.ranges[0], MOOR_NO_WAIT));
     EXPECT(MOOR_OK, moor_fill(f->stream, &view, 1, 1));
     cr_assert(fixture_all_bytes(&target_view, 0x5a), "the reader saw what was there");
     EXPECT(MOOR_OK, moor_range_release(f->runtime, s.ranges[0]));
@@ -334,7 +332,7 @@ FIXTURE_TEST(writable, what_is_writable_already_stays_and_has_no_new_handle)
     struct fixture_state before = fixture_state(f);
     EXPECT(MOOR_OK, moor_range_make_writable(f->runtime, range, GRANULE, f->stream, 0, MOOR_NO_WAIT, &none));
     cr_assert_eq(none, 0);
-    EXPECT(MOOR_OK, moor_range_make_writable(f->runtime, range, GRANULE, f->stream, 0, MOOR_NO_WAIT, NULL));
+    EXPECT(MOOR_OK, make_writable_until(f, range, MOOR_NO_WAIT));
     fixture_expect_state(f, &before);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Allocation, step by step (I1, I8, I12): reserve the footprint, allocate, charge what was really taken. A
- * failure at any step leaves the books and the provider as they were.
+ * Allocation step by step (I1, I8, I12): the core reserves the footprint, allocates, and charges the actual
+ * bytes. A failure at any step leaves the accounts and the provider unchanged.
  */
 #include "fixture.h"
 
@@ -22,7 +22,7 @@ static void release_one(struct fixture *f, void *user)
 
 struct witness {
     struct fixture *fixture;
-    uint64_t accounted_bytes; /* reserved and charged while allocate ran */
+    uint64_t accounted_bytes; /* the reserved and the charged bytes while allocate ran */
     uint32_t seen;
 };
 
@@ -110,7 +110,7 @@ FIXTURE_TEST(allocate, more_than_announced_is_undone_if_it_does_not_fit)
                  "undone through the queue, there is no bare free");
 }
 
-/* The footprint is what it takes at most. */
+/* A footprint is an upper bound: an allocation may take less. */
 FIXTURE_TEST(allocate, less_than_announced_is_charged_and_the_rest_returned)
 {
     scripted_knobs(f->script)->footprint_round_bytes = 4096;
@@ -163,7 +163,7 @@ FIXTURE_TEST(allocate, sizes_never_wrap)
         cr_assert_neq(moor_grant_reserve(f->holder, sizes[i], MOOR_NO_WAIT, &handle), MOOR_OK);
         cr_assert_neq(moor_buffer_wrap(f->binding, f, sizes[i], MOOR_BUFFER_CHARGE, &handle), MOOR_OK);
         cr_assert_eq(handle, 77);
-        /* Addresses are plentiful, so that 4 GiB of them may well be had. */
+        /* Address space is plentiful, so reserving 4 GiB may succeed. */
         moor_range range = 0;
         if (moor_range_reserve(f->binding, sizes[i], NULL, &range) == MOOR_OK) {
             struct moor_view view;
@@ -177,7 +177,7 @@ FIXTURE_TEST(allocate, sizes_never_wrap)
     cr_assert_eq(scripted_count(f->script, SCRIPTED_ALLOCATE), 0);
 }
 
-/* It need not tell them from small ones. */
+/* A provider need not distinguish wrapped sizes from small ones: the core refuses them. */
 FIXTURE_TEST(allocate, sizes_that_wrap_reach_no_provider)
 {
     moor_buffer buffer = 0;
@@ -222,8 +222,8 @@ FIXTURE_TEST(allocate, footprints_are_what_will_be_charged)
     odd = (struct moor_buffer_options){.flags = MOOR_BUFFER_PIN};
     EXPECT(MOOR_INVALID, moor_binding_get_footprint(f->binding, 1, &odd, &bytes));
     EXPECT(MOOR_OVERFLOW, moor_binding_get_footprint(f->binding, UINT64_MAX, NULL, &bytes));
-    EXPECT(MOOR_OVERFLOW,
-           moor_binding_get_footprint(f->binding, UINT64_MAX - 4094, NULL, &bytes)); /* the provider's */
+    /* the provider refuses this one */
+    EXPECT(MOOR_OVERFLOW, moor_binding_get_footprint(f->binding, UINT64_MAX - 4094, NULL, &bytes));
     fixture_fail(f, SCRIPTED_FOOTPRINT, 1, MOOR_DEVICE_LOST);
     EXPECT(MOOR_DEVICE_LOST, moor_binding_get_footprint(f->binding, 1, NULL, &bytes));
     cr_assert_eq(bytes, 77);

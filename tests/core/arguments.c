@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A NULL where something must be is INVALID, one where nothing need be is a no-op; neither changes anything
- * nor reaches a provider. Each call has one NULL, and is right otherwise. */
+/* A required pointer that is NULL gets INVALID; an optional one has no effect. Neither changes anything or
+ * reaches a provider. Each call has one NULL argument and is otherwise valid. */
 #include "fixture.h"
 
 TestSuite(arguments, .timeout = 30);

@@ -63,7 +63,7 @@ struct party {
     struct fixture *f;
     struct moor_holder *holder;
     struct moor_binding *binding;
-    moor_buffer buffers[PARTY_UNITS]; /* of one unit each, from `first` on */
+    moor_buffer buffers[PARTY_UNITS]; /* one unit each; those before `first` are released */
     size_t first;
     size_t count;
     _Atomic(party_answer) answer;

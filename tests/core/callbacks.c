@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Pressure functions that are slow, lie, or do what nobody expects of them. None keeps its requester beyond
- * the deadline, or others from being asked; none stops the runtime; and the books hold. Those that are slow
- * wait at a gate, so that it is not a matter of time who is inside.
+ * Slow, lying and misbehaving pressure functions. None keeps its requester beyond the deadline, none keeps
+ * other holders from a pressure request, none stops the runtime, and the accounts hold. Slow functions wait
+ * at a gate, so that no test depends on timing.
  */
 #include "asked.h"
 #include "util/limits.h"
@@ -11,7 +11,8 @@
 
 TestSuite(callbacks, .timeout = 120);
 
-/* A pool that is full: the bad one, which is asked first, has four units and the good one four. */
+/* A full pool: the bad party, which gets the first pressure request, has four units, and the good one has
+ * four. */
 struct scene {
     struct party *bad;
     struct party *good;
@@ -23,7 +24,7 @@ static struct scene open_scene(struct fixture *f, party_answer bad, party_answer
     return (struct scene){party_open(f, -1, 4, bad), party_open(f, 0, 4, good)};
 }
 
-/* What is got is returned. */
+/* Releases the grant. */
 static moor_status request(struct fixture *f, uint64_t bytes, uint64_t deadline_ns)
 {
     moor_grant grant = 0;
@@ -55,7 +56,7 @@ FIXTURE_TEST(callbacks, while_one_sleeps_the_deadline_holds)
     struct scene scene = open_scene(f, sleep_two_seconds, NULL);
     EXPECT(MOOR_TIMEOUT, request(f, UNIT, fixture_soon(200)));
     cr_assert(scene.bad->entered == 1 && scene.bad->left == 0, "it was waited for");
-    EXPECT(MOOR_NO_VICTIM, request(f, UNIT, MOOR_NO_WAIT)); /* nor does one that does not wait */
+    EXPECT(MOOR_NO_VICTIM, request(f, UNIT, MOOR_NO_WAIT)); /* nor does a request without a deadline wait */
     cr_assert_eq(scene.bad->left, 0, "it was waited for");
 }
 
@@ -65,7 +66,7 @@ static uint64_t stay(struct party *party, const struct moor_pressure *pressure)
     return party_evict(party, pressure->bytes);
 }
 
-/* It keeps a thread, and nothing else; what it gives in the end is welcome. */
+/* The function keeps one thread busy and nothing else; its late eviction still counts. */
 FIXTURE_TEST(callbacks, one_that_does_not_come_back_keeps_nobody)
 {
     struct waiter waiter;
@@ -82,8 +83,9 @@ FIXTURE_TEST(callbacks, one_that_does_not_come_back_keeps_nobody)
     waiter_end(f, &waiter, MOOR_OK);
 }
 
-/* More than there are threads for: those that are inside stay, the others wait for one, and no deadline
- * for any. One goes while it waits, and is not asked any more. */
+/* More slow parties than worker threads: the parties inside stay there, the other ones wait for a thread, and
+ * no request waits beyond its deadline. One party is closed while it waits and gets no pressure request any
+ * more. */
 FIXTURE_TEST(callbacks, more_slow_ones_than_threads)
 {
     enum { PARTIES = MOOR_LIMIT_PRESSURE_WORKERS + 6, STAYING = PARTIES - 1 };
@@ -116,8 +118,8 @@ FIXTURE_TEST(callbacks, more_slow_ones_than_threads)
 
 /* ---- ones that give nothing, or say what is not so ---- */
 
-/* Each time that it rests is twice as long as the one before, up to a second; so in so much time it is
- * asked so often. */
+/* Each cool-down is twice as long as the one before, up to a second. The elapsed time bounds the number of
+ * pressure requests. */
 FIXTURE_TEST(callbacks, one_that_gives_nothing_is_not_asked_in_a_loop)
 {
     struct scene scene = open_scene(f, NULL, NULL);
@@ -197,7 +199,7 @@ static uint64_t give_on_a_thread(struct party *party, const struct moor_pressure
     (void)pressure;
     cr_assert_eq(pthread_create(&thread, NULL, give_one, party), 0);
     join(thread);
-    return 0; /* it does not know */
+    return 0; /* the function does not know the evicted bytes */
 }
 
 FIXTURE_TEST(callbacks, another_thread_may_do_the_work)
@@ -216,7 +218,7 @@ static uint64_t give_later(struct party *party, const struct moor_pressure *pres
     return 0;
 }
 
-/* It has said 0 by then, and what comes serves all the same. */
+/* The function has returned 0 by then. The later eviction still serves the request. */
 FIXTURE_TEST(callbacks, another_thread_may_do_it_later)
 {
     pthread_t thread;
@@ -237,7 +239,7 @@ static uint64_t take_the_host_lock(struct party *party, const struct moor_pressu
     return given;
 }
 
-/* The requester holds what the function waits for: that ends at its deadline. */
+/* The requester holds the lock that the function waits for. The wait ends at the requester's deadline. */
 FIXTURE_TEST(callbacks, a_lock_of_the_hosts_is_waited_for_until_the_deadline)
 {
     struct scene scene = open_scene(f, take_the_host_lock, NULL);
@@ -272,8 +274,8 @@ static uint64_t allocate_first(struct party *party, const struct moor_pressure *
     return party_evict(party, pressure->bytes);
 }
 
-/* Without a set-aside it is refused, at once, whatever its deadline; nobody is asked for it, itself least
- * of all. */
+/* Without an emergency reserve a request inside a pressure function is refused at once, whatever its
+ * deadline. No holder gets a pressure request for it, least of all the requester. */
 FIXTURE_TEST(callbacks, one_that_allocates_first_is_refused_and_not_asked_again)
 {
     struct inner inner = {0};
@@ -297,14 +299,16 @@ static uint64_t take_and_give_back(struct party *party, const struct moor_pressu
     return 0;
 }
 
-/* What it has taken itself is nothing that it lets go: it rests as one that gives nothing. */
+/* Bytes that the function took itself do not count as evicted: the holder cools down as one that evicts
+ * nothing. */
 FIXTURE_TEST(callbacks, one_that_takes_and_gives_back_has_given_nothing)
 {
     clock_stop();
     struct scene scene = open_scene(f, take_and_give_back, NULL);
     (void)party_evict(scene.good, UNIT);
     fixture_reap(f);
-    EXPECT(MOOR_OK, moor_authority_set_aside(f->authority, UNIT)); /* it is free: nobody is asked for it */
+    /* the unit is free: no pressure request is needed */
+    EXPECT(MOOR_OK, moor_authority_set_aside(f->authority, UNIT));
     SHORT(MOOR_NO_VICTIM, UNIT, request(f, UNIT, MOOR_NO_WAIT));
     SHORT(MOOR_NO_VICTIM, UNIT, request(f, UNIT, MOOR_NO_WAIT));
     cr_assert_eq(scene.bad->left, 1, "asked %d times", scene.bad->left);
@@ -315,7 +319,7 @@ struct leased {
     moor_grant grant;
 };
 
-/* Nobody waits any more, and there is room: what is small goes by the thread's cell again. */
+/* No request waits any more and there is room, so that small requests use the thread's credit again. */
 static uint64_t give_a_lease_by_the_cell(struct party *party, const struct moor_pressure *pressure)
 {
     struct fixture *f = party->f;
@@ -351,7 +355,7 @@ static uint64_t stay_and_give_nothing(struct party *party, const struct moor_pre
     return 0;
 }
 
-/* It was on its way before its holder was asked: that the last mapping leaves meanwhile gives nothing more. */
+/* The segment was pending before the pressure request: the end of its last mapping evicts nothing further. */
 FIXTURE_TEST(callbacks, a_segment_that_was_on_its_way_has_not_been_let_go_for_anybody)
 {
     moor_segment segment;
@@ -432,7 +436,7 @@ FIXTURE_TEST(callbacks, a_ticket_that_is_waited_for_inside_ends_at_its_deadline)
     cr_assert_eq(inner.status, MOOR_TIMEOUT, "%s", moor_status_name(inner.status));
 }
 
-/* Others are asked for it; the one who waits inside is not. */
+/* Other holders get the pressure request; the party that waits inside does not. */
 FIXTURE_TEST(callbacks, a_ticket_that_is_waited_for_inside_is_served_by_others)
 {
     struct inner_ticket inner = {.deadline_ns = fixture_soon(LATE_MS)};
@@ -444,7 +448,7 @@ FIXTURE_TEST(callbacks, a_ticket_that_is_waited_for_inside_is_served_by_others)
     cr_assert_eq(inner.status, MOOR_OK, "%s", moor_status_name(inner.status));
 }
 
-/* It waits for memory, while its own function makes room for that on another thread. */
+/* The requester waits for memory while its own pressure function makes room on another thread. */
 FIXTURE_TEST(callbacks, the_requester_may_be_the_victim)
 {
     moor_buffer buffer = 0;
@@ -476,7 +480,7 @@ static uint64_t give_slowly(struct party *party, const struct moor_pressure *pre
     return evict_requested(party, pressure);
 }
 
-/* However many want something of it, it is called by one thread at a time. */
+/* One thread at a time calls a pressure function, however many requests need the holder. */
 FIXTURE_TEST(callbacks, one_thread_at_a_time)
 {
     pthread_t threads[4];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Copies and fills: four directions, bounds, what may be a destination, and sources that are freed meanwhile.
- */
+/* Copies and fills: four directions, bounds, permitted destinations, and sources that are freed during the
+ * copy. */
 #include "fixture.h"
 
 #include <pthread.h>
@@ -76,7 +76,7 @@ FIXTURE_TEST(copies, out_of_bounds_are_refused)
     struct moor_view large = moor_view_host(memory, sizeof memory);
     struct moor_view empty = moor_view_host(memory, 0);
     struct moor_view wrapping = moor_view_host(memory, UINT64_MAX - 5);
-    struct moor_view forged = view; /* views are plain data: they are checked where they are used */
+    struct moor_view forged = view; /* views are plain data: each call checks them */
     forged.size_bytes = 5000;
     struct moor_view below = view;
     below.address -= 256;
@@ -90,7 +90,7 @@ FIXTURE_TEST(copies, out_of_bounds_are_refused)
     EXPECT(MOOR_INVALID, moor_copy(NULL, &view, &view));
     EXPECT(MOOR_INVALID, moor_copy(f->stream, NULL, &view));
     EXPECT(MOOR_INVALID, moor_copy(f->stream, &view, NULL));
-    (void)moor_copy(f->stream, &view, &empty); /* OK or INVALID, but nothing empty reaches the provider */
+    (void)moor_copy(f->stream, &view, &empty); /* OK or INVALID, but no empty copy reaches the provider */
     struct moor_view first;
     struct moor_view second;
     EXPECT(MOOR_OK, moor_view_slice(&view, 0, 200, &first));
@@ -113,7 +113,7 @@ FIXTURE_TEST(copies, touch_only_what_is_backed_and_writable)
     struct moor_view holed = fixture_range_view(f, range, GRANULE, 3 * GRANULE);
     struct moor_view hole = fixture_range_view(f, range, 4 * GRANULE, GRANULE);
     EXPECT(MOOR_OK, moor_fill(f->stream, &backed, 0x30, 1));
-    EXPECT(MOOR_OK, moor_copy(f->stream, &host, &mixed)); /* read-only maps are a source */
+    EXPECT(MOOR_OK, moor_copy(f->stream, &host, &mixed)); /* read-only maps are a permitted source */
     cr_assert_eq(memory[2 * GRANULE - 1], 0x30);
     cr_assert_eq(memory[2 * GRANULE], 0x31);
     uint64_t calls = scripted_count(f->script, SCRIPTED_COPY) + scripted_count(f->script, SCRIPTED_FILL);
@@ -124,7 +124,7 @@ FIXTURE_TEST(copies, touch_only_what_is_backed_and_writable)
     cr_assert_eq(calls, scripted_count(f->script, SCRIPTED_COPY) + scripted_count(f->script, SCRIPTED_FILL));
 }
 
-/* Each by itself, and nothing else works on it. */
+/* Each side alone, with no other work on it. */
 Test(copies, keep_the_side_that_is_released)
 {
     for (uint32_t side = 0; side < 2; side++) {
@@ -145,7 +145,7 @@ Test(copies, keep_the_side_that_is_released)
     }
 }
 
-/* The model looks at the memory again when the copy runs. */
+/* The model checks the memory again when the copy runs. */
 FIXTURE_TEST(copies, both_sides_may_be_freed_meanwhile)
 {
     static unsigned char out[BYTES];
@@ -161,7 +161,7 @@ FIXTURE_TEST(copies, both_sides_may_be_freed_meanwhile)
     EXPECT(MOOR_OK, moor_buffer_release(f->runtime, source_view.owner));
     EXPECT(MOOR_OK, moor_copy(f->stream, &out_view, &middle_view));
     EXPECT(MOOR_OK, moor_buffer_release(f->runtime, middle));
-    moor_buffer reuse = fixture_allocate(f, BYTES); /* must not be the same memory */
+    moor_buffer reuse = fixture_allocate(f, BYTES); /* the two sides must not be the same memory */
     struct moor_view reuse_view = fixture_buffer_view(f, reuse);
     memset(fixture_bytes(&reuse_view), 0xee, BYTES);
     scripted_open(f->script, f->queue);
@@ -181,11 +181,11 @@ FIXTURE_TEST(copies, that_fail_leave_nothing_behind)
     EXPECT(MOOR_DEVICE_LOST, moor_copy(f->stream, &view, &host));
     EXPECT(MOOR_LIMIT, moor_fill(f->stream, &view, 0, 1));
     EXPECT(MOOR_OK, moor_buffer_release(f->runtime, view.owner));
-    fixture_reap(f); /* though the stream is held */
+    fixture_reap(f); /* although the stream is held */
     scripted_open(f->script, f->queue);
 }
 
-/* Submitted, and then no fence could be recorded: the work runs, so the memory must not go under it. */
+/* The work is submitted and its fence cannot be recorded. The work runs, so the memory must stay. */
 Test(copies, that_cannot_be_fenced_are_still_waited_for)
 {
     struct fixture f = fixture_open(NULL);
@@ -194,12 +194,12 @@ Test(copies, that_cannot_be_fenced_are_still_waited_for)
     fixture_fail(&f, SCRIPTED_RECORD, 1, MOOR_LIMIT);
     (void)moor_fill(f.stream, &view, 3, 1);
     EXPECT(MOOR_OK, moor_buffer_release(f.runtime, view.owner));
-    (void)moor_runtime_reap(f.runtime, MOOR_NO_WAIT); /* the model asserts that it is not freed now */
+    (void)moor_runtime_reap(f.runtime, MOOR_NO_WAIT); /* the model asserts that the buffer is not freed now */
     cr_assert_eq(fixture_stats(&f).charged_bytes, 4096);
     scripted_open(f.script, f.queue);
     (void)moor_runtime_reap(f.runtime, fixture_soon(1000));
     fixture_check_books(&f);
-    fixture_close_quarantined(&f); /* in quarantine or gone, but not for ever pending */
+    fixture_close_quarantined(&f); /* the buffer is in quarantine or gone, but not pending for ever */
 }
 
 FIXTURE_TEST(copies, fills_repeat_their_pattern)
@@ -233,7 +233,7 @@ Test(copies, without_the_capability_are_unsupported)
     fixture_close(&f);
 }
 
-/* One domain of the device cannot be copied, from or to; the other can. */
+/* One domain of the device has no copies in either direction; the other domain has them. */
 Test(copies, need_the_capability_in_the_domains_they_touch)
 {
     struct fixture f = fixture_open(&(struct scripted_options){.device_domain_lacks = MOOR_ABI_CAP_COPY});
@@ -257,7 +257,7 @@ Test(copies, need_the_capability_in_the_domains_they_touch)
     EXPECT(MOOR_UNSUPPORTED, moor_copy(f.stream, &without, &with));
     cr_assert_eq(scripted_count(f.script, SCRIPTED_COPY) + scripted_count(f.script, SCRIPTED_FILL), 0);
     EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffers[0]));
-    fixture_reap(&f); /* nothing was marked */
+    fixture_reap(&f); /* no use was marked */
     cr_assert_eq(fixture_stats(&f).charged_bytes, 0);
     scripted_open(f.script, f.queue);
     EXPECT(MOOR_OK, moor_fill(f.stream, &with, 3, 1));
@@ -275,7 +275,8 @@ Test(copies, need_the_capability_in_the_domains_they_touch)
 FIXTURE_TEST(copies, between_providers_go_through_host_memory)
 {
     struct fixture g = fixture_join(f->runtime, &(struct scripted_options){.name = "second"}, 0);
-    const uint64_t bytes = MIB(5) + 123; /* more than one piece of any staging, and not a multiple of it */
+    /* more than one part of any staging buffer, and not a multiple of it */
+    const uint64_t bytes = MIB(5) + 123;
     moor_buffer target = fixture_allocate(f, bytes);
     struct moor_view source_view = fixture_allocate_view(&g, bytes);
     struct moor_view target_view = fixture_buffer_view(f, target);
@@ -294,13 +295,13 @@ FIXTURE_TEST(copies, between_providers_go_through_host_memory)
     fixture_part(&g);
 }
 
-/* The far side works on the device that its memory is of. */
+/* The far side's work runs on the device that owns the memory. */
 FIXTURE_TEST(copies, between_providers_work_on_the_right_device)
 {
     enum { BYTES_THERE = 5000 };
     struct fixture g =
         fixture_join(f->runtime, &(struct scripted_options){.name = "second", .device_count = 2}, 1);
-    EXPECT(MOOR_OK, moor_stream_destroy(g.stream)); /* the copy makes its own */
+    EXPECT(MOOR_OK, moor_stream_destroy(g.stream)); /* the copy makes its own stream */
     g.stream = NULL;
     moor_buffer far = fixture_allocate(&g, BYTES_THERE);
     struct moor_view near_view = fixture_allocate_view(f, BYTES_THERE);
@@ -317,7 +318,7 @@ FIXTURE_TEST(copies, between_providers_work_on_the_right_device)
     fixture_part(&g);
 }
 
-/* Addresses of two providers are not in one space: equal numbers need not be equal memory. */
+/* Two providers do not share an address space: equal addresses need not be equal memory. */
 FIXTURE_TEST(copies, overlap_only_within_one_provider)
 {
     struct fixture g = fixture_join(f->runtime, &(struct scripted_options){.name = "second"}, 0);
@@ -342,7 +343,7 @@ FIXTURE_TEST(copies, overlap_only_within_one_provider)
 
 #define STAGED_BYTES (MIB(2) + KIB(512) + 3)
 
-/* At the n-th provider call of a copy, another thread releases one side of it or both, and tries to end its
+/* At the n-th provider call of a copy, another thread releases one side or both and tries to unload the
  * provider. */
 struct meddler {
     struct fixture *from;
@@ -354,7 +355,7 @@ struct meddler {
     bool release_target;
     uint32_t nth;
     uint32_t seen;
-    bool target_was_right; /* when its memory went */
+    bool target_was_right; /* when the target was released */
 };
 
 static _Thread_local bool is_copying;
@@ -376,7 +377,7 @@ static bool staged_all_right(const struct moor_view *view)
 static void release_and_try_to_end(struct fixture *f, moor_buffer buffer)
 {
     EXPECT(MOOR_OK, moor_buffer_release(f->runtime, buffer));
-    (void)moor_runtime_reap(f->runtime, MOOR_NO_WAIT); /* it must not go now, which the model asserts */
+    (void)moor_runtime_reap(f->runtime, MOOR_NO_WAIT); /* the buffer must not go now; the model asserts it */
     EXPECT(MOOR_BUSY, moor_binding_close(f->binding));
     EXPECT(MOOR_BUSY, moor_provider_unload(f->provider));
 }
@@ -403,7 +404,7 @@ static void meddle_once(void *user, const struct scripted_call *call)
     (void)pthread_join(thread, NULL);
 }
 
-/* Returns whether the copy made as many calls as that. */
+/* Returns true if the copy made that many calls. */
 static bool copy_meddled(bool pulls, bool release_source, bool release_target, uint32_t nth)
 {
     struct fixture f = fixture_open(NULL);
@@ -445,7 +446,8 @@ static bool copy_meddled(bool pulls, bool release_source, bool release_target, u
     return meddled;
 }
 
-/* What was released before the first piece was read may be refused; from then on the copy is carried out. */
+/* The copy may refuse a buffer that was released before the first part was read. Afterwards the copy is
+ * carried out. */
 Test(copies, between_providers_keep_both_sides_to_their_end, .timeout = 120)
 {
     for (uint32_t victims = 1; victims < 4; victims++)
@@ -457,8 +459,8 @@ Test(copies, between_providers_keep_both_sides_to_their_end, .timeout = 120)
         }
 }
 
-/* Returns whether the n-th call of that name, by the source's or the target's provider, was made and failed.
- */
+/* Returns true if the n-th call of that name, by the source's or the target's provider, was made and
+ * failed. */
 static bool copy_failing(bool far_fails, enum scripted_name name, uint32_t nth)
 {
     struct fixture f = fixture_open(NULL);
@@ -469,8 +471,7 @@ static bool copy_failing(bool far_fails, enum scripted_name name, uint32_t nth)
     struct moor_view source_view = fixture_buffer_view(&g, source);
     struct moor_view target_view = fixture_buffer_view(&f, target);
     scripted_fail(failing, (struct scripted_fault){.name = name, .nth = nth, .status = MOOR_LIMIT});
-    (void)moor_copy(f.stream, &target_view,
-                    &source_view); /* OK if all that failed was the end of its stream */
+    (void)moor_copy(f.stream, &target_view, &source_view); /* OK if only the end of its stream failed */
     bool failed = scripted_faults_fired(failing) > 0;
     scripted_clear_faults(failing);
     EXPECT(MOOR_OK, moor_buffer_release(f.runtime, source));

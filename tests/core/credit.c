@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Credit that threads hold is exact: no limit is exceeded by one byte, nothing is refused while there is
- * room, and what idle threads hold counts for nobody. Each test sees to it that there is credit, for
+ * Credit of threads is exact: no limit is exceeded by one byte, no request is refused while there is room,
+ * and the credit of idle threads does not count as use. Each test makes sure that there is credit, because
  * otherwise it would show nothing.
  */
 #include "crew.h"
@@ -14,8 +14,8 @@ TestSuite(credit, .timeout = 120);
 
 /* ---- to the last byte ---- */
 
-/* What does not fit is refused, and nothing else: then what is there and what is being asked for is too
- * much together. Nobody gives anything back meanwhile, so what counted when it was refused counts still. */
+/* Only a request that does not fit is refused: its bytes and the attempted bytes of all threads are then more
+ * than the capacity. No thread releases anything meanwhile, so the sum is still valid after the refusal. */
 static void *take_to_the_end(void *user)
 {
     struct hand *hand = user;
@@ -46,7 +46,7 @@ static void check_to_the_end(struct crew *crew)
         cr_assert_eq(sum, crew->most_bytes, "%llu bytes of %llu are reserved", (unsigned long long)sum,
                      (unsigned long long)crew->most_bytes);
         cr_assert_eq(fixture_stats(&crew->f).reserved_bytes, sum);
-        crew_run(crew, hand_give_all); /* on other threads than it was reserved */
+        crew_run(crew, hand_give_all); /* other threads release the grants */
         cr_assert_eq(fixture_stats(&crew->f).reserved_bytes, 0);
     }
 }
@@ -71,7 +71,7 @@ CREW_TEST_BOTH(credit, a_limit_is_used_to_the_last_byte)
     check_to_the_end(crew);
 }
 
-/* As much comes as goes; what is reserved for sure is never more than there is. */
+/* Threads take and release. The granted bytes never exceed the capacity. */
 static void *take_and_give(void *user)
 {
     struct hand *hand = user;
@@ -102,7 +102,7 @@ CREW_TEST_BOTH(credit, no_more_is_ever_reserved_than_there_is)
 
 /* ---- while threads are inside ---- */
 
-/* Reserves, charges and gives back, all in its cell, as fast as it can. */
+/* Reserves, charges and refunds from its thread account, without a pause. */
 static void *be_inside(void *user)
 {
     struct hand *hand = user;
@@ -117,8 +117,8 @@ static void *be_inside(void *user)
     return NULL;
 }
 
-/* A thread has three kilobytes at most at any moment, and all that it has is in the snapshot. With few
- * threads they are inside while it is taken; with many, some are stopped there. */
+/* A thread has three kilobytes at most at any moment, and a snapshot contains all of them. Few threads are
+ * inside the governor during the snapshot; of many threads some are stopped there. */
 static void check_snapshots(struct crew *crew, size_t hands)
 {
     struct moor_holder_stats stats;
@@ -151,7 +151,7 @@ CREW_TEST_BOTH(credit, snapshots_of_threads_that_do_not_stand_still)
 
 /* ---- barriers ---- */
 
-/* The core's system calls come here: --wrap. */
+/* --wrap sends the core's system calls here. */
 long __real_syscall(long number, ...);
 long __wrap_syscall(long number, ...);
 
@@ -175,7 +175,8 @@ static void expect_barrier(struct crew *crew, const char *when)
     cr_assert_eq(atomic_exchange(&barriers, 0), 0, "a barrier for what is small");
 }
 
-/* Whoever wants cells empty has all threads pass one: few runs would show that it is missing. */
+/* A thread that empties the thread accounts makes all threads pass a barrier. Few runs would show a missing
+ * one. */
 CREW_TEST(credit, is_taken_back_behind_a_barrier)
 {
     moor_grant grant;
@@ -216,7 +217,7 @@ CREW_TEST(credit, what_idle_threads_hold_is_there_for_others)
     crew_stand_up(crew);
 }
 
-/* Credit counts neither as use nor against what is to be allowed. */
+/* Credit counts neither as use nor against a new limit. */
 CREW_TEST(credit, limits_are_told_without_what_idle_threads_hold)
 {
     struct moor_holder *other;
@@ -249,7 +250,7 @@ CREW_TEST(credit, limits_are_told_without_what_idle_threads_hold)
     EXPECT(MOOR_OK, moor_grant_release(crew->f.runtime, grant));
 }
 
-/* A holder is unused although threads hold credit of it. */
+/* A holder is unused although threads have credit of it. */
 CREW_TEST(credit, holders_end_whoever_has_credit_of_them)
 {
     struct moor_holder *holder;
@@ -266,14 +267,14 @@ CREW_TEST(credit, holders_end_whoever_has_credit_of_them)
 CREW_TEST(credit, there_is_little_of_it)
 {
     struct hand *hand = &crew->hands[0];
-    for (int i = 0; i < 200; i++) /* 40 MiB, most of it by the account, all of it back by this thread */
+    for (int i = 0; i < 200; i++) /* 40 MiB, most of it from the account; this thread releases all of it */
         EXPECT(MOOR_OK, hand_take(hand, KIB(200)));
     (void)hand_give_all(hand);
     uint64_t credit = crew_credit_of(crew->f.holder);
     cr_assert(credit > 0 && credit <= MOOR_CREDIT_BYTES, "%llu bytes are credit", (unsigned long long)credit);
 }
 
-/* While somebody waits for room, and as soon as nobody does any more. */
+/* While a request waits, and immediately after the last one has ended. */
 CREW_TEST(credit, nobody_has_credit_while_somebody_waits)
 {
     struct hand *hand = &crew->hands[0];

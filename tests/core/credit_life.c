@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * No byte of credit stays behind, whatever becomes of the threads that have it, of holders, of runtimes, and
- * of processes.
- */
+/* No byte of credit is lost when a thread, a holder, a runtime or a process ends. */
 #include "crew.h"
 
 #include "loader/provider.h"
@@ -16,7 +13,7 @@ TestSuite(credit_life, .timeout = 120);
 
 /* ---- threads that end ---- */
 
-/* What it has stays, in a cell of a thread that is no more. */
+/* The credit stays in the account of a thread that has ended. */
 static void *take_some(void *user)
 {
     struct hand *hand = user;
@@ -44,8 +41,8 @@ CREW_TEST(credit_life, ended_threads_leave_theirs_to_the_next)
     cr_assert_eq(fixture_stats(&crew->f).reserved_bytes, 0);
 }
 
-/* A function of the host's that runs at the end of threads, after the core's own, and calls the runtime.
- * By then another thread has taken over what this one has left. */
+/* A host function that runs at the end of a thread, after the core's own, and calls the runtime. By then
+ * another thread has taken over the thread account. */
 static pthread_key_t late_key;
 static struct moor__thread_cache *taken_over;
 
@@ -80,7 +77,7 @@ static void *end_late(void *user)
 CREW_TEST(credit_life, calls_at_the_end_of_a_thread)
 {
     struct moor_runtime *runtime = crew->f.runtime;
-    (void)moor__thread_cache_of(runtime); /* now there is the core's key; what comes later is called later */
+    (void)moor__thread_cache_of(runtime); /* the core's key exists now; later destructors run later */
     cr_assert_eq(pthread_key_create(&late_key, call_late), 0);
     for (int i = 0; i < 20; i++) {
         atomic_store(&crew->ready, 0);
@@ -96,7 +93,7 @@ CREW_TEST(credit_life, calls_at_the_end_of_a_thread)
 
 /* ---- holders ---- */
 
-#define MANY (3 * MOOR__THREAD_ACCOUNTS) /* three to a cell, of both pools in turn */
+#define MANY (3 * MOOR__THREAD_ACCOUNTS) /* three to a thread account, of both pools alternately */
 #define TURNS 2
 #define USERS 4
 
@@ -139,7 +136,7 @@ static void *refund_all(void *user)
     return NULL;
 }
 
-/* All at once, and no thread refunds what it has reserved. */
+/* All threads at once; each thread refunds the reservations of another one. */
 static void on_threads(struct many *many, void *(*run)(void *))
 {
     for (size_t i = 0; i < USERS; i++)
@@ -179,7 +176,7 @@ Test(credit_life, holders_that_share_a_cell)
     }
     (void)lease_of_each(&many.users[0]);
     (void)refund_all(&many.users[0]);
-    for (size_t i = 0; i < MANY; i++) /* cells are still theirs */
+    for (size_t i = 0; i < MANY; i++) /* the thread accounts are still in use */
         EXPECT(MOOR_OK, moor_holder_destroy(many.holders[i]));
     cr_assert_eq(many.authorities[0]->has + many.authorities[1]->has, 0);
     fixture_close(&many.f);
@@ -196,7 +193,7 @@ static moor_lease lease(struct hand *hand, uint64_t bytes)
     return got;
 }
 
-/* threads: that have used the holder at once. */
+/* threads that have used the holder at the same time */
 static void check_peak(struct crew *crew, uint64_t bytes, uint64_t threads)
 {
     struct moor_holder_stats stats;
@@ -222,9 +219,9 @@ CREW_TEST(credit_life, peaks_of_one_thread)
     check_peak(crew, MIB(10), 1);
 }
 
-#define EACH 10 /* leases, and buffers, of a thread */
+#define EACH 10 /* leases and buffers of a thread */
 
-/* As much as a thread's credit in small leases, and in small buffers, until all threads have them. */
+/* Each thread's credit in small leases and small buffers, until all threads have them. */
 static void *climb(void *user)
 {
     struct hand *hand = user;
@@ -244,7 +241,7 @@ static void *climb(void *user)
         EXPECT(MOOR_OK, moor_buffer_release(f->runtime, buffers[i]));
     }
     EXPECT(MOOR_OK, moor_grant_release(f->runtime, options.grant));
-    (void)moor_runtime_reap(f->runtime, fixture_soon(5000)); /* others may be at it */
+    (void)moor_runtime_reap(f->runtime, fixture_soon(5000)); /* other threads may be doing the same */
     return NULL;
 }
 
@@ -254,7 +251,8 @@ CREW_TEST(credit_life, peaks_of_many_threads)
     check_peak(crew, (uint64_t)HANDS * 2 * EACH * KIB(100), HANDS);
 }
 
-/* What was high in one thread's cell was so before another charged what is in the account now. */
+/* The high-water mark in one thread's account was reached before another thread charged the present bytes of
+ * the account. */
 CREW_TEST(credit_life, peaks_of_different_moments_do_not_add_up)
 {
     crew_run(crew, climb);
@@ -265,7 +263,7 @@ CREW_TEST(credit_life, peaks_of_different_moments_do_not_add_up)
 
 /* ---- runtimes ---- */
 
-/* Reserves and gives back; then this thread has credit. */
+/* Reserves and releases: afterwards this thread has credit. */
 static void use(struct fixture *f)
 {
     moor_grant grants[4];
@@ -289,7 +287,7 @@ struct runtimes {
     struct fixture first;
     struct fixture second;
     _Atomic int ready;
-    _Atomic int stage; /* 1: the second has ended; 2: both have */
+    _Atomic int stage; /* 1: the second has ended; 2: both have ended */
 };
 
 static void *use_two(void *user)
@@ -307,7 +305,7 @@ static void *use_two(void *user)
     return NULL;
 }
 
-/* Threads call two runtimes in turn; one ends, the other ends, and then the threads do. */
+/* Threads call two runtimes alternately; one runtime ends, then the other, and then the threads. */
 static void check_runtimes(void)
 {
     static struct runtimes two;
@@ -327,7 +325,8 @@ static void check_runtimes(void)
     atomic_store(&two.stage, 2);
     for (size_t i = 0; i < HANDS; i++)
         cr_assert_eq(pthread_join(threads[i], NULL), 0);
-    struct fixture third = fixture_open(NULL); /* this thread has called three, and two are gone */
+    /* this thread has called three runtimes, two of which are gone */
+    struct fixture third = fixture_open(NULL);
     check_exact(&third);
     fixture_close(&third);
 }
@@ -345,7 +344,7 @@ Test(credit_life, runtimes_end_before_threads_without_membarrier)
 
 /* ---- fork ---- */
 
-/* A runtime of the child's own. 0, or which call was wrong. */
+/* Uses a runtime of the child's own. Returns 0, or the number of the call that failed. */
 static int use_own_runtime(void)
 {
     struct scripted *script = scripted_create(NULL);
@@ -373,7 +372,7 @@ static int use_own_runtime(void)
 
 static int child_result;
 
-/* In the child, on a thread that it has made: calls, waits for the one that forked to end, and ends the
+/* Runs in the child on a new thread: makes calls, waits for the end of the thread that forked, and ends the
  * process. */
 static void *survive(void *user)
 {
@@ -424,7 +423,7 @@ static bool can_fork_beside_threads(void)
     return !HAS_ADDRESS_SANITIZER;
 }
 
-/* Whatever other threads are in the midst of: the child calls a runtime of its own, and its threads end. */
+/* The parent's other threads may be anywhere: the child calls a runtime of its own, and its threads end. */
 Test(credit_life, children_of_threads_with_credit)
 {
     if (!can_fork_beside_threads())
@@ -460,10 +459,10 @@ static void *begin_without_memory(void *user)
     return NULL;
 }
 
-/* A thread for which there is no memory does without credit. */
+/* A thread that gets no memory works without credit. */
 CREW_TEST(credit_life, threads_without_memory)
 {
-    hand_get_credit(&crew->hands[0]); /* the tables of handles have grown */
+    hand_get_credit(&crew->hands[0]); /* the handle tables have grown */
     hand_start(&crew->hands[1], begin_without_memory);
     hand_join(&crew->hands[1]);
     cr_assert_eq(fixture_stats(&crew->f).reserved_bytes, 2000);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The threads of the tests of credit. What small requests leave with a thread is its credit. */
+/* The threads of the tests of credit. A thread's credit is the bytes that its small requests leave with
+ * it. */
 #include "crew.h"
 
 void crew_use_exchanges(void)
@@ -103,7 +104,7 @@ void hand_get_credit(struct hand *hand)
         EXPECT(MOOR_OK, moor_grant_release(hand->crew->f.runtime, grants[i]));
 }
 
-/* Gets credit, and keeps still until it is told to go on. */
+/* Gets credit and waits for the end. */
 static void *sit_on_credit(void *user)
 {
     struct hand *hand = user;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * moor_last_error: what it says is of the last call of this thread that did not succeed. A call that succeeds
- * leaves it alone, whatever it tried and took back on its way; one that fails says its own reason, whatever
- * went wrong in its clean-up. Code, text and statuses themselves: see providers.c.
+ * moor_last_error describes the last failed call of the thread. A call that succeeds leaves it unchanged,
+ * whatever it tried and undid; a call that fails sets its own reason, whatever failed in its clean-up.
+ * providers.c tests code, text and statuses.
  */
 #include "fixture.h"
 
@@ -10,7 +10,7 @@
 
 TestSuite(errors, .timeout = 30);
 
-/* Makes an error that nothing else here makes. */
+/* Makes an error that no other call of this file makes. */
 static struct moor_error set_error(void)
 {
     EXPECT(MOOR_OVERFLOW, moor_view_slice(&(struct moor_view){0}, UINT64_MAX, 2, &(struct moor_view){0}));
@@ -38,14 +38,14 @@ Test(errors, are_untouched_by_the_end_of_a_stream)
         }
         struct moor_error before = set_error();
         f.stream = NULL;
-        EXPECT(MOOR_OK, moor_stream_destroy(stream)); /* its work is not done, or its device is gone */
+        /* the stream's work is not done, or its device is lost */
+        EXPECT(MOOR_OK, moor_stream_destroy(stream));
         check_untouched(&before, "destroying a stream");
         if (!lost)
             scripted_open(f.script, f.queue);
         EXPECT(MOOR_OK, moor_buffer_release(f.runtime, view.owner));
-        check_untouched(
-            &before,
-            "releasing a view.owner"); /* what is refused is in quarantine, which is no failure of the call */
+        /* the refused object is in quarantine, which is no failure of the call */
+        check_untouched(&before, "releasing a view.owner");
         if (lost)
             fixture_close_quarantined(&f);
         else
@@ -53,7 +53,7 @@ Test(errors, are_untouched_by_the_end_of_a_stream)
     }
 }
 
-/* A stream that was given up is lost: the reap that finds out has nothing to wait for, and is content. */
+/* A destroyed stream is lost: the reap that detects it has nothing to wait for and succeeds. */
 Test(errors, are_untouched_by_a_reap_that_meets_a_lost_stream)
 {
     struct fixture f = fixture_open(NULL);
@@ -71,7 +71,7 @@ Test(errors, are_untouched_by_a_reap_that_meets_a_lost_stream)
     fixture_close_quarantined(&f);
 }
 
-/* No room, no addresses: the call takes back what has completed, and tries again. */
+/* No memory, no addresses: the call reaps and tries again. */
 FIXTURE_TEST(errors, are_untouched_by_what_is_tried_twice)
 {
     moor_range range = fixture_range(f, 2);
@@ -94,7 +94,7 @@ FIXTURE_TEST(errors, are_untouched_by_what_is_tried_twice)
     check_untouched(&before, "reserve");
 }
 
-/* All places for uses are taken; the streams turn out to be further than was known. */
+/* The table of uses is full, and the streams prove to be further than recorded. */
 FIXTURE_TEST(errors, are_untouched_by_a_mark_that_finds_room)
 {
     enum { STREAMS = 129 };
@@ -119,7 +119,7 @@ FIXTURE_TEST(errors, are_untouched_by_a_mark_that_finds_room)
     check_untouched(&before, "destroying streams");
 }
 
-/* Reaping at the end of a call goes wrong; that is for the log. */
+/* Reaping at the end of a call fails; only the log shows it. */
 FIXTURE_TEST(errors, of_a_look_at_what_has_completed_are_nobodys)
 {
     moor_buffer buffer = fixture_allocate(f, 4096);
@@ -137,7 +137,8 @@ static void refuse_decommits(void *user, const struct scripted_call *call)
                       (struct scripted_fault){.name = SCRIPTED_RELEASE, .nth = 1, .status = MOOR_LIMIT});
 }
 
-/* Closing a binding tries all of the device's quarantine again. What stays there is not its failure. */
+/* Closing a binding retries the device's whole quarantine. An object that stays there is no failure of the
+ * call. */
 Test(errors, of_a_retry_for_others_are_nobodys)
 {
     struct fixture f = fixture_open(NULL);
@@ -163,8 +164,7 @@ Test(errors, of_a_retry_for_others_are_nobodys)
     fixture_close_quarantined(&f);
 }
 
-/* The 64th submission makes a decommit look at what has completed. It fails before that, and keeps its own
- * reason. */
+/* The 64th submission makes a decommit reap. The decommit fails before that and keeps its own reason. */
 FIXTURE_TEST(errors, of_a_failed_call_are_its_own)
 {
     enum { BEFORE = 63 };
@@ -189,7 +189,7 @@ FIXTURE_TEST(errors, of_a_failed_call_are_its_own)
     cr_assert(strstr(moor_last_error()->text, "release"), "%s", moor_last_error()->text);
 }
 
-/* A copy between providers makes and ends a stream of its own. */
+/* A copy between providers creates and destroys its own stream. */
 FIXTURE_TEST(errors, of_a_copy_between_providers_are_its_own)
 {
     struct fixture g = fixture_join(f->runtime, &(struct scripted_options){.name = "second"}, 0);

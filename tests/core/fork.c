@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* I13: in a child of fork every call answers FORKED and touches nothing; at exit the core does nothing. */
+/* I13: in a forked child every call returns FORKED and changes nothing; at exit the core does nothing. */
 #include "fixture.h"
 
 #include <sys/wait.h>
@@ -88,7 +88,7 @@ static int check_handles(struct world *w, const struct moor_view *view)
     return 0;
 }
 
-/* In the child. A runtime of its own works. */
+/* Runs in the child, where a new runtime works. */
 static int check_child(struct world *w, const struct moor_view *view)
 {
     uint64_t calls = scripted_count(w->f.script, SCRIPTED_ANY);
@@ -131,8 +131,8 @@ Test(fork, children_touch_nothing)
     fixture_close(f);
 }
 
-/* A process that ends with everything alive ends at once, and calls no provider: a pipe tells what the child
- * saw. */
+/* A process that exits with live objects exits at once and calls no provider. A pipe carries the child's
+ * observations. */
 static int told;
 
 static void tell(void *user, const struct scripted_call *call)

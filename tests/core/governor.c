@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Grants, leases, limits and capacity: I2, live changes, and the failures of memory told apart. */
+/* Grants, leases, limits and capacity: I2, live changes, and the distinct statuses of a shortage. */
 #include "fixture.h"
 
 #include <string.h>
@@ -17,7 +17,7 @@ FIXTURE_TEST(governor, a_grant_always_has_room)
     EXPECT(MOOR_NEVER_FITS, moor_grant_reserve(f->holder, 10001, MOOR_NO_WAIT, &second));
     EXPECT(MOOR_INVALID, moor_grant_reserve(f->holder, 0, MOOR_NO_WAIT, &second));
     cr_assert_eq(second, 0);
-    EXPECT(MOOR_OK, moor_authority_set_capacity(f->authority, 1, 0, NULL)); /* a promise given stays given */
+    EXPECT(MOOR_OK, moor_authority_set_capacity(f->authority, 1, 0, NULL)); /* a grant stays valid */
     struct moor_buffer_options options = {.grant = grant};
     moor_buffer buffer = 0;
     EXPECT(MOOR_OK, moor_buffer_allocate(f->binding, 8192, &options, &buffer));
@@ -105,9 +105,9 @@ FIXTURE_TEST(governor, limits_bind_one_holder)
     moor_grant grant = 0;
     EXPECT(MOOR_NEVER_FITS, moor_buffer_allocate(binding, 8193, NULL, &first));
     EXPECT(MOOR_OK, moor_buffer_allocate(binding, 4096, NULL, &first));
-    EXPECT(MOOR_OK, moor_grant_reserve(small, 4096, MOOR_NO_WAIT, &grant)); /* reserved counts too */
+    EXPECT(MOOR_OK, moor_grant_reserve(small, 4096, MOOR_NO_WAIT, &grant)); /* reserved bytes count too */
     EXPECT(MOOR_OVER_BUDGET, moor_buffer_allocate(binding, 256, NULL, &second));
-    moor_buffer other = fixture_allocate(f, MIB(1)); /* others are not bound by it */
+    moor_buffer other = fixture_allocate(f, MIB(1)); /* the limit does not bind other holders */
     EXPECT(MOOR_OK,
            moor_holder_set_limits(small, &(struct moor_holder_limits){.limit_bytes = 1000}, 0, NULL));
     struct moor_holder_stats stats;
@@ -129,7 +129,7 @@ FIXTURE_TEST(governor, limits_bind_one_holder)
     EXPECT(MOOR_OK, moor_holder_destroy(small));
 }
 
-/* Somebody else's grant is not drawn from. */
+/* A buffer cannot draw from another holder's grant. */
 FIXTURE_TEST(governor, grants_belong_to_their_holder)
 {
     struct moor_holder *other = NULL;
@@ -144,8 +144,8 @@ FIXTURE_TEST(governor, grants_belong_to_their_holder)
     EXPECT(MOOR_OK, moor_holder_destroy(other));
 }
 
-/* Room that is on its way back is PENDING; room that is not is OVER_BUDGET; room that never can be is
- * NEVER_FITS. */
+/* PENDING: the missing bytes are pending. OVER_BUDGET: they are not. NEVER_FITS: the request is larger than
+ * the limit. */
 FIXTURE_TEST(governor, shortages_are_told_apart)
 {
     EXPECT(MOOR_OK, moor_authority_set_capacity(f->authority, 12288, 0, NULL));
@@ -168,8 +168,8 @@ FIXTURE_TEST(governor, shortages_are_told_apart)
     EXPECT(MOOR_OK, moor_buffer_release(f->runtime, buffer));
 }
 
-/* Allocates 16 buffers of 4096 bytes and gives them up one by one, behind a held stream: the 9th makes the
- * room that 4096 bytes of 8 * 4096 need. */
+/* Allocates 16 buffers of 4096 bytes and releases them one by one behind a held stream. With a limit of 8 *
+ * 4096 the 9th release makes room for 4096 bytes. */
 static void check_pending_is_enough(struct fixture *f, moor_status (*shrink)(struct fixture *f))
 {
     enum { BUFFERS = 16, ENOUGH = 9 };
@@ -213,7 +213,7 @@ Test(governor, pending_is_said_only_if_it_makes_room)
     check_pending_is_enough(&f, shrink_limit);
 }
 
-/* What others give back makes no room below one's own limit. */
+/* Pending bytes of other holders make no room below a holder's own limit. */
 FIXTURE_TEST(governor, pending_bytes_of_others_do_not_lift_a_limit)
 {
     struct moor_holder *small = NULL;
@@ -232,7 +232,7 @@ FIXTURE_TEST(governor, pending_bytes_of_others_do_not_lift_a_limit)
     scripted_open(f->script, f->queue);
 }
 
-/* A call that has drawn from the grant failed, and what it made is still behind a stream. */
+/* A failed call drew from the grant, and the object that it made is still pending behind a stream. */
 FIXTURE_TEST(governor, a_released_grant_returns_its_rest_at_once)
 {
     moor_segment segment = fixture_segment(f, 1, 0x11);
@@ -286,7 +286,7 @@ FIXTURE_TEST(governor, bindings_are_for_one_pool)
     EXPECT(MOOR_OK, moor_binding_close(NULL));
 }
 
-/* A binding with something alive or behind fences stays. */
+/* A binding with a live or pending object stays open. */
 FIXTURE_TEST(governor, bindings_in_use_stay_open)
 {
     moor_range range = fixture_range(f, 1);

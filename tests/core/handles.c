@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* I10: a handle never names something else than it was given for; a wrong one gets a status and changes
- * nothing. */
+/* I10: a handle never names another object than its own; a wrong handle gets a status and changes nothing. */
 #include "fixture.h"
 
 #include <stdlib.h>
@@ -81,7 +80,7 @@ static void refuse_as_charge(struct moor_runtime *runtime, uint64_t handle)
     cr_assert(is_refusal(moor_grant_release(runtime, handle)));
 }
 
-/* As any kind at all. */
+/* Tries the handle as every kind. */
 static void refuse(struct fixture *f, uint64_t handle, moor_range range)
 {
     refuse_as_buffer(f->runtime, handle);
@@ -153,7 +152,7 @@ Test(handles, of_another_runtime_are_foreign)
     struct fixture f = fixture_open(NULL);
     struct fixture g = fixture_open(&(struct scripted_options){.name = "second"});
     struct zoo zoo = make_zoo(&f);
-    struct zoo other = make_zoo(&g); /* the same slots and generations over there */
+    struct zoo other = make_zoo(&g); /* the same slots and generations in the other runtime */
     struct fixture_state before = fixture_state(&g);
     struct moor_view view;
     uint64_t bytes;
@@ -198,7 +197,7 @@ FIXTURE_TEST(handles, slots_are_reused_and_old_names_stay_stale)
     free(old);
 }
 
-/* Grants and leases, whose slots threads keep for themselves. */
+/* Grants and leases, whose slots threads cache. */
 FIXTURE_TEST(handles, slots_that_a_thread_keeps_get_new_names)
 {
     moor_grant *grants = calloc(REUSES, sizeof *grants);
@@ -227,7 +226,7 @@ FIXTURE_TEST(handles, slots_that_a_thread_keeps_get_new_names)
     free(leases);
 }
 
-/* The neighbours of real handles are the likeliest to be taken for one; the rest is noise. */
+/* The neighbours of valid handles are the likeliest mistakes; the other handles are random. */
 FIXTURE_TEST(handles, random_ones_are_never_taken)
 {
     struct zoo zoo = make_zoo(f);
@@ -252,7 +251,7 @@ FIXTURE_TEST(handles, random_ones_are_never_taken)
     free_zoo(f, &zoo);
 }
 
-/* Views borrow: one whose owner is gone is refused wherever it is used. */
+/* A view whose owner is released is refused by every call that takes a view. */
 FIXTURE_TEST(handles, views_of_released_memory_are_stale)
 {
     moor_buffer other = fixture_allocate(f, 4096);
@@ -268,14 +267,14 @@ FIXTURE_TEST(handles, views_of_released_memory_are_stale)
     cr_assert_eq(calls, scripted_count(f->script, SCRIPTED_COPY) + scripted_count(f->script, SCRIPTED_FILL));
 }
 
-/* Whatever tells runtimes apart must not come round while an old handle may still be in somebody's hands. */
+/* A runtime's tag must not repeat while a handle of an older runtime may still be in use. */
 Test(handles, of_a_runtime_long_ago_are_not_taken)
 {
     struct fixture f = fixture_open(NULL);
     moor_buffer buffer = fixture_allocate(&f, 256);
     for (uint32_t i = 0; i < RUNTIMES; i++) {
         struct fixture g = fixture_open(&(struct scripted_options){.name = "second"});
-        moor_buffer other = fixture_allocate(&g, 256); /* of the same slot and generation */
+        moor_buffer other = fixture_allocate(&g, 256); /* the same slot and generation */
         struct moor_view view;
         cr_assert(is_refusal(moor_buffer_get_view(g.runtime, buffer, &view)), "after %u runtimes", i + 1);
         EXPECT(MOOR_OK, moor_buffer_release(g.runtime, other));

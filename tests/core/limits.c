@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Guarantees, limits, capacity and the set-aside, which all change live: what they promise, and who is
- * asked for it. */
+/* Live changes of guarantees, limits, capacity and the emergency reserve: their promises, and the holders
+ * that get a pressure request. */
 #include "asked.h"
 
 TestSuite(limits, .timeout = 120);
@@ -49,7 +49,7 @@ FIXTURE_TEST(limits, a_guarantee_is_there_at_once_when_all_else_is_borrowed)
     EXPECT(MOOR_OK, moor_holder_destroy(guaranteed));
 }
 
-/* Beyond its guarantee it borrows as everybody does, and what it has of the guarantee does not count
+/* Beyond its guarantee a holder borrows as every other one, and the bytes within the guarantee do not count
  * twice. */
 FIXTURE_TEST(limits, beyond_its_guarantee_a_holder_borrows)
 {
@@ -72,7 +72,7 @@ FIXTURE_TEST(limits, a_guarantee_that_is_raised_presses_those_who_borrow)
     clock_stop();
     struct moor_holder *guaranteed = create_holder(f, LIMITS(0));
     set_capacity(f, UNITS(10));
-    struct party *borrower = party_open(f, 7, 0, evict_requested); /* whatever its priority */
+    struct party *borrower = party_open(f, 7, 0, evict_requested); /* the priority makes no difference */
     (void)party_join(f, LIMITS(.guarantee_bytes = UNITS(3)), 3, evict_all);
     party_take(borrower, 7);
     set_limits(guaranteed, LIMITS(.guarantee_bytes = UNITS(4)));
@@ -87,7 +87,7 @@ FIXTURE_TEST(limits, a_guarantee_that_is_raised_presses_those_who_borrow)
     EXPECT(MOOR_OK, moor_holder_destroy(guaranteed));
 }
 
-/* What is lent is said to be over until it has come back. */
+/* Lent bytes count as over the capacity until they are returned. */
 FIXTURE_TEST(limits, what_is_lent_out_of_guarantees_is_over)
 {
     struct moor_holder *guaranteed = create_holder(f, LIMITS(0));
@@ -116,7 +116,7 @@ FIXTURE_TEST(limits, nobody_is_asked_below_its_guarantee)
     party_take(party, 2); /* borrowed again */
     SHORT(MOOR_NO_VICTIM, UNIT, reserve(f->holder, UNITS(3), &grant));
     expect_asked(1, party, UNITS(2), MOOR_PRESSURE_REQUEST);
-    /* With no more than its guarantee it is no victim at all. */
+    /* A holder within its guarantee is no victim. */
     SHORT(MOOR_OVER_BUDGET, UNIT, reserve(f->holder, UNITS(3), &grant));
     cr_assert_eq(asked_count(), 2);
     EXPECT(MOOR_OK, moor_lease_refund(f->runtime, lease));
@@ -160,11 +160,13 @@ FIXTURE_TEST(limits, late_decisions_about_the_capacity_do_no_harm)
     cr_assert_eq(over, 7, "written on success only");
     cr_assert_eq(fixture_stats(f).capacity_bytes, UNITS(10));
     cr_assert_eq(fixture_stats(f).revision, 50);
-    EXPECT(MOOR_OK, moor_authority_set_capacity(f->authority, UNITS(10), 50, &over)); /* told twice */
+    /* the same decision twice */
+    EXPECT(MOOR_OK, moor_authority_set_capacity(f->authority, UNITS(10), 50, &over));
     moor_lease lease = take_lease(f, f->holder, UNITS(8));
     EXPECT(MOOR_OK, moor_authority_set_capacity(f->authority, UNITS(3), 60, &over));
     cr_assert_eq(over, UNITS(5));
-    EXPECT(MOOR_OK, moor_authority_set_capacity(f->authority, UNITS(3), 60, &over)); /* is still over */
+    /* the pool is still over */
+    EXPECT(MOOR_OK, moor_authority_set_capacity(f->authority, UNITS(3), 60, &over));
     cr_assert_eq(over, UNITS(5));
     EXPECT(MOOR_OK, moor_authority_set_capacity(f->authority, UNITS(20), 0, &over));
     cr_assert_eq(over, 0);
@@ -182,7 +184,7 @@ FIXTURE_TEST(limits, late_decisions_about_a_holder_do_no_harm)
     EXPECT(MOOR_REFUSED, moor_holder_set_limits(f->holder, &(struct moor_holder_limits){0}, 50, &over));
     cr_assert_eq(over, 7);
     EXPECT(MOOR_OK, moor_holder_set_limits(f->holder, &limits, 50, &over));
-    limits.priority = 4; /* every part of it counts */
+    limits.priority = 4; /* every field counts */
     EXPECT(MOOR_REFUSED, moor_holder_set_limits(f->holder, &limits, 50, &over));
     EXPECT(MOOR_OK, moor_holder_get_stats(f->holder, &stats));
     cr_assert(stats.revision == 50 && stats.priority == 3 && stats.limit_bytes == UNITS(8) &&
@@ -201,7 +203,8 @@ FIXTURE_TEST(limits, late_decisions_about_a_holder_do_no_harm)
 
 /* ---- over ---- */
 
-/* Nobody gives anything until it grows back: then all is as it was, and nobody is asked any more. */
+/* No party evicts before the capacity grows back. Then the state is the previous one and pressure requests
+ * end. */
 FIXTURE_TEST(limits, growing_back_restores_everything)
 {
     moor_grant grant = 0, open = 0;
@@ -215,10 +218,10 @@ FIXTURE_TEST(limits, growing_back_restores_everything)
     expect_asked(0, party, UNITS(5), MOOR_PRESSURE_CAPACITY);
     cr_assert_eq(fixture_stats(f).tickets, 1);
     EXPECT(MOOR_OVER_BUDGET,
-           reserve(f->holder, UNIT, &grant)); /* new ones wait; the party is not for it to ask */
+           reserve(f->holder, UNIT, &grant)); /* new requests wait, and cannot evict the party's bytes */
     moor_buffer buffer = 0;
     const struct moor_buffer_options drawn = {.grant = open};
-    EXPECT(MOOR_OK, moor_buffer_allocate(f->binding, UNIT, &drawn, &buffer)); /* what is granted stays */
+    EXPECT(MOOR_OK, moor_buffer_allocate(f->binding, UNIT, &drawn, &buffer)); /* a grant stays valid */
     set_capacity(f, UNITS(10));
     settle(f);
     cr_assert_eq(fixture_stats(f).tickets, 0);
@@ -231,7 +234,8 @@ FIXTURE_TEST(limits, growing_back_restores_everything)
     EXPECT(MOOR_OK, moor_buffer_release(f->runtime, buffer));
 }
 
-/* Over the capacity anybody is asked, lowest priority first, borrowed bytes before guaranteed ones. */
+/* Bytes over the capacity are requested from every holder, the lowest priority first, borrowed bytes before
+ * guaranteed ones. */
 FIXTURE_TEST(limits, what_is_over_the_capacity_is_asked_of_everybody)
 {
     clock_stop();
@@ -249,7 +253,7 @@ FIXTURE_TEST(limits, what_is_over_the_capacity_is_asked_of_everybody)
     cr_assert_eq(fixture_stats(f).over_bytes, fixture_stats(f).charged_bytes > UNIT ? UNIT : 0);
 }
 
-/* A provider that knows of less than others did is one more who shrinks the pool. */
+/* A provider that reports a smaller total than the other ones shrinks the pool. */
 Test(limits, what_a_new_provider_leaves_no_room_for_is_asked_for)
 {
     struct fixture f = fixture_open(&(struct scripted_options){.pool_key = "pool", .total_bytes = UNITS(10)});
@@ -258,7 +262,7 @@ Test(limits, what_a_new_provider_leaves_no_room_for_is_asked_for)
     struct scripted *second = scripted_create(
         &(struct scripted_options){.name = "second", .pool_key = "pool", .total_bytes = UNITS(4)});
     (void)fixture_attach(f.runtime, second);
-    for (int i = 0; i < 5000 && asked_count() == 0; i++) /* nothing else makes anybody look */
+    for (int i = 0; i < 5000 && asked_count() == 0; i++) /* no other call starts the pressure */
         (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     expect_asked(0, party, UNITS(2), MOOR_PRESSURE_CAPACITY);
     settle(&f);
@@ -285,7 +289,7 @@ FIXTURE_TEST(limits, what_is_over_a_holders_limit_is_asked_of_itself)
     cr_assert_eq(fixture_stats(f).tickets, 0);
 }
 
-/* One that gets a function while the pool is over is asked, too. */
+/* A holder that gets a pressure function while the pool is over its capacity gets a pressure request. */
 FIXTURE_TEST(limits, who_gets_a_function_later_is_asked_for_what_is_over)
 {
     clock_stop();
@@ -310,7 +314,7 @@ struct move {
     moor_status again;
 };
 
-/* Takes a unit for what it still needs, and then gives up what it has. */
+/* Takes two units that it needs for the eviction, and then evicts four. */
 static uint64_t move_and_give(struct party *party, const struct moor_pressure *pressure)
 {
     struct move *move = party->user;
@@ -333,8 +337,8 @@ FIXTURE_TEST(limits, the_set_aside_serves_those_who_are_asked_and_nobody_else)
     party_take(party, 8);
     cr_assert_eq(fixture_stats(f).set_aside_bytes, UNITS(2));
     cr_assert_eq(fixture_stats(f).free_bytes, UNITS(2));
-    EXPECT(MOOR_OK,
-           reserve(f->holder, UNITS(2), &grant)); /* four came back, two of which fill up the set-aside */
+    /* four units came back, two of which refill the emergency reserve */
+    EXPECT(MOOR_OK, reserve(f->holder, UNITS(2), &grant));
     cr_assert_eq(move.status, MOOR_OK, "the set-aside serves it");
     cr_assert_eq(move.again, MOOR_OVER_BUDGET, "and there is no more");
     cr_assert_eq(fixture_stats(f).free_bytes, UNITS(2));
@@ -354,7 +358,7 @@ static uint64_t refund_one(struct party *party, const struct moor_pressure *pres
     return UNITS(2);
 }
 
-/* Who waits outside is not served of it, whoever makes the room. */
+/* A request from outside is not served from the emergency reserve, whichever thread made the room. */
 FIXTURE_TEST(limits, the_set_aside_does_not_serve_who_waits_for_those_who_are_asked)
 {
     clock_stop();
@@ -373,7 +377,7 @@ FIXTURE_TEST(limits, the_set_aside_does_not_serve_who_waits_for_those_who_are_as
     EXPECT(MOOR_OK, moor_lease_refund(f->runtime, lease));
 }
 
-/* A set-aside that is raised live is asked for as a guarantee is. */
+/* A live increase of the emergency reserve causes the same pressure requests as a guarantee. */
 FIXTURE_TEST(limits, a_set_aside_that_is_raised_presses_those_who_borrow)
 {
     clock_stop();

@@ -33,7 +33,7 @@ static moor_status request(struct fixture *f, uint64_t bytes, uint64_t deadline_
     return status;
 }
 
-/* ---- slow ones ---- */
+/* ---- slow functions ---- */
 
 static uint64_t sleep_two_seconds(struct party *party, const struct moor_pressure *pressure)
 {
@@ -116,7 +116,7 @@ FIXTURE_TEST(callbacks, more_slow_ones_than_threads)
     return_ticket(f, ticket);
 }
 
-/* ---- ones that give nothing, or say what is not so ---- */
+/* ---- parties that evict nothing or return wrong figures ---- */
 
 /* Each cool-down is twice as long as the one before, up to a second. The elapsed time bounds the number of
  * pressure requests. */
@@ -274,7 +274,7 @@ static uint64_t allocate_first(struct party *party, const struct moor_pressure *
     return party_evict(party, pressure->bytes);
 }
 
-/* Without an emergency reserve a request inside a pressure function is refused at once, whatever its
+/* Without an emergency reserve a request inside a pressure function is refused at once, even before its
  * deadline. No holder gets a pressure request for it, least of all the requester. */
 FIXTURE_TEST(callbacks, one_that_allocates_first_is_refused_and_not_asked_again)
 {

@@ -40,7 +40,7 @@ void crew_use_exchanges(void);
 /* Opens the crew, of which there is one. All hands reserve for the fixture's holder. */
 struct crew *crew_open(void);
 
-/* A test with an open crew, whose fixture is closed after the body. */
+/* A test with an open crew; the fixture is closed after the body. */
 #define CREW_TEST(suite_, name_)                                                                             \
     static void suite_##_##name_(struct crew *crew);                                                         \
     Test(suite_, name_)                                                                                      \

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * moor_last_error describes the last failed call of the thread. A call that succeeds leaves it unchanged,
- * whatever it tried and undid; a call that fails sets its own reason, whatever failed in its clean-up.
+ * also if it tried and undid something; a call that fails sets its own reason, also if its clean-up failed.
  * providers.c tests code, text and statuses.
  */
 #include "fixture.h"

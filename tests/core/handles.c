@@ -197,7 +197,7 @@ FIXTURE_TEST(handles, slots_are_reused_and_old_names_stay_stale)
     free(old);
 }
 
-/* Grants and leases, whose slots threads cache. */
+/* Grants and leases: threads cache their slots. */
 FIXTURE_TEST(handles, slots_that_a_thread_keeps_get_new_names)
 {
     moor_grant *grants = calloc(REUSES, sizeof *grants);
@@ -251,7 +251,7 @@ FIXTURE_TEST(handles, random_ones_are_never_taken)
     free_zoo(f, &zoo);
 }
 
-/* A view whose owner is released is refused by every call that takes a view. */
+/* A view of a released object is refused by every call that takes a view. */
 FIXTURE_TEST(handles, views_of_released_memory_are_stale)
 {
     moor_buffer other = fixture_allocate(f, 4096);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * I9 and the order of locks, in a build that looks at them (check_locks): each rule of util/lock.h, broken in
- * a child process, ends it with one line that names what is wrong; and nothing is held in what is not
- * ours. That the core keeps the rules is shown by all suites of such a build.
+ * I9 and the order of locks, in a build with lock checks (check_locks). A child process breaks each rule of
+ * util/lock.h and ends with one line that names the violation, and no lock is held in foreign code. All
+ * suites of such a build show that the core keeps the rules.
  */
 #include "fixture.h"
 #include "governor/account.h"
@@ -31,7 +31,7 @@ TestSuite(lock_order, .timeout = 60);
 
 static void run_child(void (*act)(void), int output)
 {
-    (void)setrlimit(RLIMIT_CORE, &(struct rlimit){0}); /* no dumps of what is meant to be */
+    (void)setrlimit(RLIMIT_CORE, &(struct rlimit){0}); /* no core dumps of intended aborts */
     if (dup2(output, STDERR_FILENO) >= 0)
         act();
     _exit(0);
@@ -50,7 +50,7 @@ static size_t read_all(int from, char *text, size_t capacity)
     return length;
 }
 
-/* What the child said; how it ended. */
+/* Returns the child's wait status; `text` gets its output. */
 static int run_apart(void (*act)(void), char *text, size_t capacity)
 {
     int ends[2], how = 0;
@@ -125,7 +125,7 @@ Test(lock_order, has_no_lock_twice)
                MOOR__RANK_DEVICE);
 }
 
-/* Out of their order they may be given up, and others taken then. */
+/* A thread may release locks in any order and acquire others afterwards. */
 static void take_and_give_up(void)
 {
     moor__lock_acquire(&outer);
@@ -162,7 +162,7 @@ static void *take_outer_alone(void *user)
     return NULL;
 }
 
-/* What one thread holds does not bind another. */
+/* The locks of one thread do not bind another thread. */
 static void take_outer_elsewhere(void)
 {
     pthread_t thread;
@@ -261,7 +261,7 @@ Test(lock_order, has_one_object_at_a_time)
                MOOR__RANK_OBJECT, MOOR__RANK_OBJECT);
 }
 
-/* Two pools of one runtime, in the order of their ranks or the other way. */
+/* Locks two pools of one runtime, in the order of their ranks or in the opposite order. */
 static void take_pools(bool in_order)
 {
     struct fixture f = fixture_open(NULL);
@@ -292,7 +292,7 @@ static void look_at_queue_in_pool(void)
     moor__queue_scan(f.runtime);
 }
 
-/* The lists of threads come after the pool, so that credit can be taken back. */
+/* The locks of the thread lists follow the pool's, so that credit can be taken back. */
 static void look_at_pool_in_queue(void)
 {
     struct fixture f = fixture_open(NULL);
@@ -322,7 +322,7 @@ Test(lock_order, is_by_rank_among_authorities)
     expect_no_end(look_at_pool_in_queue);
 }
 
-/* ---- what is not to happen under a lock ---- */
+/* ---- forbidden calls under a lock ---- */
 
 static void call_the_provider(void)
 {
@@ -369,7 +369,7 @@ static void log_a_line(void)
     moor__log(f.runtime, MOOR_ABI_LOG_ERROR, "a line");
 }
 
-/* Nobody listens, and all the same. */
+/* The check does not depend on a trace function. */
 static void tell_an_event(void)
 {
     struct fixture f = fixture_open(NULL);
@@ -399,7 +399,7 @@ static void load_a_module(void)
     (void)moor__module_open("/nowhere.so", &module, &entry);
 }
 
-/* Whoever makes a thread of the runtime's also sees to those that have ended. */
+/* A thread that starts a worker also joins the workers that have ended. */
 static void wait_for_threads(void)
 {
     struct fixture f = fixture_open(NULL);
@@ -438,7 +438,7 @@ Test(lock_order, has_nothing_foreign_under_a_lock)
                MOOR__RANK_DEVICE);
 }
 
-/* ---- what is not ours, looked at from the inside ---- */
+/* ---- no lock in foreign code ---- */
 
 enum { IN_CALL, IN_TRACE, IN_LOG, IN_PRESSURE, PLACES };
 static _Atomic int seen[PLACES];
@@ -477,7 +477,7 @@ struct victim {
     moor_range range;
 };
 
-/* Lets its segment go while tickets are open, and says too much, which is logged. */
+/* Evicts its segment while tickets are open, and returns too many bytes, so that the core logs a warning. */
 static uint64_t in_pressure(void *user, const struct moor_pressure *pressure)
 {
     struct victim *victim = user;
@@ -520,7 +520,8 @@ struct ending {
     struct fixture *f;
     pthread_key_t key;
     moor_lease lease;
-    _Atomic int stage; /* 1: the thread is at its end; 2: it is to be waited for; 3: it has called us */
+    /* 1: the thread is at its end; 2: another thread has to wait for it; 3: it has called the core */
+    _Atomic int stage;
 };
 
 /* A host's destructor of a thread key, which calls the core. */
@@ -532,7 +533,7 @@ static void at_end(void *user)
         return;
     atomic_store(&ending->stage, 1);
     fixture_await(&ending->stage, 2);
-    /* So that somebody waits for it by then. */
+    /* Gives the other thread time to wait for this one. */
     (void)nanosleep(&(struct timespec){.tv_nsec = 200000000}, NULL);
     EXPECT(MOOR_OK, moor_holder_get_stats(ending->f->holder, &stats));
     atomic_store(&ending->stage, 3);
@@ -556,7 +557,7 @@ static void be_asked(struct ending *ending, struct moor_holder *other)
     EXPECT(MOOR_OK, moor_grant_release(runtime, grant));
 }
 
-/* A thread that was in a pressure function ends after a while; the next that is made sees to that. */
+/* A worker that was in a pressure function ends after a while, and the start of the next worker joins it. */
 FIXTURE_TEST(lock_order, holds_nothing_while_threads_end)
 {
     struct ending ending = {.f = f};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * I9: no lock is held across a provider call. From inside each call of the provider, another thread does a
- * bit of everything on other objects of the same runtime; if a lock were held, it could not finish in time.
+ * I9: no lock is held across a provider call. During each call of the provider, another thread makes several
+ * calls on other objects of the same runtime. A held lock would delay it beyond the limit.
  */
 #include "fixture.h"
 
@@ -11,17 +11,17 @@
 TestSuite(locks, .timeout = 120);
 
 #define PATIENCE_S 10
-#define PROBES_MAX 3u /* of each call */
+#define PROBES_MAX 3u /* per call */
 
 struct probe {
     struct fixture *fixture;
-    struct moor_holder *holder; /* the other thread's own, as all below */
+    struct moor_holder *holder; /* objects of the other thread, here and below */
     struct moor_binding *binding;
     struct moor_stream *stream;
     uint32_t probes[SCRIPTED_NAME_COUNT];
 };
 
-/* The other thread's own calls must not be probed in turn. */
+/* The other thread's own calls are not probed. */
 static _Thread_local bool is_other;
 
 static void *do_everything(void *user)
@@ -50,7 +50,7 @@ static void *do_everything(void *user)
     EXPECT(MOOR_OK, moor_segment_release(runtime, segment));
     struct moor_authority_stats stats;
     EXPECT(MOOR_OK, moor_authority_get_stats(probe->fixture->authority, &stats, NULL, 0, NULL));
-    /* Somebody else may be in the middle of taking completions back, so this may be early: PENDING. */
+    /* PENDING: another thread may be reaping at this moment. */
     (void)moor_runtime_reap(runtime, MOOR_NO_WAIT);
     return NULL;
 }
@@ -139,7 +139,7 @@ FIXTURE_TEST(locks, are_free_during_every_provider_call)
     probe_close(f, &probe);
 }
 
-/* A second device opens, slowly, while the first is at work. */
+/* A second device opens slowly while the first one is at work. */
 Test(locks, are_free_while_a_device_opens)
 {
     struct fixture f = fixture_open(&(struct scripted_options){.device_count = 2});
@@ -155,7 +155,7 @@ Test(locks, are_free_while_a_device_opens)
     fixture_close(&f);
 }
 
-/* Attaching and unloading a second provider, likewise. */
+/* A second provider attaches and unloads while the first one is at work. */
 FIXTURE_TEST(locks, are_free_while_another_provider_comes_and_goes)
 {
     struct probe probe = probe_open(f);
@@ -184,7 +184,7 @@ static void release_another(void *user, const struct scripted_call *call)
     EXPECT(MOOR_OK, moor_buffer_release(f->runtime, buffer));
 }
 
-/* Who takes completions back does so for a while, not for as long as others keep releasing. */
+/* A thread reaps for a limited time, even if others keep releasing. */
 Test(locks, reaping_ends_although_others_release, .timeout = 10)
 {
     struct fixture f = fixture_open(NULL);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Who is asked for memory, for how much, how often, and what is counted of it. */
+/* Pressure requests: their holder, their bytes, their frequency, and the bytes that count for them. */
 #include "asked.h"
 #include "util/limits.h"
 
@@ -7,7 +7,7 @@
 
 TestSuite(pressure, .timeout = 120);
 
-/* A request that does not wait; what it gets is returned. */
+/* Reserves without waiting and releases the grant. */
 static moor_status ask_for(struct moor_holder *holder, struct fixture *f, uint64_t bytes)
 {
     moor_grant grant = 0;
@@ -16,7 +16,7 @@ static moor_status ask_for(struct moor_holder *holder, struct fixture *f, uint64
     return status;
 }
 
-/* The party was asked so often so far, for so many bytes in all. */
+/* Expects that the party got that many pressure requests, for that many bytes in total. */
 static void check_asked_in_all(const struct party *party, size_t times, uint64_t bytes, int line)
 {
     size_t times_asked = 0;
@@ -32,7 +32,7 @@ static void check_asked_in_all(const struct party *party, size_t times, uint64_t
 }
 #define EXPECT_ASKED_IN_ALL(party_, times_, bytes_) check_asked_in_all((party_), (times_), (bytes_), __LINE__)
 
-/* ---- who ---- */
+/* ---- the victims ---- */
 
 FIXTURE_TEST(pressure, the_lowest_priority_is_asked_first_and_the_requester_last_of_its_own)
 {
@@ -52,7 +52,7 @@ FIXTURE_TEST(pressure, the_lowest_priority_is_asked_first_and_the_requester_last
     cr_assert_eq(asked.entry[0].pressure.priority, 0, "the requester's");
 }
 
-/* A priority that is set live counts from then on. */
+/* A new priority counts immediately. */
 FIXTURE_TEST(pressure, priorities_change_live)
 {
     clock_stop();
@@ -70,13 +70,13 @@ FIXTURE_TEST(pressure, priorities_change_live)
     expect_asked(1, first, UNIT, MOOR_PRESSURE_REQUEST);
 }
 
-/* Of other pools nobody is asked. */
+/* No holder of another pool gets a pressure request. */
 FIXTURE_TEST(pressure, only_holders_of_the_pool_are_asked)
 {
     struct moor_authority *other = NULL;
     EXPECT(MOOR_OK, moor_device_get_authority(f->device, SCRIPTED_DOMAIN_HOST, &other));
     (void)party_create(f, other, SCRIPTED_DOMAIN_HOST, LIMITS(0), 4, evict_all);
-    (void)party_open(f, 0, 0, evict_all); /* here is somebody, who has nothing */
+    (void)party_open(f, 0, 0, evict_all); /* a holder of this pool, without bytes */
     set_capacity(f, UNITS(2));
     moor_lease lease = take_lease(f, f->holder, UNITS(2));
     EXPECT(MOOR_OVER_BUDGET, ask_for(f->holder, f, UNIT));
@@ -84,7 +84,7 @@ FIXTURE_TEST(pressure, only_holders_of_the_pool_are_asked)
     EXPECT(MOOR_OK, moor_lease_refund(f->runtime, lease));
 }
 
-/* ---- for how much ---- */
+/* ---- the bytes ---- */
 
 FIXTURE_TEST(pressure, each_is_asked_for_what_is_short_and_has_it)
 {
@@ -93,7 +93,7 @@ FIXTURE_TEST(pressure, each_is_asked_for_what_is_short_and_has_it)
     struct party *small = party_open(f, -1, 1, evict_requested);
     struct party *large = party_open(f, 0, 5, evict_requested);
     struct party *spare = party_open(f, 0, 3, evict_requested);
-    EXPECT(MOOR_OK, ask_for(f->holder, f, UNITS(4))); /* one is free */
+    EXPECT(MOOR_OK, ask_for(f->holder, f, UNITS(4))); /* one unit is free */
     EXPECT_ASKED_IN_ALL(small, 1, UNIT);
     EXPECT_ASKED_IN_ALL(large, 1, UNITS(2));
     EXPECT_ASKED_IN_ALL(spare, 0, 0);
@@ -114,7 +114,7 @@ static uint64_t wait_at_the_gate(struct party *party, const struct moor_pressure
     return 0;
 }
 
-/* What a holder has been asked for is not asked of others, until it has taken longer than the patience. */
+/* The bytes of a pressure request are not requested from another holder before the patience has expired. */
 FIXTURE_TEST(pressure, the_same_bytes_are_asked_for_once)
 {
     moor_ticket tickets[2];
@@ -127,11 +127,12 @@ FIXTURE_TEST(pressure, the_same_bytes_are_asked_for_once)
     EXPECT_ASKED_IN_ALL(slow, 1, UNITS(2));
     clock_advance(f, MOOR_PATIENCE_NS - 1);
     cr_assert_eq(ticket_stats(f, tickets[0]).asked, 1);
-    /* One that comes now is asked for beside it. */
+    /* A request that arrives now causes a further pressure request. */
     tickets[1] = open_ticket(f->holder, UNIT);
     fixture_await(&next->entered, 1);
     EXPECT_ASKED_IN_ALL(next, 1, UNIT);
-    clock_advance(f, 1); /* the next is inside: it is asked for the rest when it comes back */
+    /* `next` is inside its function: it gets a request for the remaining bytes when it returns */
+    clock_advance(f, 1);
     EXPECT_ASKED_IN_ALL(slow, 1, UNITS(2));
     atomic_store(&next->gate, 1);
     fixture_await(&next->left, 3);
@@ -141,12 +142,12 @@ FIXTURE_TEST(pressure, the_same_bytes_are_asked_for_once)
     cr_assert(is_served(f, tickets[0]) && is_served(f, tickets[1]));
     atomic_store(&slow->gate, 1);
     moor__pressure_settle(f->runtime);
-    EXPECT_ASKED_IN_ALL(slow, 1, UNITS(2)); /* it is not needed any more */
+    EXPECT_ASKED_IN_ALL(slow, 1, UNITS(2)); /* the bytes are no longer needed */
     return_ticket(f, tickets[0]);
     return_ticket(f, tickets[1]);
 }
 
-/* The host says how long the patience is. */
+/* The host sets the patience. */
 Test(pressure, patience_is_the_hosts)
 {
     struct moor_runtime *runtime = NULL;
@@ -170,7 +171,8 @@ Test(pressure, patience_is_the_hosts)
     fixture_close(&f);
 }
 
-/* Short of its own limit, a holder is asked for what it has itself, and nobody else is. */
+/* A holder that lacks bytes under its own limit gets the pressure request for its own bytes; no other holder
+ * does. */
 FIXTURE_TEST(pressure, its_own_limit_is_its_own_to_make_room_under)
 {
     clock_stop();
@@ -179,13 +181,13 @@ FIXTURE_TEST(pressure, its_own_limit_is_its_own_to_make_room_under)
     struct party *other = party_open(f, 0, 3, evict_all);
     set_capacity(f, UNITS(10));
     EXPECT(MOOR_OK, ask_for(own->holder, f, UNITS(3)));
-    EXPECT_ASKED_IN_ALL(own, 1, UNITS(2)); /* also of what is guaranteed to it */
+    EXPECT_ASKED_IN_ALL(own, 1, UNITS(2)); /* including its guaranteed bytes */
     EXPECT_ASKED_IN_ALL(other, 0, 0);
 }
 
-/* ---- what comes back ---- */
+/* ---- the returned bytes ---- */
 
-/* Served, and all that was let go for it is back; the one may come a moment before the other. */
+/* Waits until the ticket is served and all bytes evicted for it are back, in either order. */
 static struct moor_ticket_stats await_served(struct fixture *f, moor_ticket ticket)
 {
     uint64_t deadline_ns = fixture_soon(LATE_MS);
@@ -197,7 +199,7 @@ static struct moor_ticket_stats await_served(struct fixture *f, moor_ticket tick
     return stats;
 }
 
-/* Of two units that are let go, one is behind a stream that is held. */
+/* One of two evicted units is behind a held stream. */
 FIXTURE_TEST(pressure, a_ticket_counts_what_was_let_go_is_pending_and_is_back)
 {
     struct party *party = party_open(f, 0, 2, evict_requested);
@@ -227,7 +229,8 @@ FIXTURE_TEST(pressure, a_ticket_counts_what_was_let_go_is_pending_and_is_back)
     return_ticket(f, ticket);
 }
 
-/* What one lets go for a ticket of another's counts for that; what it lets go unasked counts for none. */
+/* Bytes evicted on a pressure request count for its ticket; bytes evicted without a request count for no
+ * ticket. */
 FIXTURE_TEST(pressure, only_what_was_asked_for_counts)
 {
     clock_stop();
@@ -250,7 +253,7 @@ FIXTURE_TEST(pressure, only_what_was_asked_for_counts)
     return_ticket(f, ticket);
 }
 
-/* What cannot be freed is not on its way any more. */
+/* Bytes that cannot be freed are not pending any more. */
 FIXTURE_TEST(pressure, what_comes_into_quarantine_is_asked_of_the_next)
 {
     struct waiter waiter;
@@ -267,15 +270,15 @@ FIXTURE_TEST(pressure, what_comes_into_quarantine_is_asked_of_the_next)
     EXPECT_ASKED_IN_ALL(next, 1, UNIT);
     cr_assert_eq(party_stats(stuck).quarantined_bytes, UNIT);
     return_ticket(f, ticket);
-    /* It is not asked for what is stuck. */
+    /* Quarantined bytes cannot be evicted. */
     waiter_start(&waiter, f->holder, UNITS(3), fixture_soon(LATE_MS));
     waiter_end(f, &waiter, MOOR_OK);
     EXPECT_ASKED_IN_ALL(stuck, 1, UNIT);
 }
 
-/* ---- rest ---- */
+/* ---- the cool-down ---- */
 
-/* Asks by turns for two holders, so that it is seen that the rest is the victim's. */
+/* Requests alternately for two holders, which shows that the cool-down belongs to the victim. */
 static void expect_rest(struct fixture *f, struct moor_holder *other, uint64_t cool_down_ns)
 {
     size_t before = asked_count();
@@ -297,7 +300,8 @@ FIXTURE_TEST(pressure, one_that_gives_too_little_rests_twice_as_long_each_time)
     static const uint64_t rests_ms[] = {10, 20, 40, 80, 160, 320, 640, 1000, 1000};
     for (size_t i = 0; i < sizeof rests_ms / sizeof rests_ms[0]; i++)
         expect_rest(f, other, rests_ms[i] * 1000000);
-    atomic_store(&party->answer, evict_requested); /* all that it is asked for: then it starts anew */
+    /* evicts all requested bytes: the cool-down starts from its minimum again */
+    atomic_store(&party->answer, evict_requested);
     EXPECT(MOOR_OK, ask_for(f->holder, f, UNIT));
     party_take(party, 1);
     EXPECT(MOOR_OK, ask_for(f->holder, f, UNIT));
@@ -319,13 +323,13 @@ FIXTURE_TEST(pressure, one_that_says_that_it_has_something_is_asked_at_once)
     EXPECT(MOOR_OK, moor_holder_set_evictable(party->holder, UNIT));
     EXPECT(MOOR_NO_VICTIM, ask_for(f->holder, f, UNIT));
     cr_assert_eq(asked_count(), 2);
-    /* Also for one that waits already. */
+    /* A ticket that waits already causes a request, too. */
     moor_ticket ticket = open_ticket(f->holder, UNIT);
     moor__pressure_settle(f->runtime);
     cr_assert_eq(asked_count(), 2);
     atomic_store(&party->answer, evict_requested);
     EXPECT(MOOR_OK, moor_holder_set_evictable(party->holder, UNITS(2)));
-    fixture_await(&party->left, 3); /* by that alone */
+    fixture_await(&party->left, 3); /* caused by the hint alone */
     moor__pressure_settle(f->runtime);
     cr_assert_eq(asked_count(), 3);
     fixture_reap(f);

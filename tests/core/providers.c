@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Providers in a runtime: what they say, unloading, shared pools, failures at attach, and what errors carry.
- */
+/* Providers in a runtime: their information, unloading, shared pools, failures at attach, and the contents of
+ * errors. */
 #include "fixture.h"
 
 #include "loader/provider.h"
@@ -46,7 +46,7 @@ Test(providers, say_what_they_are)
     fixture_close(&f);
 }
 
-/* What a host needs to launch work of its own, passed through as the provider gave it. */
+/* Native handles, which a host needs to launch its own work, are the provider's own. */
 FIXTURE_TEST(providers, give_their_native_names)
 {
     moor_buffer buffer = fixture_allocate(f, 256);
@@ -78,7 +78,7 @@ FIXTURE_TEST(providers, give_their_native_names)
     cr_assert_eq(native, 7);
 }
 
-/* Each kind alone keeps its provider loaded, and the message counts it. */
+/* An object of any kind keeps its provider loaded, and the message counts the objects. */
 FIXTURE_TEST(providers, with_live_objects_are_busy)
 {
     EXPECT(MOOR_OK, moor_stream_destroy(f->stream));
@@ -121,7 +121,8 @@ Test(providers, unloaded_ones_shut_down_and_can_come_back)
     scripted_destroy(script);
 }
 
-/* Nothing of it is alive, but it may go on using what it has: that is never freed, and its runtime may end. */
+/* The provider has no live objects, but it may still use its memory: the core never frees that, and the
+ * runtime may end. */
 Test(providers, whose_end_fails_are_forgotten)
 {
     static const enum scripted_name ends[] = {SCRIPTED_CONTEXT_CLOSE, SCRIPTED_SHUTDOWN};
@@ -135,7 +136,7 @@ Test(providers, whose_end_fails_are_forgotten)
         EXPECT(MOOR_OK, moor_provider_unload(f.provider));
         cr_assert_eq(scripted_faults_fired(f.script), 1);
         EXPECT(MOOR_OK, moor_runtime_destroy(f.runtime));
-        scripted_say(f.script, MOOR_ABI_LOG_INFO, "a last word"); /* to a host that is gone */
+        scripted_say(f.script, MOOR_ABI_LOG_INFO, "a last word"); /* the host is gone */
         scripted_abandon(f.script);
     }
 }
@@ -182,7 +183,7 @@ Test(providers, a_device_that_fails_is_left_out)
     EXPECT(MOOR_OK, moor_device_get_info(device, &device_info));
     cr_assert_str_eq(device_info.key, "scripted-key-1");
     struct moor_stream *stream = NULL;
-    EXPECT(MOOR_OK, moor_stream_create(device, NULL, &stream)); /* opens the right one */
+    EXPECT(MOOR_OK, moor_stream_create(device, NULL, &stream)); /* opens the right device */
     struct scripted_call call;
     cr_assert(scripted_last_call(script, SCRIPTED_CONTEXT_OPEN, &call));
     cr_assert_eq(call.arguments[0], 1);
@@ -249,7 +250,7 @@ Test(providers, with_equal_pool_keys_share_one_account)
     EXPECT(MOOR_OK, moor_runtime_reap(runtime, fixture_soon(1000)));
     EXPECT(MOOR_OK, moor_binding_close(bindings[0]));
     EXPECT(MOOR_OK, moor_binding_close(bindings[1]));
-    EXPECT(MOOR_BUSY, moor_runtime_destroy(runtime)); /* the holder */
+    EXPECT(MOOR_BUSY, moor_runtime_destroy(runtime)); /* the holder is alive */
     EXPECT(MOOR_OK, moor_holder_destroy(holder));
     EXPECT(MOOR_OK, moor_runtime_destroy(runtime));
     for (size_t i = 0; i < 3; i++)
@@ -276,16 +277,16 @@ Test(providers, whose_domain_shares_without_addresses_are_refused)
     fixture_close(&f);
 }
 
-/* Until somebody knows it, the size of a shared pool is open; the least that is told counts; what the host has
- * decided stays. */
+/* The size of a shared pool is open until a provider reports it. The lowest report counts, and the host's own
+ * decision stays. */
 Test(providers, that_know_a_total_tell_those_that_do_not)
 {
     for (uint32_t host_decides = 0; host_decides < 2; host_decides++) {
         struct fixture f = fixture_open(&(struct scripted_options){.total_unknown = 1, .pool_key = "pool"});
         cr_assert_eq(fixture_stats(&f).capacity_bytes, 0);
         if (host_decides)
-            EXPECT(MOOR_OK,
-                   moor_authority_set_capacity(f.authority, 0, 0, NULL)); /* though it looks the same */
+            /* although the figure is the same */
+            EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, 0, 0, NULL));
         struct fixture g = fixture_join(
             f.runtime,
             &(struct scripted_options){.name = "second", .pool_key = "pool", .total_bytes = MIB(3)}, 0);
@@ -307,7 +308,7 @@ Test(providers, that_know_a_total_tell_those_that_do_not)
     }
 }
 
-/* What is said of the core is what its library was built as. */
+/* The reported version of the core is the version of its library. */
 Test(providers, are_loaded_by_a_core_with_a_version)
 {
     cr_assert_str_eq(moor_version(), MOOR_VERSION_TEXT);
@@ -315,7 +316,7 @@ Test(providers, are_loaded_by_a_core_with_a_version)
 
 /* ---- the end ---- */
 
-/* One of two is in use. Neither has begun to end when that is found out. */
+/* One of two providers is in use. Neither has begun to shut down when the core detects it. */
 Test(providers, all_end_with_their_runtime_or_none)
 {
     for (size_t used = 0; used < 2; used++) {
@@ -357,11 +358,11 @@ Test(providers, all_end_with_their_runtime_or_none)
 struct straggler {
     struct fixture *fixture;
     moor_status (*release)(struct moor_runtime *runtime, uint64_t handle);
-    enum scripted_name name; /* of the call that the thread stops in */
+    enum scripted_name name; /* the provider call in which the thread stops */
     uint64_t handles[64];
     size_t count;
     _Atomic int stage;  /* 1: the releasing thread has stopped in the provider; 2: it may go on */
-    _Atomic int ending; /* 1: all has gone and the unload begins; 2: it is over */
+    _Atomic int ending; /* 1: all objects are gone and the unload begins; 2: the unload is over */
 };
 
 static _Thread_local bool is_straggling;
@@ -399,7 +400,7 @@ static void *end_all(void *user)
     return NULL;
 }
 
-/* The last object has gone while the call that released it is still inside the provider. */
+/* The last object is gone while the call that released it is still inside the provider. */
 static void check_straggler(struct fixture *f, struct straggler *straggler)
 {
     pthread_t threads[2];
@@ -438,7 +439,7 @@ Test(providers, unload_waits_for_calls_whose_objects_have_gone)
     }
 }
 
-/* Likewise for the look at what has completed that a release makes once in a while. */
+/* A release reaps once in a while; that call may still be inside the provider, too. */
 Test(providers, unload_waits_for_calls_that_reap_at_their_end)
 {
     struct fixture f = fixture_open(NULL);
@@ -556,8 +557,7 @@ FIXTURE_TEST(providers, texts_without_an_end_are_cut)
     cr_assert_eq(strspn(strchr(last, 'x'), "x"), 240);
 }
 
-/* Positive statuses that a provider's call has no right to answer must not look like a decision of the
- * budget. */
+/* A positive status that a provider call must not return must not look like a decision of the budget. */
 FIXTURE_TEST(providers, outcomes_are_not_success)
 {
     for (moor_status status = MOOR_PENDING; status <= MOOR_NOT_RESIDENT; status++) {

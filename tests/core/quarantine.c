@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * I8: what cannot be freed is quarantined: still charged, listed, never handed out, tried again at unload.
- * And a provider that loses or repeats completions does not make the books wrong in the dangerous direction.
+ * I8: an object that cannot be freed is quarantined: it stays charged and listed, its memory is never reused,
+ * and unload tries again. A provider that loses or repeats completions cannot make the accounts too low.
  */
 #include "fixture.h"
 #include "util/handles.h"
 
 TestSuite(quarantine, .timeout = 30);
 
-/* Releases one buffer whose freeing fails. */
+/* Releases one buffer and lets its free fail. */
 static void quarantine_one(struct fixture *f, uint32_t times)
 {
     moor_buffer buffer = fixture_allocate(f, 4096);
@@ -62,7 +62,7 @@ Test(quarantine, that_stays_refuses_the_end)
     fixture_close_quarantined(&f);
 }
 
-/* A lost device: its fences are never reached, so nothing behind them is ever taken for free. */
+/* A lost device never reaches its fences, so memory behind them never counts as freed. */
 FIXTURE_TEST(quarantine, takes_what_waits_for_a_lost_stream)
 {
     struct moor_view view = fixture_allocate_view(f, 4096);
@@ -76,7 +76,7 @@ FIXTURE_TEST(quarantine, takes_what_waits_for_a_lost_stream)
     cr_assert_eq(stats.quarantined_bytes, 4096);
     cr_assert_eq(stats.charged_bytes, 4096);
     cr_assert_eq(scripted_objects(f->script).allocations, 1);
-    EXPECT(MOOR_OK, moor_binding_close(f->binding)); /* tries again: nothing runs there any more */
+    EXPECT(MOOR_OK, moor_binding_close(f->binding)); /* tries again: no work runs there any more */
     f->binding = NULL;
     cr_assert_eq(scripted_objects(f->script).allocations, 0);
 }
@@ -95,15 +95,15 @@ Test(quarantine, of_a_range_piece_is_never_committed_over)
     cr_assert_neq(moor_range_commit(f.runtime, range, 0, GRANULE, 0), MOOR_OK);
     EXPECT(MOOR_OK, moor_range_commit(f.runtime, range, 2 * GRANULE, GRANULE, 0));
     EXPECT(MOOR_OK, moor_range_release(f.runtime, range));
-    (void)moor_runtime_reap(f.runtime, fixture_soon(200)); /* the range itself cannot go before its piece */
+    (void)moor_runtime_reap(f.runtime, fixture_soon(200)); /* the range cannot go before its part */
     fixture_check_books(&f);
     fixture_close_quarantined(&f);
 }
 
 /* ---- lost streams ---- */
 
-/* The host was told that the stream is lost, and has given it up. The model ends the process if it is named
- * again. */
+/* The host got the stream's DEVICE_LOST and has destroyed the stream. The model ends the process if the core
+ * names it again. */
 Test(quarantine, takes_what_a_lost_and_destroyed_stream_used)
 {
     for (uint32_t record_fails = 0; record_fails < 2; record_fails++) {
@@ -124,14 +124,14 @@ Test(quarantine, takes_what_a_lost_and_destroyed_stream_used)
         cr_assert_eq(fixture_counts(&f).quarantined, 1);
         cr_assert_eq(scripted_objects(f.script).allocations, 1);
         fixture_check_books(&f);
-        EXPECT(MOOR_OK, moor_binding_close(f.binding)); /* tries again: nothing runs there any more */
+        EXPECT(MOOR_OK, moor_binding_close(f.binding)); /* tries again: no work runs there any more */
         f.binding = NULL;
         cr_assert_eq(scripted_objects(f.script).allocations, 0);
         fixture_close(&f);
     }
 }
 
-/* The memory is let go behind the streams that are still there. The model asserts that none of their work is
+/* The memory is released behind the remaining streams. The model asserts that none of their work is
  * queued. */
 Test(quarantine, is_retried_behind_the_streams_that_are_not_lost)
 {
@@ -146,7 +146,7 @@ Test(quarantine, is_retried_behind_the_streams_that_are_not_lost)
             EXPECT(MOOR_OK, moor_fill(streams[i], &view, i, 1));
         }
         scripted_lose(f.script, queues[lost_is_second]);
-        /* The lost one's record fails at the release and at the retry. */
+        /* The lost stream's record fails at the release and at the retry. */
         scripted_fail(f.script, (struct scripted_fault){.name = SCRIPTED_RECORD,
                                                         .nth = 1 + lost_is_second,
                                                         .times = 2,
@@ -170,7 +170,7 @@ Test(quarantine, is_retried_behind_the_streams_that_are_not_lost)
 
 /* ---- mappings ---- */
 
-/* An unmap has no bytes of its own, and the segment's are not coming while its mapping is stuck. */
+/* An unmap has no bytes of its own, and the segment's bytes do not return while its mapping is stuck. */
 Test(quarantine, of_a_mapping_is_not_pending)
 {
     struct fixture f = fixture_open(NULL);
@@ -194,8 +194,8 @@ Test(quarantine, of_a_mapping_is_not_pending)
     fixture_close_quarantined(&f);
 }
 
-/* Every kind of release fails once, while everything goes. At the end the unload cleans up, in the right
- * order. */
+/* A release of every kind fails once while all objects are released. The unload cleans up at the end, in the
+ * right order. */
 Test(quarantine, of_every_kind_is_cleaned_up_at_the_end)
 {
     for (uint32_t kind = MOOR_ABI_RELEASE_ALLOCATION; kind <= MOOR_ABI_RELEASE_PIN; kind++) {
@@ -221,7 +221,7 @@ Test(quarantine, of_every_kind_is_cleaned_up_at_the_end)
     }
 }
 
-/* The provider refuses to queue: the object is still the core's, and nothing is taken for freed. */
+/* The provider refuses to queue a release: the object stays with the core and does not count as freed. */
 Test(quarantine, a_release_that_is_not_accepted_loses_nothing)
 {
     struct fixture f = fixture_open(NULL);
@@ -232,13 +232,14 @@ Test(quarantine, a_release_that_is_not_accepted_loses_nothing)
     cr_assert_eq(fixture_stats(&f).charged_bytes, 4096);
     fixture_check_books(&f);
     if (status)
-        EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffer)); /* nothing had changed, so it works now */
+        /* the state is unchanged, so the call succeeds now */
+        EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffer));
     else
         EXPECT(MOOR_STALE, moor_buffer_release(f.runtime, buffer));
     fixture_close_quarantined(&f);
 }
 
-/* Likewise for a part of a range: the call says so, and the range is as before and in use. */
+/* The same for a part of a range: the call returns the failure, and the range is unchanged and usable. */
 Test(quarantine, a_part_whose_release_is_not_accepted_is_put_back)
 {
     static const uint32_t accesses[] = {0, MOOR_ACCESS_READ, MOOR_ACCESS_READ_WRITE}; /* 0: committed */
@@ -267,7 +268,8 @@ Test(quarantine, a_part_whose_release_is_not_accepted_is_put_back)
         struct moor_view view = fixture_range_view(&f, range, GRANULE, 2 * GRANULE);
         EXPECT(accesses[i] == MOOR_ACCESS_READ ? MOOR_INVALID : MOOR_OK, moor_fill(f.stream, &view, 5, 1));
         if (accesses[i])
-            EXPECT(MOOR_OK, moor_segment_seal(f.runtime, segment, MOOR_FOREVER)); /* it finds its mapping */
+            /* the seal finds its mapping */
+            EXPECT(MOOR_OK, moor_segment_seal(f.runtime, segment, MOOR_FOREVER));
         EXPECT(MOOR_OK, take_away(f.runtime, range, GRANULE, 2 * GRANULE));
         EXPECT(MOOR_OK, moor_segment_release(f.runtime, segment));
         fixture_reap(&f);
@@ -285,7 +287,7 @@ FIXTURE_TEST(quarantine, a_repeated_completion_refunds_once)
     moor_buffer buffer = fixture_allocate(f, 4096);
     scripted_knobs(f->script)->double_completions = 1;
     EXPECT(MOOR_OK, moor_buffer_release(f->runtime, buffer));
-    (void)moor_runtime_reap(f->runtime, fixture_soon(200)); /* it may report the provider */
+    (void)moor_runtime_reap(f->runtime, fixture_soon(200)); /* the reap may report the provider */
     cr_assert_eq(fixture_stats(f).charged_bytes, 8192);
     cr_assert_eq(fixture_counts(f).releases, 0);
     fixture_check_books(f);
@@ -302,7 +304,7 @@ Test(quarantine, a_repeated_failure_is_one)
     fixture_close_quarantined(&f);
 }
 
-/* Told when the object has gone, and another one has its slot and is on its way out. */
+/* A completion arrives after its object is gone and another object, which is leaving, has the slot. */
 Test(quarantine, a_late_completion_finds_nobody)
 {
     struct moor__handles handles;
@@ -324,7 +326,7 @@ Test(quarantine, a_late_completion_finds_nobody)
     moor__handles_finish(&handles);
 }
 
-/* What did not come back is still charged, and nothing can give it back any more: it ends with the binding. */
+/* The missing bytes stay charged until the binding closes, because no completion can refund them. */
 FIXTURE_TEST(quarantine, a_completion_of_too_few_bytes_keeps_the_rest)
 {
     moor_buffer buffer = fixture_allocate(f, 4096);

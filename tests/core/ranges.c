@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Ranges: addresses first, memory piece by piece, each piece behind its own last uses. The scripted provider
- * asserts that nothing is committed over what is still on its way out, and that a range goes only when it is
- * empty.
+ * Ranges: addresses first, memory part by part, each part behind its own last uses. The scripted provider
+ * asserts that no memory is committed over a leaving part, and that a range goes only when it is empty.
  */
 #include "fixture.h"
 
@@ -130,13 +129,14 @@ FIXTURE_TEST(ranges, addresses_behind_fences_are_pending)
     cr_assert(fixture_all_bytes(&view, 0));
 }
 
-/* Last uses are precise: a piece that nobody uses does not wait for its neighbour's work. */
-/* The calls look for themselves at what has gone. */
+/* Last uses are precise: an unused part does not wait for the work of its neighbour. */
+/* The calls reap before they report a shortage. */
 FIXTURE_TEST(ranges, with_nothing_in_flight_can_be_backed_again_at_once)
 {
     moor_range range = fixture_range(f, 4);
     moor_segment segment = fixture_segment(f, 2, 0x51);
-    EXPECT(MOOR_OK, moor_authority_set_capacity(f->authority, 6 * GRANULE, 0, NULL)); /* nothing twice */
+    /* no room for two copies of anything */
+    EXPECT(MOOR_OK, moor_authority_set_capacity(f->authority, 6 * GRANULE, 0, NULL));
     moor_segment writable = fixture_open_segment(f, 2);
     EXPECT(MOOR_OK, moor_range_commit(f->runtime, range, 0, 2 * GRANULE, 0));
     EXPECT(MOOR_OK, moor_range_decommit(f->runtime, range, 0, 2 * GRANULE));
@@ -184,7 +184,7 @@ FIXTURE_TEST(ranges, each_piece_waits_for_its_own_uses)
     EXPECT(MOOR_OK, moor_stream_destroy(other));
 }
 
-/* Wherever in it the work is, also across its ends. The model knows of no work of the host's own. */
+/* The work may be anywhere in the part or overlap its ends. The model does not see the host's own work. */
 Test(ranges, a_piece_waits_for_work_on_any_of_it)
 {
     static const uint64_t parts[][2] = {{0, GRANULE + 1},
@@ -306,7 +306,7 @@ FIXTURE_TEST(ranges, fail_at_every_step_without_a_trace)
     EXPECT(MOOR_OK, moor_range_release(f->runtime, range));
 }
 
-/* Addresses that are leaving may have left: it looks, and asks once more. */
+/* Leaving addresses may have left meanwhile: the call reaps and asks the provider again. */
 FIXTURE_TEST(ranges, are_asked_for_again_when_addresses_are_short)
 {
     moor_range range = fixture_range(f, 4);
@@ -327,7 +327,7 @@ FIXTURE_TEST(ranges, are_asked_for_again_when_addresses_are_short)
     }
 }
 
-/* 32 granules, an eighth less with every try that fails; the first size is tried twice. */
+/* 32 granules, an eighth less after each failed attempt; the first size is tried twice. */
 FIXTURE_TEST(ranges, are_smaller_where_addresses_are_short)
 {
     static const struct {
@@ -372,7 +372,7 @@ FIXTURE_TEST(ranges, commit_beyond_the_budget_leaves_the_range_alone)
     cr_assert_eq(committed(f, range, 0, 8 * GRANULE), 3 * GRANULE);
 }
 
-/* A commit that takes more than its granules could not be given back in parts: it is undone, and said. */
+/* A commit that takes more than its granules could not be released in parts: it is undone and reported. */
 FIXTURE_TEST(ranges, commit_that_takes_too_much_is_undone)
 {
     moor_range range = fixture_range(f, 8);

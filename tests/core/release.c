@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Release (I3, I4): nothing goes before every fence point of its last uses, a drop never waits, pending bytes
- * stay charged and are counted, the actual bytes come back. The scripted provider asserts I4 by its own
+ * Release (I3, I4): no memory goes before every fence point of its last uses; a release never waits; pending
+ * bytes stay charged and counted; the actual bytes are refunded. The scripted provider asserts I4 by its own
  * streams.
  */
 #include "fixture.h"
@@ -45,7 +45,8 @@ FIXTURE_TEST(release, waits_for_the_last_use)
     cr_assert_eq(scripted_objects(f->script).allocations, 0);
 }
 
-/* Work that the host launched itself: the model cannot see it, so the points it was given count. */
+/* The host launched this work itself: the model does not see it, so only the recorded points protect the
+ * memory. */
 FIXTURE_TEST(release, waits_for_every_stream_it_was_told_of)
 {
     struct moor_abi_stream *queues[3];
@@ -68,7 +69,7 @@ FIXTURE_TEST(release, waits_for_every_stream_it_was_told_of)
         EXPECT(MOOR_OK, moor_stream_destroy(streams[i]));
 }
 
-/* One pair per stream: the last use counts, and an earlier value of the stream does not free it. */
+/* One pair per stream: the last use counts, and an earlier value of the stream does not free the memory. */
 FIXTURE_TEST(release, waits_for_the_latest_use_of_a_stream)
 {
     struct moor_view view = fixture_allocate_view(f, 4096);
@@ -100,8 +101,7 @@ FIXTURE_TEST(release, is_pending_to_who_needs_the_bytes)
     EXPECT(MOOR_PENDING, moor_buffer_allocate(f->binding, 8192, NULL, &next));
     EXPECT(MOOR_NEVER_FITS, moor_buffer_allocate(f->binding, 8193, NULL, &next));
     scripted_open(f->script, f->queue);
-    EXPECT(MOOR_OK,
-           moor_buffer_allocate(f->binding, 8192, NULL, &next)); /* looks at what has completed by itself */
+    EXPECT(MOOR_OK, moor_buffer_allocate(f->binding, 8192, NULL, &next)); /* reaps */
     EXPECT(MOOR_OK, moor_buffer_release(f->runtime, next));
 }
 

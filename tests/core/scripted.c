@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The scripted provider itself, through its table: it does the work, and it notices each breach of the
- * contract. */
+/* The scripted provider through its table: it does the work and detects each breach of the contract. */
 #include "scripted.h"
 
 #include <criterion/criterion.h>
@@ -181,7 +180,7 @@ static void end_in_reap(void *user, const struct scripted_call *call)
         end_everything(user);
 }
 
-/* How many completed. */
+/* Returns the number of completions. */
 static uint32_t reap(struct rig *rig)
 {
     struct moor_abi_completion completions[16];
@@ -270,7 +269,7 @@ Test(scripted, calls_hooks_before_and_after_the_effect)
 
 /* ---- breaches of the contract ---- */
 
-/* A test whose body breaks the contract, so that the provider ends the process. */
+/* A test that breaks the contract, so that the provider ends the process. */
 #define BREACH(name_)                                                                                        \
     static void name_(struct rig *rig);                                                                      \
     Test(scripted, name_, .signal = SIGABRT)                                                                 \

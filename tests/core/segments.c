@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Segments: one physical memory at many addresses, charged once, read-only once it is shared, gone with its
- * last map. */
+/* Segments: one physical memory at many addresses, charged once, read-only once it is shared, released with
+ * its last mapping. */
 #include "fixture.h"
 
 #include <string.h>
@@ -45,7 +45,7 @@ FIXTURE_TEST(segments, are_charged_once_however_often_they_are_mapped)
         EXPECT(MOOR_OK, moor_range_release(f->runtime, ranges[i]));
 }
 
-/* A segment goes as a whole, so it may take more than its size. */
+/* A segment is released as a whole, so it may take more than its size. */
 FIXTURE_TEST(segments, that_take_more_than_their_size_are_charged_for_it)
 {
     moor_segment segment = 0;
@@ -96,14 +96,14 @@ FIXTURE_TEST(segments, seal_waits_for_writers)
     EXPECT(MOOR_TIMEOUT, moor_segment_seal(f->runtime, segment, fixture_soon(30)));
     EXPECT(MOOR_BUSY, moor_segment_map(f->runtime, segment, range, GRANULE, MOOR_ACCESS_READ));
     cr_assert_eq(scripted_count(f->script, SCRIPTED_PROTECT), 0);
-    EXPECT(MOOR_OK, moor_fill(f->stream, &view, 0x23, 1)); /* still writable: nothing has changed */
+    EXPECT(MOOR_OK, moor_fill(f->stream, &view, 0x23, 1)); /* still writable: the seal has not happened */
     scripted_open(f->script, f->queue);
     EXPECT(MOOR_OK, moor_segment_seal(f->runtime, segment, fixture_soon(5000)));
     cr_assert(fixture_all_bytes(&view, 0x23));
     EXPECT(MOOR_OK, moor_segment_release(f->runtime, segment));
 }
 
-/* The writable map is on its way out: what is due is taken back at once, what is fenced is waited for. */
+/* The writable mapping is leaving: the seal reaps a completed unmap at once and waits for a fenced one. */
 FIXTURE_TEST(segments, seal_waits_for_a_map_that_leaves)
 {
     moor_segment segment = create(f, 1);
@@ -178,7 +178,8 @@ FIXTURE_TEST(segments, fit_only_ranges_of_their_granule)
 {
     moor_segment segment = 0;
     moor_range range = fixture_range(f, 4);
-    for (uint64_t size = 8192; size <= 2 * GRANULE; size *= 2) { /* a part of a granule, one, two */
+    /* part of a granule, one granule, two granules */
+    for (uint64_t size = 8192; size <= 2 * GRANULE; size *= 2) {
         EXPECT(MOOR_OK, moor_segment_create(f->binding, size, 4096, 0, &segment));
         EXPECT(MOOR_INVALID, moor_segment_map(f->runtime, segment, range, 0, MOOR_ACCESS_READ_WRITE));
         EXPECT(MOOR_OK, moor_segment_release(f->runtime, segment));
@@ -245,7 +246,7 @@ FIXTURE_TEST(segments, seal_that_fails_leaves_it_open)
     EXPECT(MOOR_OK, moor_segment_release(f->runtime, segment));
 }
 
-/* A map that is on its way out still counts until it has gone: the memory may not go before. */
+/* A leaving mapping counts until it is gone: the memory must stay until then. */
 FIXTURE_TEST(segments, release_before_unmap_and_after)
 {
     for (uint32_t order = 0; order < 2; order++) {

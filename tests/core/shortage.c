@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* A device that is short of memory although the budget has room: what has been released and is only waiting
- * to be taken back is taken back before a host hears of it. */
+/* A device that lacks memory although the budget has room: the core reaps completed releases before it
+ * reports the shortage to the host. */
 #include "fixture.h"
 
 TestSuite(shortage);
 
-/* One release that is due and that nobody has taken back yet. */
+/* One completed release that no thread has reaped yet. */
 static void release_one(struct fixture *fixture)
 {
     cr_assert_eq(moor_buffer_release(fixture->runtime, fixture_allocate(fixture, KIB(64))), MOOR_OK);
@@ -40,7 +40,7 @@ FIXTURE_TEST(shortage, a_commit_looks_at_what_has_completed)
     cr_assert_eq(moor_range_release(f->runtime, range), MOOR_OK);
 }
 
-/* Also in a step that is not the first: undoing the others would take back what has completed, and hide it. */
+/* A later step reaps, too: an undo of the earlier steps would reap as well and hide it. */
 FIXTURE_TEST(shortage, each_step_of_a_transaction_looks_at_what_has_completed)
 {
     moor_range range = fixture_range(f, 4);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Statistics add up at every instant, whatever other threads do; device figures are made sane (I7, I14). */
+/* Statistics add up at every instant, during any calls of other threads; inconsistent device figures are corrected
+ * (I7, I14). */
 #include "fixture.h"
 
 #include <pthread.h>
@@ -162,7 +163,7 @@ FIXTURE_TEST(stats, device_figures_are_forwarded)
     EXPECT(MOOR_INVALID, moor_device_get_stats(f->device, 0, NULL));
 }
 
-/* O22: free above total, and the like: clamped, and said so. */
+/* O22: a free figure above the total and similar ones are clamped and flagged. */
 FIXTURE_TEST(stats, device_figures_that_lie_are_made_sane)
 {
     const uint64_t all = MOOR_ABI_STAT_TOTAL | MOOR_ABI_STAT_FREE | MOOR_ABI_STAT_HELD |
@@ -200,7 +201,7 @@ FIXTURE_TEST(stats, device_figures_that_lie_are_made_sane)
     cr_assert_eq(stats.valid & all, MOOR_ABI_STAT_FREE, "what is not valid is not shown as known");
 }
 
-/* A query that fails says nothing, and the next one is asked anew. */
+/* A failed query writes no figures, and the next call asks the provider again. */
 FIXTURE_TEST(stats, device_figures_that_cannot_be_had_are_not_made_up)
 {
     struct moor_device_stats stats;
@@ -214,7 +215,8 @@ FIXTURE_TEST(stats, device_figures_that_cannot_be_had_are_not_made_up)
     cr_assert_eq(stats.total_bytes, MIB(64));
 }
 
-/* What a device does not say is nothing that others hold: neither all of it, nor what was known before. */
+/* A figure that the device does not report counts neither as external use of the whole device nor as its last
+ * known value. */
 FIXTURE_TEST(stats, a_device_that_does_not_say_how_much_is_free_is_not_full)
 {
     const uint64_t parts[] = {0, MOOR_ABI_STAT_TOTAL, MOOR_ABI_STAT_FREE,

@@ -85,7 +85,7 @@ Test(streams, wait_across_devices_but_not_providers)
     fixture_close(&f);
 }
 
-/* What the provider is still told at its address after the stream was given up, the model asserts. */
+/* The model asserts the provider's calls on a stream's address after its destruction. */
 FIXTURE_TEST(streams, given_up_early_still_do_their_work)
 {
     struct moor_abi_stream *queue;
@@ -110,7 +110,7 @@ FIXTURE_TEST(streams, given_up_early_still_do_their_work)
     fixture_reap(f);
 }
 
-/* O10: a new stream at an old one's address is not the old one. */
+/* O10: a new stream at an old stream's address is a different stream. */
 FIXTURE_TEST(streams, at_a_reused_address_are_new)
 {
     for (uint32_t i = 0; i < 20; i++) {
@@ -129,7 +129,7 @@ FIXTURE_TEST(streams, at_a_reused_address_are_new)
         scripted_hold(f->script, new_queue);
         EXPECT(MOOR_OK, moor_fill(new_stream, &view, 9, 1));
         EXPECT(MOOR_OK, moor_buffer_release(f->runtime, view.owner));
-        EXPECT(MOOR_OK, moor_buffer_release(f->runtime, second)); /* its use, on the old one, is past */
+        EXPECT(MOOR_OK, moor_buffer_release(f->runtime, second)); /* the old stream's use is complete */
         EXPECT(MOOR_PENDING, moor_runtime_reap(f->runtime, MOOR_NO_WAIT));
         cr_assert_eq(scripted_objects(f->script).allocations, 1);
         scripted_open(f->script, new_queue);
@@ -197,7 +197,7 @@ FIXTURE_TEST(streams, host_functions_run_once_in_order_and_keep_their_views)
     EXPECT(MOOR_INVALID, moor_stream_host_function(f->stream, note, &run, NULL, 1));
 }
 
-/* Nothing else works on them: the function alone keeps its views. */
+/* No other work uses the views: the function alone keeps them. */
 FIXTURE_TEST(streams, host_functions_keep_what_they_alone_use)
 {
     struct moor_view view = fixture_allocate_view(f, 4096);
@@ -261,7 +261,7 @@ FIXTURE_TEST(streams, are_limited_in_number)
     fixture_reap(f);
 }
 
-/* Nobody is there any more who could be told. */
+/* No caller is left to get the error. */
 Test(streams, that_cannot_be_destroyed_are_forgotten)
 {
     struct fixture f = fixture_open(NULL);
@@ -274,7 +274,7 @@ Test(streams, that_cannot_be_destroyed_are_forgotten)
     scripted_abandon(f.script);
 }
 
-/* A mark that could not be made is told, and more marks than an object keeps are refused, not forgotten. */
+/* A use that cannot be recorded is reported, and uses beyond the limit are refused, not forgotten. */
 FIXTURE_TEST(streams, more_users_than_are_kept_are_refused)
 {
     enum { STREAMS = 129 };
@@ -287,7 +287,7 @@ FIXTURE_TEST(streams, more_users_than_are_kept_are_refused)
         EXPECT(i < STREAMS - 1 ? MOOR_OK : MOOR_LIMIT, moor_stream_used(streams[i], &view));
     }
     scripted_open(f->script, queues[10]);
-    EXPECT(MOOR_OK, moor_stream_used(streams[STREAMS - 1], &view)); /* a use that is past makes room */
+    EXPECT(MOOR_OK, moor_stream_used(streams[STREAMS - 1], &view)); /* a completed use makes room */
     EXPECT(MOOR_OK, moor_buffer_release(f->runtime, view.owner));
     for (uint32_t i = 0; i < STREAMS; i++) {
         EXPECT(MOOR_PENDING, moor_runtime_reap(f->runtime, MOOR_NO_WAIT));
@@ -300,12 +300,12 @@ FIXTURE_TEST(streams, more_users_than_are_kept_are_refused)
 
 /* ---- other threads in the middle of a call ---- */
 
-/* Stops one thread inside a call of the provider, once, until the test lets it go on. */
+/* Stops one thread inside a provider call, once, until the test lets it continue. */
 struct stop {
     struct fixture *fixture;
     enum scripted_name name;
     pthread_t thread;
-    _Atomic int stage; /* 1: it has stopped; 2: it may go on */
+    _Atomic int stage; /* 1: the thread has stopped; 2: it may go on */
     moor_buffer buffer;
 };
 
@@ -337,8 +337,8 @@ static void *record_elsewhere(void *user)
     return NULL;
 }
 
-/* The provider has given the other thread's record its value, and the core has not heard of it: work
- * submitted now is not covered by that value. */
+/* The provider has given the other thread's record its value, and the core does not know the value yet: the
+ * value does not cover work submitted now. */
 FIXTURE_TEST(streams, marks_lie_beyond_records_that_have_not_returned)
 {
     struct stop stop = {.fixture = f, .name = SCRIPTED_RECORD};
@@ -349,7 +349,7 @@ FIXTURE_TEST(streams, marks_lie_beyond_records_that_have_not_returned)
     fixture_await(&stop.stage, 1);
     EXPECT(MOOR_OK, moor_fill(f->stream, &view, 7, 1));
     go_on(&stop);
-    scripted_step(f->script, f->queue, 1); /* that record is reached, and the fill has not run */
+    scripted_step(f->script, f->queue, 1); /* the record is reached, but the fill has not run */
     EXPECT(MOOR_PENDING, moor_memory_wait(&view, MOOR_NO_WAIT));
     EXPECT(MOOR_OK, moor_buffer_release(f->runtime, view.owner));
     EXPECT(MOOR_PENDING, moor_runtime_reap(f->runtime, MOOR_NO_WAIT));
@@ -388,9 +388,9 @@ static void *destroy_elsewhere(void *user)
     return NULL;
 }
 
-/* Whoever destroys a stream need not know who is waiting for memory that it used. The model asserts that no
- * call of the provider is using the stream when it goes. Destroying waits for nobody but who is recording at
- * that moment: a native stream is not touched once it has returned. */
+/* A host may destroy a stream while another thread waits for memory that the stream used. The model asserts
+ * that no provider call uses the stream when it goes. Destroying waits only for a thread that records at that
+ * moment: a native stream is not touched after destroy has returned. */
 Test(streams, given_up_stay_while_a_release_or_wait_names_them)
 {
     static const struct {
@@ -427,7 +427,7 @@ Test(streams, given_up_stay_while_a_release_or_wait_names_them)
     }
 }
 
-/* ---- what reap waits for ---- */
+/* ---- reap ---- */
 
 struct later {
     struct fixture *fixture;
@@ -453,7 +453,7 @@ Test(streams, given_up_are_waited_for_by_reap)
     scripted_hold(f.script, later.queue);
     EXPECT(MOOR_OK, moor_fill(other, &view, 7, 1));
     EXPECT(MOOR_OK, moor_stream_destroy(other));
-    EXPECT(MOOR_PENDING, moor_runtime_reap(f.runtime, MOOR_NO_WAIT)); /* though no release is */
+    EXPECT(MOOR_PENDING, moor_runtime_reap(f.runtime, MOOR_NO_WAIT)); /* although no release is pending */
     EXPECT(MOOR_PENDING, moor_runtime_reap(f.runtime, fixture_soon(20)));
     cr_assert_eq(pthread_create(&later.thread, NULL, open_later, &later), 0);
     EXPECT(MOOR_OK, moor_runtime_reap(f.runtime, fixture_soon(5000)));
@@ -463,7 +463,7 @@ Test(streams, given_up_are_waited_for_by_reap)
     fixture_close(&f); /* the runtime can be destroyed at once */
 }
 
-/* ---- host functions and what is behind their views ---- */
+/* ---- host functions and the memory of their views ---- */
 
 struct intruder {
     struct fixture *fixture;
@@ -544,7 +544,8 @@ FIXTURE_TEST(streams, may_each_use_many_parts_of_one_range)
         EXPECT(MOOR_OK, moor_stream_destroy(streams[i]));
 }
 
-/* One more than are kept apart: they grow into one, which waits for the last of them and covers them all. */
+/* One part more than the limit: the uses merge into one, which covers all parts and waits for the last
+ * use. */
 Test(streams, parts_that_grow_into_one_wait_for_the_last)
 {
     enum { PARTS = MOOR_LIMIT_USES_PER_STREAM + 1 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Requests that wait: how they end, in which order they are served, and by what. */
+/* Requests that wait: their ends, their order of service, and the events that serve them. */
 #include "asked.h"
 #include "util/limits.h"
 
@@ -15,7 +15,7 @@ static moor_status reserve(struct moor_holder *holder, uint64_t bytes, uint64_t 
 
 /* ---- how requests end ---- */
 
-/* The most that could fit is what a request may be, whether it waits or not. */
+/* NEVER_FITS bounds every request by the largest one that could ever fit, whether it waits or not. */
 FIXTURE_TEST(tickets, what_can_never_fit_is_told_at_once)
 {
     moor_ticket ticket = 0;
@@ -23,7 +23,7 @@ FIXTURE_TEST(tickets, what_can_never_fit_is_told_at_once)
     SHORT(MOOR_NEVER_FITS, UNITS(10), reserve(f->holder, UNITS(10) + 1, MOOR_NO_WAIT));
     SHORT(MOOR_NEVER_FITS, UNITS(10), reserve(f->holder, UINT64_MAX, MOOR_FOREVER));
     struct moor_holder *other = create_holder(f, LIMITS(.guarantee_bytes = UNITS(3)));
-    moor_lease lease = take_lease(f, f->holder, UNITS(2)); /* what it has already does not count */
+    moor_lease lease = take_lease(f, f->holder, UNITS(2)); /* the holder's present bytes do not count */
     SHORT(MOOR_NEVER_FITS, UNITS(7), reserve(f->holder, UNITS(7) + 1, MOOR_FOREVER));
     EXPECT(MOOR_OK, moor_authority_set_aside(f->authority, UNITS(1)));
     SHORT(MOOR_NEVER_FITS, UNITS(6), reserve(f->holder, UNITS(6) + 1, MOOR_FOREVER));
@@ -33,12 +33,14 @@ FIXTURE_TEST(tickets, what_can_never_fit_is_told_at_once)
     const struct moor_request halves[] = {{f->holder, UNITS(3)}, {f->holder, UNITS(3)}};
     SHORT(MOOR_NEVER_FITS, UNITS(5), moor_ticket_open(halves, 2, MOOR_FOREVER, &ticket));
     cr_assert_eq(ticket, 0);
-    SHORT(MOOR_OVER_BUDGET, UNITS(2), reserve(f->holder, UNITS(5), MOOR_NO_WAIT)); /* it could, one day */
+    /* the request could fit later */
+    SHORT(MOOR_OVER_BUDGET, UNITS(2), reserve(f->holder, UNITS(5), MOOR_NO_WAIT));
     EXPECT(MOOR_OK, moor_lease_refund(f->runtime, lease));
     EXPECT(MOOR_OK, moor_holder_destroy(other));
 }
 
-/* Nobody to ask: over budget; short by what is missing of the tighter of its limit and the pool. */
+/* Without a victim the status is OVER_BUDGET. The missing bytes are those of the tighter bound, limit or
+ * pool. */
 FIXTURE_TEST(tickets, no_room_and_nobody_to_ask_is_over_budget)
 {
     set_capacity(f, UNITS(10));
@@ -51,12 +53,12 @@ FIXTURE_TEST(tickets, no_room_and_nobody_to_ask_is_over_budget)
 
 FIXTURE_TEST(tickets, holders_that_give_too_little_are_no_victims)
 {
-    clock_stop(); /* it rests until the test says otherwise */
+    clock_stop(); /* the party cools down until the test advances the clock */
     struct party *party = party_open(f, 0, 6, NULL);
     set_capacity(f, UNITS(10));
     SHORT(MOOR_NO_VICTIM, UNITS(3), reserve(f->holder, UNITS(7), MOOR_NO_WAIT));
     cr_assert_eq(asked_count(), 1);
-    SHORT(MOOR_NO_VICTIM, UNITS(3), reserve(f->holder, UNITS(7), MOOR_NO_WAIT)); /* it rests */
+    SHORT(MOOR_NO_VICTIM, UNITS(3), reserve(f->holder, UNITS(7), MOOR_NO_WAIT)); /* the party cools down */
     cr_assert_eq(asked_count(), 1);
     EXPECT(MOOR_OK, moor_holder_set_pressure(party->holder, NULL, NULL));
     SHORT(MOOR_OVER_BUDGET, UNITS(3), reserve(f->holder, UNITS(7), MOOR_NO_WAIT));
@@ -68,10 +70,10 @@ static uint64_t give_one(struct party *party, const struct moor_pressure *pressu
     return party_evict(party, UNIT);
 }
 
-/* What came back is counted before it is said how much is short; it stays free. */
+/* Returned bytes count before the error reports the missing ones, and stay free. */
 FIXTURE_TEST(tickets, what_is_short_is_what_is_short_in_the_end)
 {
-    clock_stop(); /* nobody but the request takes back what is let go */
+    clock_stop(); /* only the request itself reaps */
     (void)party_open(f, 0, 6, give_one);
     set_capacity(f, UNITS(10));
     SHORT(MOOR_NO_VICTIM, UNITS(2), reserve(f->holder, UNITS(7), MOOR_NO_WAIT));
@@ -98,7 +100,7 @@ FIXTURE_TEST(tickets, bytes_on_their_way_are_pending_and_nobody_is_asked)
     SHORT(MOOR_PENDING, UNITS(2), reserve(f->holder, UNITS(1), MOOR_NO_WAIT));
     SHORT(MOOR_PENDING, UNITS(2), reserve(f->holder, UNITS(2), MOOR_NO_WAIT));
     cr_assert_eq(asked_count(), 0);
-    /* What is missing beyond that is asked for, and it is pending too. */
+    /* A pressure request covers the remaining bytes, which become pending, too. */
     use_first(party);
     SHORT(MOOR_PENDING, UNITS(3), reserve(f->holder, UNITS(3), MOOR_NO_WAIT));
     cr_assert_eq(asked_count(), 1);
@@ -114,7 +116,7 @@ FIXTURE_TEST(tickets, a_wait_ends_at_its_deadline)
     uint64_t deadline_ns = fixture_soon(50);
     SHORT(MOOR_TIMEOUT, UNITS(1), reserve(f->holder, UNITS(5), deadline_ns));
     cr_assert_geq(moor_clock_ns(), deadline_ns, "it has not waited");
-    SHORT(MOOR_TIMEOUT, UNITS(1), reserve(f->holder, UNITS(5), 1)); /* a deadline that is over */
+    SHORT(MOOR_TIMEOUT, UNITS(1), reserve(f->holder, UNITS(5), 1)); /* an expired deadline */
     cr_assert_eq(fixture_stats(f).tickets, 0);
     EXPECT(MOOR_OK, moor_lease_refund(f->runtime, lease));
     cr_assert_eq(fixture_stats(f).free_bytes, UNITS(10), "nothing is taken for what is over");
@@ -156,7 +158,7 @@ static void start_ticket_wait(struct ticket_wait *wait, struct fixture *f, moor_
 {
     *wait = (struct ticket_wait){.f = f, .ticket = ticket};
     cr_assert_eq(pthread_create(&wait->thread, NULL, wait_for_ticket, wait), 0);
-    (void)nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL); /* most likely it waits by then */
+    (void)nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL); /* the thread most likely waits by then */
 }
 
 FIXTURE_TEST(tickets, a_ticket_that_is_cancelled_ends_at_once_also_for_who_waits)
@@ -190,7 +192,7 @@ FIXTURE_TEST(tickets, a_ticket_that_is_served_and_cancelled_gives_back)
     cr_assert_not(is_served(f, second));
     EXPECT(MOOR_OK, moor_ticket_cancel(f->runtime, first));
     cr_assert_eq(fixture_stats(f).reserved_bytes, UNITS(8));
-    return_ticket(f, second); /* what came back has served the next */
+    return_ticket(f, second); /* the returned bytes have served the second ticket */
     cr_assert_eq(fixture_stats(f).reserved_bytes, 0);
 }
 
@@ -245,7 +247,7 @@ FIXTURE_TEST(tickets, a_ticket_past_its_deadline_takes_nothing)
     cr_assert_eq(fixture_stats(f).free_bytes, UNITS(10));
 }
 
-/* One of them has it; the other never gets anything twice. */
+/* One thread gets the grant, and the other one gets nothing. */
 FIXTURE_TEST(tickets, two_threads_may_wait_for_one)
 {
     struct ticket_wait waits[2];
@@ -282,7 +284,7 @@ FIXTURE_TEST(tickets, there_is_a_most_that_can_be_open)
     EXPECT(MOOR_OK, moor_lease_refund(f->runtime, lease));
 }
 
-/* ---- who is served ---- */
+/* ---- the order of service ---- */
 
 FIXTURE_TEST(tickets, are_served_by_priority_and_then_as_they_came)
 {
@@ -314,14 +316,14 @@ FIXTURE_TEST(tickets, are_served_by_priority_and_then_as_they_came)
     }
 }
 
-/* ---- what serves them ---- */
+/* ---- the events that serve them ---- */
 
 struct rise {
     struct fixture *f;
     struct moor_holder *other; /* with a guarantee of one unit */
     moor_lease lease;
     moor_grant grant;
-    moor_ticket ticket; /* of four units, that has been served */
+    moor_ticket ticket; /* four units, already served */
 };
 
 static moor_status raise_capacity(struct rise *rise)
@@ -378,8 +380,8 @@ static moor_status cancel_ticket(struct rise *rise)
     return moor_ticket_cancel(rise->f->runtime, rise->ticket);
 }
 
-/* A pool of 10: leased 2, granted 2, given to a ticket 3, guaranteed 1, set aside 1; one is free, two are
- * wanted. */
+/* A pool of 10 units: 2 leased, 2 granted, 3 granted to a ticket, 1 guaranteed, 1 in the emergency reserve;
+ * one is free, two are requested. */
 static void rise(moor_status (*lift)(struct rise *), uint64_t limit_bytes)
 {
     struct fixture f = fixture_open(NULL);
@@ -398,7 +400,7 @@ static void rise(moor_status (*lift)(struct rise *), uint64_t limit_bytes)
     cr_assert_not(is_served(&f, ticket));
     EXPECT(MOOR_OK, lift(&rise));
     return_ticket(&f, ticket);
-    (void)moor_grant_release(f.runtime, rise.grant); /* some of these are what made room */
+    (void)moor_grant_release(f.runtime, rise.grant); /* the row itself may have released some of them */
     (void)moor_lease_refund(f.runtime, rise.lease);
     (void)moor_ticket_cancel(f.runtime, rise.ticket);
     EXPECT(MOOR_OK, moor_holder_destroy(rise.other));
@@ -420,7 +422,7 @@ Test(tickets, whatever_makes_room_serves_them)
     rise(shrink_lease, UNITS(8));
 }
 
-/* Also what comes back by itself, from behind a fence, while no thread calls anything. */
+/* Memory behind a fence also serves them, while no thread makes a call. */
 FIXTURE_TEST(tickets, are_served_when_a_fence_passes)
 {
     struct waiter waiter;
@@ -446,7 +448,8 @@ FIXTURE_TEST(tickets, a_lease_grows_as_a_request_does)
     moor_lease lease = take_lease(f, f->holder, UNITS(2));
     party_take(party, 4);
     EXPECT(MOOR_OK, moor_lease_adjust(f->runtime, lease, UNITS(6), MOOR_NO_WAIT));
-    EXPECT(MOOR_OK, moor_lease_adjust(f->runtime, lease, UNITS(9), MOOR_NO_WAIT)); /* somebody is asked */
+    /* causes a pressure request */
+    EXPECT(MOOR_OK, moor_lease_adjust(f->runtime, lease, UNITS(9), MOOR_NO_WAIT));
     expect_asked(0, party, UNITS(3), MOOR_PRESSURE_REQUEST);
     EXPECT(MOOR_OK, moor_holder_set_pressure(party->holder, NULL, NULL));
     SHORT(MOOR_OVER_BUDGET, UNITS(1), moor_lease_adjust(f->runtime, lease, UNITS(10), MOOR_NO_WAIT));

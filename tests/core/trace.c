@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The events of a trace are the books: their sums say what each holder has, and each ticket and ask has
- * its end. */
+/* The sums of trace events equal the accounts: each holder's bytes are explained, and each ticket and each
+ * pressure request has an end. */
 #include "asked.h"
 
 TestSuite(trace, .timeout = 60);
@@ -10,7 +10,7 @@ TestSuite(trace, .timeout = 60);
 #define TICKETS 64u
 #define ONCE 1u
 
-/* All that was told, summed up. */
+/* The sums of all events. */
 static struct {
     pthread_mutex_t lock;
     struct {
@@ -19,7 +19,7 @@ static struct {
     } of[HOLDERS];
     struct {
         uint64_t name;
-        uint64_t bytes;   /* of its opening */
+        uint64_t bytes;   /* at its opening */
         uint64_t granted; /* at its end */
         uint32_t opened;
         uint32_t ended;
@@ -28,7 +28,7 @@ static struct {
         uint64_t let_go;
     } ticket[TICKETS];
     uint64_t count[KINDS];
-    uint64_t latest[KINDS]; /* bytes of it */
+    uint64_t latest[KINDS]; /* bytes of the ticket */
 } told = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static void note_ticket(const struct moor_trace_event *event)
@@ -84,7 +84,7 @@ static void expect_equal(uint64_t events, uint64_t books, const char *what, int 
                  (unsigned long long)events, (unsigned long long)books);
 }
 
-/* At a quiet point. leases: of it, the lease refunds, which were never pending. */
+/* At a quiet point. leases: the part of the refunds that were leases, which were never pending. */
 static void check_books(struct moor_holder *holder, uint64_t leases, int line)
 {
 #define OF(kind_) bytes_of(holder, MOOR_TRACE_##kind_)
@@ -135,14 +135,14 @@ Test(trace, grants_and_leases_add_up)
     fixture_close(&f);
 }
 
-/* A release goes by PENDING; a failed free by QUARANTINE, and RETRY; a release that is refused comes back
+/* A release passes PENDING; a failed free passes QUARANTINE and RETRY; a refused release is restored
  * first. */
 Test(trace, memory_adds_up)
 {
     struct fixture f = open_traced();
     moor_buffer buffers[4];
     for (size_t i = 0; i < 4; i++)
-        buffers[i] = fixture_allocate(&f, UNIT - 100); /* is rounded */
+        buffers[i] = fixture_allocate(&f, UNIT - 100); /* the provider rounds it */
     CHECK_BOOKS(f.holder, 0);
     struct moor_view view = fixture_buffer_view(&f, buffers[0]);
     scripted_hold(f.script, f.queue);
@@ -170,7 +170,7 @@ Test(trace, memory_adds_up)
     fixture_close(&f);
 }
 
-/* What exists although it is not to be is told, too. */
+/* An object that exists although the call failed is traced, too. */
 Test(trace, memory_beyond_the_budget_adds_up)
 {
     struct fixture f = open_traced();
@@ -186,7 +186,7 @@ Test(trace, memory_beyond_the_budget_adds_up)
     fixture_close(&f);
 }
 
-/* A call that fails gives its bytes back to the grant that they came from. */
+/* A failed call returns its bytes to the grant that they came from. */
 Test(trace, what_goes_back_to_a_grant_adds_up)
 {
     struct fixture f = open_traced();
@@ -213,7 +213,7 @@ Test(trace, what_goes_back_to_a_grant_adds_up)
 
 /* ---- pressure ---- */
 
-/* Requests that waited do not wait any more, which was told once, and who was asked has answered. */
+/* The end of a waiting request is traced once, and each pressure request is answered. */
 static void check_tickets(size_t expected)
 {
     pthread_mutex_lock(&told.lock);
@@ -252,7 +252,7 @@ Test(trace, requests_and_who_is_asked_add_up)
     cr_assert(told.ticket[0].asks == 1 && told.ticket[0].let_go == UNITS(2));
     CHECK_BOOKS(f.holder, 0);
     CHECK_BOOKS(party->holder, 0);
-    /* One that comes to nothing; one that is served, and waited for. */
+    /* One ticket fails; another one is served and waited for. */
     EXPECT(MOOR_TIMEOUT, moor_grant_reserve(f.holder, UNITS(2), 1, &(moor_grant){0}));
     check_tickets(2);
     cr_assert_eq(told.ticket[1].granted, 0);
@@ -271,7 +271,7 @@ Test(trace, requests_and_who_is_asked_add_up)
     fixture_close(&f);
 }
 
-/* Cancelled before and after it was served, and while a thread waits for it. */
+/* Tickets cancelled before they were served, after they were served, and while a thread waits. */
 Test(trace, tickets_that_are_cancelled_end_once)
 {
     struct {
@@ -285,7 +285,7 @@ Test(trace, tickets_that_are_cancelled_end_once)
     EXPECT(MOOR_OK, moor_ticket_cancel(f->runtime, open));
     pthread_t thread;
     cr_assert_eq(pthread_create(&thread, NULL, wait_for_ticket, &it), 0);
-    (void)nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL); /* most likely it waits by then */
+    (void)nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL); /* the thread most likely waits by then */
     EXPECT(MOOR_OK, moor_ticket_cancel(f->runtime, it.ticket));
     join(thread);
     EXPECT(MOOR_OK, moor_ticket_cancel(f->runtime, served));
@@ -316,7 +316,7 @@ Test(trace, limits_and_pressure_for_what_is_over_are_told)
     fixture_close(&f);
 }
 
-/* A device that is full asks with a ticket of its own. */
+/* A full device sends pressure requests with a ticket of its own. */
 Test(trace, a_full_device_is_told)
 {
     struct fixture f = open_traced();

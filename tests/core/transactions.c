@@ -165,7 +165,7 @@ FIXTURE_TEST(transactions, over_one_budget_touch_no_provider)
     stage_close(f, &s);
 }
 
-/* The k-th step is wrong in itself. */
+/* Step k is invalid. */
 FIXTURE_TEST(transactions, a_bad_step_anywhere_fails_all)
 {
     struct stage s = stage_open(f);
@@ -184,7 +184,7 @@ FIXTURE_TEST(transactions, a_bad_step_anywhere_fails_all)
             else if (flaw == 3)
                 steps[k].length_bytes = steps[k].kind == MOOR_STEP_MAP ? GRANULE : UINT64_MAX;
             else
-                steps[k].range = f->binding ? s.sealed : 0; /* of another kind */
+                steps[k].range = f->binding ? s.sealed : 0; /* a handle of another kind */
             moor_status status = moor_transact(f->runtime, steps, STEPS, &failed);
             cr_assert_neq(status, MOOR_OK, "step %zu, flaw %u", k, flaw);
             cr_assert_eq(failed, k, "step %zu, flaw %u: %zu is named", k, flaw, failed);
@@ -218,7 +218,7 @@ FIXTURE_TEST(transactions, fail_at_every_provider_call_without_a_trace)
     stage_close(f, &s);
 }
 
-/* Steps that collide with each other are as wrong as ones that collide with what is there. */
+/* Steps must not collide with each other or with existing memory. */
 FIXTURE_TEST(transactions, steps_may_not_overlap)
 {
     moor_range range = fixture_range(f, 8);
@@ -246,7 +246,7 @@ FIXTURE_TEST(transactions, steps_may_not_overlap)
     }
 }
 
-/* A new segment is of its binding's domain, and so must be the range that it is mapped into. */
+/* A new segment belongs to its binding's domain, and its range must, too. */
 FIXTURE_TEST(transactions, create_no_segment_in_a_range_of_another_domain)
 {
     struct stage s = stage_open(f);
@@ -262,7 +262,7 @@ FIXTURE_TEST(transactions, create_no_segment_in_a_range_of_another_domain)
     stage_close(f, &s);
 }
 
-/* A later step may rest on an earlier one, so it goes first. */
+/* A later step may depend on an earlier one, so the undo begins with the last step. */
 FIXTURE_TEST(transactions, that_fail_are_taken_back_in_reverse)
 {
     enum { MADE = 3 };
@@ -335,7 +335,7 @@ FIXTURE_TEST(transactions, draw_from_grants)
 
 #define GRANTED (9 * GRANULE)
 
-/* The same on every binding's account; what fails must leave its grant as it was. */
+/* Runs `act` with a grant on each binding's account; a failure must leave the grants unchanged. */
 static moor_status with_grants(struct fixture *f, struct stage *s,
                                moor_status (*act)(struct fixture *f, struct stage *s,
                                                   const moor_grant grants[2]))
@@ -399,7 +399,7 @@ static void release_buffer(struct fixture *f, void *user)
     EXPECT(MOOR_OK, moor_buffer_release(f->runtime, granted_buffer));
 }
 
-/* Bytes that are in quarantine do not come back to a grant, and do not keep it. */
+/* Quarantined bytes do not return to a grant and do not keep it open. */
 Test(transactions, allocations_that_cannot_be_undone_let_their_grant_go)
 {
     struct fixture f = fixture_open(NULL);
@@ -421,12 +421,12 @@ Test(transactions, allocations_that_cannot_be_undone_let_their_grant_go)
     fixture_close_quarantined(&f);
 }
 
-/* So does a buffer that is not made. */
+/* A failed allocation returns its grant, too. */
 FIXTURE_TEST(transactions, allocations_that_fail_give_their_grants_back)
 {
     struct stage s = stage_open(f);
     cr_assert_geq(fixture_fail_each(f, MOOR_DEVICE_NOMEM, allocate_with_grants, release_buffer, &s), 2);
-    scripted_knobs(f->script)->actual_extra_bytes = MIB(64); /* made, and too much: undone */
+    scripted_knobs(f->script)->actual_extra_bytes = MIB(64); /* made, but too large: undone */
     struct fixture_state before = fixture_state(f);
     cr_assert_neq(allocate_with_grants(f, &s), MOOR_OK);
     scripted_knobs(f->script)->actual_extra_bytes = 0;
@@ -447,19 +447,19 @@ FIXTURE_TEST(transactions, create_segments_of_a_chosen_granule)
                              .granule_bytes = SCRIPTED_GRANULE_MIN};
     EXPECT(MOOR_OK, moor_transact(f->runtime, &step, 1, NULL));
     cr_assert_eq(fixture_stats(f).charged_bytes, 3 * SCRIPTED_GRANULE_MIN);
-    EXPECT(MOOR_OK,
-           moor_segment_map(f->runtime, step.segment, range, 0, MOOR_ACCESS_READ_WRITE)); /* they fit */
+    /* the granules match */
+    EXPECT(MOOR_OK, moor_segment_map(f->runtime, step.segment, range, 0, MOOR_ACCESS_READ_WRITE));
     EXPECT(MOOR_OK, moor_segment_release(f->runtime, step.segment));
     const struct moor_step wrong[] = {
-        {.length_bytes = 3 * SCRIPTED_GRANULE_MIN},                  /* of the recommended one */
+        {.length_bytes = 3 * SCRIPTED_GRANULE_MIN},                  /* no whole granule */
         {.length_bytes = GRANULE, .granule_bytes = 2048},            /* below the minimum */
-        {.length_bytes = 3 * GRANULE, .granule_bytes = 3 * GRANULE}, /* no power of two */
+        {.length_bytes = 3 * GRANULE, .granule_bytes = 3 * GRANULE}, /* not a power of two */
         {.length_bytes = SCRIPTED_GRANULE_MIN + 1, .granule_bytes = SCRIPTED_GRANULE_MIN},
         {.length_bytes = 0, .granule_bytes = SCRIPTED_GRANULE_MIN},
-        {.length_bytes = GRANULE,
-         .granule_bytes = SCRIPTED_GRANULE_MIN,
-         .range = range},                                                              /* the range has one */
-        {.length_bytes = GRANULE, .granule_bytes = GRANULE, .offset_bytes = GRANULE}}; /* of nothing */
+        /* the range has a granule already */
+        {.length_bytes = GRANULE, .granule_bytes = SCRIPTED_GRANULE_MIN, .range = range},
+        /* an offset without a range */
+        {.length_bytes = GRANULE, .granule_bytes = GRANULE, .offset_bytes = GRANULE}};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         step = wrong[i];
         step.kind = MOOR_STEP_CREATE;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Small and large requests do not starve each other: one that is passed 16 times gets a turn, which lasts
- * half of the time that it has waited, from 100 ms to 10 s, and then none for as long (core/README.md, "Under
- * pressure"). On a clock that stands still, and once with threads that do their worst.
+ * Small and large requests do not starve each other. A request that was passed 16 times gets an exclusive
+ * turn, which lasts half of the time that it has waited, from 100 ms to 10 s; then it gets no turn for as
+ * long (core/README.md, "Under pressure"). The tests use a clock that stands still, and one uses threads.
  */
 #include "asked.h"
 
 TestSuite(turns, .timeout = 120);
 
-#define PASSED 16 /* as core/README.md says, and the next */
+#define PASSED 16 /* core/README.md states this figure and the next one */
 #define TURN_NS UINT64_C(100000000)
 #define SMALLS 64
 
@@ -17,7 +17,7 @@ static moor_status try_small(struct moor_holder *holder, moor_grant *ret_grant)
     return moor_grant_reserve(holder, UNIT, MOOR_NO_WAIT, ret_grant);
 }
 
-/* Small ones come and go, and pass the one that waits. */
+/* Small requests are served and released, and pass the waiting one. */
 static void pass(struct fixture *f, int times)
 {
     for (int i = 0; i < times; i++) {
@@ -27,7 +27,7 @@ static void pass(struct fixture *f, int times)
     }
 }
 
-/* A pool of four with two units leased, and one request that wants three. */
+/* A pool of four units, two of them leased, and one request for three. */
 struct turn {
     struct fixture f;
     moor_lease lease;
@@ -101,7 +101,7 @@ TURN_TEST(a_turn_lasts_a_tenth_of_a_second_and_then_others_are_served)
     return_ticket(&turn->f, small);
 }
 
-/* However often it is passed meanwhile, for as long as its turn was it has no other. */
+/* A request gets no second turn for as long as its turn lasted, however often it is passed. */
 TURN_TEST(between_turns_others_have_as_much_time)
 {
     pass(&turn->f, PASSED);
@@ -112,15 +112,15 @@ TURN_TEST(between_turns_others_have_as_much_time)
     clock_advance(&turn->f, 1);
     expect_barred(turn, "in the second turn");
     clock_advance(&turn->f, TURN_NS);
-    /* Not passed often enough, it has none either. */
+    /* A request that is not passed often enough gets none either. */
     pass(&turn->f, PASSED - 1);
     clock_advance(&turn->f, 100 * TURN_NS);
     expect_free(turn, "passed 15 times");
     expect_barred(turn, "passed 16 times");
 }
 
-/* The longer it has waited, the longer its turn; so those that hold their memory for longer than a turn do
- * not keep it away for ever. */
+/* A longer wait gives a longer turn, so that holders which keep memory for longer than a turn cannot starve a
+ * request for ever. */
 Test(turns, a_turn_lasts_half_of_the_waiting_up_to_ten_seconds)
 {
     static const uint64_t waits_ns[][2] = {{10 * TURN_NS, 5 * TURN_NS},
@@ -144,8 +144,8 @@ Test(turns, a_turn_lasts_half_of_the_waiting_up_to_ten_seconds)
     }
 }
 
-/* 16 units, all with small ones, each of which is followed by the next as long as that can be had. Without
- * turns the big one, which wants them all, would never be served. */
+/* 16 units, all held by small requests, each followed by the next one as long as that is served. Without
+ * turns the big request for all units would never be served. */
 FIXTURE_TEST(turns, a_big_one_among_many_small_ones_is_served_within_the_bound)
 {
     moor_ticket small[SMALLS];
@@ -159,7 +159,7 @@ FIXTURE_TEST(turns, a_big_one_among_many_small_ones_is_served_within_the_bound)
         cr_assert_lt(count, SMALLS, "starved");
         small[count++] = open_ticket(f->holder, UNIT);
         while (first < count && !is_served(f, small[first]))
-            first++; /* these wait for the big one, now */
+            first++; /* these now wait for the big request */
         cr_assert_lt(first, count, "nobody holds anything, and the big one is not served");
         return_ticket(f, small[first++]);
     }
@@ -179,7 +179,7 @@ TURN_TEST(a_small_one_behind_a_big_one_is_served_at_once)
     return_ticket(&turn->f, small);
 }
 
-/* Whoever has a guarantee gets it at once, also in another's turn; and no more than that. */
+/* A guarantee is granted at once, also during another request's turn, and no more than the guarantee. */
 TURN_TEST(guarantees_hold_in_turns_of_others)
 {
     moor_grant grants[2] = {0};
@@ -191,7 +191,7 @@ TURN_TEST(guarantees_hold_in_turns_of_others)
     EXPECT(MOOR_OK, moor_holder_destroy(guaranteed));
 }
 
-/* Who waits for its own limit alone keeps nobody from anything. */
+/* A request that waits only for its own limit holds back no other request. */
 TURN_TEST(one_that_waits_for_its_own_limit_gets_none)
 {
     moor_grant grant = 0;
@@ -201,25 +201,24 @@ TURN_TEST(one_that_waits_for_its_own_limit_gets_none)
         EXPECT(MOOR_OK, try_small(other, &grant));
         EXPECT(MOOR_OK, moor_grant_release(turn->f.runtime, grant));
     }
-    /* When its limit leaves it room, its turn comes. */
+    /* Once its limit has room, the request gets its turn. */
     set_limits(turn->f.holder, LIMITS(0));
     EXPECT(MOOR_OVER_BUDGET, try_small(other, &grant));
     EXPECT(MOOR_OK, moor_holder_destroy(other));
 }
 
-/* Nor does one that can never be served, since the capacity has shrunk. */
+/* A request that can never fit, since the capacity has shrunk, holds back no other request. */
 TURN_TEST(one_that_can_never_fit_any_more_gets_none)
 {
     set_capacity(&turn->f, UNITS(3) - 1);
     EXPECT(MOOR_OK, moor_lease_adjust(turn->f.runtime, turn->lease, UNIT, MOOR_NO_WAIT));
     pass(&turn->f, 4 * PASSED);
     EXPECT(MOOR_OK, moor_lease_adjust(turn->f.runtime, turn->lease, UNITS(2), MOOR_NO_WAIT));
-    set_capacity(&turn->f, UNITS(4)); /* and growing back restores everything */
+    set_capacity(&turn->f, UNITS(4)); /* the old capacity restores everything */
     expect_barred(turn, "in its turn");
 }
 
-/* One of low priority is passed by those of high priority that come later, and is served in its turn all
- * the same. */
+/* Later requests of high priority pass one of low priority, which is still served in its turn. */
 FIXTURE_TEST(turns, priorities_do_not_starve)
 {
     moor_ticket tickets[SMALLS];
@@ -240,7 +239,7 @@ FIXTURE_TEST(turns, priorities_do_not_starve)
     EXPECT(MOOR_OK, moor_holder_destroy(high));
 }
 
-/* Two that were passed: one turn at a time, that of the one that came first, and then the other's. */
+/* Two passed requests: one turn at a time, the older request's first. */
 TURN_TEST(one_request_of_a_pool_has_a_turn_at_a_time)
 {
     moor_ticket second = open_ticket(turn->f.holder, UNITS(3));
@@ -257,7 +256,7 @@ TURN_TEST(one_request_of_a_pool_has_a_turn_at_a_time)
     turn->big = second;
 }
 
-/* A turn is of the pools that the request waits on, and of no others. */
+/* A turn covers the pools of its request and no other pools. */
 TURN_TEST(other_pools_go_on)
 {
     struct moor_authority *other = NULL;
@@ -284,7 +283,7 @@ TURN_TEST(a_turn_ends_when_its_ticket_is_cancelled)
 }
 
 struct taking {
-    moor_lease lease; /* of a unit */
+    moor_lease lease; /* one unit */
     moor_status status;
     moor_grant grant;
 };
@@ -298,15 +297,16 @@ static uint64_t take_in_a_turn(struct party *party, const struct moor_pressure *
     return 1;
 }
 
-/* Who is asked may take what it needs in order to let go; and what it gives up serves nobody out of turn. */
+/* A pressure function may reserve the memory that its eviction needs. Its evicted bytes serve no request out
+ * of turn. */
 TURN_TEST(those_who_are_asked_may_take_in_turns_of_others)
 {
     struct taking taking = {.status = MOOR_PROVIDER};
     struct party *party = party_open(&turn->f, 0, 0, NULL);
     party->user = &taking;
-    taking.lease = take_lease(&turn->f, party->holder, UNIT); /* which has passed it once */
+    taking.lease = take_lease(&turn->f, party->holder, UNIT); /* the lease has passed the big request once */
     pass(&turn->f, PASSED - 1);
-    moor__pressure_settle(turn->f.runtime); /* it was asked, and rests */
+    moor__pressure_settle(turn->f.runtime); /* the party has had a pressure request and cools down */
     moor_ticket small = open_ticket(turn->f.holder, UNIT);
     atomic_store(&party->answer, take_in_a_turn);
     clock_advance(&turn->f, TURN_NS / 2);
@@ -336,8 +336,7 @@ static void *keep_busy(void *user)
     return NULL;
 }
 
-/* Four threads that take three of eight units each, over and over, and one that wants them all, time and
- * again. */
+/* Four threads repeatedly take three of eight units each, and one thread repeatedly requests all eight. */
 FIXTURE_TEST(turns, a_big_one_is_served_while_threads_do_their_worst)
 {
     pthread_t threads[4];

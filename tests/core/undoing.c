@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Pressure functions that change the governor under its own feet: they take themselves away, end holders and
- * change limits, look at everything; and what others do to a holder whose function is running.
+ * Pressure functions that change the governor during their call: they remove themselves, destroy holders,
+ * change limits and read all statistics; and calls of other threads on a holder during its pressure function.
  */
 #include "asked.h"
 
@@ -15,7 +15,7 @@ static moor_status request(struct fixture *f, uint64_t bytes)
     return status;
 }
 
-/* Gives up all that it has, and its binding, so that nothing but the pressure keeps its holder. */
+/* Releases all units and the binding, so that only the pressure request keeps the holder. */
 static void leave(struct party *party)
 {
     (void)party_evict(party, UINT64_MAX);
@@ -24,12 +24,12 @@ static void leave(struct party *party)
     party->binding = NULL;
 }
 
-/* ---- itself ---- */
+/* ---- the function itself ---- */
 
 static uint64_t remove_and_give(struct party *party, const struct moor_pressure *pressure)
 {
     EXPECT(MOOR_OK, moor_holder_set_pressure(party->holder, NULL, NULL));
-    (void)nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL); /* it is still waited for */
+    (void)nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL); /* the requester still waits */
     return party_evict(party, pressure->bytes);
 }
 
@@ -38,7 +38,7 @@ FIXTURE_TEST(undoing, one_may_remove_its_own_function)
     clock_stop();
     set_capacity(f, UNITS(4));
     struct party *party = party_open(f, 0, 4, remove_and_give);
-    moor_grant grant = fixture_reserve(f, UNIT); /* what it gave counts */
+    moor_grant grant = fixture_reserve(f, UNIT); /* the evicted unit counts */
     cr_assert_eq(party_stats(party).evicted_bytes, UNIT);
     SHORT(MOOR_OVER_BUDGET, UNIT, moor_grant_reserve(f->holder, UNIT, MOOR_NO_WAIT, &grant));
     cr_assert_eq(asked_count(), 1);
@@ -56,7 +56,7 @@ static uint64_t replace_and_give(struct party *party, const struct moor_pressure
     return party_evict(party, pressure->bytes);
 }
 
-/* The one that comes in its place is called the next time, with what belongs to it. */
+/* The replacing function is called the next time, with its own user pointer. */
 FIXTURE_TEST(undoing, one_may_replace_its_own_function)
 {
     struct party other = {0};
@@ -75,7 +75,7 @@ static uint64_t destroy_itself(struct party *party, const struct moor_pressure *
 {
     uint64_t had = party_has(party);
     (void)pressure;
-    EXPECT(MOOR_BUSY, moor_holder_destroy(party->holder)); /* it still has what it has */
+    EXPECT(MOOR_BUSY, moor_holder_destroy(party->holder)); /* the holder still has its units */
     leave(party);
     EXPECT(MOOR_OK, moor_holder_destroy(party->holder));
     party->holder = NULL;
@@ -99,10 +99,10 @@ FIXTURE_TEST(undoing, one_may_destroy_its_own_holder)
 
 /* ---- others ---- */
 
-/* What one party does to the holder of another, and what it is answered. */
+/* The calls of one party on another party's holder, and their statuses. */
 struct attack {
     struct party *victim;
-    int inside; /* 1: the victim's function is to be running */
+    int inside; /* 1: the victim's function must be running */
     moor_status destroyed;
     moor_status removed;
 };
@@ -143,7 +143,7 @@ static uint64_t leave_and_stay(struct party *party, const struct moor_pressure *
     return had;
 }
 
-/* The other one is inside its function: that is not waited for, in here. */
+/* The other party is inside its function: a call from inside a pressure function does not wait for it. */
 FIXTURE_TEST(undoing, one_that_is_being_asked_is_busy_for_others_that_are)
 {
     struct waiter waiter;
@@ -160,7 +160,7 @@ FIXTURE_TEST(undoing, one_that_is_being_asked_is_busy_for_others_that_are)
     cr_assert_eq(it.destroyed, MOOR_BUSY, "%s", moor_status_name(it.destroyed));
     fixture_await(&stays, 1);
     atomic_store(&busy->gate, 1);
-    party_close(busy); /* outside, it is waited for */
+    party_close(busy); /* a call from outside waits */
     cr_assert_eq(busy->left, 1);
 }
 
@@ -198,7 +198,7 @@ FIXTURE_TEST(undoing, two_that_destroy_each_other_are_both_busy)
     }
 }
 
-/* ---- by threads of the host's ---- */
+/* ---- by the host's threads ---- */
 
 struct ending {
     pthread_t thread;
@@ -226,7 +226,7 @@ static void *remove_function(void *user)
     return NULL;
 }
 
-/* Ends the party, or its function, while that is inside. */
+/* Destroys the party, or removes its function, while the function runs. */
 static void end_while_inside(struct fixture *f, void *(*end)(void *))
 {
     set_capacity(f, UNITS(4));
@@ -237,9 +237,9 @@ static void end_while_inside(struct fixture *f, void *(*end)(void *))
     cr_assert_eq(party->left, 0);
     cr_assert_eq(pthread_create(&ending.thread, NULL, end, &ending), 0);
     fixture_await(&ending.began, 1);
-    (void)nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL); /* time to do it wrong */
+    (void)nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL); /* time for an early return */
     cr_assert_eq(ending.done, 0, "it has not waited for the function to return");
-    EXPECT(MOOR_OK, request(f, UNITS(4))); /* meanwhile all goes on */
+    EXPECT(MOOR_OK, request(f, UNITS(4))); /* meanwhile requests are served */
     atomic_store(&party->gate, 1);
     join(ending.thread);
     cr_assert_eq(party->left, 1);
@@ -281,7 +281,8 @@ static uint64_t lower_the_set_aside(struct party *party, const struct moor_press
     return 0;
 }
 
-/* Of four units the party has two, and one is guaranteed to somebody, or set aside; two are wanted. */
+/* The party has two of four units, and one is guaranteed to another holder or in the emergency reserve; two
+ * are requested. */
 static void change_limits(struct fixture *f, party_answer answer)
 {
     bool aside = answer == lower_the_set_aside;
@@ -311,7 +312,7 @@ FIXTURE_TEST(undoing, a_pressure_function_may_lower_the_set_aside)
     change_limits(f, lower_the_set_aside);
 }
 
-/* ---- looking ---- */
+/* ---- reading statistics ---- */
 
 static uint64_t look_at_everything(struct party *party, const struct moor_pressure *pressure)
 {
@@ -326,7 +327,7 @@ static uint64_t look_at_everything(struct party *party, const struct moor_pressu
     EXPECT(MOOR_OK, moor_ticket_get_stats(party->f->runtime, pressure->ticket, &ticket));
     EXPECT(MOOR_OK, moor_authority_refresh(party->f->authority));
     EXPECT(MOOR_OK, moor_holder_set_evictable(party->holder, UNITS(2)));
-    EXPECT(MOOR_INVALID, moor_ticket_cancel(party->f->runtime, pressure->ticket)); /* not the host's own */
+    EXPECT(MOOR_INVALID, moor_ticket_cancel(party->f->runtime, pressure->ticket)); /* the core's own ticket */
     cr_assert(count == 2 && pool.tickets == 1 && own.asked == 1);
     cr_assert_eq(pool.charged_bytes, own.charged_bytes);
     cr_assert_eq(ticket.bytes, UNITS(2));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Wrapped memory: never freed, charged only when asked, pinned for as long as work may use it. */
+/* Wrapped memory: never freed, charged only on request, pinned as long as work may use it. */
 #include "fixture.h"
 
 #include <stdlib.h>
@@ -85,7 +85,7 @@ FIXTURE_TEST(wrap, pin_is_undone_behind_the_last_use)
     cr_assert(fixture_all_bytes(&target_view, 0x3c));
 }
 
-/* Whole pages are locked, whatever part of them was wrapped. The model asserts the alignment. */
+/* Whole pages are locked, also for a part of a page. The model asserts the alignment. */
 FIXTURE_TEST(wrap, pin_covers_whole_pages)
 {
     moor_buffer buffer = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Copy on write (O20): the last owner of a segment writes in place, anybody else in a private copy at the
- * same address, charged to the range's holder; and a failure, at any step, leaves both sides as they were.
+ * Copy on write (O20): the last owner of a segment writes in place; any other owner writes in a private copy
+ * at the same address, charged to the range's holder. A failure at any step leaves both sides unchanged.
  */
 #include "fixture.h"
 
@@ -84,7 +84,7 @@ FIXTURE_TEST(writable, the_last_owner_writes_in_place)
     EXPECT(MOOR_OK, moor_range_release(f->runtime, s.ranges[1]));
 }
 
-/* Whoever still has the handle may map it again: then this is not the last owner. */
+/* The handle's owner may map the segment again, so the mapping is not the last owner. */
 FIXTURE_TEST(writable, the_handle_counts_as_an_owner)
 {
     struct shared s = share(f);
@@ -119,7 +119,7 @@ FIXTURE_TEST(writable, over_budget_leaves_both_sides)
     unshare(f, &s);
 }
 
-/* The copy's memory is made, and is more than there is room for. */
+/* The copy is made and exceeds the budget. */
 FIXTURE_TEST(writable, a_copy_that_takes_too_much_is_undone)
 {
     struct shared s = share(f);
@@ -138,14 +138,14 @@ FIXTURE_TEST(writable, a_copy_that_takes_too_much_is_undone)
     unshare(f, &s);
 }
 
-/* The exchange fails half-way, and so does the way back: what is there no more is not said to be there. */
+/* The exchange fails half-way, and the way back fails, too: the missing mapping is reported as not backed. */
 FIXTURE_TEST(writable, whose_way_back_fails_is_not_backed)
 {
     struct shared s = share(f);
     struct moor_view first = mapped(f, s.ranges[0]);
     struct moor_view second = mapped(f, s.ranges[1]);
     moor_segment copy = 77;
-    /* After the one of the copy's window: the new mapping, and the old one again. */
+    /* The first mapping is the copy's window. The failures hit the new mapping and the restored old one. */
     scripted_fail(f->script, (struct scripted_fault){
                                  .name = SCRIPTED_MAP, .nth = 2, .times = 2, .status = MOOR_DEVICE_NOMEM});
     EXPECT(MOOR_DEVICE_NOMEM,
@@ -186,7 +186,7 @@ FIXTURE_TEST(writable, pending_work_is_waited_for)
     EXPECT(MOOR_OK, moor_stream_destroy(reader));
 }
 
-/* The shared mapping is what the copy reads: it stays until that is done. */
+/* The copy reads the shared mapping, which stays until the copy is done. */
 FIXTURE_TEST(writable, a_copy_under_way_keeps_what_it_reads)
 {
     struct shared s = share(f);
@@ -203,7 +203,7 @@ FIXTURE_TEST(writable, a_copy_under_way_keeps_what_it_reads)
     unshare(f, &s);
 }
 
-/* The last owner has no copy to wait for, but whoever reads must have read. */
+/* The last owner waits for no copy, but for all readers. */
 FIXTURE_TEST(writable, in_place_waits_for_readers)
 {
     struct moor_abi_stream *queue;
@@ -221,7 +221,7 @@ FIXTURE_TEST(writable, in_place_waits_for_readers)
     EXPECT(MOOR_PENDING, make_writable_until(f, s.ranges[0], MOOR_NO_WAIT));
     EXPECT(MOOR_TIMEOUT, make_writable_until(f, s.ranges[0], fixture_soon(30)));
     fixture_expect_state(f, &before);
-    EXPECT(MOOR_INVALID, moor_fill(f->stream, &view, 1, 1)); /* it is still read-only */
+    EXPECT(MOOR_INVALID, moor_fill(f->stream, &view, 1, 1)); /* still read-only */
     scripted_open(f->script, queue);
     EXPECT(MOOR_OK, make_writable_until(f, s.ranges[0], MOOR_NO_WAIT));
     EXPECT(MOOR_OK, moor_fill(f->stream, &view, 1, 1));
@@ -230,9 +230,9 @@ FIXTURE_TEST(writable, in_place_waits_for_readers)
     EXPECT(MOOR_OK, moor_stream_destroy(reader));
 }
 
-/* ---- the handle of what is there now ---- */
+/* ---- the handle of the present segment ---- */
 
-/* Seals what was made writable, shows it at granule 1 of a range of its own, and returns that range. */
+/* Seals a writable segment, maps it at granule 1 of a new range, and returns that range. */
 static moor_range share_again(struct fixture *f, moor_segment segment)
 {
     moor_range range = fixture_range(f, 4);
@@ -302,7 +302,7 @@ FIXTURE_TEST(writable, in_place_has_a_new_handle_and_the_old_one_stays_stale)
     EXPECT(MOOR_OK, moor_segment_release(f->runtime, handles[4]));
 }
 
-/* The provider refuses once: no handle has come into being, and the next attempt gives one. */
+/* The provider refuses once: no handle results, and the next attempt returns one. */
 FIXTURE_TEST(writable, in_place_that_fails_gives_no_handle)
 {
     moor_range range = fixture_range(f, 4);
@@ -351,8 +351,8 @@ FIXTURE_TEST(writable, only_maps_can_be_made_so)
 }
 
 /*
- * Every provider call fails once. Whatever the answer is, both sides read as before, the other side is not
- * touched, and bytes that could not be given back are in quarantine, charged.
+ * Every provider call fails once. Both sides then read as before, the other side is unchanged, and bytes that
+ * could not be freed are charged in quarantine.
  */
 Test(writable, fails_at_every_step_with_nothing_lost)
 {
@@ -384,14 +384,14 @@ Test(writable, fails_at_every_step_with_nothing_lost)
         }
         unshare(&f, &s);
         (void)moor_runtime_reap(f.runtime, fixture_soon(2000));
-        fixture_close_quarantined(&f); /* what is in quarantine goes now */
+        fixture_close_quarantined(&f); /* the quarantined objects go now */
         if (!fired)
             break;
     }
     cr_assert_geq(failures, 3);
 }
 
-/* Likewise, drawn from a grant: whatever fails, the grant has its bytes again once all has come back. */
+/* The same with a grant: after any failure the grant has its bytes again once all releases have completed. */
 Test(writable, that_fails_gives_its_grant_back)
 {
     uint32_t failures = 0;
@@ -413,14 +413,14 @@ Test(writable, that_fails_gives_its_grant_back)
         failures += status != MOOR_OK;
         EXPECT(MOOR_OK, moor_grant_release(f.runtime, grant));
         unshare(&f, &s);
-        (void)moor_runtime_reap(f.runtime, fixture_soon(2000)); /* what is in quarantine is not waited for */
+        /* the reap does not wait for quarantined objects */
+        (void)moor_runtime_reap(f.runtime, fixture_soon(2000));
         fixture_close_quarantined(&f);
     }
     cr_assert_geq(failures, 5);
 }
 
-/* The provider took the unmap of the old mapping, and then could not do it: the mapping is neither here nor
- * there. */
+/* The provider accepted the unmap of the old mapping and failed to do it: the mapping's state is unknown. */
 FIXTURE_TEST(writable, whose_unmap_fails_is_quarantined_with_nothing_lost)
 {
     struct shared s = share(f);

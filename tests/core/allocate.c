@@ -101,7 +101,8 @@ FIXTURE_TEST(allocate, more_than_announced_is_undone_if_it_does_not_fit)
     struct fixture_state before = fixture_state(f);
     moor_buffer buffer = 77;
     moor_status status = moor_buffer_allocate(f->binding, 4096, NULL, &buffer);
-    cr_assert(status == MOOR_OVER_BUDGET || status == MOOR_NEVER_FITS, "it is %s", moor_status_name(status));
+    cr_assert(status == MOOR_OVER_BUDGET || status == MOOR_NEVER_FITS, "the status is %s",
+              moor_status_name(status));
     cr_assert_eq(buffer, 77);
     fixture_reap(f);
     fixture_expect_state(f, &before);
@@ -203,7 +204,7 @@ FIXTURE_TEST(allocate, footprints_are_what_will_be_charged)
         moor_buffer buffer = 0;
         EXPECT(MOOR_OK, moor_binding_get_footprint(f->binding, sizes[i][0], NULL, &bytes));
         cr_assert_eq(bytes, sizes[i][1]);
-        cr_assert_eq(fixture_stats(f).reserved_bytes, 0, "asking takes nothing");
+        cr_assert_eq(fixture_stats(f).reserved_bytes, 0, "a footprint query reserves nothing");
         moor_grant grant = 0;
         EXPECT(MOOR_OK, moor_grant_reserve(f->holder, bytes, MOOR_NO_WAIT, &grant));
         struct moor_buffer_options options = {.grant = grant};
@@ -251,7 +252,7 @@ FIXTURE_TEST(allocate, alignment_and_zero_reach_the_provider)
     EXPECT(MOOR_OK, moor_buffer_allocate(f->binding, 5000, &options, &buffer));
     struct moor_view view = fixture_buffer_view(f, buffer);
     cr_assert_eq(view.address % MIB(2), 0);
-    cr_assert_eq(view.size_bytes, 5000, "a view is what was asked for, not what was rounded to");
+    cr_assert_eq(view.size_bytes, 5000, "a view has the requested size, not the rounded one");
     cr_assert_eq(view.owner, buffer);
     cr_assert_eq(view.runtime, f->runtime);
     cr_assert(fixture_all_bytes(&view, 0));
@@ -282,9 +283,9 @@ FIXTURE_TEST(allocate, draws_from_a_grant)
     fixture_fail(f, SCRIPTED_ALLOCATE, 1, MOOR_DEVICE_NOMEM);
     EXPECT(MOOR_DEVICE_NOMEM, moor_buffer_allocate(f->binding, 4096, &options, &more));
     EXPECT(MOOR_OK, moor_grant_get_remaining(f->runtime, grant, &left));
-    cr_assert_eq(left, 4096, "what a failed allocation drew goes back to the grant");
+    cr_assert_eq(left, 4096, "a failed allocation returns its bytes to the grant");
     EXPECT(MOOR_OK, moor_grant_release(f->runtime, grant));
     cr_assert_eq(fixture_stats(f).reserved_bytes, 0);
-    cr_assert_eq(fixture_stats(f).charged_bytes, 4096, "what was drawn stays");
+    cr_assert_eq(fixture_stats(f).charged_bytes, 4096, "drawn bytes stay charged");
     EXPECT(MOOR_OK, moor_buffer_release(f->runtime, buffer));
 }

@@ -99,7 +99,7 @@ static inline size_t asked_count(void)
 static inline void note_asked(const struct party *party, const struct moor_pressure *pressure)
 {
     pthread_mutex_lock(&asked.lock);
-    cr_assert_lt(asked.count, ASKS_MAX, "asked in a loop");
+    cr_assert_lt(asked.count, ASKS_MAX, "pressure requests in a loop");
     asked.entry[asked.count].party = party;
     asked.entry[asked.count++].pressure = *pressure;
     pthread_mutex_unlock(&asked.lock);

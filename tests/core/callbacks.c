@@ -47,7 +47,7 @@ FIXTURE_TEST(callbacks, while_one_sleeps_others_are_asked)
 {
     struct scene scene = open_scene(f, sleep_two_seconds, evict_requested);
     EXPECT(MOOR_OK, request(f, UNIT, fixture_soon(LATE_MS)));
-    cr_assert(scene.bad->entered == 1 && scene.bad->left == 0, "it was waited for");
+    cr_assert(scene.bad->entered == 1 && scene.bad->left == 0, "the slow function was waited for");
     cr_assert_eq(scene.good->left, 1);
 }
 
@@ -55,9 +55,9 @@ FIXTURE_TEST(callbacks, while_one_sleeps_the_deadline_holds)
 {
     struct scene scene = open_scene(f, sleep_two_seconds, NULL);
     EXPECT(MOOR_TIMEOUT, request(f, UNIT, fixture_soon(200)));
-    cr_assert(scene.bad->entered == 1 && scene.bad->left == 0, "it was waited for");
+    cr_assert(scene.bad->entered == 1 && scene.bad->left == 0, "the slow function was waited for");
     EXPECT(MOOR_NO_VICTIM, request(f, UNIT, MOOR_NO_WAIT)); /* nor does a request without a deadline wait */
-    cr_assert_eq(scene.bad->left, 0, "it was waited for");
+    cr_assert_eq(scene.bad->left, 0, "the slow function was waited for");
 }
 
 static uint64_t stay(struct party *party, const struct moor_pressure *pressure)
@@ -75,7 +75,7 @@ FIXTURE_TEST(callbacks, one_that_does_not_come_back_keeps_nobody)
     EXPECT(MOOR_TIMEOUT, request(f, UNIT, fixture_soon(20)));
     (void)party_evict(scene.good, UNIT);
     EXPECT(MOOR_OK, request(f, UNIT, fixture_soon(LATE_MS)));
-    cr_assert_eq(scene.bad->entered, 1, "nor is it asked again");
+    cr_assert_eq(scene.bad->entered, 1, "no second pressure request");
     waiter_start(&waiter, f->holder, UNITS(2), fixture_soon(LATE_MS));
     await_tickets(f, 1);
     cr_assert_eq(scene.bad->left, 0);
@@ -133,9 +133,9 @@ FIXTURE_TEST(callbacks, one_that_gives_nothing_is_not_asked_in_a_loop)
         rested_ns += cool_down_ns;
         cool_down_ns = 2 * cool_down_ns < MOOR_COOL_DOWN_MAX_NS ? 2 * cool_down_ns : MOOR_COOL_DOWN_MAX_NS;
     }
-    cr_assert(scene.bad->left >= 2 && scene.bad->left <= most, "asked %d times in %llu ns", scene.bad->left,
-              (unsigned long long)took_ns);
-    cr_assert(scene.good->left >= 2 && scene.good->left <= most, "asked %d times", scene.good->left);
+    cr_assert(scene.bad->left >= 2 && scene.bad->left <= most, "%d pressure requests in %llu ns",
+              scene.bad->left, (unsigned long long)took_ns);
+    cr_assert(scene.good->left >= 2 && scene.good->left <= most, "%d pressure requests", scene.good->left);
 }
 
 static _Atomic int warnings;
@@ -169,7 +169,7 @@ Test(callbacks, one_that_lies_is_told_from_the_books)
     cr_assert_eq(party_stats(party).evicted_bytes, 0);
     cr_assert_eq(party_stats(party).charged_bytes, UNITS(4));
     cr_assert_eq(atomic_load(&warnings), 1);
-    cr_assert_eq(asked_count(), 1, "it rests as one that gives nothing");
+    cr_assert_eq(asked_count(), 1, "the cool-down of a holder that evicts nothing");
     EXPECT(MOOR_OK, moor_ticket_cancel(f.runtime, ticket));
     fixture_close(&f);
 }
@@ -311,7 +311,7 @@ FIXTURE_TEST(callbacks, one_that_takes_and_gives_back_has_given_nothing)
     EXPECT(MOOR_OK, moor_authority_set_aside(f->authority, UNIT));
     SHORT(MOOR_NO_VICTIM, UNIT, request(f, UNIT, MOOR_NO_WAIT));
     SHORT(MOOR_NO_VICTIM, UNIT, request(f, UNIT, MOOR_NO_WAIT));
-    cr_assert_eq(scene.bad->left, 1, "asked %d times", scene.bad->left);
+    cr_assert_eq(scene.bad->left, 1, "%d pressure requests", scene.bad->left);
 }
 
 struct leased {
@@ -329,7 +329,7 @@ static uint64_t give_a_lease_by_the_cell(struct party *party, const struct moor_
     EXPECT(MOOR_OK, moor_grant_reserve(party->holder, UNIT, MOOR_NO_WAIT, &leased->grant));
     uint64_t has = party->holder->has;
     EXPECT(MOOR_OK, moor_lease_refund(f->runtime, leased->lease));
-    cr_assert_eq(party->holder->has, has, "it was given back by the account");
+    cr_assert_eq(party->holder->has, has, "the bytes returned through the account");
     return UNIT;
 }
 

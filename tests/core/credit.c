@@ -80,7 +80,7 @@ static void *take_and_give(void *user)
         uint64_t bytes = 1 + hand_random(hand) % KIB(150);
         if (hand_take(hand, bytes) == MOOR_OK)
             cr_assert_leq(atomic_fetch_add(&crew->held, bytes) + bytes, crew->most_bytes,
-                          "more than there is");
+                          "more than the capacity");
         else
             cr_assert_eq(moor_last_error()->status, MOOR_OVER_BUDGET);
         if (hand->count == 0 || hand_random(hand) % 16)
@@ -139,8 +139,7 @@ static void check_snapshots(struct crew *crew, size_t hands)
     for (size_t i = 0; i < hands; i++)
         hand_join(&crew->hands[i]);
     EXPECT(MOOR_OK, moor_holder_get_stats(crew->f.holder, &stats));
-    cr_assert_eq(stats.reserved_bytes + stats.charged_bytes + crew->f.holder->has, 0,
-                 "something stayed behind");
+    cr_assert_eq(stats.reserved_bytes + stats.charged_bytes + crew->f.holder->has, 0, "bytes are left");
 }
 
 CREW_TEST_BOTH(credit, snapshots_of_threads_that_do_not_stand_still)
@@ -172,7 +171,7 @@ static void expect_barrier(struct crew *crew, const char *when)
 {
     cr_assert_gt(atomic_exchange(&barriers, 0), 0, "no barrier %s", when);
     hand_get_credit(&crew->hands[0]);
-    cr_assert_eq(atomic_exchange(&barriers, 0), 0, "a barrier for what is small");
+    cr_assert_eq(atomic_exchange(&barriers, 0), 0, "a barrier for a small request");
 }
 
 /* A thread that empties the thread accounts makes all threads pass a barrier. Few runs would show a missing
@@ -195,7 +194,7 @@ CREW_TEST(credit, is_taken_back_behind_a_barrier)
     expect_barrier(crew, "for another capacity");
     EXPECT(MOOR_OK, moor_grant_reserve(crew->f.holder, MIB(40), MOOR_NO_WAIT, &grant));
     EXPECT(MOOR_OK, moor_grant_release(crew->f.runtime, grant));
-    expect_barrier(crew, "for what would have been refused");
+    expect_barrier(crew, "for a request that would have been refused");
     const struct moor_request request = {crew->f.holder, 1};
     EXPECT(MOOR_OK, moor_ticket_open(&request, 1, MOOR_FOREVER, &ticket));
     EXPECT(MOOR_OK, moor_ticket_cancel(crew->f.runtime, ticket));
@@ -244,7 +243,7 @@ CREW_TEST(credit, limits_are_told_without_what_idle_threads_hold)
     EXPECT(MOOR_OK, moor_authority_set_capacity(crew->f.authority, MIB(64), 0, NULL));
     const struct moor_holder_options guaranteed = {.limits.guarantee_bytes = MIB(61)};
     EXPECT(MOOR_OK, moor_holder_create(crew->f.authority, &guaranteed, &other));
-    cr_assert_eq(fixture_stats(&crew->f).over_bytes, 0, "all that is guaranteed is there");
+    cr_assert_eq(fixture_stats(&crew->f).over_bytes, 0, "all guaranteed bytes are available");
     EXPECT(MOOR_OK, moor_holder_destroy(other));
     crew_stand_up(crew);
     EXPECT(MOOR_OK, moor_grant_release(crew->f.runtime, grant));

@@ -31,7 +31,7 @@ CREW_TEST(credit_life, ended_threads_leave_theirs_to_the_next)
         hand_start(&crew->hands[i % HANDS], take_some);
         hand_join(&crew->hands[i % HANDS]);
         cr_assert_leq(crew_count_locals(crew->f.runtime), 2, "this thread, and one more at a time");
-        cr_assert_gt(crew->f.holder->has, 1000 * i, "it had no credit, so this shows nothing");
+        cr_assert_gt(crew->f.holder->has, 1000 * i, "no credit, so that the test shows nothing");
         if (i % 10 == 0)
             cr_assert_eq(fixture_stats(&crew->f).reserved_bytes, 1000 * i);
     }
@@ -86,7 +86,7 @@ CREW_TEST(credit_life, calls_at_the_end_of_a_thread)
         hand_start(&crew->hands[2], sit_beside);
         hand_join(&crew->hands[1]);
         hand_join(&crew->hands[2]);
-        cr_assert_leq(crew_count_locals(runtime), 3, "what was used at last is left to the next as well");
+        cr_assert_leq(crew_count_locals(runtime), 3, "the last account is left to the next thread, too");
     }
     cr_assert_eq(pthread_key_delete(late_key), 0);
 }
@@ -455,7 +455,7 @@ static void *begin_without_memory(void *user)
     malloc_fail_at(0);
     EXPECT(MOOR_OK, hand_take(hand, 1000));
     cr_assert_eq(crew_count_locals(hand->crew->f.runtime), before + 1,
-                 "it has a cell as soon as there is memory");
+                 "the thread gets an account once there is memory");
     return NULL;
 }
 

@@ -183,7 +183,7 @@ FIXTURE_TEST(errors, of_a_failed_call_are_its_own)
         (struct scripted_fault){.name = SCRIPTED_RELEASE, .nth = 1, .status = MOOR_LIMIT, .native_code = 12});
     fixture_fail(f, SCRIPTED_REAP, 1, MOOR_PROVIDER);
     EXPECT(MOOR_LIMIT, moor_range_decommit(f->runtime, range, 0, GRANULE));
-    cr_assert_eq(scripted_faults_fired(f->script), 2, "it did look");
+    cr_assert_eq(scripted_faults_fired(f->script), 2, "the call reaped");
     cr_assert_eq(moor_last_error()->status, MOOR_LIMIT);
     cr_assert_eq(moor_last_error()->native_code, 12);
     cr_assert(strstr(moor_last_error()->text, "release"), "%s", moor_last_error()->text);

@@ -75,7 +75,7 @@ FIXTURE_TEST(governor, capacity_shrinks_below_use_and_grows_back)
     EXPECT(MOOR_OK, moor_authority_set_capacity(f->authority, 10000, 0, NULL));
     struct moor_authority_stats stats = fixture_stats(f);
     cr_assert_eq(stats.capacity_bytes, 10000);
-    cr_assert_eq(stats.charged_bytes, 12288, "what exists stays");
+    cr_assert_eq(stats.charged_bytes, 12288, "existing memory stays");
     cr_assert_eq(stats.free_bytes, 0, "never negative");
     moor_buffer third = 0;
     EXPECT(MOOR_OVER_BUDGET, moor_buffer_allocate(f->binding, 256, NULL, &third));
@@ -113,7 +113,7 @@ FIXTURE_TEST(governor, limits_bind_one_holder)
     struct moor_holder_stats stats;
     EXPECT(MOOR_OK, moor_holder_get_stats(small, &stats));
     cr_assert_eq(stats.limit_bytes, 1000);
-    cr_assert_eq(stats.charged_bytes, 4096, "what exists stays");
+    cr_assert_eq(stats.charged_bytes, 4096, "existing memory stays");
     cr_assert_eq(stats.reserved_bytes, 4096);
     cr_assert_str_eq(stats.name, "small");
     cr_assert_eq(stats.role, MOOR_ROLE_KV);

@@ -9,7 +9,7 @@ static void set_capacity_over(struct fixture *f, uint64_t bytes, uint64_t expect
 {
     uint64_t over = UINT64_MAX;
     EXPECT(MOOR_OK, moor_authority_set_capacity(f->authority, bytes, 0, &over));
-    cr_assert_eq(over, expected_over, "%llu bytes are over", (unsigned long long)over);
+    cr_assert_eq(over, expected_over, "%llu bytes are over the capacity", (unsigned long long)over);
     cr_assert_eq(fixture_stats(f).over_bytes, expected_over);
 }
 
@@ -44,7 +44,7 @@ FIXTURE_TEST(limits, a_guarantee_is_there_at_once_when_all_else_is_borrowed)
     SHORT(MOOR_NO_VICTIM, UNIT, reserve(f->holder, UNIT, &grant));
     EXPECT(MOOR_OK, reserve(guaranteed, UNITS(4), &grant));
     cr_assert_eq(fixture_stats(f).guaranteed_bytes, 0);
-    cr_assert_eq(asked_count(), 1, "nobody is asked for it");
+    cr_assert_eq(asked_count(), 1, "no further pressure request");
     EXPECT(MOOR_OK, moor_grant_release(f->runtime, grant));
     EXPECT(MOOR_OK, moor_holder_destroy(guaranteed));
 }
@@ -339,8 +339,8 @@ FIXTURE_TEST(limits, the_set_aside_serves_those_who_are_asked_and_nobody_else)
     cr_assert_eq(fixture_stats(f).free_bytes, UNITS(2));
     /* four units came back, two of which refill the emergency reserve */
     EXPECT(MOOR_OK, reserve(f->holder, UNITS(2), &grant));
-    cr_assert_eq(move.status, MOOR_OK, "the set-aside serves it");
-    cr_assert_eq(move.again, MOOR_OVER_BUDGET, "and there is no more");
+    cr_assert_eq(move.status, MOOR_OK, "the emergency reserve serves the first request");
+    cr_assert_eq(move.again, MOOR_OVER_BUDGET, "and not the second one");
     cr_assert_eq(fixture_stats(f).free_bytes, UNITS(2));
     moor_grant second = 0;
     EXPECT(MOOR_OK, moor_holder_set_pressure(party->holder, NULL, NULL));
@@ -370,7 +370,7 @@ FIXTURE_TEST(limits, the_set_aside_does_not_serve_who_waits_for_those_who_are_as
     moor_ticket ticket = open_ticket(f->holder, UNITS(4));
     moor__pressure_settle(f->runtime);
     cr_assert_eq(asked_count(), 1);
-    cr_assert_not(is_served(f, ticket), "two units are free for it, and two set aside");
+    cr_assert_not(is_served(f, ticket), "two units are free, and two are in the emergency reserve");
     cr_assert_eq(fixture_stats(f).free_bytes, UNITS(4));
     EXPECT(MOOR_OK, moor_lease_adjust(f->runtime, lease, UNITS(4), MOOR_NO_WAIT));
     return_ticket(f, ticket);

@@ -74,7 +74,7 @@ __attribute__((format(printf, 2, 3))) static void expect_end(void (*act)(void), 
     (void)vsnprintf(expected, sizeof expected, format, args);
     va_end(args);
     int how = run_apart(act, text, sizeof text);
-    cr_assert(WIFSIGNALED(how) && WTERMSIG(how) == SIGABRT, "it does not abort; it says: %s", text);
+    cr_assert(WIFSIGNALED(how) && WTERMSIG(how) == SIGABRT, "the child does not abort; its output: %s", text);
     cr_assert_str_eq(text, expected);
 }
 
@@ -82,7 +82,7 @@ static void expect_no_end(void (*act)(void))
 {
     char text[4096];
     int how = run_apart(act, text, sizeof text);
-    cr_assert(WIFEXITED(how) && WEXITSTATUS(how) == 0, "it ends; it says: %s", text);
+    cr_assert(WIFEXITED(how) && WEXITSTATUS(how) == 0, "the child aborts; its output: %s", text);
     cr_assert_str_empty(text);
 }
 
@@ -311,10 +311,10 @@ Test(lock_order, is_by_rank_among_authorities)
     int how = run_apart(take_pools_out_of_order, text, sizeof text);
     int taken_rank = 0, held_rank = 0;
     unsigned taken = 0, held = 0;
-    cr_assert(WIFSIGNALED(how) && WTERMSIG(how) == SIGABRT, "it does not abort; it says: %s", text);
+    cr_assert(WIFSIGNALED(how) && WTERMSIG(how) == SIGABRT, "the child does not abort; its output: %s", text);
     cr_assert_eq(sscanf(text, "moorage: authority.lock (%d.%u) is taken under authority.lock (%d.%u)\n",
                         &taken_rank, &taken, &held_rank, &held),
-                 4, "it says: %s", text);
+                 4, "the child's output: %s", text);
     cr_assert(taken_rank == MOOR__RANK_AUTHORITY && held_rank == MOOR__RANK_AUTHORITY && taken < held, "%s",
               text);
     expect_end(look_at_queue_in_pool, "moorage: queue.lock (%d.0) is taken under authority.lock (%d.0)\n",

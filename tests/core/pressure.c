@@ -27,7 +27,7 @@ static void check_asked_in_all(const struct party *party, size_t times, uint64_t
         bytes_asked += asked.entry[i].pressure.bytes;
         times_asked++;
     }
-    cr_assert(times_asked == times && bytes_asked == bytes, "line %d: it was asked %zu times, for %llu bytes",
+    cr_assert(times_asked == times && bytes_asked == bytes, "line %d: %zu pressure requests for %llu bytes",
               line, times_asked, (unsigned long long)bytes_asked);
 }
 #define EXPECT_ASKED_IN_ALL(party_, times_, bytes_) check_asked_in_all((party_), (times_), (bytes_), __LINE__)
@@ -44,12 +44,12 @@ FIXTURE_TEST(pressure, the_lowest_priority_is_asked_first_and_the_requester_last
     for (size_t i = 0; i < COUNT; i++)
         parties[i] = party_open(f, priorities[i], 1, NULL);
     SHORT(MOOR_NO_VICTIM, UNIT, ask_for(parties[REQUESTER]->holder, f, UNIT));
-    cr_assert_eq(asked_count(), 4, "%zu were asked", asked_count());
+    cr_assert_eq(asked_count(), 4, "%zu pressure requests", asked_count());
     expect_asked(0, parties[LOW], UNIT, MOOR_PRESSURE_REQUEST);
     expect_asked(1, parties[FIRST], UNIT, MOOR_PRESSURE_REQUEST);
     expect_asked(2, parties[SECOND], UNIT, MOOR_PRESSURE_REQUEST);
     expect_asked(3, parties[REQUESTER], UNIT, MOOR_PRESSURE_REQUEST);
-    cr_assert_eq(asked.entry[0].pressure.priority, 0, "the requester's");
+    cr_assert_eq(asked.entry[0].pressure.priority, 0, "the requester's priority");
 }
 
 /* A new priority counts immediately. */
@@ -194,7 +194,7 @@ static struct moor_ticket_stats await_served(struct fixture *f, moor_ticket tick
     struct moor_ticket_stats stats;
     do {
         stats = ticket_stats(f, ticket);
-        cr_assert_lt(moor_clock_ns(), deadline_ns, "it is not served");
+        cr_assert_lt(moor_clock_ns(), deadline_ns, "the ticket is not served");
     } while (!stats.served || stats.pending_bytes);
     return stats;
 }
@@ -215,7 +215,7 @@ FIXTURE_TEST(pressure, a_ticket_counts_what_was_let_go_is_pending_and_is_back)
         stats = ticket_stats(f, ticket);
         cr_assert_eq(stats.evicted_bytes, UNITS(2));
         cr_assert_eq(stats.pending_bytes + stats.returned_bytes, UNITS(2));
-        cr_assert_lt(moor_clock_ns(), deadline_ns, "what is not behind the stream does not come back");
+        cr_assert_lt(moor_clock_ns(), deadline_ns, "memory that no stream holds does not return");
     } while (stats.returned_bytes < UNIT);
     cr_assert_eq(stats.pending_bytes, UNIT);
     cr_assert_eq(stats.asked, 1);
@@ -225,7 +225,7 @@ FIXTURE_TEST(pressure, a_ticket_counts_what_was_let_go_is_pending_and_is_back)
     stats = await_served(f, ticket);
     cr_assert_eq(stats.returned_bytes, UNITS(2));
     cr_assert_eq(stats.evicted_bytes, UNITS(2));
-    cr_assert_eq(asked_count(), 1, "nobody is asked again for what is on its way");
+    cr_assert_eq(asked_count(), 1, "no second pressure request for pending bytes");
     return_ticket(f, ticket);
 }
 
@@ -283,10 +283,10 @@ static void expect_rest(struct fixture *f, struct moor_holder *other, uint64_t c
 {
     size_t before = asked_count();
     EXPECT(MOOR_NO_VICTIM, ask_for(f->holder, f, UNIT));
-    cr_assert_eq(asked_count(), before + 1, "it is awake");
+    cr_assert_eq(asked_count(), before + 1, "the holder has not cooled down");
     clock_advance(f, cool_down_ns - 1);
     EXPECT(MOOR_NO_VICTIM, ask_for(other, f, UNIT));
-    cr_assert_eq(asked_count(), before + 1, "it rests for %llu ns", (unsigned long long)cool_down_ns);
+    cr_assert_eq(asked_count(), before + 1, "the cool-down is %llu ns", (unsigned long long)cool_down_ns);
     clock_advance(f, 1);
 }
 
@@ -334,7 +334,7 @@ FIXTURE_TEST(pressure, one_that_says_that_it_has_something_is_asked_at_once)
     cr_assert_eq(asked_count(), 3);
     fixture_reap(f);
     return_ticket(f, ticket);
-    cr_assert_eq(party_stats(party).evictable_bytes, UNITS(2), "a hint that is shown");
+    cr_assert_eq(party_stats(party).evictable_bytes, UNITS(2), "the hint is reported");
 }
 
 /* ---- a device that is full ---- */
@@ -372,7 +372,8 @@ FIXTURE_TEST(pressure, a_full_device_asks_once)
     uint64_t allocations = scripted_count(f->script, SCRIPTED_ALLOCATE);
     EXPECT(MOOR_DEVICE_NOMEM, moor_buffer_allocate(f->binding, UNIT, NULL, &buffer));
     EXPECT_ASKED_IN_ALL(party, 2, UNITS(2));
-    cr_assert_eq(scripted_count(f->script, SCRIPTED_ALLOCATE), allocations + 1, "nothing has come of it");
+    cr_assert_eq(scripted_count(f->script, SCRIPTED_ALLOCATE), allocations + 1,
+                 "no second attempt without an eviction");
     fixture_check_books(f);
     scripted_clear_faults(f->script);
 }

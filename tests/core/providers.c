@@ -296,7 +296,7 @@ Test(providers, that_know_a_total_tell_those_that_do_not)
             f.runtime, &(struct scripted_options){.name = "third", .pool_key = "pool", .total_bytes = MIB(9)},
             0);
         cr_assert_eq(fixture_stats(&f).capacity_bytes, host_decides ? 0 : MIB(3),
-                     "that is no limit to the pool");
+                     "the host's own decision stays");
         struct fixture i = fixture_join(
             f.runtime,
             &(struct scripted_options){.name = "fourth", .pool_key = "pool", .total_bytes = MIB(2)}, 0);
@@ -487,7 +487,7 @@ FIXTURE_TEST(providers, log_through_the_host_under_their_names)
     cr_assert_eq(lines.level, MOOR_ABI_LOG_ERROR);
     EXPECT(MOOR_OK, moor_runtime_destroy(runtime));
     scripted_destroy(script);
-    scripted_say(f->script, MOOR_ABI_LOG_ERROR, "nobody listens");
+    scripted_say(f->script, MOOR_ABI_LOG_ERROR, "no listener");
 }
 
 Test(providers, settings_are_there_if_they_are_counted)
@@ -505,7 +505,7 @@ Test(providers, settings_are_there_if_they_are_counted)
         EXPECT(MOOR_INVALID,
                moor__provider_attach(runtime, scripted_table(script), "/scripted", &wrong[i], &provider));
     cr_assert_null(provider);
-    cr_assert_eq(scripted_count(script, SCRIPTED_INIT), 0, "before any of it is called");
+    cr_assert_eq(scripted_count(script, SCRIPTED_INIT), 0, "before the first call");
     EXPECT(MOOR_OK, moor_runtime_destroy(runtime));
     scripted_destroy(script);
 }
@@ -525,9 +525,9 @@ FIXTURE_TEST(providers, errors_carry_code_and_text)
     cr_assert_eq(error->status, MOOR_DEVICE_NOMEM);
     cr_assert_eq(error->native_code, -4711);
     cr_assert(strstr(error->text, "the ship is full"), "%s", error->text);
-    cr_assert(strstr(error->text, "scripted"), "it names the provider: %s", error->text);
+    cr_assert(strstr(error->text, "scripted"), "the text does not name the provider: %s", error->text);
     buffer = fixture_allocate(f, 100);
-    cr_assert_eq(moor_last_error()->native_code, -4711, "a success leaves it alone");
+    cr_assert_eq(moor_last_error()->native_code, -4711, "a success leaves the record unchanged");
     EXPECT(MOOR_OK, moor_buffer_release(f->runtime, buffer));
 }
 

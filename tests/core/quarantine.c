@@ -158,7 +158,7 @@ Test(quarantine, is_retried_behind_the_streams_that_are_not_lost)
         cr_assert_eq(scripted_recorded(f.script, queues[!lost_is_second]), 1, "the other one was recorded");
         struct moor_authority_stats stats = fixture_stats(&f);
         cr_assert_eq(stats.quarantined_bytes, 0);
-        cr_assert_eq(stats.pending_bytes, 4096, "it waits for the stream that is there");
+        cr_assert_eq(stats.pending_bytes, 4096, "the release waits for the remaining stream");
         EXPECT(MOOR_PENDING, moor_runtime_reap(f.runtime, MOOR_NO_WAIT));
         scripted_open(f.script, queues[!lost_is_second]);
         fixture_reap(&f);
@@ -182,10 +182,10 @@ Test(quarantine, of_a_mapping_is_not_pending)
     scripted_fail_free(f.script, MOOR_ABI_RELEASE_UNMAP, 1, UINT32_MAX, MOOR_PROVIDER);
     EXPECT(MOOR_OK, moor_range_unmap(f.runtime, range, 0, 2 * GRANULE));
     EXPECT(MOOR_OK, moor_segment_release(f.runtime, segment));
-    cr_assert_eq(fixture_stats(&f).pending_bytes, 2 * GRANULE, "it is expected back");
+    cr_assert_eq(fixture_stats(&f).pending_bytes, 2 * GRANULE, "the unmap is pending");
     EXPECT(MOOR_OK, moor_runtime_reap(f.runtime, MOOR_FOREVER));
     struct moor_authority_stats stats = fixture_stats(&f);
-    cr_assert_eq(stats.pending_bytes, 0, "and then it is not");
+    cr_assert_eq(stats.pending_bytes, 0, "the failed unmap is not pending");
     cr_assert_eq(stats.charged_bytes, 2 * GRANULE);
     cr_assert_eq(fixture_counts(&f).releases, 0);
     cr_assert_eq(fixture_counts(&f).quarantined, 1);
@@ -215,7 +215,7 @@ Test(quarantine, of_every_kind_is_cleaned_up_at_the_end)
         EXPECT(MOOR_OK, moor_range_release(f.runtime, range));
         (void)moor_runtime_reap(f.runtime, fixture_soon(200));
         fixture_check_books(&f);
-        cr_assert_eq(scripted_faults_fired(f.script), 1, "kind %u was asked for", kind);
+        cr_assert_eq(scripted_faults_fired(f.script), 1, "kind %u was released", kind);
         cr_assert_geq(fixture_counts(&f).quarantined, 1, "kind %u", kind);
         fixture_close_quarantined(&f);
     }
@@ -315,7 +315,7 @@ Test(quarantine, a_late_completion_finds_nobody)
         EXPECT(MOOR_OK, moor__handles_take(&handles, &slots[i]));
         names[i] = moor__handle_of(&handles, slots[i]);
         moor__handles_publish(slots[i]);
-        cr_assert_null(moor__handles_find_retired(&handles, names[i]), "it is not on its way out");
+        cr_assert_null(moor__handles_find_retired(&handles, names[i]), "the slot is not leaving");
         EXPECT(MOOR_OK, moor__handles_retire(slots[i]));
         cr_assert_eq(moor__handles_find_retired(&handles, names[i]), slots[i]);
         if (i == 0)
@@ -363,6 +363,6 @@ FIXTURE_TEST(quarantine, a_completion_of_too_many_bytes_refunds_what_was_charged
     scripted_knobs(f->script)->freed_extra_bytes = UINT64_C(1) << 40;
     EXPECT(MOOR_OK, moor_buffer_release(f->runtime, buffer));
     (void)moor_runtime_reap(f->runtime, fixture_soon(200));
-    cr_assert_eq(fixture_stats(f).charged_bytes, 8192, "I14: never below what is there");
+    cr_assert_eq(fixture_stats(f).charged_bytes, 8192, "I14: never below the live bytes");
     scripted_knobs(f->script)->freed_extra_bytes = 0;
 }

@@ -32,7 +32,7 @@ FIXTURE_TEST(ranges, take_no_memory_until_they_are_committed)
     cr_assert_eq(fixture_stats(f).charged_bytes, 3 * GRANULE);
     cr_assert_eq(committed(f, range, 0, view.size_bytes), 3 * GRANULE);
     cr_assert_eq(committed(f, range, 0, 2 * GRANULE), 0);
-    cr_assert_eq(committed(f, range, GRANULE, 2 * GRANULE), GRANULE, "of the part that was asked about");
+    cr_assert_eq(committed(f, range, GRANULE, 2 * GRANULE), GRANULE, "committed bytes of the given part");
     struct moor_view part = fixture_range_view(f, range, 2 * GRANULE, 3 * GRANULE);
     cr_assert(fixture_all_bytes(&part, 0));
     fixture_check_books(f);
@@ -81,11 +81,13 @@ FIXTURE_TEST(ranges, bad_parts_are_refused_and_change_nothing)
         cr_assert(decommit == MOOR_INVALID || decommit == MOOR_OVERFLOW, "%zu: %s", i,
                   moor_status_name(decommit));
     }
-    cr_assert_neq(moor_range_commit(f->runtime, range, 0, 2 * GRANULE, 0), MOOR_OK, "part of it is backed");
+    cr_assert_neq(moor_range_commit(f->runtime, range, 0, 2 * GRANULE, 0), MOOR_OK,
+                  "part of the memory is committed");
     cr_assert_neq(moor_range_commit(f->runtime, range, 2 * GRANULE, 2 * GRANULE, 0), MOOR_OK);
     cr_assert_neq(moor_range_decommit(f->runtime, range, 0, GRANULE), MOOR_OK, "nothing is there");
     cr_assert_neq(moor_range_decommit(f->runtime, range, 2 * GRANULE, 2 * GRANULE), MOOR_OK);
-    cr_assert_neq(moor_range_unmap(f->runtime, range, GRANULE, 2 * GRANULE), MOOR_OK, "that is no map");
+    cr_assert_neq(moor_range_unmap(f->runtime, range, GRANULE, 2 * GRANULE), MOOR_OK,
+                  "committed memory is not a mapping");
     fixture_expect_state(f, &before);
 }
 
@@ -117,12 +119,12 @@ FIXTURE_TEST(ranges, addresses_behind_fences_are_pending)
     EXPECT(MOOR_OK, moor_fill(f->stream, &view, 5, 1));
     EXPECT(MOOR_OK, moor_range_decommit(f->runtime, range, 0, 2 * GRANULE));
     cr_assert_eq(fixture_stats(f).pending_bytes, 2 * GRANULE);
-    cr_assert_eq(committed(f, range, 0, 4 * GRANULE), 0, "what was given up is not there for its owner");
+    cr_assert_eq(committed(f, range, 0, 4 * GRANULE), 0, "decommitted memory does not count as committed");
     EXPECT(MOOR_PENDING, moor_range_commit(f->runtime, range, 0, GRANULE, 0));
     EXPECT(MOOR_PENDING, moor_range_commit(f->runtime, range, GRANULE, 2 * GRANULE, 0));
     EXPECT(MOOR_OK, moor_range_commit(f->runtime, range, 2 * GRANULE, GRANULE, 0));
-    cr_assert_neq(moor_range_decommit(f->runtime, range, 0, GRANULE), MOOR_OK, "it was given up already");
-    cr_assert_neq(moor_fill(f->stream, &view, 5, 1), MOOR_OK, "work may not use it any more");
+    cr_assert_neq(moor_range_decommit(f->runtime, range, 0, GRANULE), MOOR_OK, "a second decommit");
+    cr_assert_neq(moor_fill(f->stream, &view, 5, 1), MOOR_OK, "work on decommitted memory");
     scripted_open(f->script, f->queue);
     fixture_reap(f);
     EXPECT(MOOR_OK, moor_range_commit(f->runtime, range, 0, 2 * GRANULE, 0));
@@ -230,7 +232,8 @@ FIXTURE_TEST(ranges, release_gives_up_all_that_is_in_it)
     EXPECT(MOOR_PENDING, moor_runtime_reap(f->runtime, MOOR_NO_WAIT));
     cr_assert_eq(scripted_objects(f->script).ranges, 1, "the addresses stay while something is in them");
     cr_assert_eq(scripted_objects(f->script).mappings, 1);
-    cr_assert_eq(fixture_stats(f).charged_bytes, 3 * GRANULE, "what nobody uses does not wait for the rest");
+    cr_assert_eq(fixture_stats(f).charged_bytes, 3 * GRANULE,
+                 "unused memory does not wait for the other parts");
     scripted_open(f->script, queue);
     EXPECT(MOOR_PENDING, moor_runtime_reap(f->runtime, MOOR_NO_WAIT));
     cr_assert_eq(scripted_objects(f->script).ranges, 1);
@@ -311,7 +314,7 @@ FIXTURE_TEST(ranges, are_asked_for_again_when_addresses_are_short)
 {
     moor_range range = fixture_range(f, 4);
     EXPECT(MOOR_OK, moor_range_release(f->runtime, range));
-    cr_assert_eq(scripted_objects(f->script).ranges, 1, "nobody has looked");
+    cr_assert_eq(scripted_objects(f->script).ranges, 1, "no call has reaped");
     for (uint32_t times = 1; times <= 2; times++) {
         moor_range next = 77;
         scripted_fail(f->script,

@@ -141,7 +141,7 @@ FIXTURE_TEST(release, reap_waits_up_to_its_deadline)
     uint64_t start_ns = moor_clock_ns();
     EXPECT(MOOR_PENDING, moor_runtime_reap(f->runtime, fixture_soon(100)));
     uint64_t took_ns = moor_clock_ns() - start_ns;
-    cr_assert(took_ns > UINT64_C(90000000) && took_ns < UINT64_C(2000000000), "it took %llu ns",
+    cr_assert(took_ns > UINT64_C(90000000) && took_ns < UINT64_C(2000000000), "the reap took %llu ns",
               (unsigned long long)took_ns);
     struct opener opener = {.fixture = f};
     cr_assert_eq(pthread_create(&opener.thread, NULL, open_later, &opener), 0);

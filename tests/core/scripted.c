@@ -263,7 +263,7 @@ Test(scripted, calls_hooks_before_and_after_the_effect)
     hooked.after = 77;
     cr_assert_eq(rig->p->stream->record(rig->stream, &value, &error), MOOR_DEVICE_LOST);
     cr_assert_eq(hooked.before, 1);
-    cr_assert_eq(hooked.after, 77, "what fails has no effect to look at");
+    cr_assert_eq(hooked.after, 77, "a failed call has no after hook");
     rig_close(rig);
 }
 

@@ -53,7 +53,8 @@ FIXTURE_TEST(segments, that_take_more_than_their_size_are_charged_for_it)
     EXPECT(MOOR_OK, moor_authority_set_capacity(f->authority, 2 * GRANULE + 511, 0, NULL));
     struct fixture_state before = fixture_state(f);
     moor_status status = moor_segment_create(f->binding, 2 * GRANULE, 0, 0, &segment);
-    cr_assert(status == MOOR_OVER_BUDGET || status == MOOR_NEVER_FITS, "it is %s", moor_status_name(status));
+    cr_assert(status == MOOR_OVER_BUDGET || status == MOOR_NEVER_FITS, "the status is %s",
+              moor_status_name(status));
     fixture_reap(f);
     fixture_expect_state(f, &before);
     EXPECT(MOOR_OK, moor_authority_set_capacity(f->authority, 2 * GRANULE + 512, 0, NULL));
@@ -142,7 +143,8 @@ FIXTURE_TEST(segments, unmap_takes_exactly_one_map)
     cr_assert_neq(moor_range_decommit(f->runtime, range, 0, 2 * GRANULE), MOOR_OK,
                   "a map is not decommitted");
     cr_assert_neq(moor_range_decommit(f->runtime, range, 2 * GRANULE, 4 * GRANULE), MOOR_OK);
-    cr_assert_neq(moor_range_commit(f->runtime, range, GRANULE, GRANULE, 0), MOOR_OK, "it is mapped there");
+    cr_assert_neq(moor_range_commit(f->runtime, range, GRANULE, GRANULE, 0), MOOR_OK,
+                  "a segment is mapped there");
     cr_assert_neq(moor_segment_map(f->runtime, segment, range, 3 * GRANULE, MOOR_ACCESS_READ), MOOR_OK);
     cr_assert_neq(moor_segment_map(f->runtime, segment, range, 7 * GRANULE, MOOR_ACCESS_READ), MOOR_OK);
     cr_assert_neq(moor_segment_map(f->runtime, segment, range, 6 * GRANULE + 1, MOOR_ACCESS_READ), MOOR_OK);
@@ -262,7 +264,7 @@ FIXTURE_TEST(segments, release_before_unmap_and_after)
         if (order == 1)
             EXPECT(MOOR_OK, moor_segment_release(f->runtime, segment));
         cr_assert_eq(fixture_stats(f).charged_bytes, GRANULE);
-        cr_assert_eq(fixture_stats(f).pending_bytes, GRANULE, "nobody can use it, so it is on its way back");
+        cr_assert_eq(fixture_stats(f).pending_bytes, GRANULE, "unusable memory is pending");
         scripted_open(f->script, f->queue);
         EXPECT(MOOR_OK, moor_range_release(f->runtime, range));
         fixture_reap(f);

@@ -24,11 +24,11 @@ static const char *find_contradiction(struct moor_authority *authority)
     if (stats.free_bytes != (stats.capacity_bytes > used ? stats.capacity_bytes - used : 0))
         return "capacity is not free, reserved and charged";
     if (used > stats.capacity_bytes || stats.leased_bytes > stats.charged_bytes)
-        return "more than there is";
+        return "more than the capacity";
     if (stats.peak_charged_bytes < stats.charged_bytes)
-        return "the peak is below what is charged";
+        return "the peak is below the charged bytes";
     if (count != stats.holder_count)
-        return "the holders are not all there";
+        return "a holder is missing";
     uint64_t charged = 0;
     uint64_t reserved = 0;
     uint64_t pending = 0;
@@ -194,11 +194,11 @@ FIXTURE_TEST(stats, device_figures_that_lie_are_made_sane)
         .valid = all | ~UINT64_C(0xff), .total_bytes = 1000, .free_bytes = 900, .held_bytes = 100};
     EXPECT(MOOR_OK, moor_device_get_stats(f->device, 0, &stats));
     cr_assert_eq(stats.inconsistent, 0, "this is just possible");
-    cr_assert_eq(stats.valid, all, "figures that nobody here knows are not shown");
+    cr_assert_eq(stats.valid, all, "unknown figures are not reported");
     scripted_knobs(f->script)->stats = (struct moor_abi_stats){
         .valid = MOOR_ABI_STAT_FREE, .total_bytes = 7, .free_bytes = 100, .held_bytes = 5};
     EXPECT(MOOR_OK, moor_device_get_stats(f->device, 0, &stats));
-    cr_assert_eq(stats.valid & all, MOOR_ABI_STAT_FREE, "what is not valid is not shown as known");
+    cr_assert_eq(stats.valid & all, MOOR_ABI_STAT_FREE, "an invalid figure is not reported as known");
 }
 
 /* A failed query writes no figures, and the next call asks the provider again. */

@@ -45,7 +45,7 @@ FIXTURE_TEST(streams, fences_that_were_never_recorded_are_refused)
     EXPECT(MOOR_INVALID, moor_fence_wait(&fence, MOOR_NO_WAIT));
     EXPECT(MOOR_INVALID, moor_fence_wait(&fence, fixture_soon(1000)));
     EXPECT(MOOR_INVALID, moor_stream_wait(other, &fence));
-    cr_assert_eq(scripted_count(f->script, SCRIPTED_ANY), calls, "a provider may rely on it");
+    cr_assert_eq(scripted_count(f->script, SCRIPTED_ANY), calls, "no such fence reaches a provider");
     EXPECT(MOOR_OK, moor_stream_destroy(other));
 }
 
@@ -104,7 +104,7 @@ FIXTURE_TEST(streams, given_up_early_still_do_their_work)
     cr_assert_eq(fixture_stats(f).pending_bytes, 4096);
     scripted_open(f->script, queue);
     fixture_reap(f);
-    cr_assert_eq(scripted_objects(f->script).allocations, 1, "frees behind it still complete");
+    cr_assert_eq(scripted_objects(f->script).allocations, 1, "releases behind the stream still complete");
     cr_assert(fixture_all_bytes(&target_view, 0x19));
     EXPECT(MOOR_OK, moor_buffer_release(f->runtime, target));
     fixture_reap(f);
@@ -189,7 +189,7 @@ FIXTURE_TEST(streams, host_functions_run_once_in_order_and_keep_their_views)
     scripted_step(f->script, f->queue, value - 1);
     (void)moor_runtime_reap(f->runtime, MOOR_NO_WAIT);
     scripted_step(f->script, f->queue, value);
-    cr_assert_eq(run.seen, 0x44, "after the fill, on memory that is still there");
+    cr_assert_eq(run.seen, 0x44, "the function runs after the fill, on live memory");
     scripted_open(f->script, f->queue);
     fixture_reap(f);
     cr_assert_eq(atomic_load(&run.runs), 2);
@@ -227,7 +227,7 @@ FIXTURE_TEST(streams, native_ones_are_imported)
     fixture_reap(f);
     cr_assert_eq(touches,
                  scripted_count(f->script, SCRIPTED_RECORD) + scripted_count(f->script, SCRIPTED_WAIT_STREAM),
-                 "it is not touched once it was given up");
+                 "no provider call after the destroy");
 }
 
 FIXTURE_TEST(streams, failures_are_forwarded)
@@ -416,13 +416,14 @@ Test(streams, given_up_stay_while_a_release_or_wait_names_them)
         (void)nanosleep(&pause, NULL);
         cr_assert_eq(atomic_load(&destroyer.returned), stop.name != SCRIPTED_RECORD, "case %zu", i);
         (void)moor_runtime_reap(f.runtime, MOOR_NO_WAIT); /* PENDING: the stream cannot go yet */
-        cr_assert_eq(scripted_objects(f.script).streams, 2, "case %zu: it is still named", i);
+        cr_assert_eq(scripted_objects(f.script).streams, 2, "case %zu: a call still names the stream", i);
         go_on(&stop);
         (void)pthread_join(destroyer.thread, NULL);
         if (cases[i].act == wait_elsewhere)
             EXPECT(MOOR_OK, moor_buffer_release(f.runtime, stop.buffer));
         fixture_reap(&f);
-        cr_assert_eq(scripted_objects(f.script).streams, 1, "case %zu: then it goes", i);
+        cr_assert_eq(scripted_objects(f.script).streams, 1, "case %zu: the stream is destroyed afterwards",
+                     i);
         fixture_close(&f);
     }
 }
@@ -509,7 +510,7 @@ FIXTURE_TEST(streams, host_functions_need_views_that_are_backed)
     EXPECT(MOOR_OK, moor_stream_host_function(f->stream, note, &run, &mapped, 1));
     EXPECT(MOOR_OK, moor_range_decommit(f->runtime, range, 0, GRANULE));
     EXPECT(MOOR_PENDING, moor_stream_host_function(f->stream, note, &run, &view, 1));
-    cr_assert_eq(scripted_count(f->script, SCRIPTED_HOST_FUNCTION), 1, "what is refused is not submitted");
+    cr_assert_eq(scripted_count(f->script, SCRIPTED_HOST_FUNCTION), 1, "a refused function is not submitted");
     run.view = &mapped; /* the first view's memory goes before the function runs */
     scripted_open(f->script, f->queue);
     cr_assert_eq(atomic_load(&run.runs), 1);

@@ -115,11 +115,11 @@ FIXTURE_TEST(tickets, a_wait_ends_at_its_deadline)
     moor_lease lease = take_lease(f, f->holder, UNITS(6));
     uint64_t deadline_ns = fixture_soon(50);
     SHORT(MOOR_TIMEOUT, UNITS(1), reserve(f->holder, UNITS(5), deadline_ns));
-    cr_assert_geq(moor_clock_ns(), deadline_ns, "it has not waited");
+    cr_assert_geq(moor_clock_ns(), deadline_ns, "the request has not waited");
     SHORT(MOOR_TIMEOUT, UNITS(1), reserve(f->holder, UNITS(5), 1)); /* an expired deadline */
     cr_assert_eq(fixture_stats(f).tickets, 0);
     EXPECT(MOOR_OK, moor_lease_refund(f->runtime, lease));
-    cr_assert_eq(fixture_stats(f).free_bytes, UNITS(10), "nothing is taken for what is over");
+    cr_assert_eq(fixture_stats(f).free_bytes, UNITS(10), "an expired request reserves nothing");
 }
 
 FIXTURE_TEST(tickets, a_wait_is_served_by_whoever_makes_room)
@@ -132,7 +132,8 @@ FIXTURE_TEST(tickets, a_wait_is_served_by_whoever_makes_room)
     EXPECT(MOOR_OK, moor_lease_adjust(f->runtime, lease, UNITS(7), MOOR_NO_WAIT));
     cr_assert_eq(fixture_stats(f).tickets, 1, "three units are not four");
     EXPECT(MOOR_OK, moor_lease_adjust(f->runtime, lease, UNITS(6), MOOR_NO_WAIT));
-    cr_assert_eq(fixture_stats(f).reserved_bytes, UNITS(4), "it has them before it wakes up");
+    cr_assert_eq(fixture_stats(f).reserved_bytes, UNITS(4),
+                 "the bytes are reserved before the thread wakes up");
     waiter_end(f, &waiter, MOOR_OK);
     EXPECT(MOOR_OK, moor_lease_refund(f->runtime, lease));
 }
@@ -187,7 +188,7 @@ FIXTURE_TEST(tickets, a_ticket_that_is_served_and_cancelled_gives_back)
 {
     set_capacity(f, UNITS(10));
     moor_ticket first = open_ticket(f->holder, UNITS(8)), second = open_ticket(f->holder, UNITS(8));
-    cr_assert(is_served(f, first), "there was room when it was opened");
+    cr_assert(is_served(f, first), "there was room at the opening");
     cr_assert_eq(fixture_stats(f).reserved_bytes, UNITS(8));
     cr_assert_not(is_served(f, second));
     EXPECT(MOOR_OK, moor_ticket_cancel(f->runtime, first));
@@ -238,8 +239,8 @@ FIXTURE_TEST(tickets, a_ticket_past_its_deadline_takes_nothing)
     clock_advance(f, 999);
     cr_assert_eq(fixture_stats(f).tickets, 1);
     clock_advance(f, 1);
-    cr_assert_eq(fixture_stats(f).tickets, 0, "it does not wait any more");
-    cr_assert_eq(fixture_counts(f).tickets, 1, "but it has not been waited for");
+    cr_assert_eq(fixture_stats(f).tickets, 0, "the ticket does not wait any more");
+    cr_assert_eq(fixture_counts(f).tickets, 1, "but its handle is valid");
     EXPECT(MOOR_OK, moor_lease_refund(f->runtime, lease));
     cr_assert_not(is_served(f, ticket));
     SHORT(MOOR_TIMEOUT, UNITS(1), moor_ticket_wait(f->runtime, ticket, &grant, 1));
@@ -457,7 +458,7 @@ FIXTURE_TEST(tickets, a_lease_grows_as_a_request_does)
     SHORT(MOOR_NEVER_FITS, UNITS(10), moor_lease_adjust(f->runtime, lease, UNITS(20), MOOR_FOREVER));
     EXPECT(MOOR_INVALID, moor_lease_adjust(f->runtime, lease, 0, MOOR_NO_WAIT));
     EXPECT(MOOR_OK, moor_lease_get_bytes(f->runtime, lease, &bytes));
-    cr_assert_eq(bytes, UNITS(9), "a failure leaves it as it was");
+    cr_assert_eq(bytes, UNITS(9), "a failure leaves the lease unchanged");
     cr_assert_eq(fixture_stats(f).leased_bytes, UNITS(9));
     EXPECT(MOOR_OK, moor_lease_adjust(f->runtime, lease, UNITS(1), MOOR_NO_WAIT));
     EXPECT(MOOR_OK, moor_lease_adjust(f->runtime, lease, UNITS(1), MOOR_NO_WAIT));

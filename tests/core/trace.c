@@ -125,7 +125,7 @@ Test(trace, grants_and_leases_add_up)
     CHECK_BOOKS(f.holder, 800);
     EXPECT(MOOR_OK, moor_grant_commit(f.runtime, grant, 300, &whole));
     CHECK_BOOKS(f.holder, 800);
-    cr_assert_eq(bytes_of(f.holder, MOOR_TRACE_RETURN), 100, "what was left of the grant");
+    cr_assert_eq(bytes_of(f.holder, MOOR_TRACE_RETURN), 100, "the rest of the grant");
     moor_grant dropped = fixture_reserve(&f, 50);
     EXPECT(MOOR_OK, moor_grant_release(f.runtime, dropped));
     EXPECT(MOOR_OK, moor_lease_refund(f.runtime, lease));
@@ -224,10 +224,10 @@ static void check_tickets(size_t expected)
         cr_assert_eq(told.ticket[count].ended, ONCE, "ticket %zu ends %u times", count,
                      told.ticket[count].ended);
         cr_assert_eq(told.ticket[count].asks, told.ticket[count].answers,
-                     "an ask of ticket %zu has no answer", count);
+                     "a pressure request of ticket %zu has no answer", count);
     }
     pthread_mutex_unlock(&told.lock);
-    cr_assert_eq(count, expected, "%zu tickets are told of", count);
+    cr_assert_eq(count, expected, "%zu tickets are traced", count);
 }
 
 static void *wait_for_ticket(void *user)

@@ -300,7 +300,7 @@ Test(transactions, roll_back_that_fails_quarantines)
     fixture_check_books(&f);
     uint64_t bytes = 1;
     EXPECT(MOOR_OK, moor_range_get_committed(f.runtime, range, 0, 8 * GRANULE, &bytes));
-    cr_assert_eq(bytes, 0, "it is never handed out");
+    cr_assert_eq(bytes, 0, "quarantined memory is not committed");
     fixture_close_quarantined(&f);
 }
 
@@ -321,7 +321,7 @@ FIXTURE_TEST(transactions, draw_from_grants)
     EXPECT(MOOR_DEVICE_NOMEM, moor_transact(f->runtime, steps, 2, NULL));
     fixture_reap(f);
     EXPECT(MOOR_OK, moor_grant_get_remaining(f->runtime, grant, &left));
-    cr_assert(left <= 4 * GRANULE && left >= 2 * GRANULE, "what was never backed is back in the grant");
+    cr_assert(left <= 4 * GRANULE && left >= 2 * GRANULE, "unused bytes are back in the grant");
     EXPECT(MOOR_OK, moor_grant_release(f->runtime, grant));
     EXPECT(MOOR_OK, moor_grant_reserve(f->holder, 3 * GRANULE, MOOR_NO_WAIT, &grant));
     steps[0].grant = steps[1].grant = grant;

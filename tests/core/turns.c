@@ -84,7 +84,7 @@ TURN_TEST(a_big_one_that_cannot_be_served_lets_small_ones_pass)
         cr_assert_eq(ticket_stats(&turn->f, turn->big).passed, (uint64_t)i);
         pass(&turn->f, 1);
     }
-    expect_barred(turn, "passed 16 times");
+    expect_barred(turn, "after 16 passes");
     cr_assert_eq(ticket_stats(&turn->f, turn->big).passed, PASSED);
 }
 
@@ -96,8 +96,8 @@ TURN_TEST(a_turn_lasts_a_tenth_of_a_second_and_then_others_are_served)
     cr_assert_not(is_served(&turn->f, small));
     expect_barred(turn, "within the turn");
     clock_advance(&turn->f, 1);
-    cr_assert(is_served(&turn->f, small), "served when the turn is over, by nothing but that");
-    cr_assert_eq(ticket_stats(&turn->f, turn->big).passed, 1, "counted anew");
+    cr_assert(is_served(&turn->f, small), "the end of the turn alone serves it");
+    cr_assert_eq(ticket_stats(&turn->f, turn->big).passed, 1, "the count starts again");
     return_ticket(&turn->f, small);
 }
 
@@ -115,8 +115,8 @@ TURN_TEST(between_turns_others_have_as_much_time)
     /* A request that is not passed often enough gets none either. */
     pass(&turn->f, PASSED - 1);
     clock_advance(&turn->f, 100 * TURN_NS);
-    expect_free(turn, "passed 15 times");
-    expect_barred(turn, "passed 16 times");
+    expect_free(turn, "after 15 passes");
+    expect_barred(turn, "after 16 passes");
 }
 
 /* A longer wait gives a longer turn, so that holders which keep memory for longer than a turn cannot starve a
@@ -160,13 +160,13 @@ FIXTURE_TEST(turns, a_big_one_among_many_small_ones_is_served_within_the_bound)
         small[count++] = open_ticket(f->holder, UNIT);
         while (first < count && !is_served(f, small[first]))
             first++; /* these now wait for the big request */
-        cr_assert_lt(first, count, "nobody holds anything, and the big one is not served");
+        cr_assert_lt(first, count, "no unit is held, and the big request is not served");
         return_ticket(f, small[first++]);
     }
     size_t came_first = 16, passed = 0;
     for (size_t i = came_first; i < count; i++)
         passed += i < first;
-    cr_assert_leq(passed, PASSED, "%zu that came later were served before it", passed);
+    cr_assert_leq(passed, PASSED, "%zu later requests were served first", passed);
     return_ticket(f, big);
     while (first < count)
         return_ticket(f, small[first++]);

@@ -80,7 +80,7 @@ static uint64_t destroy_itself(struct party *party, const struct moor_pressure *
     EXPECT(MOOR_OK, moor_holder_destroy(party->holder));
     party->holder = NULL;
     struct moor_authority_stats stats = fixture_stats(party->f);
-    cr_assert_eq(stats.holder_count, 1, "it is gone at once for all others");
+    cr_assert_eq(stats.holder_count, 1, "the holder is gone for all other threads");
     return had;
 }
 
@@ -238,7 +238,7 @@ static void end_while_inside(struct fixture *f, void *(*end)(void *))
     cr_assert_eq(pthread_create(&ending.thread, NULL, end, &ending), 0);
     fixture_await(&ending.began, 1);
     (void)nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL); /* time for an early return */
-    cr_assert_eq(ending.done, 0, "it has not waited for the function to return");
+    cr_assert_eq(ending.done, 0, "the call has not waited for the function");
     EXPECT(MOOR_OK, request(f, UNITS(4))); /* meanwhile requests are served */
     atomic_store(&party->gate, 1);
     join(ending.thread);

@@ -41,7 +41,7 @@ FIXTURE_TEST(wrap, charges_only_when_asked)
     EXPECT(MOOR_OK, moor_buffer_release(f->runtime, plain));
     EXPECT(MOOR_STALE, moor_buffer_release(f->runtime, plain));
     cr_assert_eq(scripted_count(f->script, SCRIPTED_ALLOCATE), 0);
-    cr_assert_eq(scripted_count(f->script, SCRIPTED_RELEASE), 0, "what is not ours is not freed");
+    cr_assert_eq(scripted_count(f->script, SCRIPTED_RELEASE), 0, "the host's memory is not freed");
 }
 
 FIXTURE_TEST(wrap, charge_obeys_the_budget)

@@ -61,9 +61,9 @@ FIXTURE_TEST(writable, a_shared_map_becomes_a_private_copy)
     EXPECT(MOOR_OK, moor_fill(f->stream, &first, 0x77, 1));
     EXPECT(MOOR_OK, moor_memory_wait(&first, fixture_soon(5000)));
     cr_assert(fixture_all_bytes(&first, 0x77));
-    cr_assert(fixture_all_bytes(&second, 0x5a), "nobody else sees the writes");
+    cr_assert(fixture_all_bytes(&second, 0x5a), "the other mapping does not see the writes");
     cr_assert_neq(moor_fill(f->stream, &second, 0, 1), MOOR_OK);
-    cr_assert_eq(scripted_objects(f->script).ranges, 2, "what the copy needed on its way is given back");
+    cr_assert_eq(scripted_objects(f->script).ranges, 2, "the copy's window is released");
     fixture_check_books(f);
     unshare(f, &s);
 }
@@ -96,7 +96,7 @@ FIXTURE_TEST(writable, the_handle_counts_as_an_owner)
     EXPECT(MOOR_OK, moor_fill(f->stream, &view, 1, 1));
     EXPECT(MOOR_OK, moor_segment_map(f->runtime, s.segment, s.ranges[1], GRANULE, MOOR_ACCESS_READ));
     struct moor_view second = mapped(f, s.ranges[1]);
-    cr_assert(fixture_all_bytes(&second, 0x5a), "sealed contents do not change");
+    cr_assert(fixture_all_bytes(&second, 0x5a), "sealed bytes do not change");
     unshare(f, &s);
 }
 
@@ -111,7 +111,7 @@ FIXTURE_TEST(writable, over_budget_leaves_both_sides)
     struct moor_view first = mapped(f, s.ranges[0]);
     struct moor_view second = mapped(f, s.ranges[1]);
     cr_assert(fixture_all_bytes(&first, 0x5a) && fixture_all_bytes(&second, 0x5a));
-    cr_assert_neq(moor_fill(f->stream, &first, 0, 1), MOOR_OK, "it is still read-only");
+    cr_assert_neq(moor_fill(f->stream, &first, 0, 1), MOOR_OK, "the mapping is still read-only");
     EXPECT(MOOR_OK, moor_authority_set_capacity(f->authority, 4 * GRANULE, 0, NULL));
     moor_grant grant = fixture_reserve(f, 2 * GRANULE);
     EXPECT(MOOR_OK,
@@ -225,7 +225,7 @@ FIXTURE_TEST(writable, in_place_waits_for_readers)
     scripted_open(f->script, queue);
     EXPECT(MOOR_OK, make_writable_until(f, s.ranges[0], MOOR_NO_WAIT));
     EXPECT(MOOR_OK, moor_fill(f->stream, &view, 1, 1));
-    cr_assert(fixture_all_bytes(&target_view, 0x5a), "the reader saw what was there");
+    cr_assert(fixture_all_bytes(&target_view, 0x5a), "the reader saw the old bytes");
     EXPECT(MOOR_OK, moor_range_release(f->runtime, s.ranges[0]));
     EXPECT(MOOR_OK, moor_stream_destroy(reader));
 }
@@ -376,7 +376,7 @@ Test(writable, fails_at_every_step_with_nothing_lost)
         struct moor_authority_stats stats = fixture_stats(&f);
         if (status) {
             failures++;
-            cr_assert_neq(writing, MOOR_OK, "call %u: it is still read-only", n);
+            cr_assert_neq(writing, MOOR_OK, "call %u: the mapping is still read-only", n);
             cr_assert_eq(stats.charged_bytes - stats.quarantined_bytes, charged, "call %u", n);
         } else {
             EXPECT(MOOR_OK, writing);
@@ -446,7 +446,7 @@ FIXTURE_TEST(writable, whose_unmap_fails_is_quarantined_with_nothing_lost)
     EXPECT(MOOR_OK, moor_grant_release(f->runtime, grant));
     unshare(f, &s);
     EXPECT(MOOR_OK, moor_runtime_reap(f->runtime, fixture_soon(1000)));
-    cr_assert_eq(fixture_stats(f).charged_bytes, 2 * GRANULE, "the mapping that is stuck keeps it");
+    cr_assert_eq(fixture_stats(f).charged_bytes, 2 * GRANULE, "the stuck mapping keeps the segment");
     EXPECT(MOOR_OK, moor_binding_close(f->binding)); /* tries again */
     f->binding = NULL;
 }

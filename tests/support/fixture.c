@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The fixture: one runtime, one scripted provider, and the checks that most tests end with. */
+/* The fixture: one runtime, one scripted provider, and the final checks of most tests. */
 #include "fixture.h"
 
 #include "sanitizer.h"
@@ -15,7 +15,7 @@
 
 #define REAP_MS 5000u
 #define PATIENCE_MS 10000u
-#define CALLS_MAX 200u /* an operation that makes more provider calls than that does not end */
+#define CALLS_MAX 200u /* an operation with more provider calls does not end */
 
 void fixture_expect(moor_status actual, moor_status expected, const char *what, const char *file, int line)
 {
@@ -95,8 +95,8 @@ static void release_owned(struct fixture *f)
     }
 }
 
-/* A leak does not fail a Criterion test by itself: LeakSanitizer looks when the process ends, and nobody
- * listens. */
+/* A leak does not fail a Criterion test: LeakSanitizer checks when the process ends, and Criterion ignores
+ * the result. */
 static void check_leaks(void)
 {
 #if HAS_ADDRESS_SANITIZER
@@ -104,7 +104,7 @@ static void check_leaks(void)
 #endif
 }
 
-/* All but the provider and the runtime. */
+/* Closes everything but the provider and the runtime. */
 static void give_back(struct fixture *f)
 {
     if (f->before_close)
@@ -139,7 +139,7 @@ void fixture_close(struct fixture *f)
     give_back(f);
     struct moor_object_counts counts = fixture_counts(f);
     struct moor_object_counts none = {0};
-    counts.streams = 0; /* one that was given up may still be on its way out */
+    counts.streams = 0; /* a destroyed stream may still be pending */
     cr_assert(memcmp(&counts, &none, sizeof none) == 0, "objects are left");
     EXPECT(MOOR_OK, moor_runtime_destroy(f->runtime));
     scripted_destroy(f->script);
@@ -162,7 +162,7 @@ void fixture_close_quarantined(struct fixture *f)
     scripted_destroy(f->script);
 }
 
-/* ---- making things ---- */
+/* ---- creating objects ---- */
 
 struct moor_stream *fixture_stream(struct fixture *f, struct moor_abi_stream **ret_queue)
 {
@@ -270,7 +270,7 @@ void fixture_reap(struct fixture *f)
     EXPECT(MOOR_OK, moor_runtime_reap(f->runtime, fixture_soon(REAP_MS)));
 }
 
-/* ---- books ---- */
+/* ---- accounts ---- */
 
 struct moor_authority_stats fixture_stats(struct fixture *f)
 {

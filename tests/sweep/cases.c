@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Cases from the field, each on providers as they are loaded by hosts, with the faults that it is about. What
- * they have in common: every failure is a status, the books are as before, and nothing is given to the
- * provider that it must not get.
+ * Cases from the field, with faults, on providers loaded as a host loads them. In each case every failure is
+ * a status, the accounts are unchanged, and no invalid call reaches the provider.
  */
 #include "opened.h"
 #include "sanitizer.h"
@@ -14,7 +13,7 @@
 
 TestSuite(cases, .timeout = 60);
 
-/* ---- O04: the k-th page of many cannot be had ---- */
+/* ---- O04: page k of many is refused ---- */
 
 #define PAGES 16u
 
@@ -45,7 +44,7 @@ static void give_back_pages(struct world *world, uint32_t kind, const struct moo
     }
 }
 
-/* `made_per_page`: releases that a whole page costs when it is taken back. */
+/* made_per_page: the releases that undo one page. */
 static void fail_page(struct world *world, uint32_t kind, const char *function, uint64_t first, uint64_t k,
                       uint64_t made_per_page, uint64_t made_of_failing)
 {
@@ -76,7 +75,7 @@ CASE_ON_BOTH(cases, O04_a_page_that_cannot_be_had_takes_the_others_back,
         fail_page(world, MOOR_STEP_CREATE, "shared.create", 0, k, 2, 0);
         fail_page(world, MOOR_STEP_CREATE, "map", 0, k, 2, 1);
     }
-    /* The second half fails beside the first one, which keeps its memory and its bytes. */
+    /* The second half fails beside the first one, which keeps its memory and contents. */
     MUST(moor_range_commit(world->runtime, world->ranges[0], 0, PAGES / 2 * world->granule, 0));
     struct moor_view view = world_range_view(world, world->ranges[0], 0, PAGES / 2);
     world_fill(world, &view, 0x21);
@@ -85,7 +84,7 @@ CASE_ON_BOTH(cases, O04_a_page_that_cannot_be_had_takes_the_others_back,
     world_expect_full_of(world, &view, 0x21);
 }
 
-/* ---- O05: one page in every layer, and a reservation ---- */
+/* ---- O05: one page per layer, and a reservation ---- */
 
 #define LAYERS 72u /* 2 x 36 */
 
@@ -118,7 +117,7 @@ CASE_ON_BOTH(cases, O05_a_layer_that_fails_takes_the_others_back, MOOR_ABI_CAP_V
         MUST(moor_range_release(world->runtime, ranges[i]));
 }
 
-/* 10 pages are reserved and 14 wanted, of which 12 can be had. */
+/* 10 pages are reserved, 14 are requested, and 12 are available. */
 CASE_ON_BOTH(cases, O05_a_miss_leaves_the_reservation_whole, MOOR_ABI_CAP_VIRTUAL)
 {
     uint64_t granule = world->granule;
@@ -150,7 +149,7 @@ CASE_ON_BOTH(cases, O05_a_miss_leaves_the_reservation_whole, MOOR_ABI_CAP_VIRTUA
     EXPECT(MOOR_OVER_BUDGET, moor_transact(world->runtime, steps, 2, NULL));
     CHECK(calls(world, "commit") == commits, "the provider was asked for what the budget has not");
     expect_same(world, &before, "after the miss");
-    /* Half of the way, the provider fails instead. */
+    /* The provider fails half-way instead. */
     MUST(moor_range_decommit(world->runtime, world->ranges[1], 0, 2 * granule));
     before = settled(world);
     for (uint32_t n = 1; n <= 2; n++) {
@@ -165,7 +164,7 @@ CASE_ON_BOTH(cases, O05_a_miss_leaves_the_reservation_whole, MOOR_ABI_CAP_VIRTUA
     MUST(moor_authority_set_capacity(world->authority, stats.capacity_bytes, 0, NULL));
 }
 
-/* ---- O06: the same thing given back twice ---- */
+/* ---- O06: double releases ---- */
 
 CASE_ON_BOTH(cases, O06_a_second_release_frees_nothing, 0)
 {
@@ -186,13 +185,13 @@ CASE_ON_BOTH(cases, O06_a_second_release_frees_nothing, 0)
         for (size_t j = 0; j < i; j++)
             CHECK(buffers[i] != buffers[j] && views[i].address != views[j].address, "two buffers are one");
     }
-    EXPECT(MOOR_STALE, moor_buffer_release(world->runtime, buffer)); /* also when its slot serves again */
+    EXPECT(MOOR_STALE, moor_buffer_release(world->runtime, buffer)); /* also after its slot is reused */
     for (size_t i = 0; i < PAGES; i++)
         MUST(moor_buffer_release(world->runtime, buffers[i]));
     expect_same(world, &before, "at the end");
 }
 
-/* The same granules twice: in one call, and in two. */
+/* Releases the same granules twice: in one call, and in two. */
 CASE_ON_BOTH(cases, O06_granules_leave_once, MOOR_ABI_CAP_VIRTUAL | MOOR_ABI_CAP_COPY)
 {
     uint64_t granule = world->granule;
@@ -222,7 +221,7 @@ CASE_ON_BOTH(cases, O06_granules_leave_once, MOOR_ABI_CAP_VIRTUAL | MOOR_ABI_CAP
     expect_same(world, &before, "at the end");
 }
 
-/* ---- O07: what is no handle of ours ---- */
+/* ---- O07: foreign handles ---- */
 
 static uint64_t random_number(uint64_t *state)
 {
@@ -278,10 +277,10 @@ CASE_ON_BOTH(cases, O07_wrong_handles_get_a_status_and_nothing_else, 0)
     expect_same(world, &before, "after wrong handles");
     world_close(&other);
     EXPECT(MOOR_FOREIGN,
-           moor_buffer_release(world->runtime, other.buffers[0])); /* of a runtime that is gone */
+           moor_buffer_release(world->runtime, other.buffers[0])); /* a handle of a destroyed runtime */
 }
 
-/* What was made by one provider is not freed by another, nor after it was unloaded. */
+/* Memory of one provider is not freed by another one, nor after its provider was unloaded. */
 CASE_ON_BOTH(cases, O07_memory_goes_back_to_who_made_it, 0)
 {
     world_open_far(world);
@@ -327,7 +326,7 @@ CASE_ON_BOTH(cases, O08_what_is_not_freed_stays_charged_and_shown, 0)
 
 /* ---- O15: sizes near the end of numbers ---- */
 
-/* Makes whatever is possible with this size, and gives it back. */
+/* Tries every call with this size and undoes the successful ones. */
 static void try_size(struct world *world, uint64_t size)
 {
     uint64_t granule = world->granule, bytes;
@@ -351,10 +350,10 @@ static void try_size(struct world *world, uint64_t size)
     struct moor_view host = moor_view_host(world->host, size);
     CHECK(moor_copy(world->stream, &wide, &host), "copied");
     CHECK(moor_fill(world->stream, &wide, 0, 1), "filled");
-    /* Addresses are not memory: many of them may be had. */
+    /* Address space is not memory: a large range may succeed. */
     if (moor_range_reserve(world->binding, size, NULL, &range) == MOOR_OK)
         MUST(moor_range_release(world->runtime, range));
-    (void)moor_binding_get_footprint(world->binding, size, NULL, &bytes); /* a question only */
+    (void)moor_binding_get_footprint(world->binding, size, NULL, &bytes); /* only a query */
     if (!world->ranges[0])
         return;
     CHECK(moor_range_commit(world->runtime, world->ranges[0], 0, size, 0), "committed");
@@ -402,8 +401,8 @@ CASE_ON_BOTH(cases, O15_no_size_wraps, 0)
     for (size_t i = 0; i < LENGTH(makers); i++)
         now += calls(world, makers[i]);
     CHECK(now == made, "the provider was asked to make something of such a size");
-    MUST(moor_authority_set_capacity(world->authority, UINT64_MAX, 0,
-                                     NULL)); /* legal, and no sum wraps with it */
+    MUST(
+        moor_authority_set_capacity(world->authority, UINT64_MAX, 0, NULL)); /* permitted, and no sum wraps */
     EXPECT(MOOR_OK, moor_authority_set_capacity(world->authority, stats.capacity_bytes, 0, NULL));
 }
 
@@ -411,7 +410,7 @@ CASE_ON_BOTH(cases, O15_no_size_wraps, 0)
 
 #define GIB (UINT64_C(1) << 30)
 
-/* What the sanitizer maps exceeds any limit. */
+/* A sanitizer's mappings exceed any limit. */
 static bool can_be_limited(void)
 {
     return !HAS_ADDRESS_SANITIZER;
@@ -435,7 +434,7 @@ CASE(cases, O16_addresses_that_are_short_are_no_memory_that_is, CPU, MOOR_ABI_CA
     MUST(moor_range_release(world->runtime, world->ranges[0]));
     world->ranges[0] = 0;
     MUST(moor_buffer_allocate(world->binding, PAGE_BYTES, NULL,
-                              &world->buffers[0])); /* what a host does then */
+                              &world->buffers[0])); /* a host would try this next */
     MUST(moor_buffer_release(world->runtime, world->buffers[0]));
     world->buffers[0] = 0;
     expect_same(world, &before, "after addresses were short");
@@ -463,7 +462,7 @@ CASE(cases, O16_addresses_cost_nothing_and_come_back, CPU, MOOR_ABI_CAP_VIRTUAL)
             CHECK(now.stats.charged_bytes == before.stats.charged_bytes, "addresses are charged");
         }
         MUST(moor_range_release(world->runtime, world->ranges[0]));
-        if (i == 1000) /* the library's own lists have their size by now */
+        if (i == 1000) /* the library's own lists have reached their size */
             maps = (world_settle(world), count_maps());
     }
     world->ranges[0] = 0;
@@ -482,7 +481,7 @@ CASE_ON_BOTH(cases, O01_failures_use_nothing_up, 0)
     for (size_t i = 0; i < LENGTH(plans); i++)
         CHECK(world->control->inject(world->control->fault, &plans[i]) == MOOR_OK,
               "a fault cannot be planned");
-    for (int i = 0; i < 5000; i++) { /* more than there can be streams */
+    for (int i = 0; i < 5000; i++) { /* more than the limit of streams */
         EXPECT(MOOR_DEVICE_NOMEM, moor_buffer_allocate(world->binding, PAGE_BYTES, NULL, &world->buffers[0]));
         EXPECT(MOOR_DEVICE_NOMEM, moor_stream_create(world->device, NULL, &world->other));
     }

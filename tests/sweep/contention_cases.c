@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Cases from the field about many threads on one pool: clients that want more than there is, and some that
- * watch while others work.
+ * Cases from the field about many threads on one pool: clients that together request more than the pool has,
+ * and observers of threads at work.
  */
 #include "host.h"
 
@@ -14,13 +14,13 @@ TestSuite(contention_cases, .timeout = 110);
 #define CLIENTS 6u
 #define ROUNDS 60u
 #define PARTS 4u
-#define PASSED_MAX 16u /* core/README.md: then comes its turn, which lasts for at least so long: */
+#define PASSED_MAX 16u /* core/README.md: then the request gets its turn, which lasts at least: */
 #define TURN_NS UINT64_C(100000000)
 
 struct client {
     pthread_t thread;
     struct host *host;
-    moor_range range; /* of PARTS granules */
+    moor_range range; /* PARTS granules */
     uint64_t most_passed;
     uint32_t misses;
 };
@@ -30,7 +30,7 @@ static uint64_t unit(const struct client *client)
     return PARTS * client->host->granule;
 }
 
-/* What was granted is there, in parts, whatever the others do. */
+/* Uses the granted bytes in parts, independently of the other clients. */
 static void use_grant(struct client *client, moor_grant grant)
 {
     uint64_t granule = client->host->granule;
@@ -40,15 +40,16 @@ static void use_grant(struct client *client, moor_grant grant)
     MUST(moor_range_decommit(client->host->runtime, client->range, 0, PARTS * granule));
     struct moor_view view;
     uint64_t left = 1, deadline_ns = soon(LATE_MS);
-    while (left) { /* the same addresses, again: so it waits until they are free */
-        (void)moor_runtime_reap(client->host->runtime, soon(100)); /* others may be still behind fences */
+    while (left) { /* the same addresses again, so wait until they are free */
+        /* other clients' memory may still be behind fences */
+        (void)moor_runtime_reap(client->host->runtime, soon(100));
         MUST(moor_range_get_view(client->host->runtime, client->range, &view));
         MUST(moor_range_get_committed(client->host->runtime, client->range, 0, PARTS * granule, &left));
         CHECK(moor_clock_ns() < deadline_ns, "what was decommitted does not go");
     }
 }
 
-/* A ticket says how often it was passed. */
+/* Waits with a ticket, which counts how often it was passed. */
 static void wait_for_room(struct client *client)
 {
     const struct moor_request request = {client->host->holder, unit(client)};
@@ -59,7 +60,7 @@ static void wait_for_room(struct client *client)
     MUST(moor_ticket_open(&request, 1, MOOR_FOREVER, &ticket));
     while (!stats.served) {
         MUST(moor_ticket_get_stats(client->host->runtime, ticket, &stats));
-        /* Later its turn may be over, on a machine so busy that nobody came to use it. */
+        /* Afterwards its turn may be over, on a machine too busy to use it. */
         if (stats.passed > client->most_passed && moor_clock_ns() - opened_ns < TURN_NS)
             client->most_passed = stats.passed;
         CHECK(moor_clock_ns() < deadline_ns, "starved");
@@ -98,7 +99,7 @@ struct sampler {
     _Atomic bool stop;
 };
 
-/* A thousand times a second: never more than the budget, by the books and by the device. */
+/* Samples every millisecond: neither the accounts nor the device ever exceed the budget. */
 static void *sample(void *user)
 {
     struct sampler *sampler = user;
@@ -127,7 +128,7 @@ HOST_CASE(contention_cases, O18_a_granted_reservation_commits_and_nobody_starves
     }
     for (size_t i = 0; i < CLIENTS; i++) {
         CHECK(pthread_join(clients[i].thread, NULL) == 0, "a thread is lost");
-        /* Until its own turn those of the other waiting ones may come, which have come first. */
+        /* Before its own turn come the turns of the older waiting requests. */
         CHECK(clients[i].most_passed <= PASSED_MAX + CLIENTS, "client %zu was passed %llu times", i,
               (unsigned long long)clients[i].most_passed);
     }
@@ -137,7 +138,7 @@ HOST_CASE(contention_cases, O18_a_granted_reservation_commits_and_nobody_starves
         MUST(moor_range_release(host->runtime, clients[i].range));
 }
 
-/* The device is full by others after all: a status, and the reservation is as it was. */
+/* Other processes fill the device: the commit returns a status, and the reservation is unchanged. */
 HOST_CASE(contention_cases, O18_memory_that_another_process_takes_fails_a_commit_and_no_more, MOCK,
           SETTINGS({"total_bytes", "16MiB"}))
 {
@@ -148,7 +149,7 @@ HOST_CASE(contention_cases, O18_memory_that_another_process_takes_fails_a_commit
     MUST(moor_grant_reserve(host->holder, 4 * host->granule, MOOR_NO_WAIT, &grant));
     host_external(host, 16 * MIB - 2 * host->granule);
     MUST(moor_range_commit(host->runtime, range, host->granule, host->granule,
-                           grant)); /* there is still one */
+                           grant)); /* one granule is left */
     EXPECT(MOOR_DEVICE_NOMEM,
            moor_range_commit(host->runtime, range, 2 * host->granule, host->granule, grant));
     MUST(moor_grant_get_remaining(host->runtime, grant, &left));
@@ -161,7 +162,7 @@ HOST_CASE(contention_cases, O18_memory_that_another_process_takes_fails_a_commit
     MUST(moor_range_release(host->runtime, range));
 }
 
-/* ---- O23: many who use a pool, and some who watch it ---- */
+/* ---- O23: many threads on a pool, and some that observe it ---- */
 
 #define WORKERS 8u
 #define POLLERS 2u
@@ -174,7 +175,7 @@ struct crowd {
     pthread_t threads[WORKERS + POLLERS];
     _Atomic uint32_t started;
     _Atomic bool stop;
-    _Atomic uint64_t done; /* things that worked */
+    _Atomic uint64_t done; /* calls that succeeded */
 };
 
 static bool is_shortage(moor_status status)
@@ -266,7 +267,7 @@ static void check_snapshot(const struct crowd *crowd)
           "the holders are not the whole");
 }
 
-/* Every call that says something. */
+/* Makes every call that returns statistics. */
 static void *watch(void *user)
 {
     struct crowd *crowd = user;
@@ -329,7 +330,7 @@ static void *map_slowly(void *user)
     return NULL;
 }
 
-/* While a map takes two seconds, others get what there is, and a miss comes at its deadline. */
+/* During a map of two seconds other requests are served, and a request without room ends at its deadline. */
 HOST_CASE(contention_cases, O23_a_slow_map_keeps_nobody, MOCK, NULL)
 {
     struct mapper mapper = {.host = host};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* fault.so by itself: what is asked to fail fails, when it is asked to, and nothing else. */
+/* fault.so alone: the planned calls fail at the planned time, and no other call does. */
 #include "loader/provider.h"
 #include "opened.h"
 
@@ -53,7 +53,7 @@ CASE(fault, refuses_plans_that_mean_nothing, CPU, 0)
     inject(world, right);
 }
 
-/* Of each function that can be taken back: it was called within, it failed, and nothing is left of it. */
+/* Each function that can be undone was called inside, failed, and left nothing. */
 Test(fault, takes_back_what_was_made)
 {
     static const char *const functions[] = {"allocate",      "reserve", "commit",
@@ -78,10 +78,10 @@ Test(fault, takes_back_what_was_made)
         if (round > 0)
             break;
         struct world_state after =
-            world_state(&world); /* not settled: it was taken back before it was told */
+            world_state(&world); /* not settled: the call was undone before it returned */
         world_same(&before, &after, "after calls that were taken back");
         cr_assert_eq(calls(&world, "release"), releases, "the core has nothing to release");
-        /* The core itself asks a second time when addresses are short, so this one by itself. */
+        /* The core repeats the call when addresses are short, so this one is tested alone. */
         MUST(moor_range_reserve(world.binding, world.granule, &options, &world.ranges[1]));
         cr_assert(strstr(moor_last_error()->text, "after its work"), "%s", moor_last_error()->text);
     }
@@ -91,7 +91,7 @@ Test(fault, takes_back_what_was_made)
                  "nothing is left within, and no completion of it has come through");
 }
 
-/* A free fails behind its points and not before, once, and in the order of the releases. */
+/* A free fails behind its points and not earlier, once, and in the order of the releases. */
 CASE(fault, lets_frees_fail_when_they_are_due, CPU, MOOR_ABI_CAP_COPY)
 {
     moor_buffer buffers[3];
@@ -129,7 +129,7 @@ CASE(fault, makes_calls_slow, CPU, 0)
     cr_assert_eq(world->control->injected(world->control->fault), 0, "slow is not failed");
 }
 
-/* The core does not even ask, so the table itself is asked. */
+/* The core refuses the call itself, so the test uses the table. */
 CASE(fault, what_is_not_within_is_unsupported, MOCK, 0)
 {
     cr_assert_not(world->domain.capabilities & MOOR_ABI_CAP_PINNED);
@@ -143,7 +143,7 @@ CASE(fault, what_is_not_within_is_unsupported, MOCK, 0)
     cr_assert_eq(handle, 0);
 }
 
-/* DEVICE_LOST is no passing trouble. */
+/* DEVICE_LOST is permanent. */
 CASE(fault, loses_streams_for_good, CPU, 0)
 {
     struct moor_fence fence;
@@ -152,11 +152,11 @@ CASE(fault, loses_streams_for_good, CPU, 0)
     EXPECT(MOOR_DEVICE_LOST, moor_stream_record(world->other, &fence));
     EXPECT(MOOR_DEVICE_LOST, moor_stream_record(world->other, &fence));
     EXPECT(MOOR_DEVICE_LOST, moor_stream_host_function(world->other, (void (*)(void *))abort, NULL, NULL, 0));
-    MUST(moor_stream_record(world->stream, &fence)); /* others are as before */
+    MUST(moor_stream_record(world->stream, &fence)); /* other streams are unchanged */
     cr_assert_eq(world->control->injected(world->control->fault), 1);
 }
 
-/* ---- what is said by settings ---- */
+/* ---- settings ---- */
 
 static moor_status load(struct world *world, const char *inner, const char *faults)
 {
@@ -211,7 +211,7 @@ Test(fault, settings_are_understood_or_refused)
 Test(fault, says_what_is_wrong_with_the_provider_within)
 {
     static const struct {
-        const char *name; /* of the zoo */
+        const char *name; /* a module of the zoo */
         moor_status status;
         const char *text;
     } rows[] = {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Cases from the field about budgets: what is charged, limits that shrink and grow, and what a miss leaves of
- * a reservation.
+ * Cases from the field about budgets: the charged bytes, limits that shrink and grow, and a reservation after
+ * a failed request.
  */
 #include "host.h"
 
@@ -10,7 +10,7 @@
 
 TestSuite(governor_cases, .timeout = 90);
 
-/* ---- O01: what is charged is what was given ---- */
+/* ---- O01: the charge equals the actual bytes ---- */
 
 HOST_CASE(governor_cases, O01_what_is_charged_is_what_the_device_gave, MOCK,
           SETTINGS({"total_bytes", "1GiB"}, {"alignment_bytes", "2MiB"}, {"contents", "none"}))
@@ -42,12 +42,12 @@ HOST_CASE(governor_cases, O01_what_is_charged_is_what_the_device_gave, MOCK,
     for (size_t i = 1; i < LENGTH(buffers); i++)
         MUST(moor_buffer_release(host->runtime, buffers[i]));
     host_settle(host);
-    buffer = host_allocate(host, 100 * MIB); /* all that there is */
+    buffer = host_allocate(host, 100 * MIB); /* the whole capacity */
     EXPECT(MOOR_OVER_BUDGET, moor_buffer_allocate(host->binding, 1, NULL, &buffers[0]));
     MUST(moor_buffer_release(host->runtime, buffer));
 }
 
-/* VmLck of the process, in bytes. */
+/* Returns VmLck of the process, in bytes. */
 static uint64_t locked_bytes(void)
 {
     char line[256];
@@ -60,8 +60,8 @@ static uint64_t locked_bytes(void)
     return kib * KIB;
 }
 
-/* Pinned memory is not rounded to a power of two: at most a host page more, or what is more is charged and
- * shown. */
+/* Pinned memory is not rounded to a power of two: at most one host page more is locked, or the additional
+ * bytes are charged and reported. */
 Test(governor_cases, O01_pinned_memory_is_charged_as_it_is_locked)
 {
     const uint64_t asked = 65 * MIB + 1;
@@ -96,9 +96,9 @@ Test(governor_cases, O01_pinned_memory_is_charged_as_it_is_locked)
     host_close(&host);
 }
 
-/* ---- O02: a limit that shrinks below what is used, and grows back ---- */
+/* ---- O02: a limit shrinks below the used bytes and grows back ---- */
 
-#define BLOCKS 10u /* of 100 MiB */
+#define BLOCKS 10u /* 100 MiB each */
 
 struct blocks {
     struct host *host;
@@ -110,7 +110,7 @@ struct blocks {
     _Atomic uint32_t reason;
 };
 
-/* It hears of it, and gives nothing. */
+/* A pressure function that notes the request and evicts nothing. */
 static uint64_t blocks_asked(void *user, const struct moor_pressure *pressure)
 {
     struct blocks *blocks = user;
@@ -142,7 +142,7 @@ static void shrink_and_grow(uint64_t reserved)
     CHECK(over == 760 * MIB + reserved, "%llu MiB are over", (unsigned long long)(over / MIB));
     CHECK(host_stats(&host).over_bytes == over, "another figure is shown");
     await(&blocks.asked, 1);
-    uint64_t asked = over < 1000 * MIB ? over : 1000 * MIB; /* at most what it has */
+    uint64_t asked = over < 1000 * MIB ? over : 1000 * MIB; /* at most the bytes of the holder */
     CHECK(blocks.asked_bytes == asked && blocks.reason == MOOR_PRESSURE_CAPACITY, "asked for %llu MiB",
           (unsigned long long)(blocks.asked_bytes / MIB));
     CHECK(moor_buffer_allocate(host.binding, MIB, NULL, &buffer) == MOOR_NO_VICTIM,
@@ -203,7 +203,7 @@ static void *change_limits(void *user)
     return NULL;
 }
 
-/* What can be had is had, and what was granted can be drawn, whatever the limit is by then. */
+/* Requests within the limit succeed, and a grant can be drawn from under any later limit. */
 HOST_CASE(governor_cases, O02_a_limit_changes_at_random_under_use, MOCK,
           SETTINGS({"total_bytes", "2GiB"}, {"alignment_bytes", "1MiB"}, {"contents", "none"}))
 {
@@ -234,10 +234,10 @@ HOST_CASE(governor_cases, O02_a_limit_changes_at_random_under_use, MOCK,
     MUST(moor_buffer_release(host->runtime, host_allocate(host, 1536 * MIB)));
 }
 
-/* ---- O05: what a miss leaves of a reservation ---- */
+/* ---- O05: a reservation after a failed request ---- */
 
-/* 10 pages are reserved and 14 wanted, of which 12 can be had, unless the one who has two more gives them
- * up. */
+/* 10 pages are reserved, 14 are requested, and 12 are available, unless the holder of two more evicts
+ * them. */
 static void reservation(struct host *host)
 {
     struct cache cache, other;
@@ -274,7 +274,7 @@ static void reservation(struct host *host)
     atomic_store(&cache.gives, true);
     MUST(moor_holder_set_evictable(cache.holder, 2 * host->granule));
     moor_status status = moor_transact(host->runtime, tried, 2, NULL);
-    if (status == MOOR_PENDING) { /* they have been let go, and are on their way */
+    if (status == MOOR_PENDING) { /* the evicted pages are pending */
         host_settle(host);
         status = moor_transact(host->runtime, tried, 2, NULL);
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Cases from the field about memory that several have to do with: streams that go while frees wait behind
- * them, and a last page that two sequences would both write on.
+ * Cases from the field about memory with several users: streams destroyed with pending releases behind them,
+ * and a last page that two sequences continue.
  */
 #include "opened.h"
 
@@ -15,7 +15,7 @@ static uint64_t charged_bytes(struct world *world)
     return world_state(world).stats.charged_bytes;
 }
 
-/* ---- O10: streams that go while frees wait for them ---- */
+/* ---- O10: streams destroyed before their pending releases ---- */
 
 #define STREAMS 64u
 #define FREES 4u
@@ -31,7 +31,7 @@ static void free_behind(struct world *world, struct moor_stream *stream)
     }
 }
 
-/* All of the streams wait for one that is held, and go without being waited for. */
+/* All streams wait for a held one and are destroyed without a wait. */
 static void leave_streams(struct world *world)
 {
     struct moor_fence fence;
@@ -65,7 +65,7 @@ CASE_ON_BOTH(shared_cases, O10_streams_may_go_before_what_they_free, MOOR_ABI_CA
     uint64_t footprint;
     MUST(moor_binding_get_footprint(world->binding, PAGE_BYTES, NULL, &footprint));
     struct world_state before = settled(world);
-    for (int round = 0; round < 3; round++) { /* addresses of streams that have gone come again */
+    for (int round = 0; round < 3; round++) { /* addresses of destroyed streams are reused */
         leave_streams(world);
         go_on(world);
         struct moor_authority_stats stats;
@@ -76,7 +76,7 @@ CASE_ON_BOTH(shared_cases, O10_streams_may_go_before_what_they_free, MOOR_ABI_CA
     }
 }
 
-/* ---- O20: a last page, half full, that two sequences would both write on ---- */
+/* ---- O20: a half-full last page that two sequences continue ---- */
 
 #define PREFIX 0x33
 #define FORKS 1000u
@@ -102,7 +102,7 @@ static void expect_halves(struct world *world, moor_range range, uint8_t first, 
     world_expect_full_of(world, &views[1], second);
 }
 
-/* Its first half is full; mapped nowhere, ready to be shared. */
+/* The first half is full; the page is mapped nowhere and sealed. */
 static moor_segment make_tail(struct world *world)
 {
     moor_segment tail;
@@ -146,18 +146,19 @@ CASE_ON_BOTH(shared_cases, O20_a_shared_tail_is_written_by_one_alone, MOOR_ABI_C
     uint64_t shared_bytes = charged_bytes(world);
     refuse_to_write(world, a);
 
-    MUST(append(world, a, 0xaa)); /* a copy of its own, and nobody else sees it */
+    MUST(append(world, a, 0xaa)); /* a private copy, which no other sequence sees */
     CHECK(charged_bytes(world) == shared_bytes + world->granule, "a private copy is not one page");
     expect_halves(world, a, PREFIX, 0xaa);
     expect_halves(world, b, PREFIX, 0);
 
-    MUST(moor_authority_set_capacity(world->authority, shared_bytes + world->granule, 0, NULL)); /* full */
+    /* the capacity is used up */
+    MUST(moor_authority_set_capacity(world->authority, shared_bytes + world->granule, 0, NULL));
     EXPECT(MOOR_OVER_BUDGET, append(world, c, 0xcc));
     refuse_to_write(world, c);
     expect_halves(world, b, PREFIX, 0);
     expect_halves(world, c, PREFIX, 0);
 
-    /* The last that has it writes in place: no copy, no further page, though there is no room. */
+    /* The last owner writes in place: without a copy or another page, although there is no room. */
     MUST(moor_range_release(world->runtime, c));
     MUST(moor_segment_release(world->runtime, tail));
     world_settle(world);
@@ -185,7 +186,7 @@ CASE_ON_BOTH(shared_cases, O20_forks_go_in_any_order, MOOR_ABI_CAP_SHARED | MOOR
     CHECK(charged_bytes(world) == shared_bytes, "what is shared is charged more than once");
     MUST(moor_segment_release(world->runtime, tail));
     for (uint32_t left = FORKS, state = 1; left > 0; left--) {
-        state = state * 1664525u + 1013904223u; /* Numerical Recipes' generator: any order will do */
+        state = state * 1664525u + 1013904223u; /* Numerical Recipes' generator: any order is good enough */
         uint32_t picked = state % left;
         if (left == 1)
             expect_halves(world, children[picked], PREFIX, 0);

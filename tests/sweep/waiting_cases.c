@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* Cases from the field about waiting: for room that is on its way, for room that somebody has to make, and
- * in vain. */
+/* Cases from the field about waiting: for pending room, for room that another holder must make, and in
+ * vain. */
 #include "host.h"
 
 TestSuite(waiting_cases, .timeout = 90);
 
-/* ---- O09: room that is only waiting for its fence ---- */
+/* ---- O09: room behind a fence ---- */
 
 struct opening {
     pthread_t thread;
@@ -13,7 +13,7 @@ struct opening {
     uint64_t native;
 };
 
-/* When the request waits, the stream goes on. */
+/* The stream continues once the request waits. */
 static void *open_stream(void *user)
 {
     struct opening *opening = user;
@@ -35,19 +35,19 @@ HOST_CASE(waiting_cases, O09_memory_behind_a_fence_is_waited_for, MOCK, SETTINGS
     MUST(moor_stream_get_native(stream, &opening.native));
     for (size_t i = 0; i < LENGTH(pages); i++)
         pages[i] = host_allocate(host, 64 * KIB);
-    /* Nothing is on its way: at once, whatever else. */
+    /* Without pending bytes the request fails at once. */
     EXPECT(MOOR_OVER_BUDGET, moor_buffer_allocate(host->binding, 64 * KIB, NULL, &page));
     CHECK(host->mock->hold(host->mock->mock, opening.native) == MOOR_OK, "the stream cannot be held");
     MUST(moor_buffer_get_view(host->runtime, pages[0], &view));
     uint64_t address = view.address;
     MUST(moor_fill(stream, &view, 1, 1));
     MUST(moor_buffer_release(host->runtime, pages[0]));
-    for (int i = 0; i < 3; i++) { /* the same call again has no other answer */
+    for (int i = 0; i < 3; i++) { /* the same call returns the same status */
         EXPECT(MOOR_PENDING, moor_buffer_allocate(host->binding, 64 * KIB, NULL, &page));
         CHECK(moor_last_error()->bytes == 64 * KIB, "%s", moor_last_error()->text);
     }
     EXPECT(MOOR_OVER_BUDGET,
-           moor_buffer_allocate(host->binding, 64 * KIB + 1, NULL, &page)); /* not that many */
+           moor_buffer_allocate(host->binding, 64 * KIB + 1, NULL, &page)); /* fewer than that */
     const struct moor_buffer_options waiting = {.deadline_ns = soon(LATE_MS)};
     CHECK(pthread_create(&opening.thread, NULL, open_stream, &opening) == 0, "no thread");
     MUST(moor_buffer_allocate(host->binding, 64 * KIB, &waiting, &page));
@@ -61,8 +61,8 @@ HOST_CASE(waiting_cases, O09_memory_behind_a_fence_is_waited_for, MOCK, SETTINGS
     MUST(moor_stream_destroy(stream));
 }
 
-/* Somebody has idle backing: it is trimmed, and the same call tries again, once, before it fails. The
- * device is full while the budget has room; and when that is known, the budget asks. */
+/* Another holder has idle backing: it is evicted, and the same call tries again once before it fails. First
+ * the device is full while the budget has room; once the governor knows it, the budget requests the bytes. */
 HOST_CASE(waiting_cases, O09_idle_memory_is_trimmed_before_a_call_fails, MOCK,
           SETTINGS({"total_bytes", "1MiB"}))
 {
@@ -89,7 +89,8 @@ HOST_CASE(waiting_cases, O09_idle_memory_is_trimmed_before_a_call_fails, MOCK,
     cache_close(&cache);
 }
 
-/* Who has it gives nothing: it is asked once, and the call is not tried again. */
+/* The holder of idle backing evicts nothing: it gets one pressure request, and the call is not tried
+ * again. */
 HOST_CASE(waiting_cases, O09_a_full_device_is_told_when_nobody_gives, MOCK, SETTINGS({"total_bytes", "1MiB"}))
 {
     struct cache cache;
@@ -104,7 +105,7 @@ HOST_CASE(waiting_cases, O09_a_full_device_is_told_when_nobody_gives, MOCK, SETT
     cache_close(&cache);
 }
 
-/* ---- O21: requests that can never be served, and ones that wait for long ---- */
+/* ---- O21: requests that can never be served, and long waits ---- */
 
 static uint64_t cpu_ns(clockid_t clock)
 {
@@ -113,8 +114,8 @@ static uint64_t cpu_ns(clockid_t clock)
     return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
 }
 
-/* Waits for a second for what does not come. Neither the thread nor those that the runtime has for it may
- * work for more than a twentieth of that. */
+/* Waits a second in vain. The thread and the runtime's own threads may use at most a twentieth of that as
+ * processor time. */
 static void wait_in_vain(const struct host *host, uint64_t bytes)
 {
     moor_grant grant;
@@ -124,7 +125,8 @@ static void wait_in_vain(const struct host *host, uint64_t bytes)
     uint64_t late_ns = moor_clock_ns() - deadline_ns;
     thread_ns = cpu_ns(CLOCK_THREAD_CPUTIME_ID) - thread_ns;
     process_ns = cpu_ns(CLOCK_PROCESS_CPUTIME_ID) - process_ns;
-    CHECK(late_ns < UINT64_C(10000000000), "it did not come back in time"); /* nor before, which would wrap */
+    /* not earlier either, which would wrap */
+    CHECK(late_ns < UINT64_C(10000000000), "it did not come back in time");
     CHECK(thread_ns < 50000000, "the thread has worked for %llu us", (unsigned long long)thread_ns / 1000);
     CHECK(process_ns < 50000000, "the process has worked for %llu us", (unsigned long long)process_ns / 1000);
 }
@@ -140,8 +142,7 @@ HOST_CASE(waiting_cases, O21_what_can_never_fit_does_not_wait, MOCK, NULL)
     cache_close(&cache);
 }
 
-/* 12 of 16 granules are pinned, as it were: nobody can be asked for them; the cache has two, and is asked
- * once. */
+/* 12 of 16 granules are leased and cannot be evicted; the cache has two and gets one pressure request. */
 HOST_CASE(waiting_cases, O21_what_is_pinned_is_told_or_waited_for_without_work, MOCK, NULL)
 {
     struct cache cache;
@@ -154,7 +155,7 @@ HOST_CASE(waiting_cases, O21_what_is_pinned_is_told_or_waited_for_without_work, 
     cache_open(&cache, host, 2);
     EXPECT(MOOR_NO_VICTIM, moor_grant_reserve(host->holder, 5 * host->granule, MOOR_NO_WAIT, &grant));
     CHECK(cache.asked == 1, "the cache was asked %d times", cache.asked);
-    /* Nothing to wait for but time; then, behind a stream that is held; then with one who gives nothing. */
+    /* Waits with nothing pending; then behind a held stream; then with a holder that evicts nothing. */
     MUST(moor_holder_set_pressure(cache.holder, NULL, NULL));
     wait_in_vain(host, 5 * host->granule);
     struct moor_stream *stream;
@@ -193,7 +194,7 @@ static void *wait_for_ticket(void *user)
     return NULL;
 }
 
-/* One that is blocked blocks nobody behind it; and it ends when it is told to, although its deadline never
+/* A blocked request does not block later ones, and ends when it is cancelled, although its deadline never
  * comes. */
 HOST_CASE(waiting_cases, O21_one_that_is_blocked_lets_others_pass_and_can_be_cancelled, MOCK, NULL)
 {
@@ -209,13 +210,14 @@ HOST_CASE(waiting_cases, O21_one_that_is_blocked_lets_others_pass_and_can_be_can
         MUST(moor_grant_release(host->runtime, grant));
     }
     MUST(moor_ticket_cancel(host->runtime, blocked.ticket));
-    CHECK(pthread_join(blocked.thread, NULL) == 0, "the thread is lost"); /* or it never comes back */
+    /* a failed cancel would hang here */
+    CHECK(pthread_join(blocked.thread, NULL) == 0, "the thread is lost");
     CHECK(blocked.status == MOOR_CANCELLED || blocked.status == MOOR_STALE, "it gets %s",
           moor_status_name(blocked.status));
     MUST(moor_lease_refund(host->runtime, lease));
 }
 
-/* Three times nothing: then it is asked ever more seldom, however long somebody waits for it. */
+/* After three vain pressure requests the next ones are ever rarer, however long a request waits. */
 HOST_CASE(waiting_cases, O21_one_that_gives_nothing_is_not_asked_in_a_loop, MOCK, NULL)
 {
     struct cache cache;
@@ -225,8 +227,8 @@ HOST_CASE(waiting_cases, O21_one_that_gives_nothing_is_not_asked_in_a_loop, MOCK
     uint64_t began_ns = moor_clock_ns();
     EXPECT(MOOR_TIMEOUT, moor_grant_reserve(host->holder, host->granule, soon(1000), &grant));
     uint64_t took_ns = moor_clock_ns() - began_ns;
-    /* It rests for 10, 20, 40, ... ms and at most a second (core/README.md); a second allows seven such
-     * rests. */
+    /* The cool-down is 10, 20, 40, ... ms and at most a second (core/README.md); one second has room for
+     * seven cool-downs. */
     int most = 8 + (int)(took_ns / 1000000000);
     CHECK(cache.asked >= 3 && cache.asked <= most, "it was asked %d times in %llu ms", cache.asked,
           (unsigned long long)(took_ns / 1000000));

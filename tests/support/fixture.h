@@ -49,7 +49,7 @@ void fixture_close(struct fixture *fixture);
  * `device_index`; options name it. */
 struct fixture fixture_join(struct moor_runtime *runtime, const struct scripted_options *options,
                             uint32_t device_index);
-/* Ends what fixture_join made, and unloads the provider. */
+/* Closes a fixture of fixture_join() and unloads its provider. */
 void fixture_part(struct fixture *fixture);
 /* For tests that end with quarantined bytes: unloading retries them, and then everything must be released. */
 void fixture_close_quarantined(struct fixture *fixture);

@@ -113,10 +113,10 @@ static void check_sums(struct moor_authority *authority)
         uint64_t guarantee = holder->limits.guarantee_bytes, sum = 0;
         for (int i = 0; i < MOOR__BYTES; i++)
             sum += moor__account_get(&holder->account, (enum moor__account_line)i);
-        CHECK(holder->has == sum, "%s has %llu bytes; its figures, %llu", holder->name,
+        CHECK(holder->has == sum, "%s has %llu bytes; the sum of its lines is %llu", holder->name,
               (unsigned long long)holder->has, (unsigned long long)sum);
         CHECK(moor__account_get(&holder->account, MOOR__CREDIT) == 0 && holder->planned_bytes == 0,
-              "%s has credit in its account, or wishes", holder->name);
+              "%s has credit in its account, or planned bytes", holder->name);
         has += sum;
         claims += larger(sum, guarantee);
         later += larger(sum - pending, guarantee);
@@ -127,7 +127,7 @@ static void check_sums(struct moor_authority *authority)
               authority->commitments_later == later && authority->guarantees == guarantees &&
               authority->holder_count == holders && !authority->planned_bytes,
           "the sums of %s are not those of its holders", authority->pool_key);
-    CHECK(authority->tickets || !authority->turn, "it is the turn of nobody");
+    CHECK(authority->tickets || !authority->turn, "a turn without a ticket");
     moor__credit_allow(authority, MOOR__STRICT_READ);
     moor__lock_release(&authority->lock);
 }
@@ -155,8 +155,7 @@ void account_check(struct moor_runtime *runtime, struct account *accounts, moor_
     }
     for (int tries = 0; tries < PATIENCE && unended(runtime, accounts, ticket); tries++)
         pause_briefly();
-    CHECK(unended(runtime, accounts, ticket) == 0,
-          "%lld tickets that were opened and asks that were made have no end",
+    CHECK(unended(runtime, accounts, ticket) == 0, "%lld tickets and pressure requests have no end",
           (long long)unended(runtime, accounts, ticket));
 }
 

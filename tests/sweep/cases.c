@@ -59,7 +59,7 @@ static void fail_page(struct world *world, uint32_t kind, const char *function, 
     fail_nothing(world);
     expect_same(world, &before, "after a page that could not be had");
     CHECK(calls(world, "release") - releases == k * made_per_page + made_of_failing,
-          "%s at page %llu: what was never made was released, or what was made was not", function,
+          "%s at page %llu: the releases are not those of the created objects", function,
           (unsigned long long)k);
     MUST(moor_transact(world->runtime, steps, PAGES - first, NULL));
     give_back_pages(world, kind, steps, PAGES - first);
@@ -144,10 +144,10 @@ CASE_ON_BOTH(cases, O05_a_miss_leaves_the_reservation_whole, MOOR_ABI_CAP_VIRTUA
     };
     struct world_state before = settled(world);
     CHECK(before.grant_bytes == 10 * granule && before.stats.free_bytes == 2 * granule,
-          "the case is set up wrongly");
+          "the set-up of the case is wrong");
     uint64_t commits = calls(world, "commit");
     EXPECT(MOOR_OVER_BUDGET, moor_transact(world->runtime, steps, 2, NULL));
-    CHECK(calls(world, "commit") == commits, "the provider was asked for what the budget has not");
+    CHECK(calls(world, "commit") == commits, "a request over the budget reached the provider");
     expect_same(world, &before, "after the miss");
     /* The provider fails half-way instead. */
     MUST(moor_range_decommit(world->runtime, world->ranges[1], 0, 2 * granule));
@@ -176,7 +176,7 @@ CASE_ON_BOTH(cases, O06_a_second_release_frees_nothing, 0)
     MUST(moor_buffer_release(world->runtime, buffer));
     EXPECT(MOOR_STALE, moor_buffer_release(world->runtime, buffer));
     MUST(moor_buffer_release(world->runtime, 0));
-    CHECK(calls(world, "release") == releases + 1, "it was released twice");
+    CHECK(calls(world, "release") == releases + 1, "the provider got two releases");
     expect_same(world, &before, "after the second release");
     struct moor_view views[PAGES];
     for (size_t i = 0; i < PAGES; i++) {
@@ -215,7 +215,7 @@ CASE_ON_BOTH(cases, O06_granules_leave_once, MOOR_ABI_CAP_VIRTUAL | MOOR_ABI_CAP
     moor_status status = moor_range_decommit(world->runtime, world->ranges[0], granule, granule);
     CHECK(status == MOOR_PENDING || status == MOOR_INVALID, "a second decommit answered %s",
           moor_status_name(status));
-    CHECK(calls(world, "release") == releases, "it was released twice");
+    CHECK(calls(world, "release") == releases, "the provider got two releases");
     world_settle(world);
     EXPECT(MOOR_INVALID, moor_range_decommit(world->runtime, world->ranges[0], granule, granule));
     expect_same(world, &before, "at the end");
@@ -273,7 +273,7 @@ CASE_ON_BOTH(cases, O07_wrong_handles_get_a_status_and_nothing_else, 0)
             refuse_handle(world, handle);
     }
     MUST(moor_buffer_release(world->runtime, 0));
-    CHECK(calls(world, "") == asked, "the provider was asked about a wrong handle");
+    CHECK(calls(world, "") == asked, "a wrong handle reached the provider");
     expect_same(world, &before, "after wrong handles");
     world_close(&other);
     EXPECT(MOOR_FOREIGN,
@@ -290,7 +290,7 @@ CASE_ON_BOTH(cases, O07_memory_goes_back_to_who_made_it, 0)
     MUST(moor_buffer_release(world->runtime, gone));
     world->buffers[0] = 0;
     world_settle(world);
-    CHECK(calls(world, "release") == ours, "it went to the other provider");
+    CHECK(calls(world, "release") == ours, "the release went to the other provider");
     MUST(moor_binding_close(world->far_binding));
     MUST(moor_holder_destroy(world->far_holder));
     world->far_binding = NULL;
@@ -314,13 +314,13 @@ CASE_ON_BOTH(cases, O08_what_is_not_freed_stays_charged_and_shown, 0)
         fail_nothing(world);
         CHECK(atomic_load(&world->logged) == 1, "%u lines of log", atomic_load(&world->logged));
         CHECK(after.counts.quarantined == 1 && after.stats.quarantined_bytes >= PAGE_BYTES,
-              "what was not freed is not shown as stuck");
-        world_same(&before, &after, "while something is stuck");
+              "the unfreed memory is not reported as quarantined");
+        world_same(&before, &after, "during the quarantine");
         CHECK(after.held_bytes == before.held_bytes + after.stats.quarantined_bytes,
-              "it is held and not charged");
+              "the held bytes are not charged");
         EXPECT(MOOR_STALE, moor_buffer_release(world->runtime, buffer));
         world_empty_quarantine(world);
-        expect_same(world, &before, "when it was tried again");
+        expect_same(world, &before, "after another attempt");
     }
 }
 
@@ -400,7 +400,7 @@ CASE_ON_BOTH(cases, O15_no_size_wraps, 0)
     }
     for (size_t i = 0; i < LENGTH(makers); i++)
         now += calls(world, makers[i]);
-    CHECK(now == made, "the provider was asked to make something of such a size");
+    CHECK(now == made, "a request of such a size reached the provider");
     MUST(
         moor_authority_set_capacity(world->authority, UINT64_MAX, 0, NULL)); /* permitted, and no sum wraps */
     EXPECT(MOOR_OK, moor_authority_set_capacity(world->authority, stats.capacity_bytes, 0, NULL));

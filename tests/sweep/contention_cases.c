@@ -45,7 +45,7 @@ static void use_grant(struct client *client, moor_grant grant)
         (void)moor_runtime_reap(client->host->runtime, soon(100));
         MUST(moor_range_get_view(client->host->runtime, client->range, &view));
         MUST(moor_range_get_committed(client->host->runtime, client->range, 0, PARTS * granule, &left));
-        CHECK(moor_clock_ns() < deadline_ns, "what was decommitted does not go");
+        CHECK(moor_clock_ns() < deadline_ns, "decommitted memory does not return");
     }
 }
 
@@ -106,7 +106,8 @@ static void *sample(void *user)
     while (!atomic_load(&sampler->stop)) {
         struct moor_authority_stats stats = host_stats(sampler->host);
         uint64_t held;
-        CHECK(sampler->host->mock->held(sampler->host->mock->mock, 0, &held) == MOOR_OK, "nothing is told");
+        CHECK(sampler->host->mock->held(sampler->host->mock->mock, 0, &held) == MOOR_OK,
+              "the device does not report its held bytes");
         CHECK(stats.reserved_bytes + stats.charged_bytes <= stats.capacity_bytes &&
                   held <= stats.capacity_bytes,
               "%llu bytes are charged and %llu reserved of %llu", (unsigned long long)stats.charged_bytes,
@@ -121,10 +122,11 @@ HOST_CASE(contention_cases, O18_a_granted_reservation_commits_and_nobody_starves
     struct client clients[CLIENTS];
     struct sampler sampler = {.host = host};
     host_capacity(host, 4 * PARTS * host->granule);
-    CHECK(pthread_create(&sampler.thread, NULL, sample, &sampler) == 0, "no thread");
+    CHECK(pthread_create(&sampler.thread, NULL, sample, &sampler) == 0, "a thread cannot be created");
     for (size_t i = 0; i < CLIENTS; i++) {
         clients[i] = (struct client){.host = host, .range = host_reserve(host, PARTS)};
-        CHECK(pthread_create(&clients[i].thread, NULL, run_client, &clients[i]) == 0, "no thread");
+        CHECK(pthread_create(&clients[i].thread, NULL, run_client, &clients[i]) == 0,
+              "a thread cannot be created");
     }
     for (size_t i = 0; i < CLIENTS; i++) {
         CHECK(pthread_join(clients[i].thread, NULL) == 0, "a thread is lost");
@@ -256,7 +258,7 @@ static void check_snapshot(const struct crowd *crowd)
               stats.headroom_bytes <= stats.free_bytes && stats.guaranteed_bytes <= stats.free_bytes &&
               stats.leased_bytes <= stats.live_bytes && stats.over_bytes == 0 &&
               stats.peak_charged_bytes <= stats.capacity_bytes,
-          "a figure is more than what it is a part of");
+          "a figure is more than its total");
     for (size_t i = 0; i < count; i++) {
         charged += holders[i].charged_bytes;
         reserved += holders[i].reserved_bytes;
@@ -301,12 +303,13 @@ HOST_CASE(contention_cases, O23_every_snapshot_adds_up, MOCK, NULL)
         MUST(moor_binding_open(host->device, 0, crowd.holders[i], &crowd.bindings[i]));
     }
     for (size_t i = 0; i < WORKERS + POLLERS; i++)
-        CHECK(pthread_create(&crowd.threads[i], NULL, i < WORKERS ? work : watch, &crowd) == 0, "no thread");
+        CHECK(pthread_create(&crowd.threads[i], NULL, i < WORKERS ? work : watch, &crowd) == 0,
+              "a thread cannot be created");
     pause_ms(longer && strcmp(longer, "0") ? 60000 : 3000);
     atomic_store(&crowd.stop, true);
     for (size_t i = 0; i < WORKERS + POLLERS; i++)
         CHECK(pthread_join(crowd.threads[i], NULL) == 0, "a thread is lost");
-    CHECK(atomic_load(&crowd.done) > WORKERS, "nothing worked");
+    CHECK(atomic_load(&crowd.done) > WORKERS, "no call succeeded");
     host_settle(host);
     for (size_t i = 0; i < WORKERS; i++) {
         MUST(moor_binding_close(crowd.bindings[i]));
@@ -340,9 +343,9 @@ HOST_CASE(contention_cases, O23_a_slow_map_keeps_nobody, MOCK, NULL)
     MUST(moor_segment_create(host->binding, 2 * host->granule, host->granule, 0, &mapper.segment));
     host_fail(host, "map", 1, MOOR_OK, 2000000000);
     uint64_t maps = host->mock->calls(host->mock->mock, "map"), deadline_ns = soon(LATE_MS);
-    CHECK(pthread_create(&mapper.thread, NULL, map_slowly, &mapper) == 0, "no thread");
+    CHECK(pthread_create(&mapper.thread, NULL, map_slowly, &mapper) == 0, "a thread cannot be created");
     while (host->mock->calls(host->mock->mock, "map") == maps) {
-        CHECK(moor_clock_ns() < deadline_ns, "it is not mapped");
+        CHECK(moor_clock_ns() < deadline_ns, "the map does not begin");
         pause_ms(1);
     }
     const struct moor_buffer_options waiting = {.deadline_ns = soon(100)};

@@ -51,7 +51,7 @@ HOST_CASE(external_cases, O19_what_others_use_is_theirs, MOCK,
     MUST(moor_authority_refresh(host->authority));
     CHECK(host_stats(host).headroom_bytes == 0 && host_stats(host).external_bytes <= 1000 * MIB,
           "figures wrap");
-    CHECK(host_check(host) == 50 * MIB, "ours are not ours any more");
+    CHECK(host_check(host) == 50 * MIB, "the host's own bytes count as external");
     host_external(host, 0);
     MUST(moor_buffer_release(host->runtime, ours));
 }
@@ -74,9 +74,9 @@ Test(external_cases, O19_others_may_come_and_go_while_a_provider_starts)
     MUST(moor_authority_refresh(first.authority));
     MUST(moor_authority_refresh(second.authority));
     CHECK(host_stats(&first).external_bytes == 400 * MIB && host_stats(&second).external_bytes == 500 * MIB,
-          "one is billed what is the other's");
+          "one host is charged for the other's memory");
     CHECK(host_check(&first) == 500 * MIB && host_check(&second) == 400 * MIB,
-          "the books of one are the other's");
+          "the accounts of the hosts are mixed up");
     MUST(moor_buffer_release(first.runtime, ours));
     MUST(moor_buffer_release(second.runtime, theirs));
     host_close(&first);
@@ -128,7 +128,7 @@ Test(external_cases, O19_two_devices_on_one_pool_share_a_budget)
     MUST(moor_holder_create(second.authority, NULL, &second.holder));
     MUST(moor_binding_open(second.device, 0, second.holder, &second.binding));
     one_pool(&first, &second, 256 * MIB);
-    CHECK(host_stats(&first).external_bytes == 0, "what one of them holds is said to be of others");
+    CHECK(host_stats(&first).external_bytes == 0, "memory of one device counts as external use");
     part_both(&first, &second);
 }
 
@@ -170,7 +170,7 @@ Test(external_cases, O19_a_device_is_never_larger_than_itself)
               "%llu MiB are free of %llu", (unsigned long long)(stats.free_bytes / MIB),
               (unsigned long long)(stats.total_bytes / MIB));
         CHECK(host_stats(&device).headroom_bytes <= 48 * MIB, "more headroom than the device has");
-        CHECK(host_stats(&device).committed_bytes == 16 * MIB, "not what is ours");
+        CHECK(host_stats(&device).committed_bytes == 16 * MIB, "the committed bytes are wrong");
     }
     MUST(moor_authority_refresh(cpu.authority));
     MUST(moor_device_get_stats(cpu.device, 0, &stats));

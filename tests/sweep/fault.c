@@ -88,7 +88,7 @@ Test(fault, takes_back_what_was_made)
     cr_assert_eq(world.control->injected(world.control->fault), LENGTH(functions));
     world_close(&world);
     cr_assert_eq(atomic_load(&world.logged), 0,
-                 "nothing is left within, and no completion of it has come through");
+                 "the provider inside has no objects left and no completion was forwarded");
 }
 
 /* A free fails behind its points and not earlier, once, and in the order of the releases. */
@@ -117,7 +117,7 @@ CASE(fault, lets_frees_fail_when_they_are_due, CPU, MOOR_ABI_CAP_COPY)
     world_empty_quarantine(world);
     world_settle(world);
     MUST(moor_runtime_get_counts(world->runtime, &counts));
-    cr_assert_eq(counts.quarantined, 0, "released again, it goes");
+    cr_assert_eq(counts.quarantined, 0, "the retried release succeeds");
 }
 
 CASE(fault, makes_calls_slow, CPU, 0)

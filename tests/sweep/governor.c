@@ -87,7 +87,7 @@ static void open_in_vain(struct world *world)
         MUST(moor_grant_reserve(world->holder, PAGE_BYTES, MOOR_NO_WAIT, &world->grant));
     must_open(world);
     MUST(moor_ticket_get_stats(world->runtime, world->ticket, &ticket));
-    CHECK(!ticket.served && ticket.bytes == 4 * PAGE_BYTES, "it was served of nothing");
+    CHECK(!ticket.served && ticket.bytes == 4 * PAGE_BYTES, "the ticket was served without room");
 }
 
 static void open_in_vain_again(struct world *world)

@@ -143,11 +143,11 @@ static void shrink_and_grow(uint64_t reserved)
     CHECK(host_stats(&host).over_bytes == over, "another figure is shown");
     await(&blocks.asked, 1);
     uint64_t asked = over < 1000 * MIB ? over : 1000 * MIB; /* at most the bytes of the holder */
-    CHECK(blocks.asked_bytes == asked && blocks.reason == MOOR_PRESSURE_CAPACITY, "asked for %llu MiB",
-          (unsigned long long)(blocks.asked_bytes / MIB));
+    CHECK(blocks.asked_bytes == asked && blocks.reason == MOOR_PRESSURE_CAPACITY,
+          "the pressure request is for %llu MiB", (unsigned long long)(blocks.asked_bytes / MIB));
     CHECK(moor_buffer_allocate(host.binding, MIB, NULL, &buffer) == MOOR_NO_VICTIM,
           "a new one is refused: %s", moor_last_error()->text);
-    CHECK(host_check(&host) == 1000 * MIB, "what exists stays");
+    CHECK(host_check(&host) == 1000 * MIB, "existing memory stays");
     struct moor_view view;
     for (size_t i = 0; i < BLOCKS; i++)
         MUST(moor_buffer_get_view(host.runtime, blocks.block[i], &view));
@@ -165,9 +165,10 @@ static void shrink_and_grow(uint64_t reserved)
     MUST(moor_buffer_release(host.runtime, buffer));
     host_settle(&host);
     MUST(moor_authority_set_capacity(host.authority, 1536 * MIB, 0, &over));
-    CHECK(over == 0 && host_stats(&host).tickets == 0, "something is still over");
+    CHECK(over == 0 && host_stats(&host).tickets == 0, "bytes are still over the capacity");
     MUST(moor_buffer_allocate(host.binding, 1336 * MIB, NULL, &buffer)); /* up to 1536 */
-    CHECK(host_check(&host) == 1536 * MIB && host_stats(&host).free_bytes == 0, "that is not all");
+    CHECK(host_check(&host) == 1536 * MIB && host_stats(&host).free_bytes == 0,
+          "the capacity is not used up");
     MUST(moor_buffer_release(host.runtime, buffer));
     for (size_t i = 8; i < BLOCKS; i++)
         MUST(moor_buffer_release(host.runtime, blocks.block[i]));
@@ -230,7 +231,7 @@ HOST_CASE(governor_cases, O02_a_limit_changes_at_random_under_use, MOCK,
     CHECK(pthread_join(changing.thread, NULL) == 0, "the thread is lost");
     host_capacity(host, 1536 * MIB);
     host_settle(host);
-    CHECK(host_check(host) == 0 && host_stats(host).free_bytes == 1536 * MIB, "something is left");
+    CHECK(host_check(host) == 0 && host_stats(host).free_bytes == 1536 * MIB, "bytes are left");
     MUST(moor_buffer_release(host->runtime, host_allocate(host, 1536 * MIB)));
 }
 
@@ -261,16 +262,16 @@ static void reservation(struct host *host)
     EXPECT(MOOR_NO_VICTIM, moor_transact(host->runtime, tried, 2, &failed));
     CHECK(failed == 1 && moor_last_error()->bytes == 2 * host->granule, "step %zu: %s", failed,
           moor_last_error()->text);
-    CHECK(cache.asked_bytes == 2 * host->granule, "asked for %llu bytes",
+    CHECK(cache.asked_bytes == 2 * host->granule, "the pressure request is for %llu bytes",
           (unsigned long long)cache.asked_bytes);
     MUST(moor_grant_get_remaining(host->runtime, grant, &left));
     CHECK(left == 10 * host->granule, "%llu pages are left of the reservation",
           (unsigned long long)(left / host->granule));
     MUST(moor_grant_get_remaining(host->runtime, others, &left));
     CHECK(left == 3 * host->granule && host_stats(host).free_bytes == 2 * host->granule,
-          "others have lost something");
+          "other holders have lost bytes");
     MUST(moor_range_get_committed(host->runtime, range, 0, 14 * host->granule, &left));
-    CHECK(left == 0 && host_check(host) == 2 * host->granule, "some of it was committed");
+    CHECK(left == 0 && host_check(host) == 2 * host->granule, "a part was committed");
     atomic_store(&cache.gives, true);
     MUST(moor_holder_set_evictable(cache.holder, 2 * host->granule));
     moor_status status = moor_transact(host->runtime, tried, 2, NULL);
@@ -278,7 +279,8 @@ static void reservation(struct host *host)
         host_settle(host);
         status = moor_transact(host->runtime, tried, 2, NULL);
     }
-    CHECK(status == MOOR_OK, "it gets %s: %s", moor_status_name(status), moor_last_error()->text);
+    CHECK(status == MOOR_OK, "the transaction returns %s: %s", moor_status_name(status),
+          moor_last_error()->text);
     CHECK(host_check(host) == 14 * host->granule && host_stats(host).free_bytes == 0, "14 pages are not all");
     MUST(moor_range_release(host->runtime, range));
     MUST(moor_grant_release(host->runtime, grant));

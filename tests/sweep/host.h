@@ -96,7 +96,8 @@ static inline uint64_t host_check(const struct host *host)
           "free, reserved and charged are not the capacity");
     if (!host->mock)
         return stats.committed_bytes;
-    CHECK(host->mock->held(host->mock->mock, 0, &held) == MOOR_OK, "the device does not say what it holds");
+    CHECK(host->mock->held(host->mock->mock, 0, &held) == MOOR_OK,
+          "the device does not report its held bytes");
     CHECK(stats.committed_bytes == held, "%llu bytes are committed, %llu are held",
           (unsigned long long)stats.committed_bytes, (unsigned long long)held);
     return held;
@@ -244,7 +245,7 @@ static inline void await(const _Atomic int *stage, int reached)
 {
     uint64_t deadline_ns = soon(LATE_MS);
     while (atomic_load(stage) < reached) {
-        CHECK(moor_clock_ns() < deadline_ns, "another thread has not come to stage %d", reached);
+        CHECK(moor_clock_ns() < deadline_ns, "another thread has not reached stage %d", reached);
         pause_ms(1);
     }
 }

@@ -183,7 +183,7 @@ CASE_ON_BOTH(shared_cases, O20_forks_go_in_any_order, MOOR_ABI_CAP_SHARED | MOOR
     uint64_t shared_bytes = charged_bytes(world);
     for (uint32_t i = 0; i < FORKS; i++)
         children[i] = share(world, tail);
-    CHECK(charged_bytes(world) == shared_bytes, "what is shared is charged more than once");
+    CHECK(charged_bytes(world) == shared_bytes, "shared memory is charged more than once");
     MUST(moor_segment_release(world->runtime, tail));
     for (uint32_t left = FORKS, state = 1; left > 0; left--) {
         state = state * 1664525u + 1013904223u; /* Numerical Recipes' generator: any order is good enough */
@@ -193,7 +193,7 @@ CASE_ON_BOTH(shared_cases, O20_forks_go_in_any_order, MOOR_ABI_CAP_SHARED | MOOR
         MUST(moor_range_release(world->runtime, children[picked]));
         children[picked] = children[left - 1];
         if (left == 2)
-            CHECK(charged_bytes(world) == shared_bytes, "it went before the last that has it");
+            CHECK(charged_bytes(world) == shared_bytes, "the memory went before its last owner");
     }
     expect_same(world, &before, "after a thousand forks");
 }

@@ -28,7 +28,7 @@ static const char *const kind_names[KIND_COUNT] = {"call",   "after",  "onward",
 static bool is_possible(const struct target *target, const struct scenario *scenario)
 {
     struct world world;
-    (void)snprintf(world_trial, sizeof world_trial, "%s: what it can do", target->name);
+    (void)snprintf(world_trial, sizeof world_trial, "%s: capabilities", target->name);
     world_start(&world, target);
     world_open(&world, false);
     world_open_far(&world);
@@ -182,7 +182,7 @@ static void finish(const struct target *target, const struct process *process, s
     const char *name = process->scenario->name;
     enum outcome outcome = collect(target, process, &tally);
     if (outcome == SKIPPED) {
-        report(true, target->name, name, " # SKIP the provider lacks what it needs");
+        report(true, target->name, name, " # SKIP the provider lacks a needed capability");
         return;
     }
     add(sum, &tally);

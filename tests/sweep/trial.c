@@ -298,10 +298,10 @@ static bool run_trial(const struct sweep *sweep, const struct injection *injecti
     if (ends_context(injection)) {
         check_end(&world, sweep, status);
     } else if (!loses_device(injection)) {
-        check(&world, &sweep->done[witnesses], "when it is done");
+        check(&world, &sweep->done[witnesses], "after the act");
         if (sweep->scenario->undo)
             sweep->scenario->undo(&world);
-        check(&world, &sweep->prepared[witnesses], "after taking it back");
+        check(&world, &sweep->prepared[witnesses], "after the undo");
     } else {
         (void)settle(&world);
         replace_stream(&world);
@@ -327,7 +327,7 @@ static uint32_t sweep_plan(const struct sweep *sweep, enum kind kind, struct moo
         if (!happened && !ends)
             return count;
     }
-    CHECK(ends, "there is no end of calls");
+    CHECK(ends, "too many calls");
     return count;
 }
 
@@ -399,7 +399,7 @@ static void sweep_memory(const struct sweep *sweep, struct tally *tally)
         if (!run_trial(sweep, &injection, tally))
             return;
     }
-    FAIL("there is no end of allocations");
+    FAIL("too many allocations");
 }
 
 static void sweep_threads(const struct sweep *sweep, struct tally *tally)
@@ -408,7 +408,7 @@ static void sweep_threads(const struct sweep *sweep, struct tally *tally)
     for (size_t i = 0; i < LENGTH(times); i++) {
         bool happened = true;
         for (uint64_t n = 1; happened; n++) {
-            CHECK(n <= NTH_MAX, "there is no end of threads");
+            CHECK(n <= NTH_MAX, "too many threads");
             happened = run_trial(
                 sweep, &(struct injection){.kind = KIND_THREAD, .thread_nth = n, .thread_times = times[i]},
                 tally);
@@ -448,7 +448,7 @@ static void run_dry(struct sweep *sweep, const struct injection *like, struct ta
         tally->is_called[i] = driver_calls[1][i] > driver_calls[0][i];
     if (sweep->scenario->undo)
         sweep->scenario->undo(&world);
-    check(&world, &sweep->prepared[witnesses], "after taking it back");
+    check(&world, &sweep->prepared[witnesses], "after the undo");
     world_close(&world);
 }
 

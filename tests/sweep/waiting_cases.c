@@ -19,9 +19,9 @@ static void *open_stream(void *user)
     struct opening *opening = user;
     uint64_t deadline_ns = soon(LATE_MS);
     while (host_stats(opening->host).tickets == 0)
-        CHECK(moor_clock_ns() < deadline_ns, "nobody waits");
+        CHECK(moor_clock_ns() < deadline_ns, "no request waits");
     CHECK(opening->host->mock->open(opening->host->mock->mock, opening->native) == MOOR_OK,
-          "it cannot be opened");
+          "the stream cannot be opened");
     return NULL;
 }
 
@@ -69,13 +69,13 @@ HOST_CASE(waiting_cases, O09_idle_memory_is_trimmed_before_a_call_fails, MOCK,
     struct cache cache;
     moor_buffer page;
     cache_open(&cache, host, 16);
-    CHECK(host_stats(host).free_bytes == 0, "it does not fill the device");
+    CHECK(host_stats(host).free_bytes == 0, "the cache does not fill the device");
     host_capacity(host, 2 * MIB);
     atomic_store(&cache.gives, true);
     uint64_t allocations = host->mock->calls(host->mock->mock, "allocate");
     MUST(moor_buffer_allocate(host->binding, 64 * KIB, NULL, &page));
     CHECK(cache.asked == 1 && cache.reason == MOOR_PRESSURE_DEVICE && cache.asked_bytes == 64 * KIB,
-          "the cache was asked %d times, for reason %u", cache.asked, cache.reason);
+          "the cache got %d pressure requests, for reason %u", cache.asked, cache.reason);
     CHECK(host->mock->calls(host->mock->mock, "allocate") == allocations + 2, "not tried again once");
     const struct moor_buffer_options waiting = {.deadline_ns = soon(LATE_MS)};
     moor_buffer second;
@@ -83,7 +83,7 @@ HOST_CASE(waiting_cases, O09_idle_memory_is_trimmed_before_a_call_fails, MOCK,
     MUST(moor_buffer_allocate(host->binding, 64 * KIB, &waiting, &second));
     CHECK(cache.asked == 2 && cache.reason == MOOR_PRESSURE_REQUEST, "the budget does not ask");
     CHECK(host->mock->calls(host->mock->mock, "allocate") == allocations + 3,
-          "the device is asked for what it has not");
+          "a request over the device's memory reached the provider");
     MUST(moor_buffer_release(host->runtime, page));
     MUST(moor_buffer_release(host->runtime, second));
     cache_close(&cache);
@@ -99,7 +99,7 @@ HOST_CASE(waiting_cases, O09_a_full_device_is_told_when_nobody_gives, MOCK, SETT
     host_capacity(host, 2 * MIB);
     uint64_t allocations = host->mock->calls(host->mock->mock, "allocate");
     EXPECT(MOOR_DEVICE_NOMEM, moor_buffer_allocate(host->binding, 64 * KIB, NULL, &page));
-    CHECK(cache.asked == 1 && cache.reason == MOOR_PRESSURE_DEVICE, "the cache was asked %d times",
+    CHECK(cache.asked == 1 && cache.reason == MOOR_PRESSURE_DEVICE, "the cache got %d pressure requests",
           cache.asked);
     CHECK(host->mock->calls(host->mock->mock, "allocate") == allocations + 1, "tried again for nothing");
     cache_close(&cache);
@@ -126,7 +126,7 @@ static void wait_in_vain(const struct host *host, uint64_t bytes)
     thread_ns = cpu_ns(CLOCK_THREAD_CPUTIME_ID) - thread_ns;
     process_ns = cpu_ns(CLOCK_PROCESS_CPUTIME_ID) - process_ns;
     /* not earlier either, which would wrap */
-    CHECK(late_ns < UINT64_C(10000000000), "it did not come back in time");
+    CHECK(late_ns < UINT64_C(10000000000), "the call did not return in time");
     CHECK(thread_ns < 50000000, "the thread has worked for %llu us", (unsigned long long)thread_ns / 1000);
     CHECK(process_ns < 50000000, "the process has worked for %llu us", (unsigned long long)process_ns / 1000);
 }
@@ -154,7 +154,7 @@ HOST_CASE(waiting_cases, O21_what_is_pinned_is_told_or_waited_for_without_work, 
     EXPECT(MOOR_OVER_BUDGET, moor_grant_reserve(host->holder, 5 * host->granule, MOOR_NO_WAIT, &grant));
     cache_open(&cache, host, 2);
     EXPECT(MOOR_NO_VICTIM, moor_grant_reserve(host->holder, 5 * host->granule, MOOR_NO_WAIT, &grant));
-    CHECK(cache.asked == 1, "the cache was asked %d times", cache.asked);
+    CHECK(cache.asked == 1, "the cache got %d pressure requests", cache.asked);
     /* Waits with nothing pending; then behind a held stream; then with a holder that evicts nothing. */
     MUST(moor_holder_set_pressure(cache.holder, NULL, NULL));
     wait_in_vain(host, 5 * host->granule);
@@ -212,7 +212,7 @@ HOST_CASE(waiting_cases, O21_one_that_is_blocked_lets_others_pass_and_can_be_can
     MUST(moor_ticket_cancel(host->runtime, blocked.ticket));
     /* a failed cancel would hang here */
     CHECK(pthread_join(blocked.thread, NULL) == 0, "the thread is lost");
-    CHECK(blocked.status == MOOR_CANCELLED || blocked.status == MOOR_STALE, "it gets %s",
+    CHECK(blocked.status == MOOR_CANCELLED || blocked.status == MOOR_STALE, "the wait returns %s",
           moor_status_name(blocked.status));
     MUST(moor_lease_refund(host->runtime, lease));
 }
@@ -230,7 +230,7 @@ HOST_CASE(waiting_cases, O21_one_that_gives_nothing_is_not_asked_in_a_loop, MOCK
     /* The cool-down is 10, 20, 40, ... ms and at most a second (core/README.md); one second has room for
      * seven cool-downs. */
     int most = 8 + (int)(took_ns / 1000000000);
-    CHECK(cache.asked >= 3 && cache.asked <= most, "it was asked %d times in %llu ms", cache.asked,
+    CHECK(cache.asked >= 3 && cache.asked <= most, "%d pressure requests in %llu ms", cache.asked,
           (unsigned long long)(took_ns / 1000000));
     cache_close(&cache);
 }

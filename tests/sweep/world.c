@@ -78,7 +78,7 @@ void world_start(struct world *world, const struct target *target)
     if (target->driver_path)
         find_driver(world);
     world->host = aligned_alloc(PAGE_BYTES, HOST_BYTES);
-    CHECK(world->host, "no memory for the test itself");
+    CHECK(world->host, "the test itself has no memory");
     memset(world->host, 0, HOST_BYTES);
     world_start_runtime(world);
 }
@@ -238,7 +238,7 @@ static void check_violations(struct world *world)
     uint64_t total;
     uint32_t count;
     CHECK(world->mock->violations(world->mock->mock, &total, &first, 1, &count) == MOOR_OK,
-          "no violations are told");
+          "the device does not report its violations");
     CHECK(total == 0, "%s\n%s", first.text, first.history);
 }
 
@@ -322,7 +322,7 @@ void world_empty_quarantine(struct world *world)
     if (status == MOOR_OK)
         MUST(moor_binding_open(world->device, 0, world->holder, &world->binding));
     else
-        world_expect(MOOR_BUSY, status, "moor_binding_close of what is in use", __FILE__, __LINE__);
+        world_expect(MOOR_BUSY, status, "moor_binding_close of a binding in use", __FILE__, __LINE__);
 }
 
 /* ---- the accounts ---- */
@@ -339,7 +339,7 @@ static uint64_t held(struct moor_device *device, struct moor_authority *authorit
         if (other != authority)
             continue;
         MUST(moor_device_get_stats(device, i, &stats));
-        CHECK(stats.valid & MOOR_ABI_STAT_HELD, "the provider does not say what it holds");
+        CHECK(stats.valid & MOOR_ABI_STAT_HELD, "the provider does not report its held bytes");
         bytes += stats.held_bytes;
     }
     return bytes;
@@ -397,7 +397,7 @@ static void same_holder(const struct moor_holder_stats *before, const struct moo
         return;
     same(before->reserved_bytes, after->reserved_bytes, "a holder's reserved bytes", when);
     same(before->charged_bytes, after->charged_bytes, "a holder's charged bytes", when);
-    same(before->requested_bytes, after->requested_bytes, "the bytes that a holder asked for", when);
+    same(before->requested_bytes, after->requested_bytes, "a holder's requested bytes", when);
     same(before->evictable_bytes, after->evictable_bytes, "a holder's evictable bytes", when);
 }
 
@@ -488,7 +488,7 @@ bool world_is_full_of(struct world *world, const struct moor_view *view, uint8_t
     unsigned char *bytes = malloc(view->size_bytes);
     struct moor_view copy = moor_view_host(bytes, view->size_bytes);
     struct moor_fence fence;
-    CHECK(bytes, "no memory for the test itself");
+    CHECK(bytes, "the test itself has no memory");
     MUST(moor_memory_wait(view, MOOR_FOREVER));
     MUST(moor_copy(world->stream, &copy, view));
     MUST(moor_stream_record(world->stream, &fence));

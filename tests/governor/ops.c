@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* One operation in the model: what is done, and how it has to end. */
+/* One operation in the model, with its predicted result. */
 #include "lockstep.h"
 
-#define FOOTPRINT UINT64_C(256) /* what the scripted provider rounds sizes up to */
+#define FOOTPRINT UINT64_C(256) /* the rounding of sizes by the scripted provider */
 
 const char *op_name(enum op_kind kind)
 {

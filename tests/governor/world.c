@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The real runtime of the lockstep: how it is set up and taken down, its clock, and its pressure functions,
- * which carry out the visits of the present step in their order. Holders that are asked at the same time are
- * called on threads of their own; here they take turns, so that a run can be repeated: the next begins when
- * the runtime has heard the answer of the last.
+ * The real runtime of the lockstep: its set-up and end, its clock, and its pressure functions, which carry
+ * out the visits of the present step in their order. The runtime calls simultaneous pressure functions on
+ * several threads; here they take turns, so that a run can be repeated: the next one begins when the runtime
+ * has handled the answer of the last one.
  */
 #include "world.h"
 
@@ -15,7 +15,7 @@
 #include <string.h>
 #include <time.h>
 
-#define PATIENCE_S "20" /* a visit that does not begin by then never will */
+#define PATIENCE_S "20" /* a visit that has not begun by then never will */
 
 /* ---- the clock ---- */
 
@@ -31,7 +31,7 @@ void world_set_time(uint64_t now)
     present = now;
 }
 
-/* ---- what is counted ---- */
+/* ---- counters ---- */
 
 static const moor_status outcomes[OUTCOMES - 1] = {
     MOOR_OK, MOOR_PENDING, MOOR_OVER_BUDGET, MOOR_NEVER_FITS, MOOR_BUSY, MOOR_NO_VICTIM, MOOR_TIMEOUT};
@@ -70,8 +70,8 @@ void world_note(struct world *world, const struct op *op, bool inside)
 
 /* ---- visits ---- */
 
-/* Whether the runtime knows what the last visit's holder has answered: its function is not running any more,
- * or has been called again since. Nothing of the answer is left to be done when its lock can be had. */
+/* Returns true if the runtime has handled the answer of the last visit's holder: its function has ended, or
+ * has been called again since. The answer is handled completely once the runtime's lock is free. */
 static bool is_heard(struct world *world, uint32_t visit)
 {
     uint32_t holder = world->step->visits[visit].holder;
@@ -93,7 +93,8 @@ static struct timespec patience(void)
     return until;
 }
 
-/* lock held; it is given up meanwhile. The runtime knows what the last visit's holder has answered. */
+/* Waits until the runtime has handled the answer of the last visit's holder. Requires the lock; releases it
+ * while waiting. */
 static void await_last(struct world *world)
 {
     while (world->next > 0 && !is_heard(world, world->next - 1)) {
@@ -103,8 +104,8 @@ static void await_last(struct world *world)
     }
 }
 
-/* lock held; it is given up meanwhile. Holders may be asked for others before the operation comes to wait for
- * answers: they do not answer before that. */
+/* Waits until the operation waits for answers: earlier pressure requests of other tickets must not be
+ * answered before that. Requires the lock; releases it while waiting. */
 static void await_waiting(struct world *world)
 {
     struct moor__queue *queue = world->runtime->queue;
@@ -123,7 +124,7 @@ static void await_waiting(struct world *world)
     }
 }
 
-/* lock held. Waits until this holder's is the next visit. */
+/* Waits until this holder's visit is the next one. Requires the lock. */
 static struct visit *await_turn(struct world *world, uint32_t holder)
 {
     const struct timespec until = patience();
@@ -207,7 +208,7 @@ static void let_visits_begin(struct world *world, struct step *step, bool is_ope
     (void)pthread_mutex_unlock(&world->lock);
 }
 
-/* Until nobody is asked any more. Nothing is looked at for that. */
+/* Waits until all pressure requests have ended, without a scan. */
 static void await_quiet(struct world *world)
 {
     struct moor__queue *queue = world->runtime->queue;
@@ -223,7 +224,8 @@ void world_step(struct world *world, struct step *step, uint64_t number)
     let_visits_begin(world, step, false);
     world_do(world, &step->op, false);
     if (step->op.kind == OP_TIME)
-        moor__queue_scan(world->runtime); /* the attendant would; all else is seen by who does it */
+        /* the pressure monitor would do this; every other event is handled by the thread that causes it */
+        moor__queue_scan(world->runtime);
     let_visits_begin(world, step, true);
     world_await_visits(world, step->visit_count);
     await_quiet(world);
@@ -242,8 +244,8 @@ static const char *const event_names[] = {"?",      "RESERVE", "RETURN",  "COMMI
                                           "RECALL", "REFUND",  "RESTORE", "QUARANTINE", "RETRY",  "TICKET",
                                           "ASK",    "ANSWER",  "END",     "CAPACITY",   "LIMIT",  "FENCE"};
 
-/* The sums of the events are the books. A request that does not wait may be served while a function runs, and
- * then its caller goes on beside that; here it stops first, so that one thing comes after the other. */
+/* The sums of the events are the accounts. A request without a deadline may be served while a function runs,
+ * and its caller then continues at the same time; here the caller stops first, which orders the two. */
 static void trace(void *user, const struct moor_trace_event *event)
 {
     struct world *world = user;
@@ -272,7 +274,7 @@ static void trace(void *user, const struct moor_trace_event *event)
 
 /* ---- life ---- */
 
-/* Just before the provider is asked for its statistics: others hold something, too. */
+/* Runs just before the provider is asked for its statistics: sets the external use. */
 static void before_call(void *user, const struct scripted_call *call)
 {
     struct world *world = user;

@@ -4,8 +4,8 @@
     mutate.py BUILD SOURCE --mutants N --seed S [--folder core/memory] [--only 3,7] [--build SANITIZED]
 
 A mutant is an exchanged operator, a negated condition, a call statement that is left out, or a constant that is one
-larger or one smaller, in core, abi/kit or the plugins cpu, mock and cuda. A mutant that does not compile or whose
-object code is the same is skipped. The suites run one after another until one of them finds the mutant. --only selects
+larger or one smaller, in core, abi/kit or the plugins cpu, mock and cuda. A mutant that does not compile or gives
+the same object code is skipped. The suites run one after another until one of them finds the mutant. --only selects
 mutants by their numbers. --build runs the survivors again in a second build, with sanitizers.
 
 Mutants are for a reader with time: a survivor is either an equivalent change or a missing test. It is not a test."""

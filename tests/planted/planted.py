@@ -8,7 +8,7 @@ lockstep, the governor's stress test, or moor sim, which must see a broken promi
 
     planted.py BUILD SOURCE [WORD...]     plants all bugs, or the bugs with one of the words in their name
 
-A bug that survives is a failure. A bug whose old text is no longer in its file is a failure, too. Without a bug
+A bug that survives is a failure. A missing old text is a failure, too. Without a bug
 the finders must find nothing.
 
     planted.py BUILD SOURCE --matrix FILE [--suites WORDS] [WORD...]

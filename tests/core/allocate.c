@@ -68,7 +68,7 @@ FIXTURE_TEST(allocate, fails_at_every_step_without_a_trace)
     cr_assert_geq(failures, 2, "footprint and allocate can fail");
 }
 
-FIXTURE_TEST(allocate, forwards_what_the_provider_says)
+FIXTURE_TEST(allocate, forwards_the_providers_status)
 {
     static const moor_status statuses[] = {MOOR_DEVICE_NOMEM, MOOR_HOST_NOMEM, MOOR_NO_VA, MOOR_LIMIT,
                                            MOOR_DEVICE_LOST};
@@ -193,7 +193,7 @@ FIXTURE_TEST(allocate, sizes_that_wrap_reach_no_provider)
     cr_assert_eq(scripted_count(f->script, SCRIPTED_ANY), calls);
 }
 
-FIXTURE_TEST(allocate, footprints_are_what_will_be_charged)
+FIXTURE_TEST(allocate, footprints_equal_the_later_charge)
 {
     struct moor_buffer_options odd = {.alignment_bytes = 3};
     uint64_t bytes = 77;

@@ -43,7 +43,7 @@ static uint64_t sleep_two_seconds(struct party *party, const struct moor_pressur
     return 0;
 }
 
-FIXTURE_TEST(callbacks, while_one_sleeps_others_are_asked)
+FIXTURE_TEST(callbacks, while_one_function_sleeps_others_are_called)
 {
     struct scene scene = open_scene(f, sleep_two_seconds, evict_requested);
     EXPECT(MOOR_OK, request(f, UNIT, fixture_soon(LATE_MS)));
@@ -51,7 +51,7 @@ FIXTURE_TEST(callbacks, while_one_sleeps_others_are_asked)
     cr_assert_eq(scene.good->left, 1);
 }
 
-FIXTURE_TEST(callbacks, while_one_sleeps_the_deadline_holds)
+FIXTURE_TEST(callbacks, while_one_function_sleeps_the_deadline_holds)
 {
     struct scene scene = open_scene(f, sleep_two_seconds, NULL);
     EXPECT(MOOR_TIMEOUT, request(f, UNIT, fixture_soon(200)));
@@ -67,7 +67,7 @@ static uint64_t stay(struct party *party, const struct moor_pressure *pressure)
 }
 
 /* The function keeps one thread busy and nothing else; its late eviction still counts. */
-FIXTURE_TEST(callbacks, one_that_does_not_come_back_keeps_nobody)
+FIXTURE_TEST(callbacks, a_function_that_does_not_return_delays_no_request)
 {
     struct waiter waiter;
     struct scene scene = open_scene(f, stay, NULL);
@@ -86,7 +86,7 @@ FIXTURE_TEST(callbacks, one_that_does_not_come_back_keeps_nobody)
 /* More slow parties than worker threads: the parties inside stay there, the other ones wait for a thread, and
  * no request waits beyond its deadline. One party is closed while it waits and gets no pressure request any
  * more. */
-FIXTURE_TEST(callbacks, more_slow_ones_than_threads)
+FIXTURE_TEST(callbacks, more_slow_parties_than_threads)
 {
     enum { PARTIES = MOOR_LIMIT_PRESSURE_WORKERS + 6, STAYING = PARTIES - 1 };
     struct party *parties[PARTIES];
@@ -120,7 +120,7 @@ FIXTURE_TEST(callbacks, more_slow_ones_than_threads)
 
 /* Each cool-down is twice as long as the one before, up to a second. The elapsed time bounds the number of
  * pressure requests. */
-FIXTURE_TEST(callbacks, one_that_gives_nothing_is_not_asked_in_a_loop)
+FIXTURE_TEST(callbacks, a_holder_that_evicts_nothing_is_not_asked_in_a_loop)
 {
     struct scene scene = open_scene(f, NULL, NULL);
     uint64_t began_ns = moor_clock_ns();
@@ -154,7 +154,7 @@ static uint64_t lie(struct party *party, const struct moor_pressure *pressure)
     return UINT64_C(1) << 30;
 }
 
-Test(callbacks, one_that_lies_is_told_from_the_books)
+Test(callbacks, a_false_return_value_is_found_by_the_accounts)
 {
     struct moor_runtime *runtime = NULL;
     EXPECT(MOOR_OK, moor_runtime_create(&(struct moor_runtime_options){.log = count_warnings}, &runtime));
@@ -174,7 +174,7 @@ Test(callbacks, one_that_lies_is_told_from_the_books)
     fixture_close(&f);
 }
 
-FIXTURE_TEST(callbacks, more_than_asked_is_welcome)
+FIXTURE_TEST(callbacks, evicting_more_than_requested_is_permitted)
 {
     clock_stop();
     struct scene scene = open_scene(f, evict_all, NULL);
@@ -202,7 +202,7 @@ static uint64_t give_on_a_thread(struct party *party, const struct moor_pressure
     return 0; /* the function does not know the evicted bytes */
 }
 
-FIXTURE_TEST(callbacks, another_thread_may_do_the_work)
+FIXTURE_TEST(callbacks, another_thread_may_evict)
 {
     clock_stop();
     struct scene scene = open_scene(f, give_on_a_thread, NULL);
@@ -219,7 +219,7 @@ static uint64_t give_later(struct party *party, const struct moor_pressure *pres
 }
 
 /* The function has returned 0 by then. The later eviction still serves the request. */
-FIXTURE_TEST(callbacks, another_thread_may_do_it_later)
+FIXTURE_TEST(callbacks, another_thread_may_evict_later)
 {
     pthread_t thread;
     struct scene scene = open_scene(f, give_later, NULL);
@@ -240,7 +240,7 @@ static uint64_t take_the_host_lock(struct party *party, const struct moor_pressu
 }
 
 /* The requester holds the lock that the function waits for. The wait ends at the requester's deadline. */
-FIXTURE_TEST(callbacks, a_lock_of_the_hosts_is_waited_for_until_the_deadline)
+FIXTURE_TEST(callbacks, waiting_for_a_lock_of_the_host_ends_at_the_deadline)
 {
     struct scene scene = open_scene(f, take_the_host_lock, NULL);
     pthread_mutex_lock(&host_lock);
@@ -276,7 +276,7 @@ static uint64_t allocate_first(struct party *party, const struct moor_pressure *
 
 /* Without an emergency reserve a request inside a pressure function is refused at once, even before its
  * deadline. No holder gets a pressure request for it, least of all the requester. */
-FIXTURE_TEST(callbacks, one_that_allocates_first_is_refused_and_not_asked_again)
+FIXTURE_TEST(callbacks, allocating_before_an_eviction_is_refused_and_asks_nobody)
 {
     struct inner inner = {0};
     clock_stop();
@@ -301,7 +301,7 @@ static uint64_t take_and_give_back(struct party *party, const struct moor_pressu
 
 /* Bytes that the function took itself do not count as evicted: the holder cools down as one that evicts
  * nothing. */
-FIXTURE_TEST(callbacks, one_that_takes_and_gives_back_has_given_nothing)
+FIXTURE_TEST(callbacks, releasing_a_new_grant_is_no_eviction)
 {
     clock_stop();
     struct scene scene = open_scene(f, take_and_give_back, NULL);
@@ -333,7 +333,7 @@ static uint64_t give_a_lease_by_the_cell(struct party *party, const struct moor_
     return UNIT;
 }
 
-FIXTURE_TEST(callbacks, what_is_given_by_the_cell_counts_too)
+FIXTURE_TEST(callbacks, bytes_evicted_through_the_thread_account_count)
 {
     struct leased leased;
     set_capacity(f, UNITS(4));
@@ -356,7 +356,7 @@ static uint64_t stay_and_give_nothing(struct party *party, const struct moor_pre
 }
 
 /* The segment was pending before the pressure request: the end of its last mapping evicts nothing further. */
-FIXTURE_TEST(callbacks, a_segment_that_was_on_its_way_has_not_been_let_go_for_anybody)
+FIXTURE_TEST(callbacks, a_segment_that_was_pending_before_is_not_evicted)
 {
     moor_segment segment;
     moor_range range;
@@ -393,7 +393,7 @@ static uint64_t wait_for_the_fence(struct party *party, const struct moor_pressu
     return given;
 }
 
-FIXTURE_TEST(callbacks, one_may_wait_for_fences)
+FIXTURE_TEST(callbacks, a_pressure_function_may_wait_for_fences)
 {
     struct waiter waiter;
     struct scene scene = open_scene(f, wait_for_the_fence, NULL);
@@ -427,7 +427,7 @@ static uint64_t wait_with_a_ticket(struct party *party, const struct moor_pressu
     return party_evict(party, pressure->bytes);
 }
 
-FIXTURE_TEST(callbacks, a_ticket_that_is_waited_for_inside_ends_at_its_deadline)
+FIXTURE_TEST(callbacks, a_ticket_waited_for_inside_ends_at_its_deadline)
 {
     struct inner_ticket inner = {.deadline_ns = fixture_soon(200)};
     struct scene scene = open_scene(f, wait_with_a_ticket, NULL);
@@ -437,7 +437,7 @@ FIXTURE_TEST(callbacks, a_ticket_that_is_waited_for_inside_ends_at_its_deadline)
 }
 
 /* Other holders get the pressure request; the party that waits inside does not. */
-FIXTURE_TEST(callbacks, a_ticket_that_is_waited_for_inside_is_served_by_others)
+FIXTURE_TEST(callbacks, a_ticket_waited_for_inside_is_served_by_other_holders)
 {
     struct inner_ticket inner = {.deadline_ns = fixture_soon(LATE_MS)};
     struct scene scene = open_scene(f, wait_with_a_ticket, evict_requested);

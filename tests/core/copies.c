@@ -100,7 +100,7 @@ FIXTURE_TEST(copies, out_of_bounds_are_refused)
     cr_assert_eq(scripted_count(f->script, SCRIPTED_COPY) + scripted_count(f->script, SCRIPTED_FILL), 0);
 }
 
-FIXTURE_TEST(copies, touch_only_what_is_backed_and_writable)
+FIXTURE_TEST(copies, touch_only_backed_and_writable_memory)
 {
     static unsigned char memory[3 * 16384];
     moor_range range = fixture_range(f, 6);

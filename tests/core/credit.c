@@ -203,7 +203,7 @@ CREW_TEST(credit, is_taken_back_behind_a_barrier)
 
 /* ---- idle credit ---- */
 
-CREW_TEST(credit, what_idle_threads_hold_is_there_for_others)
+CREW_TEST(credit, the_credit_of_idle_threads_is_available_to_others)
 {
     moor_grant all, more;
     const uint64_t capacity = MIB(20) + 3;
@@ -217,7 +217,7 @@ CREW_TEST(credit, what_idle_threads_hold_is_there_for_others)
 }
 
 /* Credit counts neither as use nor against a new limit. */
-CREW_TEST(credit, limits_are_told_without_what_idle_threads_hold)
+CREW_TEST(credit, limits_do_not_count_the_credit_of_idle_threads)
 {
     struct moor_holder *other;
     moor_grant grant;
@@ -250,7 +250,7 @@ CREW_TEST(credit, limits_are_told_without_what_idle_threads_hold)
 }
 
 /* A holder is unused although threads have credit of it. */
-CREW_TEST(credit, holders_end_whoever_has_credit_of_them)
+CREW_TEST(credit, holders_end_although_threads_have_credit_of_them)
 {
     struct moor_holder *holder;
     EXPECT(MOOR_OK, moor_holder_create(crew->f.authority, NULL, &holder));
@@ -274,7 +274,7 @@ CREW_TEST(credit, there_is_little_of_it)
 }
 
 /* While a request waits, and immediately after the last one has ended. */
-CREW_TEST(credit, nobody_has_credit_while_somebody_waits)
+CREW_TEST(credit, no_thread_has_credit_while_a_request_waits)
 {
     struct hand *hand = &crew->hands[0];
     moor_grant all;

@@ -157,7 +157,7 @@ static void check_each(struct many *many, uint64_t users)
     }
 }
 
-Test(credit_life, holders_that_share_a_cell)
+Test(credit_life, holders_that_share_a_thread_account)
 {
     static struct many many;
     many.f = fixture_open(NULL);

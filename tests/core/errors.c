@@ -72,7 +72,7 @@ Test(errors, are_untouched_by_a_reap_that_meets_a_lost_stream)
 }
 
 /* No memory, no addresses: the call reaps and tries again. */
-FIXTURE_TEST(errors, are_untouched_by_what_is_tried_twice)
+FIXTURE_TEST(errors, are_untouched_by_a_second_attempt)
 {
     moor_range range = fixture_range(f, 2);
     moor_segment segment = fixture_segment(f, 1, 4);
@@ -120,7 +120,7 @@ FIXTURE_TEST(errors, are_untouched_by_a_mark_that_finds_room)
 }
 
 /* Reaping at the end of a call fails; only the log shows it. */
-FIXTURE_TEST(errors, of_a_look_at_what_has_completed_are_nobodys)
+FIXTURE_TEST(errors, of_a_reap_belong_to_no_call)
 {
     moor_buffer buffer = fixture_allocate(f, 4096);
     fixture_fail(f, SCRIPTED_REAP, 1, MOOR_PROVIDER);
@@ -139,7 +139,7 @@ static void refuse_decommits(void *user, const struct scripted_call *call)
 
 /* Closing a binding retries the device's whole quarantine. An object that stays there is no failure of the
  * call. */
-Test(errors, of_a_retry_for_others_are_nobodys)
+Test(errors, of_a_retry_for_other_objects_belong_to_no_call)
 {
     struct fixture f = fixture_open(NULL);
     struct moor_binding *binding = NULL;

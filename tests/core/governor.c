@@ -146,7 +146,7 @@ FIXTURE_TEST(governor, grants_belong_to_their_holder)
 
 /* PENDING: the missing bytes are pending. OVER_BUDGET: they are not. NEVER_FITS: the request is larger than
  * the limit. */
-FIXTURE_TEST(governor, shortages_are_told_apart)
+FIXTURE_TEST(governor, shortages_have_distinct_statuses)
 {
     EXPECT(MOOR_OK, moor_authority_set_capacity(f->authority, 12288, 0, NULL));
     (void)fixture_allocate(f, 4096);

@@ -176,7 +176,7 @@ Test(handles, of_another_runtime_are_foreign)
     fixture_close(&f);
 }
 
-FIXTURE_TEST(handles, slots_are_reused_and_old_names_stay_stale)
+FIXTURE_TEST(handles, slots_are_reused_and_old_handles_stay_stale)
 {
     moor_buffer *old = calloc(REUSES, sizeof *old);
     for (size_t i = 0; i < REUSES; i++) {
@@ -198,7 +198,7 @@ FIXTURE_TEST(handles, slots_are_reused_and_old_names_stay_stale)
 }
 
 /* Grants and leases: threads cache their slots. */
-FIXTURE_TEST(handles, slots_that_a_thread_keeps_get_new_names)
+FIXTURE_TEST(handles, slots_in_a_thread_cache_get_new_handles)
 {
     moor_grant *grants = calloc(REUSES, sizeof *grants);
     moor_lease *leases = calloc(REUSES, sizeof *leases);

@@ -66,7 +66,7 @@ FIXTURE_TEST(limits, beyond_its_guarantee_a_holder_borrows)
     EXPECT(MOOR_OK, moor_holder_destroy(guaranteed));
 }
 
-FIXTURE_TEST(limits, a_guarantee_that_is_raised_presses_those_who_borrow)
+FIXTURE_TEST(limits, a_raised_guarantee_evicts_borrowed_bytes)
 {
     moor_grant grant = 0;
     clock_stop();
@@ -88,7 +88,7 @@ FIXTURE_TEST(limits, a_guarantee_that_is_raised_presses_those_who_borrow)
 }
 
 /* Lent bytes count as over the capacity until they are returned. */
-FIXTURE_TEST(limits, what_is_lent_out_of_guarantees_is_over)
+FIXTURE_TEST(limits, bytes_lent_out_of_guarantees_are_over_the_capacity)
 {
     struct moor_holder *guaranteed = create_holder(f, LIMITS(0));
     set_capacity(f, UNITS(10));
@@ -103,7 +103,7 @@ FIXTURE_TEST(limits, what_is_lent_out_of_guarantees_is_over)
     EXPECT(MOOR_OK, moor_holder_destroy(guaranteed));
 }
 
-FIXTURE_TEST(limits, nobody_is_asked_below_its_guarantee)
+FIXTURE_TEST(limits, guaranteed_bytes_are_not_requested)
 {
     moor_grant grant = 0;
     clock_stop();
@@ -236,7 +236,7 @@ FIXTURE_TEST(limits, growing_back_restores_everything)
 
 /* Bytes over the capacity are requested from every holder, the lowest priority first, borrowed bytes before
  * guaranteed ones. */
-FIXTURE_TEST(limits, what_is_over_the_capacity_is_asked_of_everybody)
+FIXTURE_TEST(limits, bytes_over_the_capacity_are_requested_from_every_holder)
 {
     clock_stop();
     set_capacity(f, UNITS(10));
@@ -254,7 +254,7 @@ FIXTURE_TEST(limits, what_is_over_the_capacity_is_asked_of_everybody)
 }
 
 /* A provider that reports a smaller total than the other ones shrinks the pool. */
-Test(limits, what_a_new_provider_leaves_no_room_for_is_asked_for)
+Test(limits, a_provider_that_shrinks_the_pool_causes_an_eviction)
 {
     struct fixture f = fixture_open(&(struct scripted_options){.pool_key = "pool", .total_bytes = UNITS(10)});
     clock_stop();
@@ -273,7 +273,7 @@ Test(limits, what_a_new_provider_leaves_no_room_for_is_asked_for)
     scripted_destroy(second);
 }
 
-FIXTURE_TEST(limits, what_is_over_a_holders_limit_is_asked_of_itself)
+FIXTURE_TEST(limits, bytes_over_a_limit_are_requested_from_that_holder)
 {
     uint64_t bytes = 0;
     clock_stop();
@@ -290,7 +290,7 @@ FIXTURE_TEST(limits, what_is_over_a_holders_limit_is_asked_of_itself)
 }
 
 /* A holder that gets a pressure function while the pool is over its capacity gets a pressure request. */
-FIXTURE_TEST(limits, who_gets_a_function_later_is_asked_for_what_is_over)
+FIXTURE_TEST(limits, a_later_pressure_function_is_called_for_bytes_over_the_capacity)
 {
     clock_stop();
     struct party *party = party_open(f, 0, 0, evict_requested);
@@ -325,7 +325,7 @@ static uint64_t move_and_give(struct party *party, const struct moor_pressure *p
     return party_evict(party, UNITS(4));
 }
 
-FIXTURE_TEST(limits, the_set_aside_serves_those_who_are_asked_and_nobody_else)
+FIXTURE_TEST(limits, the_emergency_reserve_serves_only_pressure_functions)
 {
     struct move move = {0};
     moor_grant grant = 0;
@@ -359,7 +359,7 @@ static uint64_t refund_one(struct party *party, const struct moor_pressure *pres
 }
 
 /* A request from outside is not served from the emergency reserve, whichever thread made the room. */
-FIXTURE_TEST(limits, the_set_aside_does_not_serve_who_waits_for_those_who_are_asked)
+FIXTURE_TEST(limits, the_emergency_reserve_does_not_serve_the_waiting_requester)
 {
     clock_stop();
     set_capacity(f, UNITS(10));
@@ -378,7 +378,7 @@ FIXTURE_TEST(limits, the_set_aside_does_not_serve_who_waits_for_those_who_are_as
 }
 
 /* A live increase of the emergency reserve causes the same pressure requests as a guarantee. */
-FIXTURE_TEST(limits, a_set_aside_that_is_raised_presses_those_who_borrow)
+FIXTURE_TEST(limits, a_raised_reserve_evicts_borrowed_bytes)
 {
     clock_stop();
     set_capacity(f, UNITS(10));

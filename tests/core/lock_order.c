@@ -172,7 +172,7 @@ static void take_outer_elsewhere(void)
     moor__lock_release(&inner);
 }
 
-Test(lock_order, is_of_what_the_thread_holds_now)
+Test(lock_order, applies_to_the_locks_held_now)
 {
     expect_no_end(take_and_give_up);
     expect_end(take_what_was_given_up_between, "moorage: middle (%d.0) is taken under inner (%d.0)\n",
@@ -490,7 +490,7 @@ static uint64_t in_pressure(void *user, const struct moor_pressure *pressure)
     return pressure->bytes * 1000;
 }
 
-FIXTURE_TEST(lock_order, holds_nothing_in_what_is_not_ours)
+FIXTURE_TEST(lock_order, holds_nothing_in_foreign_code)
 {
     struct victim victim = {.f = f};
     struct moor_holder *other = NULL;

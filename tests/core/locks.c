@@ -156,7 +156,7 @@ Test(locks, are_free_while_a_device_opens)
 }
 
 /* A second provider attaches and unloads while the first one is at work. */
-FIXTURE_TEST(locks, are_free_while_another_provider_comes_and_goes)
+FIXTURE_TEST(locks, are_free_while_another_provider_loads_and_unloads)
 {
     struct probe probe = probe_open(f);
     struct scripted *second = scripted_create(&(struct scripted_options){.name = "second"});

@@ -86,7 +86,7 @@ FIXTURE_TEST(pressure, only_holders_of_the_pool_are_asked)
 
 /* ---- the bytes ---- */
 
-FIXTURE_TEST(pressure, each_is_asked_for_what_is_short_and_has_it)
+FIXTURE_TEST(pressure, each_holder_is_asked_for_the_missing_bytes_that_it_has)
 {
     clock_stop();
     set_capacity(f, UNITS(10));
@@ -148,7 +148,7 @@ FIXTURE_TEST(pressure, the_same_bytes_are_asked_for_once)
 }
 
 /* The host sets the patience. */
-Test(pressure, patience_is_the_hosts)
+Test(pressure, the_host_sets_the_patience)
 {
     struct moor_runtime *runtime = NULL;
     const struct moor_runtime_options options = {.patience_ns = 5 * MOOR_PATIENCE_NS};
@@ -173,7 +173,7 @@ Test(pressure, patience_is_the_hosts)
 
 /* A holder that lacks bytes under its own limit gets the pressure request for its own bytes; no other holder
  * does. */
-FIXTURE_TEST(pressure, its_own_limit_is_its_own_to_make_room_under)
+FIXTURE_TEST(pressure, a_holder_makes_room_under_its_own_limit)
 {
     clock_stop();
     struct party *own = party_join(
@@ -200,7 +200,7 @@ static struct moor_ticket_stats await_served(struct fixture *f, moor_ticket tick
 }
 
 /* One of two evicted units is behind a held stream. */
-FIXTURE_TEST(pressure, a_ticket_counts_what_was_let_go_is_pending_and_is_back)
+FIXTURE_TEST(pressure, a_ticket_counts_evicted_pending_and_returned_bytes)
 {
     struct party *party = party_open(f, 0, 2, evict_requested);
     set_capacity(f, UNITS(2));
@@ -231,7 +231,7 @@ FIXTURE_TEST(pressure, a_ticket_counts_what_was_let_go_is_pending_and_is_back)
 
 /* Bytes evicted on a pressure request count for its ticket; bytes evicted without a request count for no
  * ticket. */
-FIXTURE_TEST(pressure, only_what_was_asked_for_counts)
+FIXTURE_TEST(pressure, only_requested_evictions_count)
 {
     clock_stop();
     struct party *party = party_open(f, 0, 4, NULL);
@@ -254,7 +254,7 @@ FIXTURE_TEST(pressure, only_what_was_asked_for_counts)
 }
 
 /* Bytes that cannot be freed are not pending any more. */
-FIXTURE_TEST(pressure, what_comes_into_quarantine_is_asked_of_the_next)
+FIXTURE_TEST(pressure, quarantined_bytes_are_requested_from_the_next_holder)
 {
     struct waiter waiter;
     struct party *stuck = party_open(f, -1, 1, evict_requested);
@@ -290,7 +290,7 @@ static void expect_rest(struct fixture *f, struct moor_holder *other, uint64_t c
     clock_advance(f, 1);
 }
 
-FIXTURE_TEST(pressure, one_that_gives_too_little_rests_twice_as_long_each_time)
+FIXTURE_TEST(pressure, the_cool_down_doubles_after_each_small_eviction)
 {
     clock_stop();
     struct party *party = party_open(f, 0, 0, NULL);
@@ -312,7 +312,7 @@ FIXTURE_TEST(pressure, one_that_gives_too_little_rests_twice_as_long_each_time)
     EXPECT(MOOR_OK, moor_holder_destroy(other));
 }
 
-FIXTURE_TEST(pressure, one_that_says_that_it_has_something_is_asked_at_once)
+FIXTURE_TEST(pressure, a_hint_of_evictable_bytes_ends_the_cool_down)
 {
     clock_stop();
     struct party *party = party_open(f, 0, 4, NULL);

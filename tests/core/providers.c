@@ -12,7 +12,7 @@
 
 TestSuite(providers, .timeout = 30);
 
-Test(providers, say_what_they_are)
+Test(providers, describe_themselves)
 {
     struct fixture f = fixture_open(&(struct scripted_options){.device_count = 2});
     struct moor_provider_info info;
@@ -279,7 +279,7 @@ Test(providers, whose_domain_shares_without_addresses_are_refused)
 
 /* The size of a shared pool is open until a provider reports it. The lowest report counts, and the host's own
  * decision stays. */
-Test(providers, that_know_a_total_tell_those_that_do_not)
+Test(providers, with_a_known_total_define_a_shared_pool)
 {
     for (uint32_t host_decides = 0; host_decides < 2; host_decides++) {
         struct fixture f = fixture_open(&(struct scripted_options){.total_unknown = 1, .pool_key = "pool"});
@@ -490,7 +490,7 @@ FIXTURE_TEST(providers, log_through_the_host_under_their_names)
     scripted_say(f->script, MOOR_ABI_LOG_ERROR, "no listener");
 }
 
-Test(providers, settings_are_there_if_they_are_counted)
+Test(providers, settings_need_a_pointer_if_they_are_counted)
 {
     struct moor_runtime *runtime = NULL;
     struct moor_provider *provider = NULL;

@@ -63,7 +63,7 @@ Test(quarantine, that_stays_refuses_the_end)
 }
 
 /* A lost device never reaches its fences, so memory behind them never counts as freed. */
-FIXTURE_TEST(quarantine, takes_what_waits_for_a_lost_stream)
+FIXTURE_TEST(quarantine, takes_memory_behind_a_lost_stream)
 {
     struct moor_view view = fixture_allocate_view(f, 4096);
     scripted_hold(f->script, f->queue);
@@ -81,7 +81,7 @@ FIXTURE_TEST(quarantine, takes_what_waits_for_a_lost_stream)
     cr_assert_eq(scripted_objects(f->script).allocations, 0);
 }
 
-Test(quarantine, of_a_range_piece_is_never_committed_over)
+Test(quarantine, of_a_range_part_is_never_committed_over)
 {
     struct fixture f = fixture_open(NULL);
     moor_range range = fixture_range(&f, 4);
@@ -104,7 +104,7 @@ Test(quarantine, of_a_range_piece_is_never_committed_over)
 
 /* The host got the stream's DEVICE_LOST and has destroyed the stream. The model ends the process if the core
  * names it again. */
-Test(quarantine, takes_what_a_lost_and_destroyed_stream_used)
+Test(quarantine, takes_memory_used_by_a_lost_and_destroyed_stream)
 {
     for (uint32_t record_fails = 0; record_fails < 2; record_fails++) {
         struct fixture f = fixture_open(NULL);
@@ -305,7 +305,7 @@ Test(quarantine, a_repeated_failure_is_one)
 }
 
 /* A completion arrives after its object is gone and another object, which is leaving, has the slot. */
-Test(quarantine, a_late_completion_finds_nobody)
+Test(quarantine, a_late_completion_finds_no_object)
 {
     struct moor__handles handles;
     struct moor__slot *slots[2];
@@ -356,7 +356,7 @@ Test(quarantine, a_lost_completion_stays_charged)
     scripted_abandon(f.script);
 }
 
-FIXTURE_TEST(quarantine, a_completion_of_too_many_bytes_refunds_what_was_charged)
+FIXTURE_TEST(quarantine, a_completion_of_too_many_bytes_refunds_the_charge)
 {
     (void)fixture_allocate(f, 8192);
     moor_buffer buffer = fixture_allocate(f, 4096);

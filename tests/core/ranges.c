@@ -158,7 +158,7 @@ FIXTURE_TEST(ranges, with_nothing_in_flight_can_be_backed_again_at_once)
     EXPECT(MOOR_OK, moor_transact(f->runtime, steps, 2, NULL));
 }
 
-FIXTURE_TEST(ranges, each_piece_waits_for_its_own_uses)
+FIXTURE_TEST(ranges, each_part_waits_for_its_own_uses)
 {
     struct moor_abi_stream *queue;
     struct moor_stream *other = fixture_stream(f, &queue);
@@ -187,7 +187,7 @@ FIXTURE_TEST(ranges, each_piece_waits_for_its_own_uses)
 }
 
 /* The work may be anywhere in the part or overlap its ends. The model does not see the host's own work. */
-Test(ranges, a_piece_waits_for_work_on_any_of_it)
+Test(ranges, a_part_waits_for_work_on_any_of_its_bytes)
 {
     static const uint64_t parts[][2] = {{0, GRANULE + 1},
                                         {GRANULE + 1, 1},
@@ -211,7 +211,7 @@ Test(ranges, a_piece_waits_for_work_on_any_of_it)
     }
 }
 
-FIXTURE_TEST(ranges, release_gives_up_all_that_is_in_it)
+FIXTURE_TEST(ranges, release_includes_all_contents)
 {
     struct moor_abi_stream *queue;
     struct moor_stream *other = fixture_stream(f, &queue);

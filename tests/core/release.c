@@ -47,7 +47,7 @@ FIXTURE_TEST(release, waits_for_the_last_use)
 
 /* The host launched this work itself: the model does not see it, so only the recorded points protect the
  * memory. */
-FIXTURE_TEST(release, waits_for_every_stream_it_was_told_of)
+FIXTURE_TEST(release, waits_for_every_recorded_stream)
 {
     struct moor_abi_stream *queues[3];
     struct moor_stream *streams[3];
@@ -89,7 +89,7 @@ FIXTURE_TEST(release, waits_for_the_latest_use_of_a_stream)
     fixture_reap(f);
 }
 
-FIXTURE_TEST(release, is_pending_to_who_needs_the_bytes)
+FIXTURE_TEST(release, is_pending_for_later_requests)
 {
     EXPECT(MOOR_OK, moor_authority_set_capacity(f->authority, 8192, 0, NULL));
     struct moor_view view = fixture_allocate_view(f, 8192);

@@ -306,7 +306,7 @@ BREACH(notices_a_commit_over_a_commit)
     (void)commit(rig, r.handle, 0);
 }
 
-BREACH(notices_a_commit_over_what_is_leaving)
+BREACH(notices_a_commit_over_a_leaving_part)
 {
     struct moor_abi_range r = reserve(rig);
     (void)commit(rig, r.handle, 0);

@@ -18,7 +18,7 @@ static void fail_next(struct fixture *fixture, enum scripted_name name, uint32_t
                                        .name = name, .nth = 1, .times = times, .status = MOOR_DEVICE_NOMEM});
 }
 
-FIXTURE_TEST(shortage, an_allocation_looks_at_what_has_completed)
+FIXTURE_TEST(shortage, an_allocation_reaps)
 {
     release_one(f);
     fail_next(f, SCRIPTED_ALLOCATE, 1);
@@ -30,7 +30,7 @@ FIXTURE_TEST(shortage, an_allocation_looks_at_what_has_completed)
     cr_assert_eq(moor_buffer_release(f->runtime, buffer), MOOR_OK);
 }
 
-FIXTURE_TEST(shortage, a_commit_looks_at_what_has_completed)
+FIXTURE_TEST(shortage, a_commit_reaps)
 {
     moor_range range = fixture_range(f, 4);
     release_one(f);
@@ -41,7 +41,7 @@ FIXTURE_TEST(shortage, a_commit_looks_at_what_has_completed)
 }
 
 /* A later step reaps, too: an undo of the earlier steps would reap as well and hide it. */
-FIXTURE_TEST(shortage, each_step_of_a_transaction_looks_at_what_has_completed)
+FIXTURE_TEST(shortage, each_step_of_a_transaction_reaps)
 {
     moor_range range = fixture_range(f, 4);
     struct moor_step steps[] = {
@@ -60,7 +60,7 @@ FIXTURE_TEST(shortage, each_step_of_a_transaction_looks_at_what_has_completed)
     cr_assert_eq(moor_range_release(f->runtime, range), MOOR_OK);
 }
 
-FIXTURE_TEST(shortage, it_is_told_at_once_where_nothing_comes_back)
+FIXTURE_TEST(shortage, is_reported_at_once_without_pending_releases)
 {
     uint64_t asked = scripted_count(f->script, SCRIPTED_ALLOCATE);
     fail_next(f, SCRIPTED_ALLOCATE, 1);
@@ -69,7 +69,7 @@ FIXTURE_TEST(shortage, it_is_told_at_once_where_nothing_comes_back)
     cr_assert_eq(scripted_count(f->script, SCRIPTED_ALLOCATE), asked + 1);
 }
 
-FIXTURE_TEST(shortage, it_is_told_if_what_came_back_was_not_enough)
+FIXTURE_TEST(shortage, is_reported_if_the_reaped_bytes_are_not_enough)
 {
     release_one(f);
     fail_next(f, SCRIPTED_ALLOCATE, 2);

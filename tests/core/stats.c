@@ -217,7 +217,7 @@ FIXTURE_TEST(stats, device_figures_that_cannot_be_had_are_not_made_up)
 
 /* A figure that the device does not report counts neither as external use of the whole device nor as its last
  * known value. */
-FIXTURE_TEST(stats, a_device_that_does_not_say_how_much_is_free_is_not_full)
+FIXTURE_TEST(stats, a_device_without_a_free_figure_is_not_full)
 {
     const uint64_t parts[] = {0, MOOR_ABI_STAT_TOTAL, MOOR_ABI_STAT_FREE,
                               MOOR_ABI_STAT_TOTAL | MOOR_ABI_STAT_HELD};

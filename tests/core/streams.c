@@ -198,7 +198,7 @@ FIXTURE_TEST(streams, host_functions_run_once_in_order_and_keep_their_views)
 }
 
 /* No other work uses the views: the function alone keeps them. */
-FIXTURE_TEST(streams, host_functions_keep_what_they_alone_use)
+FIXTURE_TEST(streams, host_functions_alone_keep_their_views)
 {
     struct moor_view view = fixture_allocate_view(f, 4096);
     struct shared_run run = {.view = &view};
@@ -575,7 +575,7 @@ Test(streams, parts_that_grow_into_one_wait_for_the_last)
     }
 }
 
-FIXTURE_TEST(streams, may_use_a_buffer_of_many_views_beside_another)
+FIXTURE_TEST(streams, may_use_many_views_of_a_buffer_together_with_another)
 {
     enum { VIEWS = 64 };
     struct moor_abi_stream *queue;

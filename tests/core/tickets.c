@@ -16,7 +16,7 @@ static moor_status reserve(struct moor_holder *holder, uint64_t bytes, uint64_t 
 /* ---- how requests end ---- */
 
 /* NEVER_FITS bounds every request by the largest one that could ever fit, whether it waits or not. */
-FIXTURE_TEST(tickets, what_can_never_fit_is_told_at_once)
+FIXTURE_TEST(tickets, a_request_that_can_never_fit_fails_at_once)
 {
     moor_ticket ticket = 0;
     set_capacity(f, UNITS(10));
@@ -41,7 +41,7 @@ FIXTURE_TEST(tickets, what_can_never_fit_is_told_at_once)
 
 /* Without a victim the status is OVER_BUDGET. The missing bytes are those of the tighter bound, limit or
  * pool. */
-FIXTURE_TEST(tickets, no_room_and_nobody_to_ask_is_over_budget)
+FIXTURE_TEST(tickets, no_room_and_no_victim_is_over_budget)
 {
     set_capacity(f, UNITS(10));
     moor_lease lease = take_lease(f, f->holder, UNITS(6));
@@ -51,7 +51,7 @@ FIXTURE_TEST(tickets, no_room_and_nobody_to_ask_is_over_budget)
     EXPECT(MOOR_OK, moor_lease_refund(f->runtime, lease));
 }
 
-FIXTURE_TEST(tickets, holders_that_give_too_little_are_no_victims)
+FIXTURE_TEST(tickets, holders_that_evict_too_little_are_no_victims)
 {
     clock_stop(); /* the party cools down until the test advances the clock */
     struct party *party = party_open(f, 0, 6, NULL);
@@ -71,7 +71,7 @@ static uint64_t give_one(struct party *party, const struct moor_pressure *pressu
 }
 
 /* Returned bytes count before the error reports the missing ones, and stay free. */
-FIXTURE_TEST(tickets, what_is_short_is_what_is_short_in_the_end)
+FIXTURE_TEST(tickets, the_error_reports_the_final_shortage)
 {
     clock_stop(); /* only the request itself reaps */
     (void)party_open(f, 0, 6, give_one);
@@ -87,7 +87,7 @@ static void use_first(struct party *party)
     EXPECT(MOOR_OK, moor_fill(party->f->stream, &view, 0, 1));
 }
 
-FIXTURE_TEST(tickets, bytes_on_their_way_are_pending_and_nobody_is_asked)
+FIXTURE_TEST(tickets, pending_bytes_cause_no_pressure_request)
 {
     clock_stop();
     struct party *party = party_open(f, 0, 10, evict_requested);
@@ -122,7 +122,7 @@ FIXTURE_TEST(tickets, a_wait_ends_at_its_deadline)
     cr_assert_eq(fixture_stats(f).free_bytes, UNITS(10), "an expired request reserves nothing");
 }
 
-FIXTURE_TEST(tickets, a_wait_is_served_by_whoever_makes_room)
+FIXTURE_TEST(tickets, a_wait_is_served_by_any_thread_that_makes_room)
 {
     struct waiter waiter;
     set_capacity(f, UNITS(10));
@@ -162,7 +162,7 @@ static void start_ticket_wait(struct ticket_wait *wait, struct fixture *f, moor_
     (void)nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL); /* the thread most likely waits by then */
 }
 
-FIXTURE_TEST(tickets, a_ticket_that_is_cancelled_ends_at_once_also_for_who_waits)
+FIXTURE_TEST(tickets, cancelling_a_ticket_ends_its_wait_at_once)
 {
     set_capacity(f, UNITS(10));
     moor_lease lease = take_lease(f, f->holder, UNITS(10));
@@ -184,7 +184,7 @@ FIXTURE_TEST(tickets, a_ticket_that_is_cancelled_ends_at_once_also_for_who_waits
     cr_assert_eq(fixture_stats(f).reserved_bytes, 0);
 }
 
-FIXTURE_TEST(tickets, a_ticket_that_is_served_and_cancelled_gives_back)
+FIXTURE_TEST(tickets, cancelling_a_served_ticket_returns_its_bytes)
 {
     set_capacity(f, UNITS(10));
     moor_ticket first = open_ticket(f->holder, UNITS(8)), second = open_ticket(f->holder, UNITS(8));
@@ -267,7 +267,7 @@ FIXTURE_TEST(tickets, two_threads_may_wait_for_one)
     EXPECT(MOOR_OK, moor_grant_release(f->runtime, waits[winner].grant));
 }
 
-FIXTURE_TEST(tickets, there_is_a_most_that_can_be_open)
+FIXTURE_TEST(tickets, open_tickets_are_limited)
 {
     static moor_ticket tickets[MOOR_LIMIT_TICKETS];
     moor_ticket one_more = 0;
@@ -287,7 +287,7 @@ FIXTURE_TEST(tickets, there_is_a_most_that_can_be_open)
 
 /* ---- the order of service ---- */
 
-FIXTURE_TEST(tickets, are_served_by_priority_and_then_as_they_came)
+FIXTURE_TEST(tickets, are_served_by_priority_and_then_by_arrival)
 {
     static const int32_t priorities[] = {-1, 5, 0, 5, -1, 0};
     static const size_t order[] = {1, 3, 2, 5, 0, 4};
@@ -408,7 +408,7 @@ static void rise(moor_status (*lift)(struct rise *), uint64_t limit_bytes)
     fixture_close(&f);
 }
 
-Test(tickets, whatever_makes_room_serves_them)
+Test(tickets, every_way_to_make_room_serves_them)
 {
     rise(raise_capacity, 0);
     rise(lower_guarantee, 0);

@@ -187,7 +187,7 @@ Test(trace, memory_beyond_the_budget_adds_up)
 }
 
 /* A failed call returns its bytes to the grant that they came from. */
-Test(trace, what_goes_back_to_a_grant_adds_up)
+Test(trace, bytes_returned_to_a_grant_add_up)
 {
     struct fixture f = open_traced();
     moor_segment segment = fixture_segment(&f, 1, 0x11);
@@ -239,7 +239,7 @@ static void *wait_for_ticket(void *user)
     return NULL;
 }
 
-Test(trace, requests_and_who_is_asked_add_up)
+Test(trace, requests_and_pressure_requests_add_up)
 {
     struct fixture f = open_traced();
     clock_stop();
@@ -296,7 +296,7 @@ Test(trace, tickets_that_are_cancelled_end_once)
 
 /* ---- the rest ---- */
 
-Test(trace, limits_and_pressure_for_what_is_over_are_told)
+Test(trace, limits_and_the_reclaim_over_them_are_traced)
 {
     struct fixture f = open_traced();
     clock_stop();
@@ -317,7 +317,7 @@ Test(trace, limits_and_pressure_for_what_is_over_are_told)
 }
 
 /* A full device sends pressure requests with a ticket of its own. */
-Test(trace, a_full_device_is_told)
+Test(trace, a_full_device_is_traced)
 {
     struct fixture f = open_traced();
     moor_buffer buffer = 0;
@@ -332,7 +332,7 @@ Test(trace, a_full_device_is_told)
     fixture_close(&f);
 }
 
-Test(trace, fences_that_are_reached_are_told)
+Test(trace, reached_fences_are_traced)
 {
     struct fixture f = open_traced();
     struct moor_fence fence;

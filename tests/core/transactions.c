@@ -263,7 +263,7 @@ FIXTURE_TEST(transactions, create_no_segment_in_a_range_of_another_domain)
 }
 
 /* A later step may depend on an earlier one, so the undo begins with the last step. */
-FIXTURE_TEST(transactions, that_fail_are_taken_back_in_reverse)
+FIXTURE_TEST(transactions, that_fail_are_undone_in_reverse)
 {
     enum { MADE = 3 };
     moor_range range = fixture_range(f, MADE + 1);
@@ -400,7 +400,7 @@ static void release_buffer(struct fixture *f, void *user)
 }
 
 /* Quarantined bytes do not return to a grant and do not keep it open. */
-Test(transactions, allocations_that_cannot_be_undone_let_their_grant_go)
+Test(transactions, allocations_that_cannot_be_undone_release_their_grant)
 {
     struct fixture f = fixture_open(NULL);
     uint64_t left = 77;

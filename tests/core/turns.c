@@ -192,7 +192,7 @@ TURN_TEST(guarantees_hold_in_turns_of_others)
 }
 
 /* A request that waits only for its own limit holds back no other request. */
-TURN_TEST(one_that_waits_for_its_own_limit_gets_none)
+TURN_TEST(a_request_that_waits_for_its_own_limit_gets_none)
 {
     moor_grant grant = 0;
     struct moor_holder *other = create_holder(&turn->f, LIMITS(0));
@@ -208,7 +208,7 @@ TURN_TEST(one_that_waits_for_its_own_limit_gets_none)
 }
 
 /* A request that can never fit, since the capacity has shrunk, holds back no other request. */
-TURN_TEST(one_that_can_never_fit_any_more_gets_none)
+TURN_TEST(a_request_that_can_never_fit_gets_none)
 {
     set_capacity(&turn->f, UNITS(3) - 1);
     EXPECT(MOOR_OK, moor_lease_adjust(turn->f.runtime, turn->lease, UNIT, MOOR_NO_WAIT));
@@ -299,7 +299,7 @@ static uint64_t take_in_a_turn(struct party *party, const struct moor_pressure *
 
 /* A pressure function may reserve the memory that its eviction needs. Its evicted bytes serve no request out
  * of turn. */
-TURN_TEST(those_who_are_asked_may_take_in_turns_of_others)
+TURN_TEST(a_pressure_function_may_reserve_in_another_requests_turn)
 {
     struct taking taking = {.status = MOOR_PROVIDER};
     struct party *party = party_open(&turn->f, 0, 0, NULL);
@@ -337,7 +337,7 @@ static void *keep_busy(void *user)
 }
 
 /* Four threads repeatedly take three of eight units each, and one thread repeatedly requests all eight. */
-FIXTURE_TEST(turns, a_big_one_is_served_while_threads_do_their_worst)
+FIXTURE_TEST(turns, a_big_request_is_served_among_competing_threads)
 {
     pthread_t threads[4];
     set_capacity(f, UNITS(8));

@@ -33,7 +33,7 @@ static uint64_t remove_and_give(struct party *party, const struct moor_pressure 
     return party_evict(party, pressure->bytes);
 }
 
-FIXTURE_TEST(undoing, one_may_remove_its_own_function)
+FIXTURE_TEST(undoing, a_pressure_function_may_remove_itself)
 {
     clock_stop();
     set_capacity(f, UNITS(4));
@@ -57,7 +57,7 @@ static uint64_t replace_and_give(struct party *party, const struct moor_pressure
 }
 
 /* The replacing function is called the next time, with its own user pointer. */
-FIXTURE_TEST(undoing, one_may_replace_its_own_function)
+FIXTURE_TEST(undoing, a_pressure_function_may_replace_itself)
 {
     struct party other = {0};
     set_capacity(f, UNITS(4));
@@ -84,7 +84,7 @@ static uint64_t destroy_itself(struct party *party, const struct moor_pressure *
     return had;
 }
 
-FIXTURE_TEST(undoing, one_may_destroy_its_own_holder)
+FIXTURE_TEST(undoing, a_pressure_function_may_destroy_its_own_holder)
 {
     struct moor_holder_stats stats[4];
     struct moor_authority_stats pool;
@@ -116,7 +116,7 @@ static uint64_t attack(struct party *party, const struct moor_pressure *pressure
     return party_evict(party, pressure->bytes);
 }
 
-FIXTURE_TEST(undoing, one_may_destroy_another_that_is_idle)
+FIXTURE_TEST(undoing, a_pressure_function_may_destroy_an_idle_holder)
 {
     set_capacity(f, UNITS(4));
     struct party *party = party_open(f, 0, 4, attack);
@@ -144,7 +144,7 @@ static uint64_t leave_and_stay(struct party *party, const struct moor_pressure *
 }
 
 /* The other party is inside its function: a call from inside a pressure function does not wait for it. */
-FIXTURE_TEST(undoing, one_that_is_being_asked_is_busy_for_others_that_are)
+FIXTURE_TEST(undoing, a_holder_in_its_function_is_busy_for_other_functions)
 {
     struct waiter waiter;
     set_capacity(f, UNITS(4));
@@ -336,7 +336,7 @@ static uint64_t look_at_everything(struct party *party, const struct moor_pressu
     return given;
 }
 
-FIXTURE_TEST(undoing, everything_may_be_looked_at_inside)
+FIXTURE_TEST(undoing, all_statistics_may_be_read_inside)
 {
     set_capacity(f, UNITS(4));
     (void)party_open(f, 0, 4, look_at_everything);

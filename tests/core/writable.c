@@ -187,7 +187,7 @@ FIXTURE_TEST(writable, pending_work_is_waited_for)
 }
 
 /* The copy reads the shared mapping, which stays until the copy is done. */
-FIXTURE_TEST(writable, a_copy_under_way_keeps_what_it_reads)
+FIXTURE_TEST(writable, a_copy_under_way_keeps_its_source)
 {
     struct shared s = share(f);
     struct moor_view view = mapped(f, s.ranges[0]);
@@ -323,7 +323,7 @@ FIXTURE_TEST(writable, in_place_that_fails_gives_no_handle)
     EXPECT(MOOR_OK, moor_segment_release(f->runtime, again));
 }
 
-FIXTURE_TEST(writable, what_is_writable_already_stays_and_has_no_new_handle)
+FIXTURE_TEST(writable, a_writable_mapping_stays_and_gets_no_new_handle)
 {
     moor_range range = fixture_range(f, 4);
     moor_segment none = 77;
@@ -336,7 +336,7 @@ FIXTURE_TEST(writable, what_is_writable_already_stays_and_has_no_new_handle)
     fixture_expect_state(f, &before);
 }
 
-FIXTURE_TEST(writable, only_maps_can_be_made_so)
+FIXTURE_TEST(writable, only_mappings_can_be_made_writable)
 {
     struct shared s = share(f);
     EXPECT(MOOR_OK, moor_range_commit(f->runtime, s.ranges[0], 0, GRANULE, 0));

@@ -281,7 +281,7 @@ CASE_ON_BOTH(cases, O07_wrong_handles_get_a_status_and_nothing_else, 0)
 }
 
 /* Memory of one provider is not freed by another one, nor after its provider was unloaded. */
-CASE_ON_BOTH(cases, O07_memory_goes_back_to_who_made_it, 0)
+CASE_ON_BOTH(cases, O07_memory_goes_back_to_its_provider, 0)
 {
     world_open_far(world);
     MUST(moor_buffer_allocate(world->far_binding, PAGE_BYTES, NULL, &world->buffers[0]));
@@ -301,7 +301,7 @@ CASE_ON_BOTH(cases, O07_memory_goes_back_to_who_made_it, 0)
 
 /* ---- O08: a free that fails ---- */
 
-CASE_ON_BOTH(cases, O08_what_is_not_freed_stays_charged_and_shown, 0)
+CASE_ON_BOTH(cases, O08_unfreed_memory_stays_charged_and_listed, 0)
 {
     struct world_state before = settled(world);
     for (int i = 0; i < 3; i++) {
@@ -416,7 +416,7 @@ static bool can_be_limited(void)
     return !HAS_ADDRESS_SANITIZER;
 }
 
-CASE(cases, O16_addresses_that_are_short_are_no_memory_that_is, CPU, MOOR_ABI_CAP_VIRTUAL)
+CASE(cases, O16_a_shortage_of_addresses_is_no_shortage_of_memory, CPU, MOOR_ABI_CAP_VIRTUAL)
 {
     const struct rlimit limit = {4 * GIB, 4 * GIB};
     if (!can_be_limited())

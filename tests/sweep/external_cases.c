@@ -30,7 +30,7 @@ static void expect_external(const struct host *host, uint64_t external, uint64_t
           when);
 }
 
-HOST_CASE(external_cases, O19_what_others_use_is_theirs, MOCK,
+HOST_CASE(external_cases, O19_external_use_is_not_charged, MOCK,
           SETTINGS({"total_bytes", "1000MiB"}, {"alignment_bytes", "1MiB"}, {"contents", "none"}))
 {
     moor_grant grant;

@@ -18,7 +18,7 @@ static moor_status allocate(struct world *world, moor_buffer *ret_buffer)
     return moor_buffer_allocate(world->binding, PAGE_BYTES, NULL, ret_buffer);
 }
 
-CASE(fault, fails_the_calls_that_it_is_told_to, CPU, 0)
+CASE(fault, fails_exactly_the_planned_calls, CPU, 0)
 {
     uint64_t before = calls(world, "allocate"), all = calls(world, "");
     inject(world, (struct moor_fault_plan){"allocate", 2, 2, MOOR_NO_VA, 0, 0});
@@ -54,7 +54,7 @@ CASE(fault, refuses_plans_that_mean_nothing, CPU, 0)
 }
 
 /* Each function that can be undone was called inside, failed, and left nothing. */
-Test(fault, takes_back_what_was_made)
+Test(fault, undoes_the_failed_call)
 {
     static const char *const functions[] = {"allocate",      "reserve", "commit",
                                             "shared.create", "pin",     "stream.create"};
@@ -130,7 +130,7 @@ CASE(fault, makes_calls_slow, CPU, 0)
 }
 
 /* The core refuses the call itself, so the test uses the table. */
-CASE(fault, what_is_not_within_is_unsupported, MOCK, 0)
+CASE(fault, functions_that_the_inner_provider_lacks_are_unsupported, MOCK, 0)
 {
     cr_assert_not(world->domain.capabilities & MOOR_ABI_CAP_PINNED);
     const struct moor_abi_pin_args args = {
@@ -208,7 +208,7 @@ Test(fault, settings_are_understood_or_refused)
     world_close(&world);
 }
 
-Test(fault, says_what_is_wrong_with_the_provider_within)
+Test(fault, names_the_fault_of_the_provider_inside)
 {
     static const struct {
         const char *name; /* a module of the zoo */

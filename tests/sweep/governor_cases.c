@@ -12,7 +12,7 @@ TestSuite(governor_cases, .timeout = 90);
 
 /* ---- O01: the charge equals the actual bytes ---- */
 
-HOST_CASE(governor_cases, O01_what_is_charged_is_what_the_device_gave, MOCK,
+HOST_CASE(governor_cases, O01_the_charge_equals_the_devices_actual_bytes, MOCK,
           SETTINGS({"total_bytes", "1GiB"}, {"alignment_bytes", "2MiB"}, {"contents", "none"}))
 {
     moor_buffer buffers[50], buffer;

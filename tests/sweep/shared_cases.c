@@ -60,7 +60,7 @@ static void go_on(struct world *world)
     MUST(moor_stream_destroy(stream));
 }
 
-CASE_ON_BOTH(shared_cases, O10_streams_may_go_before_what_they_free, MOOR_ABI_CAP_COPY)
+CASE_ON_BOTH(shared_cases, O10_streams_may_go_before_their_releases, MOOR_ABI_CAP_COPY)
 {
     uint64_t footprint;
     MUST(moor_binding_get_footprint(world->binding, PAGE_BYTES, NULL, &footprint));

@@ -91,7 +91,8 @@ HOST_CASE(waiting_cases, O09_idle_memory_is_trimmed_before_a_call_fails, MOCK,
 
 /* The holder of idle backing evicts nothing: it gets one pressure request, and the call is not tried
  * again. */
-HOST_CASE(waiting_cases, O09_a_full_device_is_told_when_nobody_gives, MOCK, SETTINGS({"total_bytes", "1MiB"}))
+HOST_CASE(waiting_cases, O09_a_full_device_is_reported_without_an_eviction, MOCK,
+          SETTINGS({"total_bytes", "1MiB"}))
 {
     struct cache cache;
     moor_buffer page;
@@ -131,7 +132,7 @@ static void wait_in_vain(const struct host *host, uint64_t bytes)
     CHECK(process_ns < 50000000, "the process has worked for %llu us", (unsigned long long)process_ns / 1000);
 }
 
-HOST_CASE(waiting_cases, O21_what_can_never_fit_does_not_wait, MOCK, NULL)
+HOST_CASE(waiting_cases, O21_a_request_that_can_never_fit_does_not_wait, MOCK, NULL)
 {
     struct cache cache;
     moor_grant grant;
@@ -143,7 +144,7 @@ HOST_CASE(waiting_cases, O21_what_can_never_fit_does_not_wait, MOCK, NULL)
 }
 
 /* 12 of 16 granules are leased and cannot be evicted; the cache has two and gets one pressure request. */
-HOST_CASE(waiting_cases, O21_what_is_pinned_is_told_or_waited_for_without_work, MOCK, NULL)
+HOST_CASE(waiting_cases, O21_pinned_memory_is_reported_or_waited_for_without_work, MOCK, NULL)
 {
     struct cache cache;
     moor_grant grant;
@@ -196,7 +197,7 @@ static void *wait_for_ticket(void *user)
 
 /* A blocked request does not block later ones, and ends when it is cancelled, although its deadline never
  * comes. */
-HOST_CASE(waiting_cases, O21_one_that_is_blocked_lets_others_pass_and_can_be_cancelled, MOCK, NULL)
+HOST_CASE(waiting_cases, O21_a_blocked_request_lets_others_pass_and_can_be_cancelled, MOCK, NULL)
 {
     struct blocked blocked = {.host = host};
     moor_grant grant;
@@ -218,7 +219,7 @@ HOST_CASE(waiting_cases, O21_one_that_is_blocked_lets_others_pass_and_can_be_can
 }
 
 /* After three vain pressure requests the next ones are ever rarer, however long a request waits. */
-HOST_CASE(waiting_cases, O21_one_that_gives_nothing_is_not_asked_in_a_loop, MOCK, NULL)
+HOST_CASE(waiting_cases, O21_a_holder_that_evicts_nothing_is_not_asked_in_a_loop, MOCK, NULL)
 {
     struct cache cache;
     moor_grant grant;

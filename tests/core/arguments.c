@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A NULL where something must be is INVALID, one where nothing need be is a no-op; neither changes anything
- * nor reaches a provider. Each call has one NULL, and is right otherwise. */
+/* A required pointer that is NULL gets INVALID; an optional one has no effect. Neither changes anything or
+ * reaches a provider. Each call has one NULL argument and is otherwise valid. */
 #include "fixture.h"
 
 TestSuite(arguments, .timeout = 30);
@@ -19,8 +19,7 @@ static void open_all(void)
 static void close_all(void)
 {
     cr_assert_eq(scripted_count(f.script, SCRIPTED_ANY), calls);
-    struct fixture_state after = fixture_state(&f);
-    fixture_same_state(&before, &after);
+    fixture_expect_state(&f, &before);
     fixture_close(&f);
 }
 

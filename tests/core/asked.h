@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the suites about pressure are made of: parties, which have a few units of memory and a pressure
- * function; threads that wait for memory; and a clock that stands still. Everything asserts by Criterion, so
- * it is called from tests alone; each of them runs in a process of its own, so what is static here is one
- * test's.
+ * The tools of the suites about pressure: parties, which are holders with a few units of memory and a pressure
+ * function; threads that wait for memory; and a clock that stands still. All functions assert by Criterion, and
+ * only tests call them. Each test runs in a process of its own: static variables here belong to one test.
  */
 #ifndef MOOR_TESTS_ASKED_H
 #define MOOR_TESTS_ASKED_H
@@ -17,41 +16,69 @@
 #define UNIT UINT64_C(4096)
 #define UNITS(n) (UNIT * (n))
 #define PARTY_UNITS 64u
+#define PARTIES_MAX 80u
 #define ASKS_MAX 256u
-#define PATIENCE_S 30  /* with other threads: far longer than any of them needs */
-#define LATE_MS 30000u /* a deadline that is not meant to come */
+#define PATIENCE_S 30  /* the limit for another thread, far longer than any thread needs */
+#define LATE_MS 30000u /* a deadline that no test reaches */
 
-/* A failed request, and how many bytes it says. */
+/* Expects a failed request, and the number of missing bytes in its error record. */
 #define SHORT(status_, bytes_, call_)                                                                        \
     do {                                                                                                     \
         EXPECT(status_, call_);                                                                              \
-        cr_assert_eq(moor_last_error()->bytes, (bytes_), "it says %llu bytes: %s",                           \
+        cr_assert_eq(moor_last_error()->bytes, (bytes_), "the error says %llu bytes: %s",                    \
                      (unsigned long long)moor_last_error()->bytes, moor_last_error()->text);                 \
     } while (0)
+
+/* ---- limits ---- */
+
+static inline void set_capacity(struct fixture *f, uint64_t bytes)
+{
+    EXPECT(MOOR_OK, moor_authority_set_capacity(f->authority, bytes, 0, NULL));
+}
+
+#define LIMITS(...) ((struct moor_holder_limits){__VA_ARGS__})
+
+static inline void set_limits(struct moor_holder *holder, struct moor_holder_limits limits)
+{
+    EXPECT(MOOR_OK, moor_holder_set_limits(holder, &limits, 0, NULL));
+}
+
+/* A holder of the fixture's pool without a pressure function. */
+static inline struct moor_holder *create_holder(struct fixture *f, struct moor_holder_limits limits)
+{
+    struct moor_holder *holder = NULL;
+    EXPECT(MOOR_OK,
+           moor_holder_create(f->authority, &(struct moor_holder_options){.limits = limits}, &holder));
+    return holder;
+}
 
 /* ---- parties ---- */
 
 struct party;
 
-/* What a party does when it is asked; returns what it says that it has let go. */
+/* A party's pressure function; returns the bytes that the party claims to have evicted. */
 typedef uint64_t (*party_answer)(struct party *party, const struct moor_pressure *pressure);
 
 struct party {
     struct fixture *f;
     struct moor_holder *holder;
     struct moor_binding *binding;
-    moor_buffer buffers[PARTY_UNITS]; /* of one unit each, from `first` on */
+    moor_buffer buffers[PARTY_UNITS]; /* one unit each; those before `first` are released */
     size_t first;
     size_t count;
     _Atomic(party_answer) answer;
-    _Atomic int entered; /* times that its function was called, and has come back */
-    _Atomic int left;
-    _Atomic int most_inside; /* threads at once */
-    _Atomic int gate;        /* for answers that wait: 1 lets them go on */
+    _Atomic int entered;     /* calls of its function */
+    _Atomic int left;        /* calls that have returned */
+    _Atomic int most_inside; /* threads inside at the same time */
+    _Atomic int gate;        /* for answers that wait: 1 lets them continue */
     void *user;              /* for answers */
 };
 
-/* Who was asked for what, in order, over all parties. */
+/* The test's parties, in the order of their opening. */
+static struct party parties_of_test[PARTIES_MAX];
+static size_t party_count;
+
+/* The pressure calls of all parties, in order. */
 static struct {
     pthread_mutex_t lock;
     size_t count;
@@ -72,21 +99,21 @@ static inline size_t asked_count(void)
 static inline void note_asked(const struct party *party, const struct moor_pressure *pressure)
 {
     pthread_mutex_lock(&asked.lock);
-    cr_assert_lt(asked.count, ASKS_MAX, "asked in a loop");
+    cr_assert_lt(asked.count, ASKS_MAX, "pressure requests in a loop");
     asked.entry[asked.count].party = party;
     asked.entry[asked.count++].pressure = *pressure;
     pthread_mutex_unlock(&asked.lock);
 }
 
-/* The n-th that was asked is that one, for so many bytes. */
+/* The call number `nth` went to that party, for that many bytes. */
 static inline void expect_asked(size_t nth, const struct party *party, uint64_t bytes, uint32_t reason)
 {
-    cr_assert_lt(nth, asked_count(), "only %zu were asked", asked_count());
+    cr_assert_lt(nth, asked_count(), "there were only %zu pressure calls", asked_count());
     const struct moor_pressure *pressure = &asked.entry[nth].pressure;
-    cr_assert_eq(asked.entry[nth].party, party, "another holder is number %zu", nth);
-    cr_assert_eq(pressure->bytes, bytes, "number %zu is asked for %llu bytes", nth,
+    cr_assert_eq(asked.entry[nth].party, party, "call %zu went to another holder", nth);
+    cr_assert_eq(pressure->bytes, bytes, "call %zu is for %llu bytes", nth,
                  (unsigned long long)pressure->bytes);
-    cr_assert_eq(pressure->reason, reason, "number %zu is asked for reason %u", nth, pressure->reason);
+    cr_assert_eq(pressure->reason, reason, "call %zu has reason %u", nth, pressure->reason);
 }
 
 static inline uint64_t party_asked(void *user, const struct moor_pressure *pressure)
@@ -102,24 +129,6 @@ static inline uint64_t party_asked(void *user, const struct moor_pressure *press
     return said;
 }
 
-/* answer: NULL: it has a pressure function, and gives nothing. */
-static inline void party_join(struct party *party, struct fixture *f, struct moor_authority *authority,
-                              uint32_t domain, const struct moor_holder_limits *limits, party_answer answer)
-{
-    static const struct moor_holder_limits none;
-    *party = (struct party){.f = f, .answer = answer};
-    const struct moor_holder_options options = {
-        .name = "party", .limits = limits ? *limits : none, .pressure = party_asked, .pressure_user = party};
-    EXPECT(MOOR_OK, moor_holder_create(authority, &options, &party->holder));
-    EXPECT(MOOR_OK, moor_binding_open(f->device, domain, party->holder, &party->binding));
-}
-
-static inline void party_open(struct party *party, struct fixture *f, int32_t priority, party_answer answer)
-{
-    party_join(party, f, f->authority, SCRIPTED_DOMAIN_DEVICE,
-               &(struct moor_holder_limits){.priority = priority}, answer);
-}
-
 static inline void party_take(struct party *party, size_t units)
 {
     cr_assert_leq(party->count + units, PARTY_UNITS);
@@ -132,8 +141,8 @@ static inline uint64_t party_has(const struct party *party)
     return UNITS(party->count - party->first);
 }
 
-/* Gives up units, oldest first, until it is so many bytes. */
-static inline uint64_t party_give(struct party *party, uint64_t bytes)
+/* Releases units, the oldest first, until they are at least that many bytes; returns their bytes. */
+static inline uint64_t party_evict(struct party *party, uint64_t bytes)
 {
     uint64_t given = 0;
     while (given < bytes && party->first < party->count) {
@@ -143,23 +152,64 @@ static inline uint64_t party_give(struct party *party, uint64_t bytes)
     return given;
 }
 
+/* Does nothing if the party has been closed. */
 static inline void party_close(struct party *party)
 {
-    (void)party_give(party, UINT64_MAX);
+    if (!party->holder)
+        return;
+    (void)party_evict(party, UINT64_MAX);
     fixture_reap(party->f);
-    EXPECT(MOOR_OK, moor_binding_close(party->binding));
+    if (party->binding)
+        EXPECT(MOOR_OK, moor_binding_close(party->binding));
     EXPECT(MOOR_OK, moor_holder_destroy(party->holder));
+    cr_assert_leq(party->most_inside, 1, "two threads called a pressure function at the same time");
+    party->holder = NULL;
 }
 
-static inline uint64_t give_what_is_asked(struct party *party, const struct moor_pressure *pressure)
+/* fixture_close() calls it, so that most tests close no party. */
+static inline void parties_close(void)
 {
-    return party_give(party, pressure->bytes);
+    while (party_count > 0)
+        party_close(&parties_of_test[--party_count]);
 }
 
-static inline uint64_t give_all(struct party *party, const struct moor_pressure *pressure)
+/* Opens a party in any pool. answer: if NULL, the pressure function evicts nothing. */
+static inline struct party *party_create(struct fixture *f, struct moor_authority *authority, uint32_t domain,
+                                         struct moor_holder_limits limits, size_t units, party_answer answer)
+{
+    cr_assert_lt(party_count, PARTIES_MAX);
+    struct party *party = &parties_of_test[party_count++];
+    *party = (struct party){.f = f, .answer = answer};
+    const struct moor_holder_options options = {
+        .name = "party", .limits = limits, .pressure = party_asked, .pressure_user = party};
+    EXPECT(MOOR_OK, moor_holder_create(authority, &options, &party->holder));
+    EXPECT(MOOR_OK, moor_binding_open(f->device, domain, party->holder, &party->binding));
+    party_take(party, units);
+    f->before_close = parties_close;
+    return party;
+}
+
+/* Opens a party in the fixture's pool. */
+static inline struct party *party_join(struct fixture *f, struct moor_holder_limits limits, size_t units,
+                                       party_answer answer)
+{
+    return party_create(f, f->authority, SCRIPTED_DOMAIN_DEVICE, limits, units, answer);
+}
+
+static inline struct party *party_open(struct fixture *f, int32_t priority, size_t units, party_answer answer)
+{
+    return party_join(f, LIMITS(.priority = priority), units, answer);
+}
+
+static inline uint64_t evict_requested(struct party *party, const struct moor_pressure *pressure)
+{
+    return party_evict(party, pressure->bytes);
+}
+
+static inline uint64_t evict_all(struct party *party, const struct moor_pressure *pressure)
 {
     (void)pressure;
-    return party_give(party, UINT64_MAX);
+    return party_evict(party, UINT64_MAX);
 }
 
 static inline void await_gate(struct party *party)
@@ -176,7 +226,7 @@ static inline struct moor_holder_stats party_stats(const struct party *party)
 
 /* ---- requests ---- */
 
-/* A lease of so many bytes, for which there must be room. */
+/* Creates a lease, for which there must be room. */
 static inline moor_lease take_lease(struct fixture *f, struct moor_holder *holder, uint64_t bytes)
 {
     moor_grant grant = 0;
@@ -206,7 +256,7 @@ static inline moor_ticket open_ticket(struct moor_holder *holder, uint64_t bytes
     return ticket;
 }
 
-/* The ticket has been served; what it got is returned. */
+/* Releases the grant of a ticket that has been served. */
 static inline void return_ticket(struct fixture *f, moor_ticket ticket)
 {
     moor_grant grant = 0;
@@ -243,7 +293,7 @@ static inline void join(pthread_t thread)
     struct timespec until;
     (void)clock_gettime(CLOCK_REALTIME, &until);
     until.tv_sec += PATIENCE_S;
-    cr_assert_eq(pthread_timedjoin_np(thread, NULL, &until), 0, "a thread does not come back");
+    cr_assert_eq(pthread_timedjoin_np(thread, NULL, &until), 0, "a thread does not end");
 }
 
 static inline void waiter_start(struct waiter *waiter, struct moor_holder *holder, uint64_t bytes,
@@ -253,7 +303,7 @@ static inline void waiter_start(struct waiter *waiter, struct moor_holder *holde
     cr_assert_eq(pthread_create(&waiter->thread, NULL, waiter_run, waiter), 0);
 }
 
-/* It ends so; what it got is returned. */
+/* Expects the status of the thread's request and releases its grant. */
 static inline void waiter_end(struct fixture *f, struct waiter *waiter, moor_status expected)
 {
     join(waiter->thread);
@@ -262,7 +312,7 @@ static inline void waiter_end(struct fixture *f, struct waiter *waiter, moor_sta
     EXPECT(MOOR_OK, moor_grant_release(f->runtime, waiter->grant));
 }
 
-/* So many wait for the fixture's pool. */
+/* Waits until that many requests wait for the fixture's pool. */
 static inline void await_tickets(struct fixture *f, uint32_t count)
 {
     uint64_t deadline_ns = fixture_soon(LATE_MS);
@@ -282,8 +332,8 @@ static inline uint64_t still_clock(void)
     return atomic_load(&still_ns);
 }
 
-/* Gives the runtime's governor a clock that stands still, before anything waits. From here on only calls of
- * the test reap, and only clock_advance lets time pass. */
+/* Gives the governor a clock that stands still. Call it before any request waits. From here on only calls of the
+ * test reap, and only clock_advance() lets time pass. */
 static inline void clock_stop(struct fixture *f)
 {
     struct moor__governor_port *port = &f->runtime->governor->port;
@@ -292,7 +342,7 @@ static inline void clock_stop(struct fixture *f)
     port->reap_until = NULL;
 }
 
-/* Time goes on by so much, and what is due by then happens. */
+/* Advances the clock and handles the events that are due by then. */
 static inline void clock_advance(struct fixture *f, uint64_t ns)
 {
     atomic_fetch_add(&still_ns, ns);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Copies and fills: four directions, bounds, what may be a destination, and sources that are freed meanwhile.
- */
+/* Copies and fills: four directions, bounds, permitted destinations, and sources that are freed during the
+ * copy. */
 #include "fixture.h"
 
 #include <pthread.h>
@@ -24,58 +24,47 @@ static uint64_t direction(struct fixture *f)
     return call.arguments[0];
 }
 
-Test(copies, find_their_direction)
+FIXTURE_TEST(copies, find_their_direction)
 {
     static unsigned char source[BYTES];
     static unsigned char target[BYTES];
-    struct fixture f = fixture_open(NULL);
-    moor_buffer first = fixture_allocate(&f, BYTES);
-    moor_buffer second = fixture_allocate(&f, BYTES);
-    struct moor_view first_view = fixture_buffer_view(&f, first);
-    struct moor_view second_view = fixture_buffer_view(&f, second);
+    moor_buffer second = fixture_allocate(f, BYTES);
+    struct moor_view first_view = fixture_allocate_view(f, BYTES);
+    struct moor_view second_view = fixture_buffer_view(f, second);
     struct moor_view from = moor_view_host(source, BYTES);
     struct moor_view to = moor_view_host(target, BYTES);
     paint(source, 1);
-    EXPECT(MOOR_OK, moor_copy(f.stream, &first_view, &from));
-    cr_assert_eq(direction(&f), MOOR_ABI_COPY_H2D);
-    EXPECT(MOOR_OK, moor_copy(f.stream, &second_view, &first_view));
-    cr_assert_eq(direction(&f), MOOR_ABI_COPY_D2D);
-    EXPECT(MOOR_OK, moor_copy(f.stream, &to, &second_view));
-    cr_assert_eq(direction(&f), MOOR_ABI_COPY_D2H);
+    EXPECT(MOOR_OK, moor_copy(f->stream, &first_view, &from));
+    cr_assert_eq(direction(f), MOOR_ABI_COPY_H2D);
+    EXPECT(MOOR_OK, moor_copy(f->stream, &second_view, &first_view));
+    cr_assert_eq(direction(f), MOOR_ABI_COPY_D2D);
+    EXPECT(MOOR_OK, moor_copy(f->stream, &to, &second_view));
+    cr_assert_eq(direction(f), MOOR_ABI_COPY_D2H);
     cr_assert_arr_eq(source, target, BYTES);
     paint(source, 2);
-    EXPECT(MOOR_OK, moor_copy(f.stream, &to, &from));
-    cr_assert_eq(direction(&f), MOOR_ABI_COPY_H2H);
+    EXPECT(MOOR_OK, moor_copy(f->stream, &to, &from));
+    cr_assert_eq(direction(f), MOOR_ABI_COPY_H2H);
     cr_assert_arr_eq(source, target, BYTES);
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, first));
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, second));
-    fixture_close(&f);
 }
 
-Test(copies, parts_land_where_they_belong)
+FIXTURE_TEST(copies, parts_land_where_they_belong)
 {
-    struct fixture f = fixture_open(NULL);
     static unsigned char source[BYTES];
-    moor_buffer buffer = fixture_allocate(&f, 4096);
-    struct moor_view view = fixture_buffer_view(&f, buffer);
+    struct moor_view view = fixture_allocate_view(f, 4096);
     struct moor_view part;
     memset(fixture_bytes(&view), 0, 4096);
     memset(source, 1, sizeof source);
     EXPECT(MOOR_OK, moor_view_slice(&view, 1000, 500, &part));
     struct moor_view from = moor_view_host(source, 300);
-    EXPECT(MOOR_OK, moor_copy(f.stream, &part, &from)); /* to the start of the destination */
+    EXPECT(MOOR_OK, moor_copy(f->stream, &part, &from)); /* to the start of the destination */
     for (uint32_t i = 0; i < 4096; i++)
         cr_assert_eq(fixture_bytes(&view)[i], i >= 1000 && i < 1300, "byte %u", i);
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffer));
-    fixture_close(&f);
 }
 
-Test(copies, out_of_bounds_are_refused)
+FIXTURE_TEST(copies, out_of_bounds_are_refused)
 {
-    struct fixture f = fixture_open(NULL);
     static unsigned char memory[8192];
-    moor_buffer buffer = fixture_allocate(&f, 4096);
-    struct moor_view view = fixture_buffer_view(&f, buffer);
+    struct moor_view view = fixture_allocate_view(f, 4096);
     struct moor_view out;
     EXPECT(MOOR_OK, moor_view_slice(&view, 4095, 1, &out));
     static const uint64_t bad[][2] = {
@@ -87,61 +76,55 @@ Test(copies, out_of_bounds_are_refused)
     struct moor_view large = moor_view_host(memory, sizeof memory);
     struct moor_view empty = moor_view_host(memory, 0);
     struct moor_view wrapping = moor_view_host(memory, UINT64_MAX - 5);
-    struct moor_view forged = view; /* views are plain data: they are checked where they are used */
+    struct moor_view forged = view; /* views are plain data: each call checks them */
     forged.size_bytes = 5000;
     struct moor_view below = view;
     below.address -= 256;
-    EXPECT(MOOR_INVALID, moor_copy(f.stream, &view, &large));
-    cr_assert_neq(moor_copy(f.stream, &view, &wrapping), MOOR_OK);
-    cr_assert_neq(moor_copy(f.stream, &forged, &large), MOOR_OK);
-    cr_assert_neq(moor_copy(f.stream, &large, &forged), MOOR_OK);
-    cr_assert_neq(moor_copy(f.stream, &large, &below), MOOR_OK);
-    cr_assert_neq(moor_fill(f.stream, &forged, 0, 1), MOOR_OK);
-    cr_assert_neq(moor_fill(f.stream, &below, 0, 1), MOOR_OK);
+    EXPECT(MOOR_INVALID, moor_copy(f->stream, &view, &large));
+    cr_assert_neq(moor_copy(f->stream, &view, &wrapping), MOOR_OK);
+    cr_assert_neq(moor_copy(f->stream, &forged, &large), MOOR_OK);
+    cr_assert_neq(moor_copy(f->stream, &large, &forged), MOOR_OK);
+    cr_assert_neq(moor_copy(f->stream, &large, &below), MOOR_OK);
+    cr_assert_neq(moor_fill(f->stream, &forged, 0, 1), MOOR_OK);
+    cr_assert_neq(moor_fill(f->stream, &below, 0, 1), MOOR_OK);
     EXPECT(MOOR_INVALID, moor_copy(NULL, &view, &view));
-    EXPECT(MOOR_INVALID, moor_copy(f.stream, NULL, &view));
-    EXPECT(MOOR_INVALID, moor_copy(f.stream, &view, NULL));
-    (void)moor_copy(f.stream, &view, &empty); /* OK or INVALID, but nothing empty reaches the provider */
+    EXPECT(MOOR_INVALID, moor_copy(f->stream, NULL, &view));
+    EXPECT(MOOR_INVALID, moor_copy(f->stream, &view, NULL));
+    (void)moor_copy(f->stream, &view, &empty); /* OK or INVALID, but no empty copy reaches the provider */
     struct moor_view first;
     struct moor_view second;
     EXPECT(MOOR_OK, moor_view_slice(&view, 0, 200, &first));
     EXPECT(MOOR_OK, moor_view_slice(&view, 100, 200, &second));
-    cr_assert_neq(moor_copy(f.stream, &first, &second), MOOR_OK, "the two sides overlap");
-    cr_assert_neq(moor_copy(f.stream, &view, &view), MOOR_OK);
-    cr_assert_eq(scripted_count(f.script, SCRIPTED_COPY) + scripted_count(f.script, SCRIPTED_FILL), 0);
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffer));
-    fixture_close(&f);
+    cr_assert_neq(moor_copy(f->stream, &first, &second), MOOR_OK, "the two sides overlap");
+    cr_assert_neq(moor_copy(f->stream, &view, &view), MOOR_OK);
+    cr_assert_eq(scripted_count(f->script, SCRIPTED_COPY) + scripted_count(f->script, SCRIPTED_FILL), 0);
 }
 
-Test(copies, touch_only_what_is_backed_and_writable)
+FIXTURE_TEST(copies, touch_only_backed_and_writable_memory)
 {
-    struct fixture f = fixture_open(NULL);
     static unsigned char memory[3 * 16384];
-    moor_range range = fixture_range(&f, 6);
-    moor_segment segment = fixture_segment(&f, 1, 0x31);
-    EXPECT(MOOR_OK, moor_range_commit(f.runtime, range, 0, 2 * GRANULE, 0));
-    EXPECT(MOOR_OK, moor_segment_map(f.runtime, segment, range, 2 * GRANULE, MOOR_ACCESS_READ));
+    moor_range range = fixture_range(f, 6);
+    moor_segment segment = fixture_segment(f, 1, 0x31);
+    EXPECT(MOOR_OK, moor_range_commit(f->runtime, range, 0, 2 * GRANULE, 0));
+    EXPECT(MOOR_OK, moor_segment_map(f->runtime, segment, range, 2 * GRANULE, MOOR_ACCESS_READ));
     struct moor_view host = moor_view_host(memory, 3 * GRANULE);
-    struct moor_view backed = fixture_range_view(&f, range, 0, 2 * GRANULE);
-    struct moor_view mixed = fixture_range_view(&f, range, 0, 3 * GRANULE);
-    struct moor_view holed = fixture_range_view(&f, range, GRANULE, 3 * GRANULE);
-    struct moor_view hole = fixture_range_view(&f, range, 4 * GRANULE, GRANULE);
-    EXPECT(MOOR_OK, moor_fill(f.stream, &backed, 0x30, 1));
-    EXPECT(MOOR_OK, moor_copy(f.stream, &host, &mixed)); /* read-only maps are a source */
+    struct moor_view backed = fixture_range_view(f, range, 0, 2 * GRANULE);
+    struct moor_view mixed = fixture_range_view(f, range, 0, 3 * GRANULE);
+    struct moor_view holed = fixture_range_view(f, range, GRANULE, 3 * GRANULE);
+    struct moor_view hole = fixture_range_view(f, range, 4 * GRANULE, GRANULE);
+    EXPECT(MOOR_OK, moor_fill(f->stream, &backed, 0x30, 1));
+    EXPECT(MOOR_OK, moor_copy(f->stream, &host, &mixed)); /* read-only maps are a permitted source */
     cr_assert_eq(memory[2 * GRANULE - 1], 0x30);
     cr_assert_eq(memory[2 * GRANULE], 0x31);
-    uint64_t calls = scripted_count(f.script, SCRIPTED_COPY) + scripted_count(f.script, SCRIPTED_FILL);
-    cr_assert_neq(moor_copy(f.stream, &mixed, &host), MOOR_OK, "and no destination");
-    cr_assert_neq(moor_fill(f.stream, &mixed, 0, 1), MOOR_OK);
-    cr_assert_neq(moor_copy(f.stream, &host, &holed), MOOR_OK);
-    cr_assert_neq(moor_fill(f.stream, &hole, 0, 1), MOOR_OK);
-    cr_assert_eq(calls, scripted_count(f.script, SCRIPTED_COPY) + scripted_count(f.script, SCRIPTED_FILL));
-    EXPECT(MOOR_OK, moor_segment_release(f.runtime, segment));
-    EXPECT(MOOR_OK, moor_range_release(f.runtime, range));
-    fixture_close(&f);
+    uint64_t calls = scripted_count(f->script, SCRIPTED_COPY) + scripted_count(f->script, SCRIPTED_FILL);
+    cr_assert_neq(moor_copy(f->stream, &mixed, &host), MOOR_OK, "and no destination");
+    cr_assert_neq(moor_fill(f->stream, &mixed, 0, 1), MOOR_OK);
+    cr_assert_neq(moor_copy(f->stream, &host, &holed), MOOR_OK);
+    cr_assert_neq(moor_fill(f->stream, &hole, 0, 1), MOOR_OK);
+    cr_assert_eq(calls, scripted_count(f->script, SCRIPTED_COPY) + scripted_count(f->script, SCRIPTED_FILL));
 }
 
-/* Each by itself, and nothing else works on it. */
+/* Each side alone, with no other work on it. */
 Test(copies, keep_the_side_that_is_released)
 {
     for (uint32_t side = 0; side < 2; side++) {
@@ -162,110 +145,95 @@ Test(copies, keep_the_side_that_is_released)
     }
 }
 
-/* The model looks at the memory again when the copy runs. */
-Test(copies, both_sides_may_be_freed_meanwhile)
+/* The model checks the memory again when the copy runs. */
+FIXTURE_TEST(copies, both_sides_may_be_freed_meanwhile)
 {
-    struct fixture f = fixture_open(NULL);
     static unsigned char out[BYTES];
     static unsigned char expected[BYTES];
-    moor_buffer source = fixture_allocate(&f, BYTES);
-    moor_buffer middle = fixture_allocate(&f, BYTES);
-    struct moor_view source_view = fixture_buffer_view(&f, source);
-    struct moor_view middle_view = fixture_buffer_view(&f, middle);
+    moor_buffer middle = fixture_allocate(f, BYTES);
+    struct moor_view source_view = fixture_allocate_view(f, BYTES);
+    struct moor_view middle_view = fixture_buffer_view(f, middle);
     struct moor_view out_view = moor_view_host(out, BYTES);
     paint(expected, 5);
     memcpy(fixture_bytes(&source_view), expected, BYTES);
-    scripted_hold(f.script, f.queue);
-    EXPECT(MOOR_OK, moor_copy(f.stream, &middle_view, &source_view));
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, source));
-    EXPECT(MOOR_OK, moor_copy(f.stream, &out_view, &middle_view));
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, middle));
-    moor_buffer reuse = fixture_allocate(&f, BYTES); /* must not be the same memory */
-    struct moor_view reuse_view = fixture_buffer_view(&f, reuse);
+    scripted_hold(f->script, f->queue);
+    EXPECT(MOOR_OK, moor_copy(f->stream, &middle_view, &source_view));
+    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, source_view.owner));
+    EXPECT(MOOR_OK, moor_copy(f->stream, &out_view, &middle_view));
+    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, middle));
+    moor_buffer reuse = fixture_allocate(f, BYTES); /* the two sides must not be the same memory */
+    struct moor_view reuse_view = fixture_buffer_view(f, reuse);
     memset(fixture_bytes(&reuse_view), 0xee, BYTES);
-    scripted_open(f.script, f.queue);
-    fixture_reap(&f);
+    scripted_open(f->script, f->queue);
+    fixture_reap(f);
     cr_assert_arr_eq(out, expected, BYTES);
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, reuse));
-    fixture_close(&f);
 }
 
 /* A copy that the provider refuses marks nothing: the memory can go at once. */
-Test(copies, that_fail_leave_nothing_behind)
+FIXTURE_TEST(copies, that_fail_leave_nothing_behind)
 {
-    struct fixture f = fixture_open(NULL);
-    moor_buffer buffer = fixture_allocate(&f, 4096);
-    struct moor_view view = fixture_buffer_view(&f, buffer);
+    struct moor_view view = fixture_allocate_view(f, 4096);
     static unsigned char memory[4096];
     struct moor_view host = moor_view_host(memory, sizeof memory);
-    scripted_hold(f.script, f.queue);
-    scripted_fail(f.script,
-                  (struct scripted_fault){.name = SCRIPTED_COPY, .nth = 1, .status = MOOR_DEVICE_LOST});
-    scripted_fail(f.script, (struct scripted_fault){.name = SCRIPTED_FILL, .nth = 1, .status = MOOR_LIMIT});
-    EXPECT(MOOR_DEVICE_LOST, moor_copy(f.stream, &view, &host));
-    EXPECT(MOOR_LIMIT, moor_fill(f.stream, &view, 0, 1));
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffer));
-    fixture_reap(&f); /* though the stream is held */
-    scripted_open(f.script, f.queue);
-    fixture_close(&f);
+    scripted_hold(f->script, f->queue);
+    fixture_fail(f, SCRIPTED_COPY, 1, MOOR_DEVICE_LOST);
+    fixture_fail(f, SCRIPTED_FILL, 1, MOOR_LIMIT);
+    EXPECT(MOOR_DEVICE_LOST, moor_copy(f->stream, &view, &host));
+    EXPECT(MOOR_LIMIT, moor_fill(f->stream, &view, 0, 1));
+    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, view.owner));
+    fixture_reap(f); /* although the stream is held */
+    scripted_open(f->script, f->queue);
 }
 
-/* Submitted, and then no fence could be recorded: the work runs, so the memory must not go under it. */
+/* The work is submitted and its fence cannot be recorded. The work runs, so the memory must stay. */
 Test(copies, that_cannot_be_fenced_are_still_waited_for)
 {
     struct fixture f = fixture_open(NULL);
-    moor_buffer buffer = fixture_allocate(&f, 4096);
-    struct moor_view view = fixture_buffer_view(&f, buffer);
+    struct moor_view view = fixture_allocate_view(&f, 4096);
     scripted_hold(f.script, f.queue);
-    scripted_fail(f.script, (struct scripted_fault){.name = SCRIPTED_RECORD, .nth = 1, .status = MOOR_LIMIT});
+    fixture_fail(&f, SCRIPTED_RECORD, 1, MOOR_LIMIT);
     (void)moor_fill(f.stream, &view, 3, 1);
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffer));
-    (void)moor_runtime_reap(f.runtime, MOOR_NO_WAIT); /* the model asserts that it is not freed now */
+    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, view.owner));
+    (void)moor_runtime_reap(f.runtime, MOOR_NO_WAIT); /* the model asserts that the buffer is not freed now */
     cr_assert_eq(fixture_stats(&f).charged_bytes, 4096);
     scripted_open(f.script, f.queue);
     (void)moor_runtime_reap(f.runtime, fixture_soon(1000));
     fixture_check_books(&f);
-    fixture_close_quarantined(&f); /* in quarantine or gone, but not for ever pending */
+    fixture_close_quarantined(&f); /* the buffer is in quarantine or gone, but not pending for ever */
 }
 
-Test(copies, fills_repeat_their_pattern)
+FIXTURE_TEST(copies, fills_repeat_their_pattern)
 {
-    struct fixture f = fixture_open(NULL);
-    moor_buffer buffer = fixture_allocate(&f, 4096);
-    struct moor_view view = fixture_buffer_view(&f, buffer);
+    struct moor_view view = fixture_allocate_view(f, 4096);
     struct moor_view part;
-    EXPECT(MOOR_OK, moor_fill(f.stream, &view, 0x11223344, 4));
+    EXPECT(MOOR_OK, moor_fill(f->stream, &view, 0x11223344, 4));
     cr_assert_eq(memcmp(fixture_bytes(&view), "\x44\x33\x22\x11\x44\x33\x22\x11", 8), 0);
     EXPECT(MOOR_OK, moor_view_slice(&view, 2, 4, &part));
-    EXPECT(MOOR_OK, moor_fill(f.stream, &part, 0xaabb, 2));
+    EXPECT(MOOR_OK, moor_fill(f->stream, &part, 0xaabb, 2));
     cr_assert_eq(memcmp(fixture_bytes(&view), "\x44\x33\xbb\xaa\xbb\xaa\x22\x11", 8), 0);
     EXPECT(MOOR_OK, moor_view_slice(&view, 1, 3, &part));
-    EXPECT(MOOR_INVALID, moor_fill(f.stream, &part, 0, 2));
+    EXPECT(MOOR_INVALID, moor_fill(f->stream, &part, 0, 2));
     EXPECT(MOOR_OK, moor_view_slice(&view, 2, 6, &part));
-    EXPECT(MOOR_INVALID, moor_fill(f.stream, &part, 0, 4));
-    EXPECT(MOOR_INVALID, moor_fill(f.stream, &view, 0, 3));
-    EXPECT(MOOR_INVALID, moor_fill(f.stream, &view, 0, 8));
-    EXPECT(MOOR_INVALID, moor_fill(f.stream, &view, 0, 0));
-    EXPECT(MOOR_INVALID, moor_fill(f.stream, NULL, 0, 1));
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffer));
-    fixture_close(&f);
+    EXPECT(MOOR_INVALID, moor_fill(f->stream, &part, 0, 4));
+    EXPECT(MOOR_INVALID, moor_fill(f->stream, &view, 0, 3));
+    EXPECT(MOOR_INVALID, moor_fill(f->stream, &view, 0, 8));
+    EXPECT(MOOR_INVALID, moor_fill(f->stream, &view, 0, 0));
+    EXPECT(MOOR_INVALID, moor_fill(f->stream, NULL, 0, 1));
 }
 
 Test(copies, without_the_capability_are_unsupported)
 {
     struct fixture f =
         fixture_open(&(struct scripted_options){.capabilities = SCRIPTED_CAPS & ~MOOR_ABI_CAP_COPY});
-    moor_buffer buffer = fixture_allocate(&f, 4096);
-    struct moor_view view = fixture_buffer_view(&f, buffer);
+    struct moor_view view = fixture_allocate_view(&f, 4096);
     static unsigned char memory[4096];
     struct moor_view host = moor_view_host(memory, sizeof memory);
     EXPECT(MOOR_UNSUPPORTED, moor_copy(f.stream, &view, &host));
     EXPECT(MOOR_UNSUPPORTED, moor_fill(f.stream, &view, 0, 1));
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffer));
     fixture_close(&f);
 }
 
-/* One domain of the device cannot be copied, from or to; the other can. */
+/* One domain of the device has no copies in either direction; the other domain has them. */
 Test(copies, need_the_capability_in_the_domains_they_touch)
 {
     struct fixture f = fixture_open(&(struct scripted_options){.device_domain_lacks = MOOR_ABI_CAP_COPY});
@@ -289,7 +257,7 @@ Test(copies, need_the_capability_in_the_domains_they_touch)
     EXPECT(MOOR_UNSUPPORTED, moor_copy(f.stream, &without, &with));
     cr_assert_eq(scripted_count(f.script, SCRIPTED_COPY) + scripted_count(f.script, SCRIPTED_FILL), 0);
     EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffers[0]));
-    fixture_reap(&f); /* nothing was marked */
+    fixture_reap(&f); /* no use was marked */
     cr_assert_eq(fixture_stats(&f).charged_bytes, 0);
     scripted_open(f.script, f.queue);
     EXPECT(MOOR_OK, moor_fill(f.stream, &with, 3, 1));
@@ -304,88 +272,78 @@ Test(copies, need_the_capability_in_the_domains_they_touch)
 
 /* ---- between providers ---- */
 
-Test(copies, between_providers_go_through_host_memory)
+FIXTURE_TEST(copies, between_providers_go_through_host_memory)
 {
-    struct fixture f = fixture_open(NULL);
-    struct fixture g = fixture_join(f.runtime, &(struct scripted_options){.name = "second"}, 0);
-    const uint64_t bytes = MIB(5) + 123; /* more than one piece of any staging, and not a multiple of it */
-    moor_buffer source = fixture_allocate(&g, bytes);
-    moor_buffer target = fixture_allocate(&f, bytes);
-    struct moor_view source_view = fixture_buffer_view(&g, source);
-    struct moor_view target_view = fixture_buffer_view(&f, target);
+    struct fixture g = fixture_join(f->runtime, &(struct scripted_options){.name = "second"}, 0);
+    /* more than one part of any staging buffer, and not a multiple of it */
+    const uint64_t bytes = MIB(5) + 123;
+    moor_buffer target = fixture_allocate(f, bytes);
+    struct moor_view source_view = fixture_allocate_view(&g, bytes);
+    struct moor_view target_view = fixture_buffer_view(f, target);
     for (uint64_t i = 0; i < bytes; i++)
         fixture_bytes(&source_view)[i] = (unsigned char)(i * 7 + i / 1000);
-    EXPECT(MOOR_OK, moor_copy(f.stream, &target_view, &source_view)); /* pull */
+    EXPECT(MOOR_OK, moor_copy(f->stream, &target_view, &source_view)); /* pull */
     EXPECT(MOOR_OK, moor_memory_wait(&target_view, fixture_soon(5000)));
     cr_assert(memcmp(fixture_bytes(&target_view), fixture_bytes(&source_view), bytes) == 0);
     memset(fixture_bytes(&source_view), 0, bytes);
-    EXPECT(MOOR_OK, moor_copy(f.stream, &source_view, &target_view)); /* push */
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, target));
+    EXPECT(MOOR_OK, moor_copy(f->stream, &source_view, &target_view)); /* push */
+    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, target));
     EXPECT(MOOR_OK, moor_memory_wait(&source_view, fixture_soon(5000)));
     for (uint64_t i = 0; i < bytes; i++)
         cr_assert_eq(fixture_bytes(&source_view)[i], (unsigned char)(i * 7 + i / 1000), "byte %llu",
                      (unsigned long long)i);
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, source));
     fixture_part(&g);
-    fixture_close(&f);
 }
 
-/* The far side works on the device that its memory is of. */
-Test(copies, between_providers_work_on_the_right_device)
+/* The far side's work runs on the device that owns the memory. */
+FIXTURE_TEST(copies, between_providers_work_on_the_right_device)
 {
     enum { BYTES_THERE = 5000 };
-    struct fixture f = fixture_open(NULL);
     struct fixture g =
-        fixture_join(f.runtime, &(struct scripted_options){.name = "second", .device_count = 2}, 1);
-    EXPECT(MOOR_OK, moor_stream_destroy(g.stream)); /* the copy makes its own */
+        fixture_join(f->runtime, &(struct scripted_options){.name = "second", .device_count = 2}, 1);
+    EXPECT(MOOR_OK, moor_stream_destroy(g.stream)); /* the copy makes its own stream */
     g.stream = NULL;
-    moor_buffer near = fixture_allocate(&f, BYTES_THERE);
     moor_buffer far = fixture_allocate(&g, BYTES_THERE);
-    struct moor_view near_view = fixture_buffer_view(&f, near);
+    struct moor_view near_view = fixture_allocate_view(f, BYTES_THERE);
     struct moor_view far_view = fixture_buffer_view(&g, far);
     memset(fixture_bytes(&far_view), 0x65, BYTES_THERE);
-    EXPECT(MOOR_OK, moor_copy(f.stream, &near_view, &far_view));
+    EXPECT(MOOR_OK, moor_copy(f->stream, &near_view, &far_view));
     EXPECT(MOOR_OK, moor_memory_wait(&near_view, fixture_soon(5000)));
     cr_assert(fixture_all_bytes(&near_view, 0x65));
     memset(fixture_bytes(&near_view), 0x66, BYTES_THERE);
-    EXPECT(MOOR_OK, moor_copy(f.stream, &far_view, &near_view));
+    EXPECT(MOOR_OK, moor_copy(f->stream, &far_view, &near_view));
     EXPECT(MOOR_OK, moor_memory_wait(&far_view, fixture_soon(5000)));
     cr_assert(fixture_all_bytes(&far_view, 0x66));
     cr_assert_eq(scripted_objects(g.script).contexts, 1, "no other device was opened for it");
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, near));
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, far));
     fixture_part(&g);
-    fixture_close(&f);
 }
 
-/* Addresses of two providers are not in one space: equal numbers need not be equal memory. */
-Test(copies, overlap_only_within_one_provider)
+/* Two providers do not share an address space: equal addresses need not be equal memory. */
+FIXTURE_TEST(copies, overlap_only_within_one_provider)
 {
-    struct fixture f = fixture_open(NULL);
-    struct fixture g = fixture_join(f.runtime, &(struct scripted_options){.name = "second"}, 0);
+    struct fixture g = fixture_join(f->runtime, &(struct scripted_options){.name = "second"}, 0);
     static unsigned char memory[4096];
     moor_buffer near = 0;
     moor_buffer far = 0;
     memset(memory, 0x3c, sizeof memory);
-    scripted_declare(f.script, memory, sizeof memory);
+    scripted_declare(f->script, memory, sizeof memory);
     scripted_declare(g.script, memory, sizeof memory);
-    EXPECT(MOOR_OK, moor_buffer_wrap(f.binding, memory, sizeof memory, 0, &near));
+    EXPECT(MOOR_OK, moor_buffer_wrap(f->binding, memory, sizeof memory, 0, &near));
     EXPECT(MOOR_OK, moor_buffer_wrap(g.binding, memory, sizeof memory, 0, &far));
-    struct moor_view near_view = fixture_buffer_view(&f, near);
+    struct moor_view near_view = fixture_buffer_view(f, near);
     struct moor_view far_view = fixture_buffer_view(&g, far);
-    EXPECT(MOOR_OK, moor_copy(f.stream, &near_view, &far_view));
+    EXPECT(MOOR_OK, moor_copy(f->stream, &near_view, &far_view));
     EXPECT(MOOR_OK, moor_memory_wait(&near_view, fixture_soon(5000)));
     cr_assert(fixture_all_bytes(&near_view, 0x3c));
-    EXPECT(MOOR_INVALID, moor_copy(f.stream, &near_view, &near_view));
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, near));
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, far));
+    EXPECT(MOOR_INVALID, moor_copy(f->stream, &near_view, &near_view));
+    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, near));
+    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, far));
     fixture_part(&g);
-    fixture_close(&f);
 }
 
 #define STAGED_BYTES (MIB(2) + KIB(512) + 3)
 
-/* At the n-th provider call of a copy, another thread releases one side of it or both, and tries to end its
+/* At the n-th provider call of a copy, another thread releases one side or both and tries to unload the
  * provider. */
 struct meddler {
     struct fixture *from;
@@ -397,7 +355,7 @@ struct meddler {
     bool release_target;
     uint32_t nth;
     uint32_t seen;
-    bool target_was_right; /* when its memory went */
+    bool target_was_right; /* when the target was released */
 };
 
 static _Thread_local bool is_copying;
@@ -419,7 +377,7 @@ static bool staged_all_right(const struct moor_view *view)
 static void release_and_try_to_end(struct fixture *f, moor_buffer buffer)
 {
     EXPECT(MOOR_OK, moor_buffer_release(f->runtime, buffer));
-    (void)moor_runtime_reap(f->runtime, MOOR_NO_WAIT); /* it must not go now, which the model asserts */
+    (void)moor_runtime_reap(f->runtime, MOOR_NO_WAIT); /* the buffer must not go now; the model asserts it */
     EXPECT(MOOR_BUSY, moor_binding_close(f->binding));
     EXPECT(MOOR_BUSY, moor_provider_unload(f->provider));
 }
@@ -446,7 +404,7 @@ static void meddle_once(void *user, const struct scripted_call *call)
     (void)pthread_join(thread, NULL);
 }
 
-/* Returns whether the copy made as many calls as that. */
+/* Returns true if the copy made that many calls. */
 static bool copy_meddled(bool pulls, bool release_source, bool release_target, uint32_t nth)
 {
     struct fixture f = fixture_open(NULL);
@@ -488,7 +446,8 @@ static bool copy_meddled(bool pulls, bool release_source, bool release_target, u
     return meddled;
 }
 
-/* What was released before the first piece was read may be refused; from then on the copy is carried out. */
+/* The copy may refuse a buffer that was released before the first part was read. Afterwards the copy is
+ * carried out. */
 Test(copies, between_providers_keep_both_sides_to_their_end, .timeout = 120)
 {
     for (uint32_t victims = 1; victims < 4; victims++)
@@ -500,8 +459,8 @@ Test(copies, between_providers_keep_both_sides_to_their_end, .timeout = 120)
         }
 }
 
-/* Returns whether the n-th call of that name, by the source's or the target's provider, was made and failed.
- */
+/* Returns true if the n-th call of that name, by the source's or the target's provider, was made and
+ * failed. */
 static bool copy_failing(bool far_fails, enum scripted_name name, uint32_t nth)
 {
     struct fixture f = fixture_open(NULL);
@@ -512,8 +471,7 @@ static bool copy_failing(bool far_fails, enum scripted_name name, uint32_t nth)
     struct moor_view source_view = fixture_buffer_view(&g, source);
     struct moor_view target_view = fixture_buffer_view(&f, target);
     scripted_fail(failing, (struct scripted_fault){.name = name, .nth = nth, .status = MOOR_LIMIT});
-    (void)moor_copy(f.stream, &target_view,
-                    &source_view); /* OK if all that failed was the end of its stream */
+    (void)moor_copy(f.stream, &target_view, &source_view); /* OK if only the end of its stream failed */
     bool failed = scripted_faults_fired(failing) > 0;
     scripted_clear_faults(failing);
     EXPECT(MOOR_OK, moor_buffer_release(f.runtime, source));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Credit that threads hold is exact: no limit is exceeded by one byte, nothing is refused while there is
- * room, and what idle threads hold counts for nobody. Each test sees to it that there is credit, for
+ * Credit of threads is exact: no limit is exceeded by one byte, no request is refused while there is room,
+ * and the credit of idle threads does not count as use. Each test makes sure that there is credit, because
  * otherwise it would show nothing.
  */
 #include "crew.h"
@@ -14,8 +14,8 @@ TestSuite(credit, .timeout = 120);
 
 /* ---- to the last byte ---- */
 
-/* What does not fit is refused, and nothing else: then what is there and what is being asked for is too
- * much together. Nobody gives anything back meanwhile, so what counted when it was refused counts still. */
+/* Only a request that does not fit is refused: its bytes and the attempted bytes of all threads are then more
+ * than the capacity. No thread releases anything meanwhile, so the sum is still valid after the refusal. */
 static void *take_to_the_end(void *user)
 {
     struct hand *hand = user;
@@ -46,14 +46,13 @@ static void check_to_the_end(struct crew *crew)
         cr_assert_eq(sum, crew->most_bytes, "%llu bytes of %llu are reserved", (unsigned long long)sum,
                      (unsigned long long)crew->most_bytes);
         cr_assert_eq(fixture_stats(&crew->f).reserved_bytes, sum);
-        crew_run(crew, hand_give_all); /* on other threads than it was reserved */
+        crew_run(crew, hand_give_all); /* other threads release the grants */
         cr_assert_eq(fixture_stats(&crew->f).reserved_bytes, 0);
     }
 }
 
-static void check_capacity(void)
+CREW_TEST_BOTH(credit, a_capacity_is_used_to_the_last_byte)
 {
-    struct crew *crew = crew_open();
     crew->most_bytes = MIB(7) + 12345;
     EXPECT(MOOR_OK, moor_authority_set_capacity(crew->f.authority, crew->most_bytes, 0, NULL));
     check_to_the_end(crew);
@@ -62,42 +61,17 @@ static void check_capacity(void)
     check_to_the_end(crew);
     for (size_t i = 0; i < HANDS; i++)
         EXPECT(MOOR_OK, moor_holder_destroy(crew->hands[i].holder));
-    fixture_close(&crew->f);
 }
 
-Test(credit, a_capacity_is_used_to_the_last_byte)
+CREW_TEST_BOTH(credit, a_limit_is_used_to_the_last_byte)
 {
-    check_capacity();
-}
-
-Test(credit, a_capacity_is_used_to_the_last_byte_without_membarrier)
-{
-    crew_use_exchanges();
-    check_capacity();
-}
-
-static void check_limit(void)
-{
-    struct crew *crew = crew_open();
     crew->most_bytes = MIB(5) + 1;
     const struct moor_holder_limits limits = {.limit_bytes = crew->most_bytes};
     EXPECT(MOOR_OK, moor_holder_set_limits(crew->f.holder, &limits, 0, NULL));
     check_to_the_end(crew);
-    fixture_close(&crew->f);
 }
 
-Test(credit, a_limit_is_used_to_the_last_byte)
-{
-    check_limit();
-}
-
-Test(credit, a_limit_is_used_to_the_last_byte_without_membarrier)
-{
-    crew_use_exchanges();
-    check_limit();
-}
-
-/* As much comes as goes; what is reserved for sure is never more than there is. */
+/* Threads take and release. The granted bytes never exceed the capacity. */
 static void *take_and_give(void *user)
 {
     struct hand *hand = user;
@@ -106,7 +80,7 @@ static void *take_and_give(void *user)
         uint64_t bytes = 1 + hand_random(hand) % KIB(150);
         if (hand_take(hand, bytes) == MOOR_OK)
             cr_assert_leq(atomic_fetch_add(&crew->held, bytes) + bytes, crew->most_bytes,
-                          "more than there is");
+                          "more than the capacity");
         else
             cr_assert_eq(moor_last_error()->status, MOOR_OVER_BUDGET);
         if (hand->count == 0 || hand_random(hand) % 16)
@@ -118,30 +92,17 @@ static void *take_and_give(void *user)
     return hand_give_all(hand);
 }
 
-static void check_churn(void)
+CREW_TEST_BOTH(credit, no_more_is_ever_reserved_than_there_is)
 {
-    struct crew *crew = crew_open();
     crew->most_bytes = MIB(9) + 7;
     EXPECT(MOOR_OK, moor_authority_set_capacity(crew->f.authority, crew->most_bytes, 0, NULL));
     crew_run(crew, take_and_give);
     cr_assert_eq(fixture_stats(&crew->f).reserved_bytes, 0);
-    fixture_close(&crew->f);
-}
-
-Test(credit, no_more_is_ever_reserved_than_there_is)
-{
-    check_churn();
-}
-
-Test(credit, no_more_is_ever_reserved_than_there_is_without_membarrier)
-{
-    crew_use_exchanges();
-    check_churn();
 }
 
 /* ---- while threads are inside ---- */
 
-/* Reserves, charges and gives back, all in its cell, as fast as it can. */
+/* Reserves, charges and refunds from its thread account, without a pause. */
 static void *be_inside(void *user)
 {
     struct hand *hand = user;
@@ -156,8 +117,8 @@ static void *be_inside(void *user)
     return NULL;
 }
 
-/* A thread has three kilobytes at most at any moment, and all that it has is in the snapshot. With few
- * threads they are inside while it is taken; with many, some are stopped there. */
+/* A thread has three kilobytes at most at any moment, and a snapshot contains all of them. Few threads are
+ * inside the governor during the snapshot; of many threads some are stopped there. */
 static void check_snapshots(struct crew *crew, size_t hands)
 {
     struct moor_holder_stats stats;
@@ -178,32 +139,18 @@ static void check_snapshots(struct crew *crew, size_t hands)
     for (size_t i = 0; i < hands; i++)
         hand_join(&crew->hands[i]);
     EXPECT(MOOR_OK, moor_holder_get_stats(crew->f.holder, &stats));
-    cr_assert_eq(stats.reserved_bytes + stats.charged_bytes + crew->f.holder->has, 0,
-                 "something stayed behind");
+    cr_assert_eq(stats.reserved_bytes + stats.charged_bytes + crew->f.holder->has, 0, "bytes are left");
 }
 
-static void check_all_snapshots(void)
+CREW_TEST_BOTH(credit, snapshots_of_threads_that_do_not_stand_still)
 {
-    struct crew *crew = crew_open();
     check_snapshots(crew, 1);
     check_snapshots(crew, HANDS);
-    fixture_close(&crew->f);
-}
-
-Test(credit, snapshots_of_threads_that_do_not_stand_still)
-{
-    check_all_snapshots();
-}
-
-Test(credit, snapshots_of_threads_that_do_not_stand_still_without_membarrier)
-{
-    crew_use_exchanges();
-    check_all_snapshots();
 }
 
 /* ---- barriers ---- */
 
-/* The core's system calls come here: --wrap. */
+/* --wrap sends the core's system calls here. */
 long __real_syscall(long number, ...);
 long __wrap_syscall(long number, ...);
 
@@ -224,13 +171,13 @@ static void expect_barrier(struct crew *crew, const char *when)
 {
     cr_assert_gt(atomic_exchange(&barriers, 0), 0, "no barrier %s", when);
     hand_get_credit(&crew->hands[0]);
-    cr_assert_eq(atomic_exchange(&barriers, 0), 0, "a barrier for what is small");
+    cr_assert_eq(atomic_exchange(&barriers, 0), 0, "a barrier for a small request");
 }
 
-/* Whoever wants cells empty has all threads pass one: few runs would show that it is missing. */
-Test(credit, is_taken_back_behind_a_barrier)
+/* A thread that empties the thread accounts makes all threads pass a barrier. Few runs would show a missing
+ * one. */
+CREW_TEST(credit, is_taken_back_behind_a_barrier)
 {
-    struct crew *crew = crew_open();
     moor_grant grant;
     moor_ticket ticket;
     if (!moor__has_membarrier)
@@ -247,19 +194,17 @@ Test(credit, is_taken_back_behind_a_barrier)
     expect_barrier(crew, "for another capacity");
     EXPECT(MOOR_OK, moor_grant_reserve(crew->f.holder, MIB(40), MOOR_NO_WAIT, &grant));
     EXPECT(MOOR_OK, moor_grant_release(crew->f.runtime, grant));
-    expect_barrier(crew, "for what would have been refused");
+    expect_barrier(crew, "for a request that would have been refused");
     const struct moor_request request = {crew->f.holder, 1};
     EXPECT(MOOR_OK, moor_ticket_open(&request, 1, MOOR_FOREVER, &ticket));
     EXPECT(MOOR_OK, moor_ticket_cancel(crew->f.runtime, ticket));
     expect_barrier(crew, "for a ticket");
-    fixture_close(&crew->f);
 }
 
 /* ---- idle credit ---- */
 
-Test(credit, what_idle_threads_hold_is_there_for_others)
+CREW_TEST(credit, the_credit_of_idle_threads_is_available_to_others)
 {
-    struct crew *crew = crew_open();
     moor_grant all, more;
     const uint64_t capacity = MIB(20) + 3;
     EXPECT(MOOR_OK, moor_authority_set_capacity(crew->f.authority, capacity, 0, NULL));
@@ -269,13 +214,11 @@ Test(credit, what_idle_threads_hold_is_there_for_others)
     EXPECT(MOOR_OVER_BUDGET, moor_grant_reserve(crew->f.holder, 1, MOOR_NO_WAIT, &more));
     EXPECT(MOOR_OK, moor_grant_release(crew->f.runtime, all));
     crew_stand_up(crew);
-    fixture_close(&crew->f);
 }
 
-/* Credit counts neither as use nor against what is to be allowed. */
-Test(credit, limits_are_told_without_what_idle_threads_hold)
+/* Credit counts neither as use nor against a new limit. */
+CREW_TEST(credit, limits_do_not_count_the_credit_of_idle_threads)
 {
-    struct crew *crew = crew_open();
     struct moor_holder *other;
     moor_grant grant;
     uint64_t over = 99;
@@ -300,17 +243,15 @@ Test(credit, limits_are_told_without_what_idle_threads_hold)
     EXPECT(MOOR_OK, moor_authority_set_capacity(crew->f.authority, MIB(64), 0, NULL));
     const struct moor_holder_options guaranteed = {.limits.guarantee_bytes = MIB(61)};
     EXPECT(MOOR_OK, moor_holder_create(crew->f.authority, &guaranteed, &other));
-    cr_assert_eq(fixture_stats(&crew->f).over_bytes, 0, "all that is guaranteed is there");
+    cr_assert_eq(fixture_stats(&crew->f).over_bytes, 0, "all guaranteed bytes are available");
     EXPECT(MOOR_OK, moor_holder_destroy(other));
     crew_stand_up(crew);
     EXPECT(MOOR_OK, moor_grant_release(crew->f.runtime, grant));
-    fixture_close(&crew->f);
 }
 
-/* A holder is unused although threads hold credit of it. */
-Test(credit, holders_end_whoever_has_credit_of_them)
+/* A holder is unused although threads have credit of it. */
+CREW_TEST(credit, holders_end_although_threads_have_credit_of_them)
 {
-    struct crew *crew = crew_open();
     struct moor_holder *holder;
     EXPECT(MOOR_OK, moor_holder_create(crew->f.authority, NULL, &holder));
     for (size_t i = 0; i < HANDS; i++)
@@ -320,25 +261,21 @@ Test(credit, holders_end_whoever_has_credit_of_them)
     EXPECT(MOOR_OK, moor_holder_destroy(holder));
     cr_assert_eq(crew->f.authority->sums.has, 0);
     crew_stand_up(crew);
-    fixture_close(&crew->f);
 }
 
-Test(credit, there_is_little_of_it)
+CREW_TEST(credit, there_is_little_of_it)
 {
-    struct crew *crew = crew_open();
     struct hand *hand = &crew->hands[0];
-    for (int i = 0; i < 200; i++) /* 40 MiB, most of it by the account, all of it back by this thread */
+    for (int i = 0; i < 200; i++) /* 40 MiB, most of it from the account; this thread releases all of it */
         EXPECT(MOOR_OK, hand_take(hand, KIB(200)));
     (void)hand_give_all(hand);
     uint64_t credit = crew_credit_of(crew->f.holder);
     cr_assert(credit > 0 && credit <= MOOR_CREDIT_BYTES, "%llu bytes are credit", (unsigned long long)credit);
-    fixture_close(&crew->f);
 }
 
-/* While somebody waits for room, and as soon as nobody does any more. */
-Test(credit, nobody_has_credit_while_somebody_waits)
+/* While a request waits, and immediately after the last one has ended. */
+CREW_TEST(credit, no_thread_has_credit_while_a_request_waits)
 {
-    struct crew *crew = crew_open();
     struct hand *hand = &crew->hands[0];
     moor_grant all;
     moor_ticket ticket;
@@ -352,5 +289,4 @@ Test(credit, nobody_has_credit_while_somebody_waits)
     hand_get_credit(hand);
     cr_assert_gt(crew->f.holder->has, MIB(1));
     EXPECT(MOOR_OK, moor_grant_release(crew->f.runtime, all));
-    fixture_close(&crew->f);
 }

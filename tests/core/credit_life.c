@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * No byte of credit stays behind, whatever becomes of the threads that have it, of holders, of runtimes, and
- * of processes.
- */
+/* No byte of credit is lost when a thread, a holder, a runtime or a process ends. */
 #include "crew.h"
 
 #include "loader/provider.h"
@@ -16,7 +13,7 @@ TestSuite(credit_life, .timeout = 120);
 
 /* ---- threads that end ---- */
 
-/* What it has stays, in a cell of a thread that is no more. */
+/* The credit stays in the account of a thread that has ended. */
 static void *take_some(void *user)
 {
     struct hand *hand = user;
@@ -25,9 +22,8 @@ static void *take_some(void *user)
     return NULL;
 }
 
-Test(credit_life, ended_threads_leave_theirs_to_the_next)
+CREW_TEST(credit_life, ended_threads_leave_theirs_to_the_next)
 {
-    struct crew *crew = crew_open();
     const uint64_t capacity = MIB(16);
     moor_grant rest;
     EXPECT(MOOR_OK, moor_authority_set_capacity(crew->f.authority, capacity, 0, NULL));
@@ -35,7 +31,7 @@ Test(credit_life, ended_threads_leave_theirs_to_the_next)
         hand_start(&crew->hands[i % HANDS], take_some);
         hand_join(&crew->hands[i % HANDS]);
         cr_assert_leq(crew_count_locals(crew->f.runtime), 2, "this thread, and one more at a time");
-        cr_assert_gt(crew->f.holder->has, 1000 * i, "it had no credit, so this shows nothing");
+        cr_assert_gt(crew->f.holder->has, 1000 * i, "no credit, so that the test shows nothing");
         if (i % 10 == 0)
             cr_assert_eq(fixture_stats(&crew->f).reserved_bytes, 1000 * i);
     }
@@ -43,11 +39,10 @@ Test(credit_life, ended_threads_leave_theirs_to_the_next)
     EXPECT(MOOR_OK, moor_grant_release(crew->f.runtime, rest));
     crew_run(crew, hand_give_all);
     cr_assert_eq(fixture_stats(&crew->f).reserved_bytes, 0);
-    fixture_close(&crew->f);
 }
 
-/* A function of the host's that runs at the end of threads, after the core's own, and calls the runtime.
- * By then another thread has taken over what this one has left. */
+/* A host function that runs at the end of a thread, after the core's own, and calls the runtime. By then
+ * another thread has taken over the thread account. */
 static pthread_key_t late_key;
 static struct moor__thread_cache *taken_over;
 
@@ -57,7 +52,8 @@ static void call_late(void *user)
     atomic_store(&hand->crew->ready, 1);
     fixture_await(&hand->crew->ready, 2);
     hand_get_credit(hand);
-    cr_assert_neq(moor__thread_cache_of(&hand->crew->f.runtime->governor->caches), taken_over, "two threads use the same");
+    cr_assert_neq(moor__thread_cache_of(&hand->crew->f.runtime->governor->caches), taken_over,
+                  "two threads use the same");
     atomic_store(&hand->crew->ready, 3);
 }
 
@@ -79,11 +75,11 @@ static void *end_late(void *user)
     return NULL;
 }
 
-Test(credit_life, calls_at_the_end_of_a_thread)
+CREW_TEST(credit_life, calls_at_the_end_of_a_thread)
 {
-    struct crew *crew = crew_open();
     struct moor_runtime *runtime = crew->f.runtime;
-    (void)moor__thread_cache_of(&runtime->governor->caches); /* now there is the core's key; what comes later is called later */
+    (void)moor__thread_cache_of(
+        &runtime->governor->caches); /* the core's key exists now; later destructors run later */
     cr_assert_eq(pthread_key_create(&late_key, call_late), 0);
     for (int i = 0; i < 20; i++) {
         atomic_store(&crew->ready, 0);
@@ -92,15 +88,14 @@ Test(credit_life, calls_at_the_end_of_a_thread)
         hand_start(&crew->hands[2], sit_beside);
         hand_join(&crew->hands[1]);
         hand_join(&crew->hands[2]);
-        cr_assert_leq(crew_count_locals(runtime), 3, "what was used at last is left to the next as well");
+        cr_assert_leq(crew_count_locals(runtime), 3, "the last account is left to the next thread, too");
     }
     cr_assert_eq(pthread_key_delete(late_key), 0);
-    fixture_close(&crew->f);
 }
 
 /* ---- holders ---- */
 
-#define MANY (3 * MOOR__THREAD_ACCOUNTS) /* three to a cell, of both pools in turn */
+#define MANY (3 * MOOR__THREAD_ACCOUNTS) /* three to a thread account, of both pools alternately */
 #define TURNS 2
 #define USERS 4
 
@@ -143,7 +138,7 @@ static void *refund_all(void *user)
     return NULL;
 }
 
-/* All at once, and no thread refunds what it has reserved. */
+/* All threads at once; each thread refunds the reservations of another one. */
 static void on_threads(struct many *many, void *(*run)(void *))
 {
     for (size_t i = 0; i < USERS; i++)
@@ -164,7 +159,7 @@ static void check_each(struct many *many, uint64_t users)
     }
 }
 
-Test(credit_life, holders_that_share_a_cell)
+Test(credit_life, holders_that_share_a_thread_account)
 {
     static struct many many;
     many.f = fixture_open(NULL);
@@ -183,7 +178,7 @@ Test(credit_life, holders_that_share_a_cell)
     }
     (void)lease_of_each(&many.users[0]);
     (void)refund_all(&many.users[0]);
-    for (size_t i = 0; i < MANY; i++) /* cells are still theirs */
+    for (size_t i = 0; i < MANY; i++) /* the thread accounts are still in use */
         EXPECT(MOOR_OK, moor_holder_destroy(many.holders[i]));
     cr_assert_eq(many.authorities[0]->sums.has + many.authorities[1]->sums.has, 0);
     fixture_close(&many.f);
@@ -200,7 +195,7 @@ static moor_lease lease(struct hand *hand, uint64_t bytes)
     return got;
 }
 
-/* threads: that have used the holder at once. */
+/* threads that have used the holder at the same time */
 static void check_peak(struct crew *crew, uint64_t bytes, uint64_t threads)
 {
     struct moor_holder_stats stats;
@@ -212,9 +207,8 @@ static void check_peak(struct crew *crew, uint64_t bytes, uint64_t threads)
                   (unsigned long long)peaks[i]);
 }
 
-Test(credit_life, peaks_of_one_thread)
+CREW_TEST(credit_life, peaks_of_one_thread)
 {
-    struct crew *crew = crew_open();
     struct hand *hand = &crew->hands[0];
     moor_lease leases[4];
     for (size_t i = 0; i < 4; i++)
@@ -225,12 +219,11 @@ Test(credit_life, peaks_of_one_thread)
     check_peak(crew, MIB(10), 1);
     EXPECT(MOOR_OK, moor_lease_refund(crew->f.runtime, large));
     check_peak(crew, MIB(10), 1);
-    fixture_close(&crew->f);
 }
 
-#define EACH 10 /* leases, and buffers, of a thread */
+#define EACH 10 /* leases and buffers of a thread */
 
-/* As much as a thread's credit in small leases, and in small buffers, until all threads have them. */
+/* Each thread's credit in small leases and small buffers, until all threads have them. */
 static void *climb(void *user)
 {
     struct hand *hand = user;
@@ -250,32 +243,29 @@ static void *climb(void *user)
         EXPECT(MOOR_OK, moor_buffer_release(f->runtime, buffers[i]));
     }
     EXPECT(MOOR_OK, moor_grant_release(f->runtime, options.grant));
-    (void)moor_runtime_reap(f->runtime, fixture_soon(5000)); /* others may be at it */
+    (void)moor_runtime_reap(f->runtime, fixture_soon(5000)); /* other threads may be doing the same */
     return NULL;
 }
 
-Test(credit_life, peaks_of_many_threads)
+CREW_TEST(credit_life, peaks_of_many_threads)
 {
-    struct crew *crew = crew_open();
     crew_run(crew, climb);
     check_peak(crew, (uint64_t)HANDS * 2 * EACH * KIB(100), HANDS);
-    fixture_close(&crew->f);
 }
 
-/* What was high in one thread's cell was so before another charged what is in the account now. */
-Test(credit_life, peaks_of_different_moments_do_not_add_up)
+/* The high-water mark in one thread's account was reached before another thread charged the present bytes of
+ * the account. */
+CREW_TEST(credit_life, peaks_of_different_moments_do_not_add_up)
 {
-    struct crew *crew = crew_open();
     crew_run(crew, climb);
     moor_lease large = lease(&crew->hands[0], MIB(30));
     check_peak(crew, MIB(30), HANDS);
     EXPECT(MOOR_OK, moor_lease_refund(crew->f.runtime, large));
-    fixture_close(&crew->f);
 }
 
 /* ---- runtimes ---- */
 
-/* Reserves and gives back; then this thread has credit. */
+/* Reserves and releases: afterwards this thread has credit. */
 static void use(struct fixture *f)
 {
     moor_grant grants[4];
@@ -299,7 +289,7 @@ struct runtimes {
     struct fixture first;
     struct fixture second;
     _Atomic int ready;
-    _Atomic int stage; /* 1: the second has ended; 2: both have */
+    _Atomic int stage; /* 1: the second has ended; 2: both have ended */
 };
 
 static void *use_two(void *user)
@@ -317,7 +307,7 @@ static void *use_two(void *user)
     return NULL;
 }
 
-/* Threads call two runtimes in turn; one ends, the other ends, and then the threads do. */
+/* Threads call two runtimes alternately; one runtime ends, then the other, and then the threads. */
 static void check_runtimes(void)
 {
     static struct runtimes two;
@@ -337,7 +327,8 @@ static void check_runtimes(void)
     atomic_store(&two.stage, 2);
     for (size_t i = 0; i < HANDS; i++)
         cr_assert_eq(pthread_join(threads[i], NULL), 0);
-    struct fixture third = fixture_open(NULL); /* this thread has called three, and two are gone */
+    /* this thread has called three runtimes, two of which are gone */
+    struct fixture third = fixture_open(NULL);
     check_exact(&third);
     fixture_close(&third);
 }
@@ -355,7 +346,7 @@ Test(credit_life, runtimes_end_before_threads_without_membarrier)
 
 /* ---- fork ---- */
 
-/* A runtime of the child's own. 0, or which call was wrong. */
+/* Uses a runtime of the child's own. Returns 0, or the number of the call that failed. */
 static int use_own_runtime(void)
 {
     struct scripted *script = scripted_create(NULL);
@@ -383,7 +374,7 @@ static int use_own_runtime(void)
 
 static int child_result;
 
-/* In the child, on a thread that it has made: calls, waits for the one that forked to end, and ends the
+/* Runs in the child on a new thread: makes calls, waits for the end of the thread that forked, and ends the
  * process. */
 static void *survive(void *user)
 {
@@ -434,7 +425,7 @@ static bool can_fork_beside_threads(void)
     return !HAS_ADDRESS_SANITIZER;
 }
 
-/* Whatever other threads are in the midst of: the child calls a runtime of its own, and its threads end. */
+/* The parent's other threads may be anywhere: the child calls a runtime of its own, and its threads end. */
 Test(credit_life, children_of_threads_with_credit)
 {
     if (!can_fork_beside_threads())
@@ -466,19 +457,17 @@ static void *begin_without_memory(void *user)
     malloc_fail_at(0);
     EXPECT(MOOR_OK, hand_take(hand, 1000));
     cr_assert_eq(crew_count_locals(hand->crew->f.runtime), before + 1,
-                 "it has a cell as soon as there is memory");
+                 "the thread gets an account once there is memory");
     return NULL;
 }
 
-/* A thread for which there is no memory does without credit. */
-Test(credit_life, threads_without_memory)
+/* A thread that gets no memory works without credit. */
+CREW_TEST(credit_life, threads_without_memory)
 {
-    struct crew *crew = crew_open();
-    hand_get_credit(&crew->hands[0]); /* the tables of handles have grown */
+    hand_get_credit(&crew->hands[0]); /* the handle tables have grown */
     hand_start(&crew->hands[1], begin_without_memory);
     hand_join(&crew->hands[1]);
     cr_assert_eq(fixture_stats(&crew->f).reserved_bytes, 2000);
     (void)hand_give_all(&crew->hands[1]);
     check_exact(&crew->f);
-    fixture_close(&crew->f);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The threads of the tests of credit. What small requests leave with a thread is its credit. */
+/* The threads of the tests of credit. A thread's credit is the bytes that its small requests leave with
+ * it. */
 #include "crew.h"
 
 void crew_use_exchanges(void)
@@ -45,6 +46,13 @@ struct crew *crew_open(void)
         crew.hands[i].random = (i + 1) * UINT64_C(0x9e3779b97f4a7c15);
     }
     return &crew;
+}
+
+void crew_run_test(void (*body)(struct crew *crew))
+{
+    struct crew *crew = crew_open();
+    body(crew);
+    fixture_close(&crew->f);
 }
 
 void hand_start(struct hand *hand, void *(*run)(void *))
@@ -96,7 +104,7 @@ void hand_get_credit(struct hand *hand)
         EXPECT(MOOR_OK, moor_grant_release(hand->crew->f.runtime, grants[i]));
 }
 
-/* Gets credit, and keeps still until it is told to go on. */
+/* Gets credit and waits for the end. */
 static void *sit_on_credit(void *user)
 {
     struct hand *hand = user;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * moor_last_error: what it says is of the last call of this thread that did not succeed. A call that succeeds
- * leaves it alone, whatever it tried and took back on its way; one that fails says its own reason, whatever
- * went wrong in its clean-up. Code, text and statuses themselves: see providers.c.
+ * moor_last_error describes the last failed call of the thread. A call that succeeds leaves it unchanged,
+ * also if it tried and undid something; a call that fails sets its own reason, also if its clean-up failed.
+ * providers.c tests code, text and statuses.
  */
 #include "fixture.h"
 
@@ -10,7 +10,7 @@
 
 TestSuite(errors, .timeout = 30);
 
-/* Makes an error that nothing else here makes. */
+/* Makes an error that no other call of this file makes. */
 static struct moor_error set_error(void)
 {
     EXPECT(MOOR_OVERFLOW, moor_view_slice(&(struct moor_view){0}, UINT64_MAX, 2, &(struct moor_view){0}));
@@ -28,26 +28,24 @@ Test(errors, are_untouched_by_the_end_of_a_stream)
 {
     for (uint32_t lost = 0; lost < 2; lost++) {
         struct fixture f = fixture_open(NULL);
-        moor_buffer buffer = fixture_allocate(&f, 4096);
-        struct moor_view view = fixture_buffer_view(&f, buffer);
+        struct moor_view view = fixture_allocate_view(&f, 4096);
         struct moor_stream *stream = f.stream;
         scripted_hold(f.script, f.queue);
         EXPECT(MOOR_OK, moor_fill(f.stream, &view, 7, 1));
         if (lost) {
             scripted_lose(f.script, f.queue);
-            scripted_fail(f.script, (struct scripted_fault){
-                                        .name = SCRIPTED_RECORD, .nth = 1, .status = MOOR_DEVICE_LOST});
+            fixture_fail(&f, SCRIPTED_RECORD, 1, MOOR_DEVICE_LOST);
         }
         struct moor_error before = set_error();
         f.stream = NULL;
-        EXPECT(MOOR_OK, moor_stream_destroy(stream)); /* its work is not done, or its device is gone */
+        /* the stream's work is not done, or its device is lost */
+        EXPECT(MOOR_OK, moor_stream_destroy(stream));
         check_untouched(&before, "destroying a stream");
         if (!lost)
             scripted_open(f.script, f.queue);
-        EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffer));
-        check_untouched(
-            &before,
-            "releasing a buffer"); /* what is refused is in quarantine, which is no failure of the call */
+        EXPECT(MOOR_OK, moor_buffer_release(f.runtime, view.owner));
+        /* the refused object is in quarantine, which is no failure of the call */
+        check_untouched(&before, "releasing a view.owner");
         if (lost)
             fixture_close_quarantined(&f);
         else
@@ -55,14 +53,13 @@ Test(errors, are_untouched_by_the_end_of_a_stream)
     }
 }
 
-/* A stream that was given up is lost: the reap that finds out has nothing to wait for, and is content. */
+/* A destroyed stream is lost: the reap that detects it has nothing to wait for and succeeds. */
 Test(errors, are_untouched_by_a_reap_that_meets_a_lost_stream)
 {
     struct fixture f = fixture_open(NULL);
     struct moor_abi_stream *queue;
     struct moor_stream *other = fixture_stream(&f, &queue);
-    moor_buffer buffer = fixture_allocate(&f, 4096);
-    struct moor_view view = fixture_buffer_view(&f, buffer);
+    struct moor_view view = fixture_allocate_view(&f, 4096);
     scripted_hold(f.script, queue);
     EXPECT(MOOR_OK, moor_fill(other, &view, 7, 1));
     EXPECT(MOOR_OK, moor_stream_destroy(other));
@@ -71,79 +68,66 @@ Test(errors, are_untouched_by_a_reap_that_meets_a_lost_stream)
     EXPECT(MOOR_OK, moor_runtime_reap(f.runtime, MOOR_NO_WAIT));
     check_untouched(&before, "reaping");
     cr_assert_eq(scripted_objects(f.script).streams, 1);
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffer));
     fixture_close_quarantined(&f);
 }
 
-/* No room, no addresses: the call takes back what has completed, and tries again. */
-Test(errors, are_untouched_by_what_is_tried_twice)
+/* No memory, no addresses: the call reaps and tries again. */
+FIXTURE_TEST(errors, are_untouched_by_a_second_attempt)
 {
-    struct fixture f = fixture_open(NULL);
-    moor_range range = fixture_range(&f, 2);
-    moor_segment segment = fixture_segment(&f, 1, 4);
-    EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, 2 * GRANULE, 0, NULL));
-    EXPECT(MOOR_OK, moor_range_commit(f.runtime, range, 0, GRANULE, 0));
-    EXPECT(MOOR_OK, moor_range_decommit(f.runtime, range, 0, GRANULE));
+    moor_range range = fixture_range(f, 2);
+    moor_segment segment = fixture_segment(f, 1, 4);
+    EXPECT(MOOR_OK, moor_authority_set_capacity(f->authority, 2 * GRANULE, 0, NULL));
+    EXPECT(MOOR_OK, moor_range_commit(f->runtime, range, 0, GRANULE, 0));
+    EXPECT(MOOR_OK, moor_range_decommit(f->runtime, range, 0, GRANULE));
     struct moor_error before = set_error();
-    EXPECT(MOOR_OK, moor_range_commit(f.runtime, range, 0, GRANULE, 0));
+    EXPECT(MOOR_OK, moor_range_commit(f->runtime, range, 0, GRANULE, 0));
     check_untouched(&before, "commit");
-    EXPECT(MOOR_OK, moor_range_decommit(f.runtime, range, 0, GRANULE));
-    EXPECT(MOOR_OK, moor_segment_map(f.runtime, segment, range, 0, MOOR_ACCESS_READ));
+    EXPECT(MOOR_OK, moor_range_decommit(f->runtime, range, 0, GRANULE));
+    EXPECT(MOOR_OK, moor_segment_map(f->runtime, segment, range, 0, MOOR_ACCESS_READ));
     check_untouched(&before, "map");
-    moor_buffer buffer = fixture_allocate(&f, GRANULE);
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffer));
-    buffer = fixture_allocate(&f, GRANULE);
+    moor_buffer buffer = fixture_allocate(f, GRANULE);
+    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, buffer));
+    buffer = fixture_allocate(f, GRANULE);
     check_untouched(&before, "allocate");
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffer));
-    moor_grant grant = 0;
-    EXPECT(MOOR_OK, moor_grant_reserve(f.holder, GRANULE, MOOR_NO_WAIT, &grant));
+    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, buffer));
+    (void)fixture_reserve(f, GRANULE);
     check_untouched(&before, "reserve");
-    EXPECT(MOOR_OK, moor_grant_release(f.runtime, grant));
-    EXPECT(MOOR_OK, moor_segment_release(f.runtime, segment));
-    EXPECT(MOOR_OK, moor_range_release(f.runtime, range));
-    fixture_close(&f);
 }
 
-/* All places for uses are taken; the streams turn out to be further than was known. */
-Test(errors, are_untouched_by_a_mark_that_finds_room)
+/* The table of uses is full, and the streams prove to be further than recorded. */
+FIXTURE_TEST(errors, are_untouched_by_a_mark_that_finds_room)
 {
     enum { STREAMS = 129 };
-    struct fixture f = fixture_open(NULL);
     struct moor_abi_stream *queues[STREAMS];
     struct moor_stream *streams[STREAMS];
-    moor_buffer buffer = fixture_allocate(&f, 4096);
-    struct moor_view view = fixture_buffer_view(&f, buffer);
+    struct moor_view view = fixture_allocate_view(f, 4096);
     for (uint32_t i = 0; i < STREAMS; i++) {
-        streams[i] = fixture_stream(&f, &queues[i]);
-        scripted_hold(f.script, queues[i]);
+        streams[i] = fixture_stream(f, &queues[i]);
+        scripted_hold(f->script, queues[i]);
     }
     for (uint32_t i = 0; i < STREAMS - 1; i++)
         EXPECT(MOOR_OK, moor_stream_used(streams[i], &view));
     struct moor_error before = set_error();
-    scripted_open(f.script, queues[3]);
+    scripted_open(f->script, queues[3]);
     EXPECT(MOOR_OK, moor_stream_used(streams[STREAMS - 1], &view));
     check_untouched(&before, "a mark");
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffer));
+    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, view.owner));
     for (uint32_t i = 0; i < STREAMS; i++) {
-        scripted_open(f.script, queues[i]);
+        scripted_open(f->script, queues[i]);
         EXPECT(MOOR_OK, moor_stream_destroy(streams[i]));
     }
     check_untouched(&before, "destroying streams");
-    fixture_close(&f);
 }
 
-/* Reaping at the end of a call goes wrong; that is for the log. */
-Test(errors, of_a_look_at_what_has_completed_are_nobodys)
+/* Reaping at the end of a call fails; only the log shows it. */
+FIXTURE_TEST(errors, of_a_reap_belong_to_no_call)
 {
-    struct fixture f = fixture_open(NULL);
-    moor_buffer buffer = fixture_allocate(&f, 4096);
-    scripted_fail(f.script,
-                  (struct scripted_fault){.name = SCRIPTED_REAP, .nth = 1, .status = MOOR_PROVIDER});
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffer));
-    EXPECT(MOOR_PENDING, moor_runtime_reap(f.runtime, MOOR_NO_WAIT));
-    cr_assert_eq(scripted_faults_fired(f.script), 1);
+    moor_buffer buffer = fixture_allocate(f, 4096);
+    fixture_fail(f, SCRIPTED_REAP, 1, MOOR_PROVIDER);
+    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, buffer));
+    EXPECT(MOOR_PENDING, moor_runtime_reap(f->runtime, MOOR_NO_WAIT));
+    cr_assert_eq(scripted_faults_fired(f->script), 1);
     cr_assert(strstr(moor_last_error()->text, "behind fences"), "%s", moor_last_error()->text);
-    fixture_close(&f);
 }
 
 static void refuse_decommits(void *user, const struct scripted_call *call)
@@ -153,8 +137,9 @@ static void refuse_decommits(void *user, const struct scripted_call *call)
                       (struct scripted_fault){.name = SCRIPTED_RELEASE, .nth = 1, .status = MOOR_LIMIT});
 }
 
-/* Closing a binding tries all of the device's quarantine again. What stays there is not its failure. */
-Test(errors, of_a_retry_for_others_are_nobodys)
+/* Closing a binding retries the device's whole quarantine. An object that stays there is no failure of the
+ * call. */
+Test(errors, of_a_retry_for_other_objects_belong_to_no_call)
 {
     struct fixture f = fixture_open(NULL);
     struct moor_binding *binding = NULL;
@@ -179,54 +164,45 @@ Test(errors, of_a_retry_for_others_are_nobodys)
     fixture_close_quarantined(&f);
 }
 
-/* The 64th submission makes a decommit look at what has completed. It fails before that, and keeps its own
- * reason. */
-Test(errors, of_a_failed_call_are_its_own)
+/* The 64th submission makes a decommit reap. The decommit fails before that and keeps its own reason. */
+FIXTURE_TEST(errors, of_a_failed_call_are_its_own)
 {
     enum { BEFORE = 63 };
-    struct fixture f = fixture_open(NULL);
-    moor_range range = fixture_range(&f, 2);
+    moor_range range = fixture_range(f, 2);
     moor_buffer buffers[BEFORE];
-    EXPECT(MOOR_OK, moor_range_commit(f.runtime, range, 0, GRANULE, 0));
+    EXPECT(MOOR_OK, moor_range_commit(f->runtime, range, 0, GRANULE, 0));
     for (size_t i = 0; i < BEFORE; i++)
-        buffers[i] = fixture_allocate(&f, 256);
-    EXPECT(MOOR_OK, moor_runtime_reap(f.runtime, MOOR_NO_WAIT));
-    uint64_t reaps = scripted_count(f.script, SCRIPTED_REAP);
+        buffers[i] = fixture_allocate(f, 256);
+    EXPECT(MOOR_OK, moor_runtime_reap(f->runtime, MOOR_NO_WAIT));
+    uint64_t reaps = scripted_count(f->script, SCRIPTED_REAP);
     for (size_t i = 0; i < BEFORE; i++)
-        EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffers[i]));
-    cr_assert_eq(scripted_count(f.script, SCRIPTED_REAP), reaps);
-    scripted_fail(f.script, (struct scripted_fault){
-                                .name = SCRIPTED_RELEASE, .nth = 1, .status = MOOR_LIMIT, .native_code = 12});
-    scripted_fail(f.script,
-                  (struct scripted_fault){.name = SCRIPTED_REAP, .nth = 1, .status = MOOR_PROVIDER});
-    EXPECT(MOOR_LIMIT, moor_range_decommit(f.runtime, range, 0, GRANULE));
-    cr_assert_eq(scripted_faults_fired(f.script), 2, "it did look");
+        EXPECT(MOOR_OK, moor_buffer_release(f->runtime, buffers[i]));
+    cr_assert_eq(scripted_count(f->script, SCRIPTED_REAP), reaps);
+    scripted_fail(
+        f->script,
+        (struct scripted_fault){.name = SCRIPTED_RELEASE, .nth = 1, .status = MOOR_LIMIT, .native_code = 12});
+    fixture_fail(f, SCRIPTED_REAP, 1, MOOR_PROVIDER);
+    EXPECT(MOOR_LIMIT, moor_range_decommit(f->runtime, range, 0, GRANULE));
+    cr_assert_eq(scripted_faults_fired(f->script), 2, "the call reaped");
     cr_assert_eq(moor_last_error()->status, MOOR_LIMIT);
     cr_assert_eq(moor_last_error()->native_code, 12);
     cr_assert(strstr(moor_last_error()->text, "release"), "%s", moor_last_error()->text);
-    EXPECT(MOOR_OK, moor_range_release(f.runtime, range));
-    fixture_close(&f);
 }
 
-/* A copy between providers makes and ends a stream of its own. */
-Test(errors, of_a_copy_between_providers_are_its_own)
+/* A copy between providers creates and destroys its own stream. */
+FIXTURE_TEST(errors, of_a_copy_between_providers_are_its_own)
 {
-    struct fixture f = fixture_open(NULL);
-    struct fixture g = fixture_join(f.runtime, &(struct scripted_options){.name = "second"}, 0);
-    moor_buffer near = fixture_allocate(&f, 4096);
+    struct fixture g = fixture_join(f->runtime, &(struct scripted_options){.name = "second"}, 0);
     moor_buffer far = fixture_allocate(&g, 4096);
-    struct moor_view near_view = fixture_buffer_view(&f, near);
+    struct moor_view near_view = fixture_allocate_view(f, 4096);
     struct moor_view far_view = fixture_buffer_view(&g, far);
     struct moor_error before = set_error();
-    EXPECT(MOOR_OK, moor_copy(f.stream, &near_view, &far_view));
+    EXPECT(MOOR_OK, moor_copy(f->stream, &near_view, &far_view));
     check_untouched(&before, "a copy");
     scripted_fail(g.script, (struct scripted_fault){
                                 .name = SCRIPTED_COPY, .nth = 1, .status = MOOR_LIMIT, .native_code = 5});
-    EXPECT(MOOR_LIMIT, moor_copy(f.stream, &near_view, &far_view));
+    EXPECT(MOOR_LIMIT, moor_copy(f->stream, &near_view, &far_view));
     cr_assert_eq(moor_last_error()->status, MOOR_LIMIT);
     cr_assert_eq(moor_last_error()->native_code, 5);
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, near));
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, far));
     fixture_part(&g);
-    fixture_close(&f);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* I13: in a child of fork every call answers FORKED and touches nothing; at exit the core does nothing. */
+/* I13: in a forked child every call returns FORKED and changes nothing; at exit the core does nothing. */
 #include "fixture.h"
 
 #include <sys/wait.h>
@@ -88,7 +88,7 @@ static int check_handles(struct world *w, const struct moor_view *view)
     return 0;
 }
 
-/* In the child. A runtime of its own works. */
+/* Runs in the child, where a new runtime works. */
 static int check_child(struct world *w, const struct moor_view *view)
 {
     uint64_t calls = scripted_count(w->f.script, SCRIPTED_ANY);
@@ -122,8 +122,7 @@ Test(fork, children_touch_nothing)
     cr_assert_eq(waitpid(child, &ended, 0), child);
     cr_assert(WIFEXITED(ended) && WEXITSTATUS(ended) == 0, "the check at line (mod 200) %d failed",
               WEXITSTATUS(ended) - 1);
-    struct fixture_state after = fixture_state(f);
-    fixture_same_state(&before, &after);
+    fixture_expect_state(f, &before);
     EXPECT(MOOR_OK, moor_buffer_release(f->runtime, w.buffer));
     EXPECT(MOOR_OK, moor_range_release(f->runtime, w.range));
     EXPECT(MOOR_OK, moor_segment_release(f->runtime, w.segment));
@@ -132,8 +131,8 @@ Test(fork, children_touch_nothing)
     fixture_close(f);
 }
 
-/* A process that ends with everything alive ends at once, and calls no provider: a pipe tells what the child
- * saw. */
+/* A process that exits with live objects exits at once and calls no provider. A pipe carries the child's
+ * observations. */
 static int told;
 
 static void tell(void *user, const struct scripted_call *call)
@@ -149,11 +148,10 @@ Test(fork, exit_with_everything_alive_does_nothing)
     pid_t child = fork();
     if (child == 0) {
         struct fixture f = fixture_open(NULL);
-        moor_buffer buffer = fixture_allocate(&f, 4096);
-        struct moor_view view = fixture_buffer_view(&f, buffer);
+        struct moor_view view = fixture_allocate_view(&f, 4096);
         scripted_hold(f.script, f.queue);
         (void)moor_fill(f.stream, &view, 0, 1);
-        (void)moor_buffer_release(f.runtime, buffer);
+        (void)moor_buffer_release(f.runtime, view.owner);
         told = ends[1];
         scripted_set_hook(f.script, tell, NULL);
         exit(0);

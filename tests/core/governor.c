@@ -1,193 +1,175 @@
 /* SPDX-License-Identifier: MIT */
-/* Grants, leases, limits and capacity: I2, live changes, and the failures of memory told apart. */
+/* Grants, leases, limits and capacity: I2, live changes, and the distinct statuses of a shortage. */
 #include "fixture.h"
 
 #include <string.h>
 
 TestSuite(governor, .timeout = 30);
 
-Test(governor, a_grant_always_has_room)
+FIXTURE_TEST(governor, a_grant_always_has_room)
 {
-    struct fixture f = fixture_open(NULL);
-    moor_grant grant = 0;
     moor_grant second = 0;
-    EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, 10000, 0, NULL));
-    EXPECT(MOOR_OK, moor_grant_reserve(f.holder, 10000, MOOR_NO_WAIT, &grant));
-    cr_assert_eq(fixture_stats(&f).reserved_bytes, 10000);
-    cr_assert_eq(fixture_stats(&f).free_bytes, 0);
-    EXPECT(MOOR_OVER_BUDGET, moor_grant_reserve(f.holder, 1, MOOR_NO_WAIT, &second));
-    EXPECT(MOOR_NEVER_FITS, moor_grant_reserve(f.holder, 10001, MOOR_NO_WAIT, &second));
-    EXPECT(MOOR_INVALID, moor_grant_reserve(f.holder, 0, MOOR_NO_WAIT, &second));
+    EXPECT(MOOR_OK, moor_authority_set_capacity(f->authority, 10000, 0, NULL));
+    moor_grant grant = fixture_reserve(f, 10000);
+    cr_assert_eq(fixture_stats(f).reserved_bytes, 10000);
+    cr_assert_eq(fixture_stats(f).free_bytes, 0);
+    EXPECT(MOOR_OVER_BUDGET, moor_grant_reserve(f->holder, 1, MOOR_NO_WAIT, &second));
+    EXPECT(MOOR_NEVER_FITS, moor_grant_reserve(f->holder, 10001, MOOR_NO_WAIT, &second));
+    EXPECT(MOOR_INVALID, moor_grant_reserve(f->holder, 0, MOOR_NO_WAIT, &second));
     cr_assert_eq(second, 0);
-    EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, 1, 0, NULL)); /* a promise given stays given */
+    EXPECT(MOOR_OK, moor_authority_set_capacity(f->authority, 1, 0, NULL)); /* a grant stays valid */
     struct moor_buffer_options options = {.grant = grant};
     moor_buffer buffer = 0;
-    EXPECT(MOOR_OK, moor_buffer_allocate(f.binding, 8192, &options, &buffer));
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffer));
-    EXPECT(MOOR_OK, moor_grant_release(f.runtime, grant));
-    EXPECT(MOOR_STALE, moor_grant_release(f.runtime, grant));
-    fixture_reap(&f);
-    cr_assert_eq(fixture_stats(&f).reserved_bytes, 0);
-    fixture_close(&f);
+    EXPECT(MOOR_OK, moor_buffer_allocate(f->binding, 8192, &options, &buffer));
+    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, buffer));
+    EXPECT(MOOR_OK, moor_grant_release(f->runtime, grant));
+    EXPECT(MOOR_STALE, moor_grant_release(f->runtime, grant));
+    fixture_reap(f);
+    cr_assert_eq(fixture_stats(f).reserved_bytes, 0);
 }
 
-Test(governor, leases_charge_and_refund)
+FIXTURE_TEST(governor, leases_charge_and_refund)
 {
-    struct fixture f = fixture_open(NULL);
-    moor_grant grant = 0;
     moor_lease lease = 0;
     moor_lease more = 0;
     uint64_t left = 0;
-    EXPECT(MOOR_OK, moor_grant_reserve(f.holder, 1000, MOOR_NO_WAIT, &grant));
-    EXPECT(MOOR_OK, moor_lease_commit(f.runtime, grant, 600, &lease));
-    struct moor_authority_stats stats = fixture_stats(&f);
+    moor_grant grant = fixture_reserve(f, 1000);
+    EXPECT(MOOR_OK, moor_lease_commit(f->runtime, grant, 600, &lease));
+    struct moor_authority_stats stats = fixture_stats(f);
     cr_assert_eq(stats.charged_bytes, 600);
     cr_assert_eq(stats.leased_bytes, 600);
     cr_assert_eq(stats.reserved_bytes, 400);
-    EXPECT(MOOR_OVER_BUDGET, moor_lease_commit(f.runtime, grant, 401, &more));
-    EXPECT(MOOR_INVALID, moor_lease_commit(f.runtime, grant, 0, &more));
-    EXPECT(MOOR_OK, moor_grant_get_remaining(f.runtime, grant, &left));
+    EXPECT(MOOR_OVER_BUDGET, moor_lease_commit(f->runtime, grant, 401, &more));
+    EXPECT(MOOR_INVALID, moor_lease_commit(f->runtime, grant, 0, &more));
+    EXPECT(MOOR_OK, moor_grant_get_remaining(f->runtime, grant, &left));
     cr_assert_eq(left, 400);
-    EXPECT(MOOR_OK, moor_grant_release(f.runtime, grant));
-    EXPECT(MOOR_STALE, moor_lease_commit(f.runtime, grant, 1, &more));
-    EXPECT(MOOR_STALE, moor_grant_commit(f.runtime, grant, 1, &more));
-    cr_assert_eq(fixture_stats(&f).charged_bytes, 600, "a lease outlives its grant");
-    EXPECT(MOOR_BUSY, moor_holder_destroy(f.holder));
-    EXPECT(MOOR_OK, moor_lease_refund(f.runtime, lease));
-    EXPECT(MOOR_STALE, moor_lease_refund(f.runtime, lease));
-    cr_assert_eq(fixture_stats(&f).charged_bytes, 0);
-    fixture_close(&f);
+    EXPECT(MOOR_OK, moor_grant_release(f->runtime, grant));
+    EXPECT(MOOR_STALE, moor_lease_commit(f->runtime, grant, 1, &more));
+    EXPECT(MOOR_STALE, moor_grant_commit(f->runtime, grant, 1, &more));
+    cr_assert_eq(fixture_stats(f).charged_bytes, 600, "a lease outlives its grant");
+    EXPECT(MOOR_BUSY, moor_holder_destroy(f->holder));
+    EXPECT(MOOR_OK, moor_lease_refund(f->runtime, lease));
+    EXPECT(MOOR_STALE, moor_lease_refund(f->runtime, lease));
+    cr_assert_eq(fixture_stats(f).charged_bytes, 0);
 }
 
-Test(governor, a_lease_alone_keeps_its_holder)
+FIXTURE_TEST(governor, a_lease_alone_keeps_its_holder)
 {
-    struct fixture f = fixture_open(NULL);
     struct moor_holder *holder = NULL;
     moor_grant grant = 0;
     moor_lease lease = 0;
-    EXPECT(MOOR_OK, moor_holder_create(f.authority, NULL, &holder));
+    EXPECT(MOOR_OK, moor_holder_create(f->authority, NULL, &holder));
     EXPECT(MOOR_OK, moor_grant_reserve(holder, 1000, MOOR_NO_WAIT, &grant));
-    EXPECT(MOOR_OK, moor_lease_commit(f.runtime, grant, 1000, &lease));
-    EXPECT(MOOR_OK, moor_grant_release(f.runtime, grant));
+    EXPECT(MOOR_OK, moor_lease_commit(f->runtime, grant, 1000, &lease));
+    EXPECT(MOOR_OK, moor_grant_release(f->runtime, grant));
     EXPECT(MOOR_BUSY, moor_holder_destroy(holder));
-    EXPECT(MOOR_OK, moor_lease_refund(f.runtime, lease));
+    EXPECT(MOOR_OK, moor_lease_refund(f->runtime, lease));
     EXPECT(MOOR_OK, moor_holder_destroy(holder));
-    fixture_close(&f);
 }
 
-Test(governor, capacity_shrinks_below_use_and_grows_back)
+FIXTURE_TEST(governor, capacity_shrinks_below_use_and_grows_back)
 {
-    struct fixture f = fixture_open(NULL);
-    EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, 16384, 0, NULL));
-    moor_buffer first = fixture_allocate(&f, 8192);
-    moor_buffer second = fixture_allocate(&f, 4096);
-    EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, 10000, 0, NULL));
-    struct moor_authority_stats stats = fixture_stats(&f);
+    EXPECT(MOOR_OK, moor_authority_set_capacity(f->authority, 16384, 0, NULL));
+    moor_buffer first = fixture_allocate(f, 8192);
+    moor_buffer second = fixture_allocate(f, 4096);
+    EXPECT(MOOR_OK, moor_authority_set_capacity(f->authority, 10000, 0, NULL));
+    struct moor_authority_stats stats = fixture_stats(f);
     cr_assert_eq(stats.capacity_bytes, 10000);
-    cr_assert_eq(stats.charged_bytes, 12288, "what exists stays");
+    cr_assert_eq(stats.charged_bytes, 12288, "existing memory stays");
     cr_assert_eq(stats.free_bytes, 0, "never negative");
     moor_buffer third = 0;
-    EXPECT(MOOR_OVER_BUDGET, moor_buffer_allocate(f.binding, 256, NULL, &third));
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, second));
-    EXPECT(MOOR_OK, moor_buffer_allocate(f.binding, 1024, NULL, &third)); /* 9216 of 10000 */
-    EXPECT(MOOR_OVER_BUDGET, moor_buffer_allocate(f.binding, 1024, NULL, &second));
-    EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, UINT64_MAX, 0, NULL));
-    EXPECT(MOOR_OK, moor_buffer_allocate(f.binding, 1024, NULL, &second));
-    EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, 0, 0, NULL));
-    cr_assert_eq(fixture_stats(&f).free_bytes, 0);
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, first));
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, second));
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, third));
-    fixture_reap(&f);
-    EXPECT(MOOR_NEVER_FITS, moor_buffer_allocate(f.binding, 256, NULL, &first));
-    fixture_close(&f);
+    EXPECT(MOOR_OVER_BUDGET, moor_buffer_allocate(f->binding, 256, NULL, &third));
+    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, second));
+    EXPECT(MOOR_OK, moor_buffer_allocate(f->binding, 1024, NULL, &third)); /* 9216 of 10000 */
+    EXPECT(MOOR_OVER_BUDGET, moor_buffer_allocate(f->binding, 1024, NULL, &second));
+    EXPECT(MOOR_OK, moor_authority_set_capacity(f->authority, UINT64_MAX, 0, NULL));
+    EXPECT(MOOR_OK, moor_buffer_allocate(f->binding, 1024, NULL, &second));
+    EXPECT(MOOR_OK, moor_authority_set_capacity(f->authority, 0, 0, NULL));
+    cr_assert_eq(fixture_stats(f).free_bytes, 0);
+    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, first));
+    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, second));
+    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, third));
+    fixture_reap(f);
+    EXPECT(MOOR_NEVER_FITS, moor_buffer_allocate(f->binding, 256, NULL, &first));
 }
 
-Test(governor, limits_bind_one_holder)
+FIXTURE_TEST(governor, limits_bind_one_holder)
 {
-    struct fixture f = fixture_open(NULL);
     struct moor_holder *small = NULL;
     struct moor_binding *binding = NULL;
     struct moor_holder_options options = {.name = "small", .role = MOOR_ROLE_KV, .limits.limit_bytes = 8192};
-    EXPECT(MOOR_OK, moor_holder_create(f.authority, &options, &small));
-    EXPECT(MOOR_OK, moor_binding_open(f.device, SCRIPTED_DOMAIN_DEVICE, small, &binding));
+    EXPECT(MOOR_OK, moor_holder_create(f->authority, &options, &small));
+    EXPECT(MOOR_OK, moor_binding_open(f->device, SCRIPTED_DOMAIN_DEVICE, small, &binding));
     moor_buffer first = 0;
     moor_buffer second = 0;
     moor_grant grant = 0;
     EXPECT(MOOR_NEVER_FITS, moor_buffer_allocate(binding, 8193, NULL, &first));
     EXPECT(MOOR_OK, moor_buffer_allocate(binding, 4096, NULL, &first));
-    EXPECT(MOOR_OK, moor_grant_reserve(small, 4096, MOOR_NO_WAIT, &grant)); /* reserved counts too */
+    EXPECT(MOOR_OK, moor_grant_reserve(small, 4096, MOOR_NO_WAIT, &grant)); /* reserved bytes count too */
     EXPECT(MOOR_OVER_BUDGET, moor_buffer_allocate(binding, 256, NULL, &second));
-    moor_buffer other = fixture_allocate(&f, MIB(1)); /* others are not bound by it */
+    moor_buffer other = fixture_allocate(f, MIB(1)); /* the limit does not bind other holders */
     EXPECT(MOOR_OK,
            moor_holder_set_limits(small, &(struct moor_holder_limits){.limit_bytes = 1000}, 0, NULL));
     struct moor_holder_stats stats;
     EXPECT(MOOR_OK, moor_holder_get_stats(small, &stats));
     cr_assert_eq(stats.limit_bytes, 1000);
-    cr_assert_eq(stats.charged_bytes, 4096, "what exists stays");
+    cr_assert_eq(stats.charged_bytes, 4096, "existing memory stays");
     cr_assert_eq(stats.reserved_bytes, 4096);
     cr_assert_str_eq(stats.name, "small");
     cr_assert_eq(stats.role, MOOR_ROLE_KV);
     EXPECT(MOOR_OK, moor_holder_set_limits(small, &(struct moor_holder_limits){.limit_bytes = 0}, 0, NULL));
     EXPECT(MOOR_OK, moor_buffer_allocate(binding, MIB(1), NULL, &second));
-    EXPECT(MOOR_OK, moor_grant_release(f.runtime, grant));
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, first));
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, second));
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, other));
-    fixture_reap(&f);
+    EXPECT(MOOR_OK, moor_grant_release(f->runtime, grant));
+    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, first));
+    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, second));
+    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, other));
+    fixture_reap(f);
     EXPECT(MOOR_BUSY, moor_holder_destroy(small));
     EXPECT(MOOR_OK, moor_binding_close(binding));
     EXPECT(MOOR_OK, moor_holder_destroy(small));
-    fixture_close(&f);
 }
 
-/* Somebody else's grant is not drawn from. */
-Test(governor, grants_belong_to_their_holder)
+/* A buffer cannot draw from another holder's grant. */
+FIXTURE_TEST(governor, grants_belong_to_their_holder)
 {
-    struct fixture f = fixture_open(NULL);
     struct moor_holder *other = NULL;
     moor_grant grant = 0;
     moor_buffer buffer = 0;
-    EXPECT(MOOR_OK, moor_holder_create(f.authority, NULL, &other));
+    EXPECT(MOOR_OK, moor_holder_create(f->authority, NULL, &other));
     EXPECT(MOOR_OK, moor_grant_reserve(other, 8192, MOOR_NO_WAIT, &grant));
     struct moor_buffer_options options = {.grant = grant};
-    EXPECT(MOOR_FOREIGN, moor_buffer_allocate(f.binding, 4096, &options, &buffer));
+    EXPECT(MOOR_FOREIGN, moor_buffer_allocate(f->binding, 4096, &options, &buffer));
     EXPECT(MOOR_BUSY, moor_holder_destroy(other));
-    EXPECT(MOOR_OK, moor_grant_release(f.runtime, grant));
+    EXPECT(MOOR_OK, moor_grant_release(f->runtime, grant));
     EXPECT(MOOR_OK, moor_holder_destroy(other));
-    fixture_close(&f);
 }
 
-/* Room that is on its way back is PENDING; room that is not is OVER_BUDGET; room that never can be is
- * NEVER_FITS. */
-Test(governor, shortages_are_told_apart)
+/* PENDING: the missing bytes are pending. OVER_BUDGET: they are not. NEVER_FITS: the request is larger than
+ * the limit. */
+FIXTURE_TEST(governor, shortages_have_distinct_statuses)
 {
-    struct fixture f = fixture_open(NULL);
-    EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, 12288, 0, NULL));
-    moor_buffer kept = fixture_allocate(&f, 4096);
-    moor_buffer leaving = fixture_allocate(&f, 4096);
-    struct moor_view view = fixture_buffer_view(&f, leaving);
-    scripted_hold(f.script, f.queue);
-    EXPECT(MOOR_OK, moor_fill(f.stream, &view, 0, 1));
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, leaving));
+    EXPECT(MOOR_OK, moor_authority_set_capacity(f->authority, 12288, 0, NULL));
+    (void)fixture_allocate(f, 4096);
+    struct moor_view view = fixture_allocate_view(f, 4096);
+    scripted_hold(f->script, f->queue);
+    EXPECT(MOOR_OK, moor_fill(f->stream, &view, 0, 1));
+    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, view.owner));
     moor_buffer buffer = 0;
     moor_grant grant = 0;
-    EXPECT(MOOR_PENDING, moor_buffer_allocate(f.binding, 8192, NULL, &buffer));
-    EXPECT(MOOR_PENDING, moor_grant_reserve(f.holder, 8192, MOOR_NO_WAIT, &grant));
-    EXPECT(MOOR_OVER_BUDGET, moor_buffer_allocate(f.binding, 8193, NULL, &buffer));
-    EXPECT(MOOR_OVER_BUDGET, moor_grant_reserve(f.holder, 12288, MOOR_NO_WAIT, &grant));
-    EXPECT(MOOR_NEVER_FITS, moor_grant_reserve(f.holder, 12289, MOOR_NO_WAIT, &grant));
-    EXPECT(MOOR_OK, moor_buffer_allocate(f.binding, 4096, NULL, &buffer));
-    scripted_open(f.script, f.queue);
-    EXPECT(MOOR_OK, moor_grant_reserve(f.holder, 4096, MOOR_NO_WAIT, &grant));
-    EXPECT(MOOR_OK, moor_grant_release(f.runtime, grant));
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffer));
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, kept));
-    fixture_close(&f);
+    EXPECT(MOOR_PENDING, moor_buffer_allocate(f->binding, 8192, NULL, &buffer));
+    EXPECT(MOOR_PENDING, moor_grant_reserve(f->holder, 8192, MOOR_NO_WAIT, &grant));
+    EXPECT(MOOR_OVER_BUDGET, moor_buffer_allocate(f->binding, 8193, NULL, &buffer));
+    EXPECT(MOOR_OVER_BUDGET, moor_grant_reserve(f->holder, 12288, MOOR_NO_WAIT, &grant));
+    EXPECT(MOOR_NEVER_FITS, moor_grant_reserve(f->holder, 12289, MOOR_NO_WAIT, &grant));
+    EXPECT(MOOR_OK, moor_buffer_allocate(f->binding, 4096, NULL, &buffer));
+    scripted_open(f->script, f->queue);
+    EXPECT(MOOR_OK, moor_grant_reserve(f->holder, 4096, MOOR_NO_WAIT, &grant));
+    EXPECT(MOOR_OK, moor_grant_release(f->runtime, grant));
+    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, buffer));
 }
 
-/* Allocates 16 buffers of 4096 bytes and gives them up one by one, behind a held stream: the 9th makes the
- * room that 4096 bytes of 8 * 4096 need. */
+/* Allocates 16 buffers of 4096 bytes and releases them one by one behind a held stream. With a limit of 8 *
+ * 4096 the 9th release makes room for 4096 bytes. */
 static void check_pending_is_enough(struct fixture *f, moor_status (*shrink)(struct fixture *f))
 {
     enum { BUFFERS = 16, ENOUGH = 9 };
@@ -231,54 +213,47 @@ Test(governor, pending_is_said_only_if_it_makes_room)
     check_pending_is_enough(&f, shrink_limit);
 }
 
-/* What others give back makes no room below one's own limit. */
-Test(governor, pending_bytes_of_others_do_not_lift_a_limit)
+/* Pending bytes of other holders make no room below a holder's own limit. */
+FIXTURE_TEST(governor, pending_bytes_of_others_do_not_lift_a_limit)
 {
-    struct fixture f = fixture_open(NULL);
     struct moor_holder *small = NULL;
     moor_grant full = 0;
     moor_grant grant = 0;
     struct moor_holder_options options = {.limits.limit_bytes = 4096};
-    EXPECT(MOOR_OK, moor_holder_create(f.authority, &options, &small));
+    EXPECT(MOOR_OK, moor_holder_create(f->authority, &options, &small));
     EXPECT(MOOR_OK, moor_grant_reserve(small, 4096, MOOR_NO_WAIT, &full));
-    moor_buffer buffer = fixture_allocate(&f, 4096);
-    struct moor_view view = fixture_buffer_view(&f, buffer);
-    scripted_hold(f.script, f.queue);
-    EXPECT(MOOR_OK, moor_fill(f.stream, &view, 0, 1));
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffer));
+    struct moor_view view = fixture_allocate_view(f, 4096);
+    scripted_hold(f->script, f->queue);
+    EXPECT(MOOR_OK, moor_fill(f->stream, &view, 0, 1));
+    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, view.owner));
     EXPECT(MOOR_OVER_BUDGET, moor_grant_reserve(small, 256, MOOR_NO_WAIT, &grant));
-    EXPECT(MOOR_OK, moor_grant_release(f.runtime, full));
+    EXPECT(MOOR_OK, moor_grant_release(f->runtime, full));
     EXPECT(MOOR_OK, moor_holder_destroy(small));
-    scripted_open(f.script, f.queue);
-    fixture_close(&f);
+    scripted_open(f->script, f->queue);
 }
 
-/* A call that has drawn from the grant failed, and what it made is still behind a stream. */
-Test(governor, a_released_grant_returns_its_rest_at_once)
+/* A failed call drew from the grant, and the object that it made is still pending behind a stream. */
+FIXTURE_TEST(governor, a_released_grant_returns_its_rest_at_once)
 {
-    struct fixture f = fixture_open(NULL);
-    moor_segment segment = fixture_segment(&f, 1, 0x11);
-    moor_range ranges[2] = {fixture_range(&f, 1), fixture_range(&f, 1)};
-    moor_grant grant = 0;
+    moor_segment segment = fixture_segment(f, 1, 0x11);
+    moor_range ranges[2] = {fixture_range(f, 1), fixture_range(f, 1)};
     for (size_t i = 0; i < 2; i++)
-        EXPECT(MOOR_OK, moor_segment_map(f.runtime, segment, ranges[i], 0, MOOR_ACCESS_READ));
-    EXPECT(MOOR_OK, moor_grant_reserve(f.holder, 100 * GRANULE, MOOR_NO_WAIT, &grant));
-    scripted_hold(f.script, f.queue);
+        EXPECT(MOOR_OK, moor_segment_map(f->runtime, segment, ranges[i], 0, MOOR_ACCESS_READ));
+    moor_grant grant = fixture_reserve(f, 100 * GRANULE);
+    scripted_hold(f->script, f->queue);
     EXPECT(MOOR_PENDING,
-           moor_range_make_writable(f.runtime, ranges[0], 0, f.stream, grant, MOOR_NO_WAIT, NULL));
-    EXPECT(MOOR_OK, moor_grant_release(f.runtime, grant));
-    struct moor_authority_stats stats = fixture_stats(&f);
+           moor_range_make_writable(f->runtime, ranges[0], 0, f->stream, grant, MOOR_NO_WAIT, NULL));
+    EXPECT(MOOR_OK, moor_grant_release(f->runtime, grant));
+    struct moor_authority_stats stats = fixture_stats(f);
     cr_assert_eq(stats.reserved_bytes, 0);
     cr_assert_eq(stats.pending_bytes, GRANULE, "the part that a call still holds follows");
-    scripted_open(f.script, f.queue);
-    fixture_reap(&f);
-    cr_assert_eq(fixture_stats(&f).charged_bytes, GRANULE);
-    cr_assert_eq(fixture_stats(&f).reserved_bytes, 0);
-    cr_assert_eq(fixture_counts(&f).grants, 0);
-    EXPECT(MOOR_OK, moor_segment_release(f.runtime, segment));
-    EXPECT(MOOR_OK, moor_range_release(f.runtime, ranges[0]));
-    EXPECT(MOOR_OK, moor_range_release(f.runtime, ranges[1]));
-    fixture_close(&f);
+    scripted_open(f->script, f->queue);
+    fixture_reap(f);
+    cr_assert_eq(fixture_stats(f).charged_bytes, GRANULE);
+    cr_assert_eq(fixture_stats(f).reserved_bytes, 0);
+    cr_assert_eq(fixture_counts(f).grants, 0);
+    EXPECT(MOOR_OK, moor_range_release(f->runtime, ranges[0]));
+    EXPECT(MOOR_OK, moor_range_release(f->runtime, ranges[1]));
 }
 
 Test(governor, an_unknown_total_starts_at_nothing)
@@ -293,41 +268,37 @@ Test(governor, an_unknown_total_starts_at_nothing)
     fixture_close(&f);
 }
 
-Test(governor, bindings_are_for_one_pool)
+FIXTURE_TEST(governor, bindings_are_for_one_pool)
 {
-    struct fixture f = fixture_open(NULL);
     struct moor_binding *binding = NULL;
-    EXPECT(MOOR_FOREIGN, moor_binding_open(f.device, SCRIPTED_DOMAIN_HOST, f.holder, &binding));
-    EXPECT(MOOR_INVALID, moor_binding_open(f.device, 2, f.holder, &binding));
-    EXPECT(MOOR_INVALID, moor_binding_open(NULL, 0, f.holder, &binding));
-    EXPECT(MOOR_INVALID, moor_binding_open(f.device, 0, NULL, &binding));
-    EXPECT(MOOR_INVALID, moor_binding_open(f.device, 0, f.holder, NULL));
+    EXPECT(MOOR_FOREIGN, moor_binding_open(f->device, SCRIPTED_DOMAIN_HOST, f->holder, &binding));
+    EXPECT(MOOR_INVALID, moor_binding_open(f->device, 2, f->holder, &binding));
+    EXPECT(MOOR_INVALID, moor_binding_open(NULL, 0, f->holder, &binding));
+    EXPECT(MOOR_INVALID, moor_binding_open(f->device, 0, NULL, &binding));
+    EXPECT(MOOR_INVALID, moor_binding_open(f->device, 0, f->holder, NULL));
     cr_assert_null(binding);
     struct moor_holder_options odd = {.role = 99};
     struct moor_holder *holder = NULL;
-    EXPECT(MOOR_INVALID, moor_holder_create(f.authority, &odd, &holder));
+    EXPECT(MOOR_INVALID, moor_holder_create(f->authority, &odd, &holder));
     odd = (struct moor_holder_options){.reserved = 1};
-    EXPECT(MOOR_INVALID, moor_holder_create(f.authority, &odd, &holder));
+    EXPECT(MOOR_INVALID, moor_holder_create(f->authority, &odd, &holder));
     EXPECT(MOOR_OK, moor_holder_destroy(NULL));
     EXPECT(MOOR_OK, moor_binding_close(NULL));
-    fixture_close(&f);
 }
 
-/* A binding with something alive or behind fences stays. */
-Test(governor, bindings_in_use_stay_open)
+/* A binding with a live or pending object stays open. */
+FIXTURE_TEST(governor, bindings_in_use_stay_open)
 {
-    struct fixture f = fixture_open(NULL);
-    moor_range range = fixture_range(&f, 1);
-    EXPECT(MOOR_BUSY, moor_binding_close(f.binding));
-    EXPECT(MOOR_OK, moor_range_release(f.runtime, range));
-    fixture_reap(&f);
-    moor_buffer buffer = fixture_allocate(&f, 4096);
-    EXPECT(MOOR_BUSY, moor_binding_close(f.binding));
-    struct moor_view view = fixture_buffer_view(&f, buffer);
-    scripted_hold(f.script, f.queue);
-    EXPECT(MOOR_OK, moor_fill(f.stream, &view, 0, 1));
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffer));
-    EXPECT(MOOR_BUSY, moor_binding_close(f.binding));
-    scripted_open(f.script, f.queue);
-    fixture_close(&f);
+    moor_range range = fixture_range(f, 1);
+    EXPECT(MOOR_BUSY, moor_binding_close(f->binding));
+    EXPECT(MOOR_OK, moor_range_release(f->runtime, range));
+    fixture_reap(f);
+    moor_buffer buffer = fixture_allocate(f, 4096);
+    EXPECT(MOOR_BUSY, moor_binding_close(f->binding));
+    struct moor_view view = fixture_buffer_view(f, buffer);
+    scripted_hold(f->script, f->queue);
+    EXPECT(MOOR_OK, moor_fill(f->stream, &view, 0, 1));
+    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, buffer));
+    EXPECT(MOOR_BUSY, moor_binding_close(f->binding));
+    scripted_open(f->script, f->queue);
 }

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The governor under everything at once. A plain program, because ThreadSanitizer does not run under
+ * The governor under all kinds of calls at once. A plain program, because ThreadSanitizer does not run under
  * Criterion.
  *
- *     governor_stress [PROVIDER.so|- [SECONDS [THREADS [exchange]]]]
+ * governor_stress [PROVIDER.so|- [SECONDS [THREADS [exchange]]]]
  *
  * Threads reserve, commit, adjust, refund, wait, cancel, change limits and capacities, replace pressure
- * functions and make holders and end them, over two pools: of the scripted provider, or one of them of a
- * file's. They end and are replaced, so that what they kept is taken over. Now they run in a wide pool,
- * where threads have credit, now in a narrow one, where requests wait. Every snapshot must add up; from time
- * to time all stand still, and then the sums of all events must be the books. What belongs to all is used by
- * all: STALE is then a right answer, a wrong sum is not. "exchange" does without membarrier, as on systems
- * that have none.
+ * functions, and create and destroy holders over two pools, of the scripted provider or one of them of a
+ * provider from a file. They end and are replaced, so that other threads take over their accounts. The pool
+ * is wide at times, so that threads have credit, and narrow at times, so that requests wait. Every snapshot
+ * must add up. From time to time all threads stand still, and the sums of all events must equal the accounts.
+ * All threads use all objects: STALE is then a right answer, a wrong sum is not. "exchange" runs without
+ * membarrier, as on systems that lack it.
  */
 #include "governor_stress.h"
 
@@ -67,7 +67,7 @@ bool is_there(const char *what, moor_status status)
 
 /* ---- threads ---- */
 
-/* Stands still as long as the gate is closed. */
+/* Waits while the gate is closed. */
 static void park(struct worker *w)
 {
     pthread_mutex_lock(&world.lock);
@@ -81,7 +81,7 @@ static void park(struct worker *w)
     pthread_mutex_unlock(&world.lock);
 }
 
-/* One of the threads that a worker is, one after another. */
+/* One of a worker's threads, one after another. */
 static void *work(void *user)
 {
     struct worker *w = user;
@@ -123,7 +123,7 @@ static void replace_ended(void)
             start_worker(&workers[i]);
 }
 
-/* Calls nothing that could wait for what it watches. */
+/* Makes no call that could wait for the threads under watch. */
 static void *watch(void *user)
 {
     static uint64_t seen[THREADS_MAX + 1];
@@ -147,7 +147,7 @@ static void *watch(void *user)
     return NULL;
 }
 
-/* Has got credit, does nothing for long, and ends when the runtime has ended. */
+/* Gets credit, does nothing for a long time, and ends after the runtime. */
 static void *outlive(void *user)
 {
     moor_grant grant;
@@ -184,7 +184,7 @@ static void set_calm(bool is_calm)
     while (!is_there("capacity", moor_authority_set_capacity(pool->authority, bytes, revision, NULL)));
 }
 
-/* Nobody is asked any more, for nothing is over its limits. */
+/* No pressure request starts any more, because no holder is over its limit. */
 static void lift_limits(struct pool *pool)
 {
     for (size_t i = 0; i < OWNERS; i++) {
@@ -214,7 +214,7 @@ static void compare_all(void)
     }
 }
 
-/* All workers stand still, or have ended. */
+/* All workers wait at the gate or have ended. */
 static void be_quiet(void)
 {
     set_calm(true);
@@ -225,7 +225,7 @@ static void be_quiet(void)
     moor__pressure_settle(world.runtime);
     helper_settle();
     must("reap",
-         moor_runtime_reap(world.runtime, moor_clock_ns() + MS(10000))); /* nor does anything come back */
+         moor_runtime_reap(world.runtime, moor_clock_ns() + MS(10000))); /* no completion arrives either */
     compare_all();
 }
 
@@ -253,7 +253,7 @@ static void run(uint64_t seconds)
         if (moor_clock_ns() < turn_ns)
             continue;
         if (turn % 2 == 0)
-            stand_still(); /* leaves it calm */
+            stand_still(); /* restores the wide pool */
         else
             set_calm(false);
         turn++;
@@ -339,10 +339,10 @@ static void end_world(struct scripted *script)
     }
     struct moor_object_counts counts, none = {0};
     must("counts", moor_runtime_get_counts(world.runtime, &counts));
-    counts.streams = 0; /* one may still be on its way out */
+    counts.streams = 0; /* one stream may still be pending */
     check(memcmp(&counts, &none, sizeof none) == 0, "nothing is left");
     must("destroy", moor_runtime_destroy(world.runtime));
-    books_check_empty(); /* and the runtime's own threads have told all */
+    books_check_empty(); /* the runtime's own threads have traced every event */
     scripted_destroy(script);
 }
 

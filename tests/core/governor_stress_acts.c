@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the workers of governor_stress do. Each act is complete in itself, and leaves what it made in a place
- * where all others find it: one thread opens a ticket, another waits for it, a third cancels it meanwhile.
+ * The acts of the workers of governor_stress. Each act is complete and leaves its object in a place where all
+ * threads find it: one thread opens a ticket, another one waits for it, a third one cancels it meanwhile.
  */
 #include "governor_stress.h"
 
@@ -24,7 +24,7 @@ static struct pool *any_pool(struct worker *w)
     return &world.pools[next_random(w) % POOLS];
 }
 
-/* Not one whose guarantee must not be used by others. */
+/* Picks an owner with a guarantee that other threads may use. */
 static struct owner *any_owner(struct worker *w, uint32_t has)
 {
     struct pool *pool = any_pool(w);
@@ -53,7 +53,7 @@ static uint64_t any_deadline(struct worker *w)
     return waits ? moor_clock_ns() + MS(1) + next_random(w) % MS(15) : MOOR_NO_WAIT;
 }
 
-/* ---- what a worker does ---- */
+/* ---- a worker's acts ---- */
 
 static void keep_lease(struct worker *w, struct owner *owner, moor_lease lease)
 {
@@ -61,7 +61,7 @@ static void keep_lease(struct worker *w, struct owner *owner, moor_lease lease)
     must("refund", moor_lease_refund(world.runtime, lease));
 }
 
-/* Some of the grant becomes a lease, and the rest returns. */
+/* Part of the grant becomes a lease, and the rest returns. */
 static void use_grant(struct worker *w, struct owner *owner, moor_grant grant, uint64_t bytes)
 {
     moor_lease lease = 0;
@@ -82,7 +82,7 @@ static void use_grant(struct worker *w, struct owner *owner, moor_grant grant, u
     keep_lease(w, owner, lease);
 }
 
-/* Several at once, so that more of what is small goes by the thread's own credit. */
+/* Several leases at once, so that more small ones use the thread's own credit. */
 static void reserve(struct worker *w)
 {
     for (int i = 0; i < 8; i++) {
@@ -135,7 +135,7 @@ static void grow_range(struct worker *w)
     must("range", moor_range_release(world.runtime, range));
 }
 
-/* Memory of the host's own, charged. */
+/* Wraps the host's own memory with a charge. */
 static void wrap(struct worker *w)
 {
     static unsigned char memory[KIB(8)];
@@ -145,7 +145,7 @@ static void wrap(struct worker *w)
         must("unwrap", moor_buffer_release(world.runtime, buffer));
 }
 
-/* Parts of both pools, and of one holder twice. */
+/* A request over both pools, with two parts of one holder. */
 static size_t any_request(struct worker *w, struct owner *owners[4], struct moor_request requests[4])
 {
     size_t count = 1 + next_random(w) % 4;
@@ -219,7 +219,7 @@ static void meddle_with_ticket(struct worker *w)
     }
 }
 
-/* ---- changes of what is allowed ---- */
+/* ---- changes of limits ---- */
 
 static void change_limits(struct worker *w)
 {
@@ -234,7 +234,7 @@ static void change_limits(struct worker *w)
         limits.guarantee_bytes = next_random(w) % MIB(1);
     uint64_t over = 0, revision = atomic_fetch_add(&owner->revision, 1) + 1;
     moor_status status = moor_holder_set_limits(owner->holder, &limits, revision, &over);
-    if (status != MOOR_OVER_BUDGET) /* all guarantees together */
+    if (status != MOOR_OVER_BUDGET) /* the sum of all guarantees */
         (void)is_there("limits", status);
 }
 
@@ -259,7 +259,7 @@ static void replace_pressure(struct worker *w)
     pressure_replace(any_owner(w, ~0u), next_random(w));
 }
 
-/* What is guaranteed in a pool where nothing changes is there at once, whoever else asks. */
+/* In a pool without changes, guaranteed bytes are available at once, however many other requests there are. */
 static void use_guarantee(struct worker *w)
 {
     struct owner *owner = &world.pools[1].owners[0];
@@ -275,8 +275,8 @@ static void use_guarantee(struct worker *w)
 /* ---- holders that come and go ---- */
 
 struct guest {
-    _Atomic(struct moor_holder *) holder; /* whoever takes it out of here ends it */
-    moor_lease lease;                     /* likewise */
+    _Atomic(struct moor_holder *) holder; /* the thread that takes the holder out of here ends it */
+    moor_lease lease;                     /* the thread that takes it ends it */
     _Atomic int running;
 };
 
@@ -295,7 +295,7 @@ static uint64_t end_inside(void *user, const struct moor_pressure *pressure)
     atomic_store(&guest->running, 1);
     end_guest(guest);
     atomic_store(&guest->running, 0);
-    return pressure->bytes; /* it may be less, and a warning then */
+    return pressure->bytes; /* the result may be less, with a warning */
 }
 
 static void be_guest(struct worker *w)
@@ -320,7 +320,7 @@ static void be_guest(struct worker *w)
     if (next_random(w) % 2)
         (void)nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
     end_guest(&guest);
-    while (atomic_load(&guest.running)) /* it has ended itself, and says so at last */
+    while (atomic_load(&guest.running)) /* the holder has ended itself, and returns that at last */
         (void)sched_yield();
 }
 
@@ -339,10 +339,10 @@ static void look_elsewhere(struct worker *w)
     must("counts", moor_runtime_get_counts(world.runtime, &counts));
     check(counts.grants < 1000 && counts.leases < 10000, "no count is negative");
     must("holder stats", moor_holder_get_stats(any_owner(w, ~0u)->holder, &stats));
-    (void)moor_runtime_reap(world.runtime, MOOR_NO_WAIT); /* PENDING is fine */
+    (void)moor_runtime_reap(world.runtime, MOOR_NO_WAIT); /* PENDING is permitted */
 }
 
-/* ---- which ---- */
+/* ---- random owners ---- */
 
 static const struct act acts[] = {
     {"reserve", reserve, 24},

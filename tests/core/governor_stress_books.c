@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Two ways to look over the governor's shoulder: books of our own, kept by adding up all trace events, with
- * nothing but atomic additions, so that they order no thread; and snapshots, each of which must add up in
- * itself, and follow from the one before it.
+ * Two independent checks of the governor: accounts that add up all trace events, with atomic additions only,
+ * so that they order no thread; and snapshots, each of which must add up and follow from the one before it.
  */
 #include "governor_stress.h"
 
@@ -11,13 +10,14 @@
 
 /* ---- the events' books ---- */
 
-#define BOOKS 4096u /* holders' addresses in all; they are used again */
+#define BOOKS 4096u /* the number of holder addresses; they are reused */
 
 struct book {
     _Atomic(struct moor_holder *) holder;
-    _Atomic uint64_t reserved; /* all may be below zero meanwhile: events of two threads may cross */
+    /* each line may be below zero for a moment: the events of two threads may overtake each other */
+    _Atomic uint64_t reserved;
     _Atomic uint64_t charged;
-    _Atomic uint64_t pending; /* where there are no leases */
+    _Atomic uint64_t pending; /* used where there are no leases */
     _Atomic uint64_t quarantined;
 };
 
@@ -136,7 +136,7 @@ static uint64_t has(const struct moor_holder_stats *holder)
     return holder->reserved_bytes + holder->charged_bytes;
 }
 
-/* stats.h, line by line. */
+/* Compares the statistics line by line. */
 static void check_authority(const struct pool *pool, const struct moor_authority_stats *s)
 {
     uint64_t used = s->reserved_bytes + s->charged_bytes;
@@ -203,7 +203,7 @@ static void check_sums(const struct snapshot *now)
           "over is what is above the capacity, or lent out");
 }
 
-/* Nobody grows above a limit that has not changed since. */
+/* No holder grows above a limit that has not changed since. */
 static void check_growth(uint64_t before, uint64_t now, uint64_t limit, const char *what)
 {
     check(now <= limit || now <= before, what);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Holders that are asked, of every kind: they give all, half, or nothing; take their time; say what is not
- * so; let another thread do it; allocate in order to let go; wait for fences; remove themselves or others.
+ * Pressure functions of every kind: they evict everything, half, or nothing; are slow; return wrong figures;
+ * let another thread evict; allocate first; wait for fences; remove themselves or other holders.
  *
- * An owner's function is replaced while it may be running. What is kept then is checked here: it runs on one
- * thread at a time, and not at all once its removal has returned.
+ * An owner's function is replaced while it may be running. These functions check the promise: one thread at a
+ * time runs a function, and no thread once its removal has returned.
  */
 #include "governor_stress.h"
 
@@ -26,9 +26,9 @@ enum {
     KINDS
 };
 
-#define SLOW_NS 40000000 /* beyond the runtime's patience */
+#define SLOW_NS 40000000 /* longer than the runtime's patience */
 
-/* ---- what an owner keeps ---- */
+/* ---- an owner's objects ---- */
 
 static uint64_t give_lease(struct owner *owner, size_t place)
 {
@@ -38,7 +38,7 @@ static uint64_t give_lease(struct owner *owner, size_t place)
     if (!lease || !is_there("lease", moor_lease_get_bytes(runtime, lease, &bytes)))
         return 0;
     must("refund",
-         moor_lease_refund(runtime, lease)); /* whoever takes it out of its place is the one to refund it */
+         moor_lease_refund(runtime, lease)); /* the thread that takes the lease out of its place refunds it */
     return bytes;
 }
 
@@ -68,7 +68,7 @@ uint64_t owner_give(struct owner *owner, uint64_t bytes)
 
 static struct owner *jobs[JOBS];
 
-/* The number of the job, or 0 if there are too many. */
+/* Returns the number of the job, or 0 if there are too many. */
 static uint64_t helper_ask(struct owner *owner)
 {
     uint64_t job = 0;
@@ -120,7 +120,7 @@ void *helper_run(void *unused)
 
 /* ---- answers ---- */
 
-/* Takes some of the set-aside for what is to replace all that goes. */
+/* Takes a part of the emergency reserve for the replacement of everything that is evicted. */
 static uint64_t allocate_and_give(struct owner *owner)
 {
     struct moor_runtime *runtime = world.runtime;
@@ -137,7 +137,7 @@ static uint64_t allocate_and_give(struct owner *owner)
     return given;
 }
 
-/* Those of other owners, and limits of its own, may be changed inside. */
+/* A pressure function may change other owners' limits and its own. */
 static void change_limits(struct owner *owner)
 {
     struct moor_holder_limits limits = {.guarantee_bytes = owner->guarantee_bytes, .priority = 1};
@@ -175,7 +175,7 @@ static uint64_t respond(struct post *post, const struct moor_pressure *pressure)
         return allocate_and_give(owner);
     case WAITS_FOR_FENCES: {
         uint64_t given = owner_give(owner, pressure->bytes);
-        (void)moor_runtime_reap(world.runtime, moor_clock_ns() + MS(1)); /* PENDING is fine */
+        (void)moor_runtime_reap(world.runtime, moor_clock_ns() + MS(1)); /* PENDING is permitted */
         return given;
     }
     case CHANGES_LIMITS:
@@ -206,7 +206,7 @@ static uint64_t answer(void *user, const struct moor_pressure *pressure)
     return given;
 }
 
-/* ---- which one is in force ---- */
+/* ---- replacing the function ---- */
 
 static void replace(struct owner *owner, moor_pressure_function function, uint32_t kind)
 {

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* I10: a handle never names something else than it was given for; a wrong one gets a status and changes
- * nothing. */
+/* I10: a handle never names another object than its own; a wrong handle gets a status and changes nothing. */
 #include "fixture.h"
 
 #include <stdlib.h>
@@ -81,7 +80,7 @@ static void refuse_as_charge(struct moor_runtime *runtime, uint64_t handle)
     cr_assert(is_refusal(moor_grant_release(runtime, handle)));
 }
 
-/* As any kind at all. */
+/* Tries the handle as every kind. */
 static void refuse(struct fixture *f, uint64_t handle, moor_range range)
 {
     refuse_as_buffer(f->runtime, handle);
@@ -91,68 +90,61 @@ static void refuse(struct fixture *f, uint64_t handle, moor_range range)
     cr_assert(is_refusal(moor_lease_refund(f->runtime, handle)));
 }
 
-Test(handles, zero_is_none)
+FIXTURE_TEST(handles, zero_is_none)
 {
-    struct fixture f = fixture_open(NULL);
     struct moor_view view;
     uint64_t bytes;
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, 0));
-    EXPECT(MOOR_OK, moor_range_release(f.runtime, 0));
-    EXPECT(MOOR_OK, moor_segment_release(f.runtime, 0));
-    EXPECT(MOOR_OK, moor_grant_release(f.runtime, 0));
-    EXPECT(MOOR_OK, moor_lease_refund(f.runtime, 0));
-    cr_assert(is_refusal(moor_buffer_get_view(f.runtime, 0, &view)));
-    cr_assert(is_refusal(moor_range_get_view(f.runtime, 0, &view)));
-    cr_assert(is_refusal(moor_range_commit(f.runtime, 0, 0, GRANULE, 0)));
-    cr_assert(is_refusal(moor_segment_seal(f.runtime, 0, MOOR_NO_WAIT)));
-    cr_assert(is_refusal(moor_grant_get_remaining(f.runtime, 0, &bytes)));
-    fixture_close(&f);
+    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, 0));
+    EXPECT(MOOR_OK, moor_range_release(f->runtime, 0));
+    EXPECT(MOOR_OK, moor_segment_release(f->runtime, 0));
+    EXPECT(MOOR_OK, moor_grant_release(f->runtime, 0));
+    EXPECT(MOOR_OK, moor_lease_refund(f->runtime, 0));
+    cr_assert(is_refusal(moor_buffer_get_view(f->runtime, 0, &view)));
+    cr_assert(is_refusal(moor_range_get_view(f->runtime, 0, &view)));
+    cr_assert(is_refusal(moor_range_commit(f->runtime, 0, 0, GRANULE, 0)));
+    cr_assert(is_refusal(moor_segment_seal(f->runtime, 0, MOOR_NO_WAIT)));
+    cr_assert(is_refusal(moor_grant_get_remaining(f->runtime, 0, &bytes)));
 }
 
-Test(handles, released_ones_are_stale)
+FIXTURE_TEST(handles, released_ones_are_stale)
 {
-    struct fixture f = fixture_open(NULL);
-    struct zoo zoo = make_zoo(&f);
-    free_zoo(&f, &zoo);
+    struct zoo zoo = make_zoo(f);
+    free_zoo(f, &zoo);
     struct moor_view view;
     uint64_t bytes;
-    EXPECT(MOOR_STALE, moor_buffer_get_view(f.runtime, zoo.buffer, &view));
-    EXPECT(MOOR_STALE, moor_buffer_release(f.runtime, zoo.buffer));
-    EXPECT(MOOR_STALE, moor_range_get_view(f.runtime, zoo.range, &view));
-    EXPECT(MOOR_STALE, moor_range_release(f.runtime, zoo.range));
-    EXPECT(MOOR_STALE, moor_segment_seal(f.runtime, zoo.segment, MOOR_NO_WAIT));
-    EXPECT(MOOR_STALE, moor_segment_release(f.runtime, zoo.segment));
-    EXPECT(MOOR_STALE, moor_grant_get_remaining(f.runtime, zoo.grant, &bytes));
-    EXPECT(MOOR_STALE, moor_grant_release(f.runtime, zoo.grant));
-    EXPECT(MOOR_STALE, moor_lease_refund(f.runtime, zoo.lease));
-    fixture_close(&f);
+    EXPECT(MOOR_STALE, moor_buffer_get_view(f->runtime, zoo.buffer, &view));
+    EXPECT(MOOR_STALE, moor_buffer_release(f->runtime, zoo.buffer));
+    EXPECT(MOOR_STALE, moor_range_get_view(f->runtime, zoo.range, &view));
+    EXPECT(MOOR_STALE, moor_range_release(f->runtime, zoo.range));
+    EXPECT(MOOR_STALE, moor_segment_seal(f->runtime, zoo.segment, MOOR_NO_WAIT));
+    EXPECT(MOOR_STALE, moor_segment_release(f->runtime, zoo.segment));
+    EXPECT(MOOR_STALE, moor_grant_get_remaining(f->runtime, zoo.grant, &bytes));
+    EXPECT(MOOR_STALE, moor_grant_release(f->runtime, zoo.grant));
+    EXPECT(MOOR_STALE, moor_lease_refund(f->runtime, zoo.lease));
 }
 
-Test(handles, of_another_kind_are_refused)
+FIXTURE_TEST(handles, of_another_kind_are_refused)
 {
-    struct fixture f = fixture_open(NULL);
-    struct zoo zoo = make_zoo(&f);
-    fixture_reap(&f);
-    struct fixture_state before = fixture_state(&f);
+    struct zoo zoo = make_zoo(f);
+    fixture_reap(f);
+    struct fixture_state before = fixture_state(f);
     uint64_t others[] = {zoo.range, zoo.segment, zoo.grant, zoo.lease};
     for (size_t i = 0; i < 4; i++)
-        refuse_as_buffer(f.runtime, others[i]);
+        refuse_as_buffer(f->runtime, others[i]);
     others[0] = zoo.buffer;
     for (size_t i = 0; i < 4; i++)
-        refuse_as_range(f.runtime, others[i]);
+        refuse_as_range(f->runtime, others[i]);
     others[1] = zoo.range;
     for (size_t i = 0; i < 4; i++)
-        refuse_as_segment(f.runtime, others[i], zoo.range);
+        refuse_as_segment(f->runtime, others[i], zoo.range);
     others[2] = zoo.segment;
     for (size_t i = 0; i < 4; i++)
-        refuse_as_charge(f.runtime, others[i]);
+        refuse_as_charge(f->runtime, others[i]);
     others[3] = zoo.grant;
     for (size_t i = 0; i < 4; i++)
-        cr_assert(is_refusal(moor_lease_refund(f.runtime, others[i])));
-    struct fixture_state after = fixture_state(&f);
-    fixture_same_state(&before, &after);
-    free_zoo(&f, &zoo);
-    fixture_close(&f);
+        cr_assert(is_refusal(moor_lease_refund(f->runtime, others[i])));
+    fixture_expect_state(f, &before);
+    free_zoo(f, &zoo);
 }
 
 Test(handles, of_another_runtime_are_foreign)
@@ -160,7 +152,7 @@ Test(handles, of_another_runtime_are_foreign)
     struct fixture f = fixture_open(NULL);
     struct fixture g = fixture_open(&(struct scripted_options){.name = "second"});
     struct zoo zoo = make_zoo(&f);
-    struct zoo other = make_zoo(&g); /* the same slots and generations over there */
+    struct zoo other = make_zoo(&g); /* the same slots and generations in the other runtime */
     struct fixture_state before = fixture_state(&g);
     struct moor_view view;
     uint64_t bytes;
@@ -177,75 +169,69 @@ Test(handles, of_another_runtime_are_foreign)
     view = fixture_buffer_view(&f, zoo.buffer);
     EXPECT(MOOR_FOREIGN, moor_stream_used(g.stream, &view));
     EXPECT(MOOR_FOREIGN, moor_fill(g.stream, &view, 0, 1));
-    struct fixture_state after = fixture_state(&g);
-    fixture_same_state(&before, &after);
+    fixture_expect_state(&g, &before);
     free_zoo(&f, &zoo);
     free_zoo(&g, &other);
     fixture_close(&g);
     fixture_close(&f);
 }
 
-Test(handles, slots_are_reused_and_old_names_stay_stale)
+FIXTURE_TEST(handles, slots_are_reused_and_old_handles_stay_stale)
 {
-    struct fixture f = fixture_open(NULL);
     moor_buffer *old = calloc(REUSES, sizeof *old);
     for (size_t i = 0; i < REUSES; i++) {
-        old[i] = fixture_allocate(&f, 512);
-        EXPECT(MOOR_OK, moor_buffer_release(f.runtime, old[i]));
-        fixture_reap(&f);
+        old[i] = fixture_allocate(f, 512);
+        EXPECT(MOOR_OK, moor_buffer_release(f->runtime, old[i]));
+        fixture_reap(f);
     }
-    moor_buffer live = fixture_allocate(&f, 512);
+    moor_buffer live = fixture_allocate(f, 512);
     struct moor_view view;
     for (size_t i = 0; i < REUSES; i++) {
         cr_assert_neq(old[i], live);
-        EXPECT(MOOR_STALE, moor_buffer_get_view(f.runtime, old[i], &view));
-        EXPECT(MOOR_STALE, moor_buffer_release(f.runtime, old[i]));
+        EXPECT(MOOR_STALE, moor_buffer_get_view(f->runtime, old[i], &view));
+        EXPECT(MOOR_STALE, moor_buffer_release(f->runtime, old[i]));
     }
-    view = fixture_buffer_view(&f, live);
+    view = fixture_buffer_view(f, live);
     cr_assert_eq(view.owner, live);
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, live));
+    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, live));
     free(old);
-    fixture_close(&f);
 }
 
-/* Grants and leases, whose slots threads keep for themselves. */
-Test(handles, slots_that_a_thread_keeps_get_new_names)
+/* Grants and leases: threads cache their slots. */
+FIXTURE_TEST(handles, slots_in_a_thread_cache_get_new_handles)
 {
-    struct fixture f = fixture_open(NULL);
     moor_grant *grants = calloc(REUSES, sizeof *grants);
     moor_lease *leases = calloc(REUSES, sizeof *leases);
     for (size_t i = 0; i < REUSES; i++) {
-        EXPECT(MOOR_OK, moor_grant_reserve(f.holder, 64, MOOR_NO_WAIT, &grants[i]));
-        EXPECT(MOOR_OK, moor_grant_commit(f.runtime, grants[i], 64, &leases[i]));
-        EXPECT(MOOR_OK, moor_lease_refund(f.runtime, leases[i]));
+        EXPECT(MOOR_OK, moor_grant_reserve(f->holder, 64, MOOR_NO_WAIT, &grants[i]));
+        EXPECT(MOOR_OK, moor_grant_commit(f->runtime, grants[i], 64, &leases[i]));
+        EXPECT(MOOR_OK, moor_lease_refund(f->runtime, leases[i]));
     }
     moor_grant grant;
     moor_lease lease, other;
     uint64_t bytes;
-    EXPECT(MOOR_OK, moor_grant_reserve(f.holder, 128, MOOR_NO_WAIT, &grant));
-    EXPECT(MOOR_OK, moor_lease_commit(f.runtime, grant, 64, &lease));
+    EXPECT(MOOR_OK, moor_grant_reserve(f->holder, 128, MOOR_NO_WAIT, &grant));
+    EXPECT(MOOR_OK, moor_lease_commit(f->runtime, grant, 64, &lease));
     for (size_t i = 0; i < REUSES; i++) {
         cr_assert(grants[i] != grant && leases[i] != lease);
-        EXPECT(MOOR_STALE, moor_grant_get_remaining(f.runtime, grants[i], &bytes));
-        EXPECT(MOOR_STALE, moor_grant_commit(f.runtime, grants[i], 64, &other));
-        EXPECT(MOOR_STALE, moor_grant_release(f.runtime, grants[i]));
-        EXPECT(MOOR_STALE, moor_lease_get_bytes(f.runtime, leases[i], &bytes));
-        EXPECT(MOOR_STALE, moor_lease_refund(f.runtime, leases[i]));
+        EXPECT(MOOR_STALE, moor_grant_get_remaining(f->runtime, grants[i], &bytes));
+        EXPECT(MOOR_STALE, moor_grant_commit(f->runtime, grants[i], 64, &other));
+        EXPECT(MOOR_STALE, moor_grant_release(f->runtime, grants[i]));
+        EXPECT(MOOR_STALE, moor_lease_get_bytes(f->runtime, leases[i], &bytes));
+        EXPECT(MOOR_STALE, moor_lease_refund(f->runtime, leases[i]));
     }
-    EXPECT(MOOR_OK, moor_lease_refund(f.runtime, lease));
-    EXPECT(MOOR_OK, moor_grant_release(f.runtime, grant));
+    EXPECT(MOOR_OK, moor_lease_refund(f->runtime, lease));
+    EXPECT(MOOR_OK, moor_grant_release(f->runtime, grant));
     free(grants);
     free(leases);
-    fixture_close(&f);
 }
 
-/* The neighbours of real handles are the likeliest to be taken for one; the rest is noise. */
-Test(handles, random_ones_are_never_taken)
+/* The neighbours of valid handles are the likeliest mistakes; the other handles are random. */
+FIXTURE_TEST(handles, random_ones_are_never_taken)
 {
-    struct fixture f = fixture_open(NULL);
-    struct zoo zoo = make_zoo(&f);
-    fixture_reap(&f);
-    struct fixture_state before = fixture_state(&f);
+    struct zoo zoo = make_zoo(f);
+    fixture_reap(f);
+    struct fixture_state before = fixture_state(f);
     const uint64_t real[] = {zoo.buffer, zoo.range, zoo.segment, zoo.grant, zoo.lease};
     uint64_t state = UINT64_C(0x9e3779b97f4a7c15);
     for (uint32_t i = 0; i < RANDOM_HANDLES; i++) {
@@ -257,49 +243,42 @@ Test(handles, random_ones_are_never_taken)
         for (size_t k = 0; k < 5; k++)
             is_real = is_real || handle == real[k];
         if (!is_real)
-            refuse(&f, handle, zoo.range);
+            refuse(f, handle, zoo.range);
     }
     for (uint64_t handle = 1; handle < 2000; handle++)
-        refuse(&f, handle, zoo.range);
-    struct fixture_state after = fixture_state(&f);
-    fixture_same_state(&before, &after);
-    free_zoo(&f, &zoo);
-    fixture_close(&f);
+        refuse(f, handle, zoo.range);
+    fixture_expect_state(f, &before);
+    free_zoo(f, &zoo);
 }
 
-/* Views borrow: one whose owner is gone is refused wherever it is used. */
-Test(handles, views_of_released_memory_are_stale)
+/* A view of a released object is refused by every call that takes a view. */
+FIXTURE_TEST(handles, views_of_released_memory_are_stale)
 {
-    struct fixture f = fixture_open(NULL);
-    moor_buffer buffer = fixture_allocate(&f, 4096);
-    moor_buffer other = fixture_allocate(&f, 4096);
-    struct moor_view view = fixture_buffer_view(&f, buffer);
-    struct moor_view live = fixture_buffer_view(&f, other);
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffer));
-    uint64_t calls = scripted_count(f.script, SCRIPTED_COPY) + scripted_count(f.script, SCRIPTED_FILL);
-    EXPECT(MOOR_STALE, moor_copy(f.stream, &view, &live));
-    EXPECT(MOOR_STALE, moor_copy(f.stream, &live, &view));
-    EXPECT(MOOR_STALE, moor_fill(f.stream, &view, 0, 1));
-    EXPECT(MOOR_STALE, moor_stream_used(f.stream, &view));
+    moor_buffer other = fixture_allocate(f, 4096);
+    struct moor_view view = fixture_allocate_view(f, 4096);
+    struct moor_view live = fixture_buffer_view(f, other);
+    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, view.owner));
+    uint64_t calls = scripted_count(f->script, SCRIPTED_COPY) + scripted_count(f->script, SCRIPTED_FILL);
+    EXPECT(MOOR_STALE, moor_copy(f->stream, &view, &live));
+    EXPECT(MOOR_STALE, moor_copy(f->stream, &live, &view));
+    EXPECT(MOOR_STALE, moor_fill(f->stream, &view, 0, 1));
+    EXPECT(MOOR_STALE, moor_stream_used(f->stream, &view));
     cr_assert(is_refusal(moor_memory_wait(&view, MOOR_NO_WAIT)));
-    cr_assert_eq(calls, scripted_count(f.script, SCRIPTED_COPY) + scripted_count(f.script, SCRIPTED_FILL));
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, other));
-    fixture_close(&f);
+    cr_assert_eq(calls, scripted_count(f->script, SCRIPTED_COPY) + scripted_count(f->script, SCRIPTED_FILL));
 }
 
-/* Whatever tells runtimes apart must not come round while an old handle may still be in somebody's hands. */
+/* A runtime's tag must not repeat while a handle of an older runtime may still be in use. */
 Test(handles, of_a_runtime_long_ago_are_not_taken)
 {
     struct fixture f = fixture_open(NULL);
     moor_buffer buffer = fixture_allocate(&f, 256);
     for (uint32_t i = 0; i < RUNTIMES; i++) {
         struct fixture g = fixture_open(&(struct scripted_options){.name = "second"});
-        moor_buffer other = fixture_allocate(&g, 256); /* of the same slot and generation */
+        moor_buffer other = fixture_allocate(&g, 256); /* the same slot and generation */
         struct moor_view view;
         cr_assert(is_refusal(moor_buffer_get_view(g.runtime, buffer, &view)), "after %u runtimes", i + 1);
         EXPECT(MOOR_OK, moor_buffer_release(g.runtime, other));
         fixture_close(&g);
     }
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffer));
     fixture_close(&f);
 }

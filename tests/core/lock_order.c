@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * I9 and the order of locks, in a build that looks at them (check_locks): each rule of util/lock.h, broken in
- * a child process, ends it with one line that names what is wrong; and nothing is held in what is not
- * ours. That the core keeps the rules is shown by all suites of such a build.
+ * I9 and the order of locks, in a build with lock checks (check_locks). A child process breaks each rule of
+ * util/lock.h and ends with one line that names the violation, and no lock is held in foreign code. All
+ * suites of such a build show that the core keeps the rules.
  */
 #include "fixture.h"
 #include "loader/provider.h"
@@ -28,7 +28,7 @@ TestSuite(lock_order, .timeout = 60);
 
 static void run_child(void (*act)(void), int output)
 {
-    (void)setrlimit(RLIMIT_CORE, &(struct rlimit){0}); /* no dumps of what is meant to be */
+    (void)setrlimit(RLIMIT_CORE, &(struct rlimit){0}); /* no core dumps of intended aborts */
     if (dup2(output, STDERR_FILENO) >= 0)
         act();
     _exit(0);
@@ -47,7 +47,7 @@ static size_t read_all(int from, char *text, size_t capacity)
     return length;
 }
 
-/* What the child said; how it ended. */
+/* Returns the child's wait status; `text` gets its output. */
 static int run_apart(void (*act)(void), char *text, size_t capacity)
 {
     int ends[2], how = 0;
@@ -71,7 +71,7 @@ __attribute__((format(printf, 2, 3))) static void expect_end(void (*act)(void), 
     (void)vsnprintf(expected, sizeof expected, format, args);
     va_end(args);
     int how = run_apart(act, text, sizeof text);
-    cr_assert(WIFSIGNALED(how) && WTERMSIG(how) == SIGABRT, "it does not abort; it says: %s", text);
+    cr_assert(WIFSIGNALED(how) && WTERMSIG(how) == SIGABRT, "the child does not abort; its output: %s", text);
     cr_assert_str_eq(text, expected);
 }
 
@@ -79,7 +79,7 @@ static void expect_no_end(void (*act)(void))
 {
     char text[4096];
     int how = run_apart(act, text, sizeof text);
-    cr_assert(WIFEXITED(how) && WEXITSTATUS(how) == 0, "it ends; it says: %s", text);
+    cr_assert(WIFEXITED(how) && WEXITSTATUS(how) == 0, "the child aborts; its output: %s", text);
     cr_assert_str_empty(text);
 }
 
@@ -122,7 +122,7 @@ Test(lock_order, has_no_lock_twice)
                MOOR__RANK_DEVICE);
 }
 
-/* Out of their order they may be given up, and others taken then. */
+/* A thread may release locks in any order and acquire others afterwards. */
 static void take_and_give_up(void)
 {
     moor__lock_acquire(&outer);
@@ -159,7 +159,7 @@ static void *take_outer_alone(void *user)
     return NULL;
 }
 
-/* What one thread holds does not bind another. */
+/* The locks of one thread do not bind another thread. */
 static void take_outer_elsewhere(void)
 {
     pthread_t thread;
@@ -169,7 +169,7 @@ static void take_outer_elsewhere(void)
     moor__lock_release(&inner);
 }
 
-Test(lock_order, is_of_what_the_thread_holds_now)
+Test(lock_order, applies_to_the_locks_held_now)
 {
     expect_no_end(take_and_give_up);
     expect_end(take_what_was_given_up_between, "moorage: middle (%d.0) is taken under inner (%d.0)\n",
@@ -258,7 +258,7 @@ Test(lock_order, has_one_object_at_a_time)
                MOOR__RANK_OBJECT, MOOR__RANK_OBJECT);
 }
 
-/* Two pools of one runtime, in the order of their ranks or the other way. */
+/* Locks two pools of one runtime, in the order of their ranks or in the opposite order. */
 static void take_pools(bool in_order)
 {
     struct fixture f = fixture_open(NULL);
@@ -289,7 +289,7 @@ static void look_at_queue_in_pool(void)
     moor__queue_scan(f.runtime->governor);
 }
 
-/* The lists of threads come after the pool, so that credit can be taken back. */
+/* The locks of the thread lists follow the pool's, so that credit can be taken back. */
 static void look_at_pool_in_queue(void)
 {
     struct fixture f = fixture_open(NULL);
@@ -308,10 +308,10 @@ Test(lock_order, is_by_rank_among_authorities)
     int how = run_apart(take_pools_out_of_order, text, sizeof text);
     int taken_rank = 0, held_rank = 0;
     unsigned taken = 0, held = 0;
-    cr_assert(WIFSIGNALED(how) && WTERMSIG(how) == SIGABRT, "it does not abort; it says: %s", text);
+    cr_assert(WIFSIGNALED(how) && WTERMSIG(how) == SIGABRT, "the child does not abort; its output: %s", text);
     cr_assert_eq(sscanf(text, "moorage: authority.lock (%d.%u) is taken under authority.lock (%d.%u)\n",
                         &taken_rank, &taken, &held_rank, &held),
-                 4, "it says: %s", text);
+                 4, "the child's output: %s", text);
     cr_assert(taken_rank == MOOR__RANK_AUTHORITY && held_rank == MOOR__RANK_AUTHORITY && taken < held, "%s",
               text);
     expect_end(look_at_queue_in_pool, "moorage: queue.lock (%d.0) is taken under authority.lock (%d.0)\n",
@@ -319,7 +319,7 @@ Test(lock_order, is_by_rank_among_authorities)
     expect_no_end(look_at_pool_in_queue);
 }
 
-/* ---- what is not to happen under a lock ---- */
+/* ---- forbidden calls under a lock ---- */
 
 static void call_the_provider(void)
 {
@@ -366,7 +366,7 @@ static void log_a_line(void)
     moor__log(f.runtime, MOOR_ABI_LOG_ERROR, "a line");
 }
 
-/* Nobody listens, and all the same. */
+/* The check does not depend on a trace function. */
 static void tell_an_event(void)
 {
     struct fixture f = fixture_open(NULL);
@@ -396,7 +396,7 @@ static void load_a_module(void)
     (void)moor__module_open("/nowhere.so", &module, &entry);
 }
 
-/* Whoever makes a thread of the runtime's also sees to those that have ended. */
+/* A thread that starts a worker also joins the workers that have ended. */
 static void wait_for_threads(void)
 {
     struct fixture f = fixture_open(NULL);
@@ -417,8 +417,7 @@ Test(lock_order, has_nothing_foreign_under_a_lock)
     expect_end(wait_for_a_fence, "moorage: a wait for a fence under provider.streams.lock (%d.0)\n",
                MOOR__RANK_STREAMS);
     expect_end(wait_for_fences, "moorage: a wait for fences under middle (%d.0)\n", MOOR__RANK_OBJECT);
-    expect_end(wait_for_releases, "moorage: a wait for releases under queue.lock (%d.0)\n",
-               MOOR__RANK_QUEUE);
+    expect_end(wait_for_releases, "moorage: a wait for releases under queue.lock (%d.0)\n", MOOR__RANK_QUEUE);
     expect_end(look_for_releases, "moorage: a reap of all devices under runtime.lock (%d.0)\n",
                MOOR__RANK_RUNTIME);
     expect_end(log_a_line, "moorage: the host's log function under handles.grow_lock (%d.0)\n",
@@ -435,7 +434,7 @@ Test(lock_order, has_nothing_foreign_under_a_lock)
                MOOR__RANK_DEVICE);
 }
 
-/* ---- what is not ours, looked at from the inside ---- */
+/* ---- no lock in foreign code ---- */
 
 enum { IN_CALL, IN_TRACE, IN_LOG, IN_PRESSURE, PLACES };
 static _Atomic int seen[PLACES];
@@ -474,7 +473,7 @@ struct victim {
     moor_range range;
 };
 
-/* Lets its segment go while tickets are open, and says too much, which is logged. */
+/* Evicts its segment while tickets are open, and returns too many bytes, so that the core logs a warning. */
 static uint64_t in_pressure(void *user, const struct moor_pressure *pressure)
 {
     struct victim *victim = user;
@@ -487,30 +486,28 @@ static uint64_t in_pressure(void *user, const struct moor_pressure *pressure)
     return pressure->bytes * 1000;
 }
 
-Test(lock_order, holds_nothing_in_what_is_not_ours)
+FIXTURE_TEST(lock_order, holds_nothing_in_foreign_code)
 {
-    struct fixture f = fixture_open(NULL);
-    struct victim victim = {.f = &f};
+    struct victim victim = {.f = f};
     struct moor_holder *other = NULL;
     moor_grant grant = 0;
-    f.runtime->log.function = in_log;
-    EXPECT(MOOR_OK, moor_runtime_set_trace(f.runtime, in_trace, NULL));
-    scripted_set_hook(f.script, in_call, NULL);
-    EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, 3 * GRANULE, 0, NULL));
-    EXPECT(MOOR_OK, moor_holder_create(f.authority, NULL, &other));
-    victim.range = fixture_range(&f, 2);
-    EXPECT(MOOR_OK, moor_segment_create(f.binding, 2 * GRANULE, 0, 0, &victim.segment));
-    EXPECT(MOOR_OK, moor_segment_map(f.runtime, victim.segment, victim.range, 0, MOOR_ACCESS_READ_WRITE));
-    EXPECT(MOOR_OK, moor_holder_set_pressure(f.holder, in_pressure, &victim));
+    f->runtime->log.function = in_log;
+    EXPECT(MOOR_OK, moor_runtime_set_trace(f->runtime, in_trace, NULL));
+    scripted_set_hook(f->script, in_call, NULL);
+    EXPECT(MOOR_OK, moor_authority_set_capacity(f->authority, 3 * GRANULE, 0, NULL));
+    EXPECT(MOOR_OK, moor_holder_create(f->authority, NULL, &other));
+    victim.range = fixture_range(f, 2);
+    EXPECT(MOOR_OK, moor_segment_create(f->binding, 2 * GRANULE, 0, 0, &victim.segment));
+    EXPECT(MOOR_OK, moor_segment_map(f->runtime, victim.segment, victim.range, 0, MOOR_ACCESS_READ_WRITE));
+    EXPECT(MOOR_OK, moor_holder_set_pressure(f->holder, in_pressure, &victim));
     EXPECT(MOOR_OK, moor_grant_reserve(other, 3 * GRANULE, fixture_soon(30000), &grant));
-    EXPECT(MOOR_OK, moor_grant_release(f.runtime, grant));
-    EXPECT(MOOR_OK, moor_range_release(f.runtime, victim.range));
-    fixture_reap(&f);
+    EXPECT(MOOR_OK, moor_grant_release(f->runtime, grant));
+    EXPECT(MOOR_OK, moor_range_release(f->runtime, victim.range));
+    fixture_reap(f);
     EXPECT(MOOR_OK, moor_holder_destroy(other));
     cr_assert_eq(seen[IN_PRESSURE], 2);
     for (int place = 0; place < PLACES; place++)
         cr_assert_gt(seen[place], 0, "place %d was never seen", place);
-    fixture_close(&f);
 }
 
 /* ---- the ends of the runtime's threads ---- */
@@ -519,7 +516,8 @@ struct ending {
     struct fixture *f;
     pthread_key_t key;
     moor_lease lease;
-    _Atomic int stage; /* 1: the thread is at its end; 2: it is to be waited for; 3: it has called us */
+    /* 1: the thread is at its end; 2: another thread has to wait for it; 3: it has called the core */
+    _Atomic int stage;
 };
 
 /* A host's destructor of a thread key, which calls the core. */
@@ -531,7 +529,7 @@ static void at_end(void *user)
         return;
     atomic_store(&ending->stage, 1);
     fixture_await(&ending->stage, 2);
-    /* So that somebody waits for it by then. */
+    /* Gives the other thread time to wait for this one. */
     (void)nanosleep(&(struct timespec){.tv_nsec = 200000000}, NULL);
     EXPECT(MOOR_OK, moor_holder_get_stats(ending->f->holder, &stats));
     atomic_store(&ending->stage, 3);
@@ -555,21 +553,19 @@ static void be_asked(struct ending *ending, struct moor_holder *other)
     EXPECT(MOOR_OK, moor_grant_release(runtime, grant));
 }
 
-/* A thread that was in a pressure function ends after a while; the next that is made sees to that. */
-Test(lock_order, holds_nothing_while_threads_end)
+/* A worker that was in a pressure function ends after a while, and the start of the next worker joins it. */
+FIXTURE_TEST(lock_order, holds_nothing_while_threads_end)
 {
-    struct fixture f = fixture_open(NULL);
-    struct ending ending = {.f = &f};
+    struct ending ending = {.f = f};
     struct moor_holder *other = NULL;
     cr_assert_eq(pthread_key_create(&ending.key, at_end), 0);
-    EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, 4 * UNIT, 0, NULL));
-    EXPECT(MOOR_OK, moor_holder_create(f.authority, NULL, &other));
-    EXPECT(MOOR_OK, moor_holder_set_pressure(f.holder, give_lease, &ending));
+    EXPECT(MOOR_OK, moor_authority_set_capacity(f->authority, 4 * UNIT, 0, NULL));
+    EXPECT(MOOR_OK, moor_holder_create(f->authority, NULL, &other));
+    EXPECT(MOOR_OK, moor_holder_set_pressure(f->holder, give_lease, &ending));
     be_asked(&ending, other);
     fixture_await(&ending.stage, 1);
     atomic_store(&ending.stage, 2);
     be_asked(&ending, other);
     fixture_await(&ending.stage, 3);
     EXPECT(MOOR_OK, moor_holder_destroy(other));
-    fixture_close(&f);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * I9: no lock is held across a provider call. From inside each call of the provider, another thread does a
- * bit of everything on other objects of the same runtime; if a lock were held, it could not finish in time.
+ * I9: no lock is held across a provider call. During each call of the provider, another thread makes several
+ * calls on other objects of the same runtime. A held lock would delay it beyond the limit.
  */
 #include "fixture.h"
 
@@ -11,17 +11,17 @@
 TestSuite(locks, .timeout = 120);
 
 #define PATIENCE_S 10
-#define PROBES_MAX 3u /* of each call */
+#define PROBES_MAX 3u /* per call */
 
 struct probe {
     struct fixture *fixture;
-    struct moor_holder *holder; /* the other thread's own, as all below */
+    struct moor_holder *holder; /* objects of the other thread, here and below */
     struct moor_binding *binding;
     struct moor_stream *stream;
     uint32_t probes[SCRIPTED_NAME_COUNT];
 };
 
-/* The other thread's own calls must not be probed in turn. */
+/* The other thread's own calls are not probed. */
 static _Thread_local bool is_other;
 
 static void *do_everything(void *user)
@@ -50,7 +50,7 @@ static void *do_everything(void *user)
     EXPECT(MOOR_OK, moor_segment_release(runtime, segment));
     struct moor_authority_stats stats;
     EXPECT(MOOR_OK, moor_authority_get_stats(probe->fixture->authority, &stats, NULL, 0, NULL));
-    /* Somebody else may be in the middle of taking completions back, so this may be early: PENDING. */
+    /* PENDING: another thread may be reaping at this moment. */
     (void)moor_runtime_reap(runtime, MOOR_NO_WAIT);
     return NULL;
 }
@@ -93,43 +93,41 @@ static void nothing(void *user)
     (void)user;
 }
 
-Test(locks, are_free_during_every_provider_call)
+FIXTURE_TEST(locks, are_free_during_every_provider_call)
 {
-    struct fixture f = fixture_open(NULL);
-    struct probe probe = probe_open(&f);
-    scripted_set_hook(f.script, probe_locks, &probe);
-    moor_range range = fixture_range(&f, 8);
-    moor_segment segment = 0;
+    struct probe probe = probe_open(f);
+    scripted_set_hook(f->script, probe_locks, &probe);
+    moor_range range = fixture_range(f, 8);
     moor_buffer wrapped = 0;
     static _Alignas(4096) unsigned char memory[4096];
-    struct moor_stream *stream = fixture_stream(&f, NULL);
+    struct moor_stream *stream = fixture_stream(f, NULL);
     struct moor_fence fence;
-    moor_buffer buffer = fixture_allocate(&f, 4096);
-    struct moor_view view = fixture_buffer_view(&f, buffer);
+    struct moor_view view = fixture_allocate_view(f, 4096);
     struct moor_view host = moor_view_host(memory, sizeof memory);
     EXPECT(MOOR_OK, moor_copy(stream, &view, &host));
     EXPECT(MOOR_OK, moor_fill(stream, &view, 0, 1));
     EXPECT(MOOR_OK, moor_stream_host_function(stream, nothing, NULL, &view, 1));
     EXPECT(MOOR_OK, moor_stream_record(stream, &fence));
-    EXPECT(MOOR_OK, moor_stream_wait(f.stream, &fence));
+    EXPECT(MOOR_OK, moor_stream_wait(f->stream, &fence));
     EXPECT(MOOR_OK, moor_fence_wait(&fence, fixture_soon(1000)));
-    EXPECT(MOOR_OK, moor_range_commit(f.runtime, range, 0, 2 * GRANULE, 0));
-    EXPECT(MOOR_OK, moor_segment_create(f.binding, 2 * GRANULE, 0, 0, &segment));
-    EXPECT(MOOR_OK, moor_segment_map(f.runtime, segment, range, 4 * GRANULE, MOOR_ACCESS_READ_WRITE));
-    EXPECT(MOOR_OK, moor_segment_seal(f.runtime, segment, MOOR_FOREVER));
-    EXPECT(MOOR_OK, moor_range_make_writable(f.runtime, range, 4 * GRANULE, f.stream, 0, MOOR_FOREVER, NULL));
-    EXPECT(MOOR_OK, moor_buffer_wrap(f.binding, memory, sizeof memory, MOOR_BUFFER_PIN, &wrapped));
+    EXPECT(MOOR_OK, moor_range_commit(f->runtime, range, 0, 2 * GRANULE, 0));
+    moor_segment segment = fixture_open_segment(f, 2);
+    EXPECT(MOOR_OK, moor_segment_map(f->runtime, segment, range, 4 * GRANULE, MOOR_ACCESS_READ_WRITE));
+    EXPECT(MOOR_OK, moor_segment_seal(f->runtime, segment, MOOR_FOREVER));
+    EXPECT(MOOR_OK,
+           moor_range_make_writable(f->runtime, range, 4 * GRANULE, f->stream, 0, MOOR_FOREVER, NULL));
+    EXPECT(MOOR_OK, moor_buffer_wrap(f->binding, memory, sizeof memory, MOOR_BUFFER_PIN, &wrapped));
     struct moor_device_stats stats;
-    EXPECT(MOOR_OK, moor_device_get_stats(f.device, 0, &stats));
+    EXPECT(MOOR_OK, moor_device_get_stats(f->device, 0, &stats));
     struct moor_step step = {
         .kind = MOOR_STEP_COMMIT, .range = range, .offset_bytes = 7 * GRANULE, .length_bytes = GRANULE};
-    EXPECT(MOOR_OK, moor_transact(f.runtime, &step, 1, NULL));
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, wrapped));
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffer));
-    EXPECT(MOOR_OK, moor_segment_release(f.runtime, segment));
-    EXPECT(MOOR_OK, moor_range_release(f.runtime, range));
+    EXPECT(MOOR_OK, moor_transact(f->runtime, &step, 1, NULL));
+    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, wrapped));
+    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, view.owner));
+    EXPECT(MOOR_OK, moor_segment_release(f->runtime, segment));
+    EXPECT(MOOR_OK, moor_range_release(f->runtime, range));
     EXPECT(MOOR_OK, moor_stream_destroy(stream));
-    fixture_reap(&f);
+    fixture_reap(f);
     static const enum scripted_name expected[] = {
         SCRIPTED_FOOTPRINT,   SCRIPTED_ALLOCATE,       SCRIPTED_STREAM_CREATE, SCRIPTED_RECORD,
         SCRIPTED_WAIT_STREAM, SCRIPTED_COPY,           SCRIPTED_FILL,          SCRIPTED_HOST_FUNCTION,
@@ -138,11 +136,10 @@ Test(locks, are_free_during_every_provider_call)
         SCRIPTED_STATS};
     for (size_t i = 0; i < sizeof expected / sizeof *expected; i++)
         cr_assert_gt(probe.probes[expected[i]], 0, "%s was never seen", scripted_name_text(expected[i]));
-    probe_close(&f, &probe);
-    fixture_close(&f);
+    probe_close(f, &probe);
 }
 
-/* A second device opens, slowly, while the first is at work. */
+/* A second device opens slowly while the first one is at work. */
 Test(locks, are_free_while_a_device_opens)
 {
     struct fixture f = fixture_open(&(struct scripted_options){.device_count = 2});
@@ -158,16 +155,15 @@ Test(locks, are_free_while_a_device_opens)
     fixture_close(&f);
 }
 
-/* Attaching and unloading a second provider, likewise. */
-Test(locks, are_free_while_another_provider_comes_and_goes)
+/* A second provider attaches and unloads while the first one is at work. */
+FIXTURE_TEST(locks, are_free_while_another_provider_loads_and_unloads)
 {
-    struct fixture f = fixture_open(NULL);
-    struct probe probe = probe_open(&f);
+    struct probe probe = probe_open(f);
     struct scripted *second = scripted_create(&(struct scripted_options){.name = "second"});
     struct moor_device *device = NULL;
     struct moor_stream *stream = NULL;
     scripted_set_hook(second, probe_locks, &probe);
-    struct moor_provider *provider = fixture_attach(f.runtime, second);
+    struct moor_provider *provider = fixture_attach(f->runtime, second);
     EXPECT(MOOR_OK, moor_provider_get_device(provider, 0, &device));
     EXPECT(MOOR_OK, moor_stream_create(device, NULL, &stream));
     EXPECT(MOOR_OK, moor_stream_destroy(stream));
@@ -175,8 +171,7 @@ Test(locks, are_free_while_another_provider_comes_and_goes)
     cr_assert(probe.probes[SCRIPTED_INIT] && probe.probes[SCRIPTED_SHUTDOWN] &&
               probe.probes[SCRIPTED_CONTEXT_CLOSE]);
     scripted_destroy(second);
-    probe_close(&f, &probe);
-    fixture_close(&f);
+    probe_close(f, &probe);
 }
 
 static void release_another(void *user, const struct scripted_call *call)
@@ -189,7 +184,7 @@ static void release_another(void *user, const struct scripted_call *call)
     EXPECT(MOOR_OK, moor_buffer_release(f->runtime, buffer));
 }
 
-/* Who takes completions back does so for a while, not for as long as others keep releasing. */
+/* A thread reaps for a limited time, even if others keep releasing. */
 Test(locks, reaping_ends_although_others_release, .timeout = 10)
 {
     struct fixture f = fixture_open(NULL);

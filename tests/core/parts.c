@@ -1,22 +1,17 @@
 /* SPDX-License-Identifier: MIT */
-/* Requests of several parts, over several authorities: all parts or none, and none is held while another
- * is waited for. */
+/* Requests of several parts over several authorities: all parts are granted or none, and no part is held
+ * while another one waits. */
 #include "asked.h"
 
 TestSuite(parts, .timeout = 120);
 
-static void set_capacity(struct fixture *f, uint64_t bytes)
-{
-    EXPECT(MOOR_OK, moor_authority_set_capacity(f->authority, bytes, 0, NULL));
-}
-
 struct two_pools {
     struct fixture f;
     struct moor_authority *second;
-    struct moor_holder *holder; /* of the second */
+    struct moor_holder *holder; /* on the second authority */
 };
 
-/* Each has one unit. */
+/* Each pool has one unit. */
 static struct two_pools open_two_pools(void)
 {
     struct two_pools two = {.f = fixture_open(NULL)};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Providers in a runtime: what they say, unloading, shared pools, failures at attach, and what errors carry.
- */
+/* Providers in a runtime: their information, unloading, shared pools, failures at attach, and the contents of
+ * errors. */
 #include "fixture.h"
 
 #include "loader/provider.h"
@@ -12,7 +12,7 @@
 
 TestSuite(providers, .timeout = 30);
 
-Test(providers, say_what_they_are)
+Test(providers, describe_themselves)
 {
     struct fixture f = fixture_open(&(struct scripted_options){.device_count = 2});
     struct moor_provider_info info;
@@ -46,71 +46,64 @@ Test(providers, say_what_they_are)
     fixture_close(&f);
 }
 
-/* What a host needs to launch work of its own, passed through as the provider gave it. */
-Test(providers, give_their_native_names)
+/* Native handles, which a host needs to launch its own work, are the provider's own. */
+FIXTURE_TEST(providers, give_their_native_names)
 {
-    struct fixture f = fixture_open(NULL);
-    moor_buffer buffer = fixture_allocate(&f, 256);
+    moor_buffer buffer = fixture_allocate(f, 256);
     uint64_t native = 7;
-    EXPECT(MOOR_OK, moor_stream_get_native(f.stream, &native));
-    cr_assert_eq(native, (uintptr_t)f.queue + SCRIPTED_NATIVE);
-    EXPECT(MOOR_OK, moor_buffer_get_native(f.runtime, buffer, &native));
+    EXPECT(MOOR_OK, moor_stream_get_native(f->stream, &native));
+    cr_assert_eq(native, (uintptr_t)f->queue + SCRIPTED_NATIVE);
+    EXPECT(MOOR_OK, moor_buffer_get_native(f->runtime, buffer, &native));
     cr_assert_gt(native, SCRIPTED_NATIVE);
-    EXPECT(MOOR_OK, moor_device_get_native(f.device, &native));
+    EXPECT(MOOR_OK, moor_device_get_native(f->device, &native));
     cr_assert_gt(native, SCRIPTED_NATIVE);
     native = 7;
-    scripted_fail(f.script,
+    scripted_fail(f->script,
                   (struct scripted_fault){
                       .name = SCRIPTED_CONTEXT_NATIVE, .nth = 1, .times = 1, .status = MOOR_UNSUPPORTED});
-    EXPECT(MOOR_UNSUPPORTED, moor_device_get_native(f.device, &native));
-    scripted_fail(f.script,
+    EXPECT(MOOR_UNSUPPORTED, moor_device_get_native(f->device, &native));
+    scripted_fail(f->script,
                   (struct scripted_fault){
                       .name = SCRIPTED_STREAM_NATIVE, .nth = 1, .times = 1, .status = MOOR_UNSUPPORTED});
-    EXPECT(MOOR_UNSUPPORTED, moor_stream_get_native(f.stream, &native));
-    EXPECT(MOOR_INVALID, moor_stream_get_native(f.stream, NULL));
-    EXPECT(MOOR_INVALID, moor_device_get_native(f.device, NULL));
-    EXPECT(MOOR_INVALID, moor_buffer_get_native(f.runtime, buffer, NULL));
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffer));
-    EXPECT(MOOR_STALE, moor_buffer_get_native(f.runtime, buffer, &native));
+    EXPECT(MOOR_UNSUPPORTED, moor_stream_get_native(f->stream, &native));
+    EXPECT(MOOR_INVALID, moor_stream_get_native(f->stream, NULL));
+    EXPECT(MOOR_INVALID, moor_device_get_native(f->device, NULL));
+    EXPECT(MOOR_INVALID, moor_buffer_get_native(f->runtime, buffer, NULL));
+    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, buffer));
+    EXPECT(MOOR_STALE, moor_buffer_get_native(f->runtime, buffer, &native));
     unsigned char own[64];
-    EXPECT(MOOR_OK, moor_buffer_wrap(f.binding, own, sizeof own, 0, &buffer));
-    EXPECT(MOOR_UNSUPPORTED, moor_buffer_get_native(f.runtime, buffer, &native));
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffer));
+    EXPECT(MOOR_OK, moor_buffer_wrap(f->binding, own, sizeof own, 0, &buffer));
+    EXPECT(MOOR_UNSUPPORTED, moor_buffer_get_native(f->runtime, buffer, &native));
+    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, buffer));
     cr_assert_eq(native, 7);
-    fixture_close(&f);
 }
 
-/* Each kind alone keeps its provider loaded, and the message counts it. */
-Test(providers, with_live_objects_are_busy)
+/* An object of any kind keeps its provider loaded, and the message counts the objects. */
+FIXTURE_TEST(providers, with_live_objects_are_busy)
 {
-    struct fixture f = fixture_open(NULL);
-    EXPECT(MOOR_OK, moor_stream_destroy(f.stream));
-    EXPECT(MOOR_OK, moor_binding_close(f.binding));
-    struct moor_stream *stream = fixture_stream(&f, NULL);
-    EXPECT(MOOR_BUSY, moor_provider_unload(f.provider));
+    EXPECT(MOOR_OK, moor_stream_destroy(f->stream));
+    EXPECT(MOOR_OK, moor_binding_close(f->binding));
+    struct moor_stream *stream = fixture_stream(f, NULL);
+    EXPECT(MOOR_BUSY, moor_provider_unload(f->provider));
     cr_assert(strstr(moor_last_error()->text, "1 stream"), "%s", moor_last_error()->text);
     EXPECT(MOOR_OK, moor_stream_destroy(stream));
-    EXPECT(MOOR_OK, moor_binding_open(f.device, 0, f.holder, &f.binding));
-    EXPECT(MOOR_BUSY, moor_provider_unload(f.provider));
+    EXPECT(MOOR_OK, moor_binding_open(f->device, 0, f->holder, &f->binding));
+    EXPECT(MOOR_BUSY, moor_provider_unload(f->provider));
     cr_assert(strstr(moor_last_error()->text, "1 binding"), "%s", moor_last_error()->text);
-    moor_buffer buffers[2] = {fixture_allocate(&f, 256), fixture_allocate(&f, 256)};
-    moor_range range = fixture_range(&f, 1);
-    moor_segment segment = 0;
-    EXPECT(MOOR_OK, moor_segment_create(f.binding, GRANULE, 0, 0, &segment));
-    EXPECT(MOOR_BUSY, moor_provider_unload(f.provider));
+    moor_buffer buffers[2] = {fixture_allocate(f, 256), fixture_allocate(f, 256)};
+    (void)fixture_range(f, 1);
+    (void)fixture_open_segment(f, 1);
+    EXPECT(MOOR_BUSY, moor_provider_unload(f->provider));
     cr_assert(strstr(moor_last_error()->text, "2 buffer"), "%s", moor_last_error()->text);
     cr_assert(strstr(moor_last_error()->text, "1 range"), "%s", moor_last_error()->text);
     cr_assert(strstr(moor_last_error()->text, "1 segment"), "%s", moor_last_error()->text);
-    EXPECT(MOOR_BUSY, moor_runtime_destroy(f.runtime));
-    cr_assert_eq(scripted_count(f.script, SCRIPTED_SHUTDOWN), 0, "nothing has changed");
-    struct moor_view view = fixture_buffer_view(&f, buffers[0]);
-    f.stream = fixture_stream(&f, &f.queue);
-    EXPECT(MOOR_OK, moor_fill(f.stream, &view, 1, 1));
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffers[0]));
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffers[1]));
-    EXPECT(MOOR_OK, moor_range_release(f.runtime, range));
-    EXPECT(MOOR_OK, moor_segment_release(f.runtime, segment));
-    fixture_close(&f);
+    EXPECT(MOOR_BUSY, moor_runtime_destroy(f->runtime));
+    cr_assert_eq(scripted_count(f->script, SCRIPTED_SHUTDOWN), 0, "nothing has changed");
+    struct moor_view view = fixture_buffer_view(f, buffers[0]);
+    f->stream = fixture_stream(f, &f->queue);
+    EXPECT(MOOR_OK, moor_fill(f->stream, &view, 1, 1));
+    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, buffers[0]));
+    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, buffers[1]));
 }
 
 Test(providers, unloaded_ones_shut_down_and_can_come_back)
@@ -128,7 +121,8 @@ Test(providers, unloaded_ones_shut_down_and_can_come_back)
     scripted_destroy(script);
 }
 
-/* Nothing of it is alive, but it may go on using what it has: that is never freed, and its runtime may end. */
+/* The provider has no live objects, but it may still use its memory: the core never frees that, and the
+ * runtime may end. */
 Test(providers, whose_end_fails_are_forgotten)
 {
     static const enum scripted_name ends[] = {SCRIPTED_CONTEXT_CLOSE, SCRIPTED_SHUTDOWN};
@@ -138,11 +132,11 @@ Test(providers, whose_end_fails_are_forgotten)
         fixture_reap(&f);
         EXPECT(MOOR_OK, moor_binding_close(f.binding));
         EXPECT(MOOR_OK, moor_holder_destroy(f.holder));
-        scripted_fail(f.script, (struct scripted_fault){.name = ends[i], .nth = 1, .status = MOOR_PROVIDER});
+        fixture_fail(&f, ends[i], 1, MOOR_PROVIDER);
         EXPECT(MOOR_OK, moor_provider_unload(f.provider));
         cr_assert_eq(scripted_faults_fired(f.script), 1);
         EXPECT(MOOR_OK, moor_runtime_destroy(f.runtime));
-        scripted_say(f.script, MOOR_ABI_LOG_INFO, "a last word"); /* to a host that is gone */
+        scripted_say(f.script, MOOR_ABI_LOG_INFO, "a last word"); /* the host is gone */
         scripted_abandon(f.script);
     }
 }
@@ -189,7 +183,7 @@ Test(providers, a_device_that_fails_is_left_out)
     EXPECT(MOOR_OK, moor_device_get_info(device, &device_info));
     cr_assert_str_eq(device_info.key, "scripted-key-1");
     struct moor_stream *stream = NULL;
-    EXPECT(MOOR_OK, moor_stream_create(device, NULL, &stream)); /* opens the right one */
+    EXPECT(MOOR_OK, moor_stream_create(device, NULL, &stream)); /* opens the right device */
     struct scripted_call call;
     cr_assert(scripted_last_call(script, SCRIPTED_CONTEXT_OPEN, &call));
     cr_assert_eq(call.arguments[0], 1);
@@ -256,7 +250,7 @@ Test(providers, with_equal_pool_keys_share_one_account)
     EXPECT(MOOR_OK, moor_runtime_reap(runtime, fixture_soon(1000)));
     EXPECT(MOOR_OK, moor_binding_close(bindings[0]));
     EXPECT(MOOR_OK, moor_binding_close(bindings[1]));
-    EXPECT(MOOR_BUSY, moor_runtime_destroy(runtime)); /* the holder */
+    EXPECT(MOOR_BUSY, moor_runtime_destroy(runtime)); /* the holder is alive */
     EXPECT(MOOR_OK, moor_holder_destroy(holder));
     EXPECT(MOOR_OK, moor_runtime_destroy(runtime));
     for (size_t i = 0; i < 3; i++)
@@ -283,16 +277,16 @@ Test(providers, whose_domain_shares_without_addresses_are_refused)
     fixture_close(&f);
 }
 
-/* Until somebody knows it, the size of a shared pool is open; the least that is told counts; what the host has
- * decided stays. */
-Test(providers, that_know_a_total_tell_those_that_do_not)
+/* The size of a shared pool is open until a provider reports it. The lowest report counts, and the host's own
+ * decision stays. */
+Test(providers, with_a_known_total_define_a_shared_pool)
 {
     for (uint32_t host_decides = 0; host_decides < 2; host_decides++) {
         struct fixture f = fixture_open(&(struct scripted_options){.total_unknown = 1, .pool_key = "pool"});
         cr_assert_eq(fixture_stats(&f).capacity_bytes, 0);
         if (host_decides)
-            EXPECT(MOOR_OK,
-                   moor_authority_set_capacity(f.authority, 0, 0, NULL)); /* though it looks the same */
+            /* although the figure is the same */
+            EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, 0, 0, NULL));
         struct fixture g = fixture_join(
             f.runtime,
             &(struct scripted_options){.name = "second", .pool_key = "pool", .total_bytes = MIB(3)}, 0);
@@ -302,7 +296,7 @@ Test(providers, that_know_a_total_tell_those_that_do_not)
             f.runtime, &(struct scripted_options){.name = "third", .pool_key = "pool", .total_bytes = MIB(9)},
             0);
         cr_assert_eq(fixture_stats(&f).capacity_bytes, host_decides ? 0 : MIB(3),
-                     "that is no limit to the pool");
+                     "the host's own decision stays");
         struct fixture i = fixture_join(
             f.runtime,
             &(struct scripted_options){.name = "fourth", .pool_key = "pool", .total_bytes = MIB(2)}, 0);
@@ -314,7 +308,7 @@ Test(providers, that_know_a_total_tell_those_that_do_not)
     }
 }
 
-/* What is said of the core is what its library was built as. */
+/* The reported version of the core is the version of its library. */
 Test(providers, are_loaded_by_a_core_with_a_version)
 {
     cr_assert_str_eq(moor_version(), MOOR_VERSION_TEXT);
@@ -322,7 +316,7 @@ Test(providers, are_loaded_by_a_core_with_a_version)
 
 /* ---- the end ---- */
 
-/* One of two is in use. Neither has begun to end when that is found out. */
+/* One of two providers is in use. Neither has begun to shut down when the core detects it. */
 Test(providers, all_end_with_their_runtime_or_none)
 {
     for (size_t used = 0; used < 2; used++) {
@@ -364,11 +358,11 @@ Test(providers, all_end_with_their_runtime_or_none)
 struct straggler {
     struct fixture *fixture;
     moor_status (*release)(struct moor_runtime *runtime, uint64_t handle);
-    enum scripted_name name; /* of the call that the thread stops in */
+    enum scripted_name name; /* the provider call in which the thread stops */
     uint64_t handles[64];
     size_t count;
     _Atomic int stage;  /* 1: the releasing thread has stopped in the provider; 2: it may go on */
-    _Atomic int ending; /* 1: all has gone and the unload begins; 2: it is over */
+    _Atomic int ending; /* 1: all objects are gone and the unload begins; 2: the unload is over */
 };
 
 static _Thread_local bool is_straggling;
@@ -406,7 +400,7 @@ static void *end_all(void *user)
     return NULL;
 }
 
-/* The last object has gone while the call that released it is still inside the provider. */
+/* The last object is gone while the call that released it is still inside the provider. */
 static void check_straggler(struct fixture *f, struct straggler *straggler)
 {
     pthread_t threads[2];
@@ -445,7 +439,7 @@ Test(providers, unload_waits_for_calls_whose_objects_have_gone)
     }
 }
 
-/* Likewise for the look at what has completed that a release makes once in a while. */
+/* A release reaps once in a while; that call may still be inside the provider, too. */
 Test(providers, unload_waits_for_calls_that_reap_at_their_end)
 {
     struct fixture f = fixture_open(NULL);
@@ -476,7 +470,7 @@ static void keep_line(void *user, uint32_t level, const char *message)
     lines->count++;
 }
 
-Test(providers, log_through_the_host_under_their_names)
+FIXTURE_TEST(providers, log_through_the_host_under_their_names)
 {
     struct moor_runtime *runtime = NULL;
     struct lines lines = {0};
@@ -493,12 +487,10 @@ Test(providers, log_through_the_host_under_their_names)
     cr_assert_eq(lines.level, MOOR_ABI_LOG_ERROR);
     EXPECT(MOOR_OK, moor_runtime_destroy(runtime));
     scripted_destroy(script);
-    struct fixture f = fixture_open(NULL);
-    scripted_say(f.script, MOOR_ABI_LOG_ERROR, "nobody listens");
-    fixture_close(&f);
+    scripted_say(f->script, MOOR_ABI_LOG_ERROR, "no listener");
 }
 
-Test(providers, settings_are_there_if_they_are_counted)
+Test(providers, settings_need_a_pointer_if_they_are_counted)
 {
     struct moor_runtime *runtime = NULL;
     struct moor_provider *provider = NULL;
@@ -513,77 +505,66 @@ Test(providers, settings_are_there_if_they_are_counted)
         EXPECT(MOOR_INVALID,
                moor__provider_attach(runtime, scripted_table(script), "/scripted", &wrong[i], &provider));
     cr_assert_null(provider);
-    cr_assert_eq(scripted_count(script, SCRIPTED_INIT), 0, "before any of it is called");
+    cr_assert_eq(scripted_count(script, SCRIPTED_INIT), 0, "before the first call");
     EXPECT(MOOR_OK, moor_runtime_destroy(runtime));
     scripted_destroy(script);
 }
 
 /* ---- errors ---- */
 
-Test(providers, errors_carry_code_and_text)
+FIXTURE_TEST(providers, errors_carry_code_and_text)
 {
-    struct fixture f = fixture_open(NULL);
     moor_buffer buffer = 0;
-    scripted_fail(f.script, (struct scripted_fault){.name = SCRIPTED_ALLOCATE,
-                                                    .nth = 1,
-                                                    .status = MOOR_DEVICE_NOMEM,
-                                                    .native_code = -4711,
-                                                    .text = "the ship is full"});
-    EXPECT(MOOR_DEVICE_NOMEM, moor_buffer_allocate(f.binding, 100, NULL, &buffer));
+    scripted_fail(f->script, (struct scripted_fault){.name = SCRIPTED_ALLOCATE,
+                                                     .nth = 1,
+                                                     .status = MOOR_DEVICE_NOMEM,
+                                                     .native_code = -4711,
+                                                     .text = "the ship is full"});
+    EXPECT(MOOR_DEVICE_NOMEM, moor_buffer_allocate(f->binding, 100, NULL, &buffer));
     const struct moor_error *error = moor_last_error();
     cr_assert_eq(error->status, MOOR_DEVICE_NOMEM);
     cr_assert_eq(error->native_code, -4711);
     cr_assert(strstr(error->text, "the ship is full"), "%s", error->text);
-    cr_assert(strstr(error->text, "scripted"), "it names the provider: %s", error->text);
-    buffer = fixture_allocate(&f, 100);
-    cr_assert_eq(moor_last_error()->native_code, -4711, "a success leaves it alone");
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffer));
-    fixture_close(&f);
+    cr_assert(strstr(error->text, "scripted"), "the text does not name the provider: %s", error->text);
+    buffer = fixture_allocate(f, 100);
+    cr_assert_eq(moor_last_error()->native_code, -4711, "a success leaves the record unchanged");
+    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, buffer));
 }
 
-Test(providers, statuses_outside_the_list_become_provider)
+FIXTURE_TEST(providers, statuses_outside_the_list_become_provider)
 {
     static const int32_t strange[] = {-16, -9999, 9, 9999, INT32_MIN, INT32_MAX};
-    struct fixture f = fixture_open(NULL);
     moor_buffer buffer = 0;
     for (size_t i = 0; i < sizeof strange / sizeof *strange; i++) {
-        scripted_fail(f.script,
-                      (struct scripted_fault){.name = SCRIPTED_ALLOCATE, .nth = 1, .status = strange[i]});
-        EXPECT(MOOR_PROVIDER, moor_buffer_allocate(f.binding, 100, NULL, &buffer));
-        scripted_clear_faults(f.script);
+        fixture_fail(f, SCRIPTED_ALLOCATE, 1, strange[i]);
+        EXPECT(MOOR_PROVIDER, moor_buffer_allocate(f->binding, 100, NULL, &buffer));
+        scripted_clear_faults(f->script);
     }
-    fixture_close(&f);
 }
 
-Test(providers, texts_without_an_end_are_cut)
+FIXTURE_TEST(providers, texts_without_an_end_are_cut)
 {
-    struct fixture f = fixture_open(NULL);
     moor_buffer buffer = 0;
     char text[300];
     memset(text, 'x', sizeof text);
     text[299] = '\0';
-    scripted_fail(f.script,
+    scripted_fail(f->script,
                   (struct scripted_fault){
                       .name = SCRIPTED_ALLOCATE, .nth = 1, .status = MOOR_DEVICE_NOMEM, .text = text});
-    EXPECT(MOOR_DEVICE_NOMEM, moor_buffer_allocate(f.binding, 100, NULL, &buffer));
+    EXPECT(MOOR_DEVICE_NOMEM, moor_buffer_allocate(f->binding, 100, NULL, &buffer));
     const char *last = moor_last_error()->text;
     cr_assert(memchr(last, '\0', sizeof moor_last_error()->text));
     cr_assert_eq(strspn(strchr(last, 'x'), "x"), 240);
-    fixture_close(&f);
 }
 
-/* Positive statuses that a provider's call has no right to answer must not look like a decision of the
- * budget. */
-Test(providers, outcomes_are_not_success)
+/* A positive status that a provider call must not return must not look like a decision of the budget. */
+FIXTURE_TEST(providers, outcomes_are_not_success)
 {
-    struct fixture f = fixture_open(NULL);
     for (moor_status status = MOOR_PENDING; status <= MOOR_NOT_RESIDENT; status++) {
         moor_buffer buffer = 77;
-        scripted_fail(f.script,
-                      (struct scripted_fault){.name = SCRIPTED_ALLOCATE, .nth = 1, .status = status});
-        cr_assert_neq(moor_buffer_allocate(f.binding, 100, NULL, &buffer), MOOR_OK);
+        fixture_fail(f, SCRIPTED_ALLOCATE, 1, status);
+        cr_assert_neq(moor_buffer_allocate(f->binding, 100, NULL, &buffer), MOOR_OK);
         cr_assert_eq(buffer, 77);
-        cr_assert_eq(fixture_stats(&f).charged_bytes + fixture_stats(&f).reserved_bytes, 0);
+        cr_assert_eq(fixture_stats(f).charged_bytes + fixture_stats(f).reserved_bytes, 0);
     }
-    fixture_close(&f);
 }

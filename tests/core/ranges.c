@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Ranges: addresses first, memory piece by piece, each piece behind its own last uses. The scripted provider
- * asserts that nothing is committed over what is still on its way out, and that a range goes only when it is
- * empty.
+ * Ranges: addresses first, memory part by part, each part behind its own last uses. The scripted provider
+ * asserts that no memory is committed over a leaving part, and that a range goes only when it is empty.
  */
 #include "fixture.h"
 
@@ -17,58 +16,53 @@ static uint64_t committed(struct fixture *f, moor_range range, uint64_t offset_b
     return bytes;
 }
 
-Test(ranges, take_no_memory_until_they_are_committed)
+FIXTURE_TEST(ranges, take_no_memory_until_they_are_committed)
 {
-    struct fixture f = fixture_open(NULL);
     moor_range range = 0;
     uint64_t granule = 0;
-    EXPECT(MOOR_OK, moor_range_reserve(f.binding, MIB(1) + 1, NULL, &range));
+    EXPECT(MOOR_OK, moor_range_reserve(f->binding, MIB(1) + 1, NULL, &range));
     struct moor_view view;
-    EXPECT(MOOR_OK, moor_range_get_view(f.runtime, range, &view));
-    EXPECT(MOOR_OK, moor_range_get_granule(f.runtime, range, &granule));
+    EXPECT(MOOR_OK, moor_range_get_view(f->runtime, range, &view));
+    EXPECT(MOOR_OK, moor_range_get_granule(f->runtime, range, &granule));
     cr_assert_eq(granule, GRANULE);
     cr_assert_eq(view.size_bytes, MIB(1) + GRANULE, "rounded up to the granule");
     cr_assert_eq(view.owner, range);
-    cr_assert_eq(fixture_stats(&f).charged_bytes, 0);
-    EXPECT(MOOR_OK, moor_range_commit(f.runtime, range, 2 * GRANULE, 3 * GRANULE, 0));
-    cr_assert_eq(fixture_stats(&f).charged_bytes, 3 * GRANULE);
-    cr_assert_eq(committed(&f, range, 0, view.size_bytes), 3 * GRANULE);
-    cr_assert_eq(committed(&f, range, 0, 2 * GRANULE), 0);
-    cr_assert_eq(committed(&f, range, GRANULE, 2 * GRANULE), GRANULE, "of the part that was asked about");
-    struct moor_view part = fixture_range_view(&f, range, 2 * GRANULE, 3 * GRANULE);
+    cr_assert_eq(fixture_stats(f).charged_bytes, 0);
+    EXPECT(MOOR_OK, moor_range_commit(f->runtime, range, 2 * GRANULE, 3 * GRANULE, 0));
+    cr_assert_eq(fixture_stats(f).charged_bytes, 3 * GRANULE);
+    cr_assert_eq(committed(f, range, 0, view.size_bytes), 3 * GRANULE);
+    cr_assert_eq(committed(f, range, 0, 2 * GRANULE), 0);
+    cr_assert_eq(committed(f, range, GRANULE, 2 * GRANULE), GRANULE, "committed bytes of the given part");
+    struct moor_view part = fixture_range_view(f, range, 2 * GRANULE, 3 * GRANULE);
     cr_assert(fixture_all_bytes(&part, 0));
-    fixture_check_books(&f);
-    EXPECT(MOOR_OK, moor_range_release(f.runtime, range));
-    fixture_close(&f);
+    fixture_check_books(f);
+    EXPECT(MOOR_OK, moor_range_release(f->runtime, range));
 }
 
-Test(ranges, options_choose_granule_and_alignment)
+FIXTURE_TEST(ranges, options_choose_granule_and_alignment)
 {
-    struct fixture f = fixture_open(NULL);
     moor_range range = 0;
     uint64_t granule = 0;
     struct moor_range_options options = {.granule_bytes = 4096, .alignment_bytes = MIB(2)};
-    EXPECT(MOOR_OK, moor_range_reserve(f.binding, 3 * 4096, &options, &range));
+    EXPECT(MOOR_OK, moor_range_reserve(f->binding, 3 * 4096, &options, &range));
     struct moor_view view;
-    EXPECT(MOOR_OK, moor_range_get_view(f.runtime, range, &view));
-    EXPECT(MOOR_OK, moor_range_get_granule(f.runtime, range, &granule));
+    EXPECT(MOOR_OK, moor_range_get_view(f->runtime, range, &view));
+    EXPECT(MOOR_OK, moor_range_get_granule(f->runtime, range, &granule));
     cr_assert_eq(granule, 4096);
     cr_assert_eq(view.address % MIB(2), 0);
-    EXPECT(MOOR_OK, moor_range_commit(f.runtime, range, 4096, 4096, 0));
-    EXPECT(MOOR_OK, moor_range_release(f.runtime, range));
+    EXPECT(MOOR_OK, moor_range_commit(f->runtime, range, 4096, 4096, 0));
+    EXPECT(MOOR_OK, moor_range_release(f->runtime, range));
     static const struct moor_range_options wrong[] = {
         {.granule_bytes = 2048}, {.granule_bytes = 12288}, {.alignment_bytes = 12288}};
     for (size_t i = 0; i < 3; i++)
-        EXPECT(MOOR_INVALID, moor_range_reserve(f.binding, MIB(1), &wrong[i], &range));
-    fixture_close(&f);
+        EXPECT(MOOR_INVALID, moor_range_reserve(f->binding, MIB(1), &wrong[i], &range));
 }
 
-Test(ranges, bad_parts_are_refused_and_change_nothing)
+FIXTURE_TEST(ranges, bad_parts_are_refused_and_change_nothing)
 {
-    struct fixture f = fixture_open(NULL);
-    moor_range range = fixture_range(&f, 8);
-    EXPECT(MOOR_OK, moor_range_commit(f.runtime, range, GRANULE, 2 * GRANULE, 0));
-    struct fixture_state before = fixture_state(&f);
+    moor_range range = fixture_range(f, 8);
+    EXPECT(MOOR_OK, moor_range_commit(f->runtime, range, GRANULE, 2 * GRANULE, 0));
+    struct fixture_state before = fixture_state(f);
     static const uint64_t bad[][2] = {{0, 0},
                                       {1, GRANULE},
                                       {0, GRANULE - 1},
@@ -81,134 +75,119 @@ Test(ranges, bad_parts_are_refused_and_change_nothing)
                                       {0, UINT64_MAX},
                                       {GRANULE, UINT64_MAX - GRANULE + 1}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        moor_status commit = moor_range_commit(f.runtime, range, bad[i][0], bad[i][1], 0);
-        moor_status decommit = moor_range_decommit(f.runtime, range, bad[i][0], bad[i][1]);
+        moor_status commit = moor_range_commit(f->runtime, range, bad[i][0], bad[i][1], 0);
+        moor_status decommit = moor_range_decommit(f->runtime, range, bad[i][0], bad[i][1]);
         cr_assert(commit == MOOR_INVALID || commit == MOOR_OVERFLOW, "%zu: %s", i, moor_status_name(commit));
         cr_assert(decommit == MOOR_INVALID || decommit == MOOR_OVERFLOW, "%zu: %s", i,
                   moor_status_name(decommit));
     }
-    cr_assert_neq(moor_range_commit(f.runtime, range, 0, 2 * GRANULE, 0), MOOR_OK, "part of it is backed");
-    cr_assert_neq(moor_range_commit(f.runtime, range, 2 * GRANULE, 2 * GRANULE, 0), MOOR_OK);
-    cr_assert_neq(moor_range_decommit(f.runtime, range, 0, GRANULE), MOOR_OK, "nothing is there");
-    cr_assert_neq(moor_range_decommit(f.runtime, range, 2 * GRANULE, 2 * GRANULE), MOOR_OK);
-    cr_assert_neq(moor_range_unmap(f.runtime, range, GRANULE, 2 * GRANULE), MOOR_OK, "that is no map");
-    struct fixture_state after = fixture_state(&f);
-    fixture_same_state(&before, &after);
-    EXPECT(MOOR_OK, moor_range_release(f.runtime, range));
-    fixture_close(&f);
+    cr_assert_neq(moor_range_commit(f->runtime, range, 0, 2 * GRANULE, 0), MOOR_OK,
+                  "part of the memory is committed");
+    cr_assert_neq(moor_range_commit(f->runtime, range, 2 * GRANULE, 2 * GRANULE, 0), MOOR_OK);
+    cr_assert_neq(moor_range_decommit(f->runtime, range, 0, GRANULE), MOOR_OK, "nothing is there");
+    cr_assert_neq(moor_range_decommit(f->runtime, range, 2 * GRANULE, 2 * GRANULE), MOOR_OK);
+    cr_assert_neq(moor_range_unmap(f->runtime, range, GRANULE, 2 * GRANULE), MOOR_OK,
+                  "committed memory is not a mapping");
+    fixture_expect_state(f, &before);
 }
 
-Test(ranges, decommit_any_whole_granules_of_several_commits)
+FIXTURE_TEST(ranges, decommit_any_whole_granules_of_several_commits)
 {
-    struct fixture f = fixture_open(NULL);
-    moor_range range = fixture_range(&f, 8);
-    EXPECT(MOOR_OK, moor_range_commit(f.runtime, range, 0, 3 * GRANULE, 0));
-    EXPECT(MOOR_OK, moor_range_commit(f.runtime, range, 3 * GRANULE, 3 * GRANULE, 0));
-    cr_assert_eq(fixture_stats(&f).charged_bytes, 6 * GRANULE);
-    EXPECT(MOOR_OK, moor_range_decommit(f.runtime, range, 2 * GRANULE, 2 * GRANULE)); /* across both */
-    fixture_reap(&f);
-    cr_assert_eq(fixture_stats(&f).charged_bytes, 4 * GRANULE, "the actual bytes come back");
-    cr_assert_eq(committed(&f, range, 0, 8 * GRANULE), 4 * GRANULE);
-    fixture_check_books(&f);
-    EXPECT(MOOR_OK, moor_range_commit(f.runtime, range, 2 * GRANULE, 2 * GRANULE, 0));
-    struct moor_view part = fixture_range_view(&f, range, 2 * GRANULE, 2 * GRANULE);
+    moor_range range = fixture_range(f, 8);
+    EXPECT(MOOR_OK, moor_range_commit(f->runtime, range, 0, 3 * GRANULE, 0));
+    EXPECT(MOOR_OK, moor_range_commit(f->runtime, range, 3 * GRANULE, 3 * GRANULE, 0));
+    cr_assert_eq(fixture_stats(f).charged_bytes, 6 * GRANULE);
+    EXPECT(MOOR_OK, moor_range_decommit(f->runtime, range, 2 * GRANULE, 2 * GRANULE)); /* across both */
+    fixture_reap(f);
+    cr_assert_eq(fixture_stats(f).charged_bytes, 4 * GRANULE, "the actual bytes come back");
+    cr_assert_eq(committed(f, range, 0, 8 * GRANULE), 4 * GRANULE);
+    fixture_check_books(f);
+    EXPECT(MOOR_OK, moor_range_commit(f->runtime, range, 2 * GRANULE, 2 * GRANULE, 0));
+    struct moor_view part = fixture_range_view(f, range, 2 * GRANULE, 2 * GRANULE);
     cr_assert(fixture_all_bytes(&part, 0), "new memory reads as zero");
-    EXPECT(MOOR_OK, moor_range_decommit(f.runtime, range, 0, 6 * GRANULE));
-    fixture_reap(&f);
-    cr_assert_eq(fixture_stats(&f).charged_bytes, 0);
-    EXPECT(MOOR_OK, moor_range_release(f.runtime, range));
-    fixture_close(&f);
+    EXPECT(MOOR_OK, moor_range_decommit(f->runtime, range, 0, 6 * GRANULE));
+    fixture_reap(f);
+    cr_assert_eq(fixture_stats(f).charged_bytes, 0);
 }
 
-Test(ranges, addresses_behind_fences_are_pending)
+FIXTURE_TEST(ranges, addresses_behind_fences_are_pending)
 {
-    struct fixture f = fixture_open(NULL);
-    moor_range range = fixture_range(&f, 4);
-    EXPECT(MOOR_OK, moor_range_commit(f.runtime, range, 0, 2 * GRANULE, 0));
-    struct moor_view view = fixture_range_view(&f, range, 0, GRANULE);
-    scripted_hold(f.script, f.queue);
-    EXPECT(MOOR_OK, moor_fill(f.stream, &view, 5, 1));
-    EXPECT(MOOR_OK, moor_range_decommit(f.runtime, range, 0, 2 * GRANULE));
-    cr_assert_eq(fixture_stats(&f).pending_bytes, 2 * GRANULE);
-    cr_assert_eq(committed(&f, range, 0, 4 * GRANULE), 0, "what was given up is not there for its owner");
-    EXPECT(MOOR_PENDING, moor_range_commit(f.runtime, range, 0, GRANULE, 0));
-    EXPECT(MOOR_PENDING, moor_range_commit(f.runtime, range, GRANULE, 2 * GRANULE, 0));
-    EXPECT(MOOR_OK, moor_range_commit(f.runtime, range, 2 * GRANULE, GRANULE, 0));
-    cr_assert_neq(moor_range_decommit(f.runtime, range, 0, GRANULE), MOOR_OK, "it was given up already");
-    cr_assert_neq(moor_fill(f.stream, &view, 5, 1), MOOR_OK, "work may not use it any more");
-    scripted_open(f.script, f.queue);
-    fixture_reap(&f);
-    EXPECT(MOOR_OK, moor_range_commit(f.runtime, range, 0, 2 * GRANULE, 0));
+    moor_range range = fixture_range(f, 4);
+    EXPECT(MOOR_OK, moor_range_commit(f->runtime, range, 0, 2 * GRANULE, 0));
+    struct moor_view view = fixture_range_view(f, range, 0, GRANULE);
+    scripted_hold(f->script, f->queue);
+    EXPECT(MOOR_OK, moor_fill(f->stream, &view, 5, 1));
+    EXPECT(MOOR_OK, moor_range_decommit(f->runtime, range, 0, 2 * GRANULE));
+    cr_assert_eq(fixture_stats(f).pending_bytes, 2 * GRANULE);
+    cr_assert_eq(committed(f, range, 0, 4 * GRANULE), 0, "decommitted memory does not count as committed");
+    EXPECT(MOOR_PENDING, moor_range_commit(f->runtime, range, 0, GRANULE, 0));
+    EXPECT(MOOR_PENDING, moor_range_commit(f->runtime, range, GRANULE, 2 * GRANULE, 0));
+    EXPECT(MOOR_OK, moor_range_commit(f->runtime, range, 2 * GRANULE, GRANULE, 0));
+    cr_assert_neq(moor_range_decommit(f->runtime, range, 0, GRANULE), MOOR_OK, "a second decommit");
+    cr_assert_neq(moor_fill(f->stream, &view, 5, 1), MOOR_OK, "work on decommitted memory");
+    scripted_open(f->script, f->queue);
+    fixture_reap(f);
+    EXPECT(MOOR_OK, moor_range_commit(f->runtime, range, 0, 2 * GRANULE, 0));
     cr_assert(fixture_all_bytes(&view, 0));
-    EXPECT(MOOR_OK, moor_range_release(f.runtime, range));
-    fixture_close(&f);
 }
 
-/* Last uses are precise: a piece that nobody uses does not wait for its neighbour's work. */
-/* The calls look for themselves at what has gone. */
-Test(ranges, with_nothing_in_flight_can_be_backed_again_at_once)
+/* Last uses are precise: an unused part does not wait for the work of its neighbour. */
+/* The calls reap before they report a shortage. */
+FIXTURE_TEST(ranges, with_nothing_in_flight_can_be_backed_again_at_once)
 {
-    struct fixture f = fixture_open(NULL);
-    moor_range range = fixture_range(&f, 4);
-    moor_segment segment = fixture_segment(&f, 2, 0x51);
-    moor_segment writable = 0;
-    EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, 6 * GRANULE, 0, NULL)); /* nothing twice */
-    EXPECT(MOOR_OK, moor_segment_create(f.binding, 2 * GRANULE, 0, 0, &writable));
-    EXPECT(MOOR_OK, moor_range_commit(f.runtime, range, 0, 2 * GRANULE, 0));
-    EXPECT(MOOR_OK, moor_range_decommit(f.runtime, range, 0, 2 * GRANULE));
-    EXPECT(MOOR_OK, moor_range_commit(f.runtime, range, GRANULE, 2 * GRANULE, 0));
-    EXPECT(MOOR_OK, moor_range_decommit(f.runtime, range, GRANULE, 2 * GRANULE));
-    EXPECT(MOOR_OK, moor_segment_map(f.runtime, segment, range, 0, MOOR_ACCESS_READ));
-    EXPECT(MOOR_OK, moor_range_unmap(f.runtime, range, 0, 2 * GRANULE));
-    EXPECT(MOOR_OK, moor_segment_map(f.runtime, segment, range, GRANULE, MOOR_ACCESS_READ));
-    EXPECT(MOOR_OK, moor_range_unmap(f.runtime, range, GRANULE, 2 * GRANULE));
-    EXPECT(MOOR_OK, moor_segment_map(f.runtime, writable, range, 0, MOOR_ACCESS_READ_WRITE));
-    EXPECT(MOOR_OK, moor_range_unmap(f.runtime, range, 0, 2 * GRANULE));
-    EXPECT(MOOR_OK, moor_segment_map(f.runtime, writable, range, 2 * GRANULE, MOOR_ACCESS_READ_WRITE));
-    EXPECT(MOOR_OK, moor_range_unmap(f.runtime, range, 2 * GRANULE, 2 * GRANULE));
+    moor_range range = fixture_range(f, 4);
+    moor_segment segment = fixture_segment(f, 2, 0x51);
+    /* no room for two copies of anything */
+    EXPECT(MOOR_OK, moor_authority_set_capacity(f->authority, 6 * GRANULE, 0, NULL));
+    moor_segment writable = fixture_open_segment(f, 2);
+    EXPECT(MOOR_OK, moor_range_commit(f->runtime, range, 0, 2 * GRANULE, 0));
+    EXPECT(MOOR_OK, moor_range_decommit(f->runtime, range, 0, 2 * GRANULE));
+    EXPECT(MOOR_OK, moor_range_commit(f->runtime, range, GRANULE, 2 * GRANULE, 0));
+    EXPECT(MOOR_OK, moor_range_decommit(f->runtime, range, GRANULE, 2 * GRANULE));
+    EXPECT(MOOR_OK, moor_segment_map(f->runtime, segment, range, 0, MOOR_ACCESS_READ));
+    EXPECT(MOOR_OK, moor_range_unmap(f->runtime, range, 0, 2 * GRANULE));
+    EXPECT(MOOR_OK, moor_segment_map(f->runtime, segment, range, GRANULE, MOOR_ACCESS_READ));
+    EXPECT(MOOR_OK, moor_range_unmap(f->runtime, range, GRANULE, 2 * GRANULE));
+    EXPECT(MOOR_OK, moor_segment_map(f->runtime, writable, range, 0, MOOR_ACCESS_READ_WRITE));
+    EXPECT(MOOR_OK, moor_range_unmap(f->runtime, range, 0, 2 * GRANULE));
+    EXPECT(MOOR_OK, moor_segment_map(f->runtime, writable, range, 2 * GRANULE, MOOR_ACCESS_READ_WRITE));
+    EXPECT(MOOR_OK, moor_range_unmap(f->runtime, range, 2 * GRANULE, 2 * GRANULE));
     struct moor_step steps[2] = {
         {.kind = MOOR_STEP_COMMIT, .range = range, .length_bytes = 2 * GRANULE},
         {.kind = MOOR_STEP_MAP, .range = range, .segment = segment, .offset_bytes = 2 * GRANULE}};
-    EXPECT(MOOR_OK, moor_transact(f.runtime, steps, 2, NULL));
-    EXPECT(MOOR_OK, moor_segment_release(f.runtime, segment));
-    EXPECT(MOOR_OK, moor_segment_release(f.runtime, writable));
-    EXPECT(MOOR_OK, moor_range_release(f.runtime, range));
-    fixture_close(&f);
+    EXPECT(MOOR_OK, moor_transact(f->runtime, steps, 2, NULL));
 }
 
-Test(ranges, each_piece_waits_for_its_own_uses)
+FIXTURE_TEST(ranges, each_part_waits_for_its_own_uses)
 {
-    struct fixture f = fixture_open(NULL);
     struct moor_abi_stream *queue;
-    struct moor_stream *other = fixture_stream(&f, &queue);
-    moor_range range = fixture_range(&f, 4);
-    EXPECT(MOOR_OK, moor_range_commit(f.runtime, range, 0, 4 * GRANULE, 0));
-    scripted_hold(f.script, f.queue);
-    scripted_hold(f.script, queue);
-    struct moor_view first = fixture_range_view(&f, range, 0, GRANULE);
-    struct moor_view second = fixture_range_view(&f, range, GRANULE, GRANULE);
-    EXPECT(MOOR_OK, moor_fill(f.stream, &first, 1, 1));
+    struct moor_stream *other = fixture_stream(f, &queue);
+    moor_range range = fixture_range(f, 4);
+    EXPECT(MOOR_OK, moor_range_commit(f->runtime, range, 0, 4 * GRANULE, 0));
+    scripted_hold(f->script, f->queue);
+    scripted_hold(f->script, queue);
+    struct moor_view first = fixture_range_view(f, range, 0, GRANULE);
+    struct moor_view second = fixture_range_view(f, range, GRANULE, GRANULE);
+    EXPECT(MOOR_OK, moor_fill(f->stream, &first, 1, 1));
     EXPECT(MOOR_OK, moor_stream_used(other, &second));
-    EXPECT(MOOR_OK, moor_range_decommit(f.runtime, range, 2 * GRANULE, 2 * GRANULE));
-    (void)moor_runtime_reap(f.runtime, MOOR_NO_WAIT);
-    cr_assert_eq(fixture_stats(&f).charged_bytes, 2 * GRANULE, "the unused piece is free at once");
-    EXPECT(MOOR_OK, moor_range_decommit(f.runtime, range, GRANULE, GRANULE));
-    EXPECT(MOOR_OK, moor_range_decommit(f.runtime, range, 0, GRANULE));
-    EXPECT(MOOR_PENDING, moor_runtime_reap(f.runtime, MOOR_NO_WAIT));
-    cr_assert_eq(fixture_stats(&f).charged_bytes, 2 * GRANULE);
-    scripted_open(f.script, queue);
-    EXPECT(MOOR_PENDING, moor_runtime_reap(f.runtime, MOOR_NO_WAIT));
-    cr_assert_eq(fixture_stats(&f).charged_bytes, GRANULE, "the second went, the first waits");
-    scripted_open(f.script, f.queue);
-    fixture_reap(&f);
-    cr_assert_eq(fixture_stats(&f).charged_bytes, 0);
-    EXPECT(MOOR_OK, moor_range_release(f.runtime, range));
+    EXPECT(MOOR_OK, moor_range_decommit(f->runtime, range, 2 * GRANULE, 2 * GRANULE));
+    (void)moor_runtime_reap(f->runtime, MOOR_NO_WAIT);
+    cr_assert_eq(fixture_stats(f).charged_bytes, 2 * GRANULE, "the unused piece is free at once");
+    EXPECT(MOOR_OK, moor_range_decommit(f->runtime, range, GRANULE, GRANULE));
+    EXPECT(MOOR_OK, moor_range_decommit(f->runtime, range, 0, GRANULE));
+    EXPECT(MOOR_PENDING, moor_runtime_reap(f->runtime, MOOR_NO_WAIT));
+    cr_assert_eq(fixture_stats(f).charged_bytes, 2 * GRANULE);
+    scripted_open(f->script, queue);
+    EXPECT(MOOR_PENDING, moor_runtime_reap(f->runtime, MOOR_NO_WAIT));
+    cr_assert_eq(fixture_stats(f).charged_bytes, GRANULE, "the second went, the first waits");
+    scripted_open(f->script, f->queue);
+    fixture_reap(f);
+    cr_assert_eq(fixture_stats(f).charged_bytes, 0);
     EXPECT(MOOR_OK, moor_stream_destroy(other));
-    fixture_close(&f);
 }
 
-/* Wherever in it the work is, also across its ends. The model knows of no work of the host's own. */
-Test(ranges, a_piece_waits_for_work_on_any_of_it)
+/* The work may be anywhere in the part or overlap its ends. The model does not see the host's own work. */
+Test(ranges, a_part_waits_for_work_on_any_of_its_bytes)
 {
     static const uint64_t parts[][2] = {{0, GRANULE + 1},
                                         {GRANULE + 1, 1},
@@ -232,38 +211,37 @@ Test(ranges, a_piece_waits_for_work_on_any_of_it)
     }
 }
 
-Test(ranges, release_gives_up_all_that_is_in_it)
+FIXTURE_TEST(ranges, release_includes_all_contents)
 {
-    struct fixture f = fixture_open(NULL);
     struct moor_abi_stream *queue;
-    struct moor_stream *other = fixture_stream(&f, &queue);
-    moor_range range = fixture_range(&f, 8);
-    moor_segment segment = fixture_segment(&f, 2, 9);
-    EXPECT(MOOR_OK, moor_range_commit(f.runtime, range, 0, 2 * GRANULE, 0));
-    EXPECT(MOOR_OK, moor_range_commit(f.runtime, range, 6 * GRANULE, GRANULE, 0));
-    EXPECT(MOOR_OK, moor_segment_map(f.runtime, segment, range, 3 * GRANULE, MOOR_ACCESS_READ));
-    struct moor_view first = fixture_range_view(&f, range, 0, GRANULE);
-    struct moor_view mapped = fixture_range_view(&f, range, 3 * GRANULE, GRANULE);
-    scripted_hold(f.script, f.queue);
-    scripted_hold(f.script, queue);
-    EXPECT(MOOR_OK, moor_fill(f.stream, &first, 1, 1));
+    struct moor_stream *other = fixture_stream(f, &queue);
+    moor_range range = fixture_range(f, 8);
+    moor_segment segment = fixture_segment(f, 2, 9);
+    EXPECT(MOOR_OK, moor_range_commit(f->runtime, range, 0, 2 * GRANULE, 0));
+    EXPECT(MOOR_OK, moor_range_commit(f->runtime, range, 6 * GRANULE, GRANULE, 0));
+    EXPECT(MOOR_OK, moor_segment_map(f->runtime, segment, range, 3 * GRANULE, MOOR_ACCESS_READ));
+    struct moor_view first = fixture_range_view(f, range, 0, GRANULE);
+    struct moor_view mapped = fixture_range_view(f, range, 3 * GRANULE, GRANULE);
+    scripted_hold(f->script, f->queue);
+    scripted_hold(f->script, queue);
+    EXPECT(MOOR_OK, moor_fill(f->stream, &first, 1, 1));
     EXPECT(MOOR_OK, moor_stream_used(other, &mapped));
-    EXPECT(MOOR_OK, moor_range_release(f.runtime, range));
-    EXPECT(MOOR_STALE, moor_range_release(f.runtime, range));
-    EXPECT(MOOR_OK, moor_segment_release(f.runtime, segment));
-    EXPECT(MOOR_PENDING, moor_runtime_reap(f.runtime, MOOR_NO_WAIT));
-    cr_assert_eq(scripted_objects(f.script).ranges, 1, "the addresses stay while something is in them");
-    cr_assert_eq(scripted_objects(f.script).mappings, 1);
-    cr_assert_eq(fixture_stats(&f).charged_bytes, 3 * GRANULE, "what nobody uses does not wait for the rest");
-    scripted_open(f.script, queue);
-    EXPECT(MOOR_PENDING, moor_runtime_reap(f.runtime, MOOR_NO_WAIT));
-    cr_assert_eq(scripted_objects(f.script).ranges, 1);
-    scripted_open(f.script, f.queue);
-    fixture_reap(&f);
-    struct scripted_objects objects = scripted_objects(f.script);
+    EXPECT(MOOR_OK, moor_range_release(f->runtime, range));
+    EXPECT(MOOR_STALE, moor_range_release(f->runtime, range));
+    EXPECT(MOOR_OK, moor_segment_release(f->runtime, segment));
+    EXPECT(MOOR_PENDING, moor_runtime_reap(f->runtime, MOOR_NO_WAIT));
+    cr_assert_eq(scripted_objects(f->script).ranges, 1, "the addresses stay while something is in them");
+    cr_assert_eq(scripted_objects(f->script).mappings, 1);
+    cr_assert_eq(fixture_stats(f).charged_bytes, 3 * GRANULE,
+                 "unused memory does not wait for the other parts");
+    scripted_open(f->script, queue);
+    EXPECT(MOOR_PENDING, moor_runtime_reap(f->runtime, MOOR_NO_WAIT));
+    cr_assert_eq(scripted_objects(f->script).ranges, 1);
+    scripted_open(f->script, f->queue);
+    fixture_reap(f);
+    struct scripted_objects objects = scripted_objects(f->script);
     cr_assert_eq(objects.ranges + objects.mappings + objects.segments, 0);
     EXPECT(MOOR_OK, moor_stream_destroy(other));
-    fixture_close(&f);
 }
 
 struct intruder {
@@ -282,20 +260,18 @@ static void decommit_from_inside(void *user, const struct scripted_call *call)
 }
 
 /* The view has been checked, and the provider has not accepted the work yet. */
-Test(ranges, work_that_is_being_submitted_keeps_its_memory)
+FIXTURE_TEST(ranges, work_that_is_being_submitted_keeps_its_memory)
 {
-    struct fixture f = fixture_open(NULL);
-    struct intruder intruder = {.fixture = &f, .range = fixture_range(&f, 4)};
-    EXPECT(MOOR_OK, moor_range_commit(f.runtime, intruder.range, 0, 2 * GRANULE, 0));
-    struct moor_view view = fixture_range_view(&f, intruder.range, GRANULE, GRANULE);
-    scripted_set_hook(f.script, decommit_from_inside, &intruder);
-    EXPECT(MOOR_OK, moor_fill(f.stream, &view, 1, 1));
-    scripted_set_hook(f.script, NULL, NULL);
+    struct intruder intruder = {.fixture = f, .range = fixture_range(f, 4)};
+    EXPECT(MOOR_OK, moor_range_commit(f->runtime, intruder.range, 0, 2 * GRANULE, 0));
+    struct moor_view view = fixture_range_view(f, intruder.range, GRANULE, GRANULE);
+    scripted_set_hook(f->script, decommit_from_inside, &intruder);
+    EXPECT(MOOR_OK, moor_fill(f->stream, &view, 1, 1));
+    scripted_set_hook(f->script, NULL, NULL);
     cr_assert_eq(intruder.tries, 1);
-    cr_assert_eq(committed(&f, intruder.range, 0, 2 * GRANULE), 2 * GRANULE);
-    EXPECT(MOOR_OK, moor_range_decommit(f.runtime, intruder.range, 0, 2 * GRANULE));
-    EXPECT(MOOR_OK, moor_range_release(f.runtime, intruder.range));
-    fixture_close(&f);
+    cr_assert_eq(committed(f, intruder.range, 0, 2 * GRANULE), 2 * GRANULE);
+    EXPECT(MOOR_OK, moor_range_decommit(f->runtime, intruder.range, 0, 2 * GRANULE));
+    EXPECT(MOOR_OK, moor_range_release(f->runtime, intruder.range));
 }
 
 /* ---- failures ---- */
@@ -323,43 +299,39 @@ static void decommit_two(struct fixture *f, void *user)
     EXPECT(MOOR_OK, moor_range_decommit(f->runtime, *range, GRANULE, 2 * GRANULE));
 }
 
-Test(ranges, fail_at_every_step_without_a_trace)
+FIXTURE_TEST(ranges, fail_at_every_step_without_a_trace)
 {
-    struct fixture f = fixture_open(NULL);
     moor_range range = 0;
-    cr_assert_geq(fixture_fail_each(&f, MOOR_HOST_NOMEM, reserve_one, release_range, &range), 1);
-    range = fixture_range(&f, 4);
-    cr_assert_geq(fixture_fail_each(&f, MOOR_DEVICE_NOMEM, commit_two, decommit_two, &range), 1);
-    cr_assert_eq(committed(&f, range, 0, 4 * GRANULE), 0);
-    EXPECT(MOOR_OK, moor_range_release(f.runtime, range));
-    fixture_close(&f);
+    cr_assert_geq(fixture_fail_each(f, MOOR_HOST_NOMEM, reserve_one, release_range, &range), 1);
+    range = fixture_range(f, 4);
+    cr_assert_geq(fixture_fail_each(f, MOOR_DEVICE_NOMEM, commit_two, decommit_two, &range), 1);
+    cr_assert_eq(committed(f, range, 0, 4 * GRANULE), 0);
+    EXPECT(MOOR_OK, moor_range_release(f->runtime, range));
 }
 
-/* Addresses that are leaving may have left: it looks, and asks once more. */
-Test(ranges, are_asked_for_again_when_addresses_are_short)
+/* Leaving addresses may have left meanwhile: the call reaps and asks the provider again. */
+FIXTURE_TEST(ranges, are_asked_for_again_when_addresses_are_short)
 {
-    struct fixture f = fixture_open(NULL);
-    moor_range range = fixture_range(&f, 4);
-    EXPECT(MOOR_OK, moor_range_release(f.runtime, range));
-    cr_assert_eq(scripted_objects(f.script).ranges, 1, "nobody has looked");
+    moor_range range = fixture_range(f, 4);
+    EXPECT(MOOR_OK, moor_range_release(f->runtime, range));
+    cr_assert_eq(scripted_objects(f->script).ranges, 1, "no call has reaped");
     for (uint32_t times = 1; times <= 2; times++) {
         moor_range next = 77;
-        scripted_fail(f.script,
+        scripted_fail(f->script,
                       (struct scripted_fault){
                           .name = SCRIPTED_RESERVE, .nth = 1, .times = times, .status = MOOR_NO_VA});
-        EXPECT(times == 1 ? MOOR_OK : MOOR_NO_VA, moor_range_reserve(f.binding, 4 * GRANULE, NULL, &next));
+        EXPECT(times == 1 ? MOOR_OK : MOOR_NO_VA, moor_range_reserve(f->binding, 4 * GRANULE, NULL, &next));
         if (times == 1)
-            EXPECT(MOOR_OK, moor_range_release(f.runtime, next));
+            EXPECT(MOOR_OK, moor_range_release(f->runtime, next));
         else
             cr_assert_eq(next, 77);
-        cr_assert_eq(scripted_objects(f.script).ranges, 2 - times);
-        scripted_clear_faults(f.script);
+        cr_assert_eq(scripted_objects(f->script).ranges, 2 - times);
+        scripted_clear_faults(f->script);
     }
-    fixture_close(&f);
 }
 
-/* 32 granules, an eighth less with every try that fails; the first size is tried twice. */
-Test(ranges, are_smaller_where_addresses_are_short)
+/* 32 granules, an eighth less after each failed attempt; the first size is tried twice. */
+FIXTURE_TEST(ranges, are_smaller_where_addresses_are_short)
 {
     static const struct {
         uint64_t least;
@@ -367,64 +339,53 @@ Test(ranges, are_smaller_where_addresses_are_short)
         uint64_t granules; /* 0: NO_VA */
     } cases[] = {{1, 0, 32},  {1, 1, 32}, {1, 2, 27}, {1, 3, 23},
                  {30, 2, 30}, {30, 3, 0}, {32, 2, 0}, {1, UINT32_MAX, 0}};
-    struct fixture f = fixture_open(NULL);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const struct moor_range_options options = {.least_bytes = cases[i].least * GRANULE};
         moor_range range = 0;
         if (cases[i].failing)
-            scripted_fail(f.script, (struct scripted_fault){.name = SCRIPTED_RESERVE,
-                                                            .nth = 1,
-                                                            .times = cases[i].failing,
-                                                            .status = MOOR_NO_VA});
+            scripted_fail(f->script, (struct scripted_fault){.name = SCRIPTED_RESERVE,
+                                                             .nth = 1,
+                                                             .times = cases[i].failing,
+                                                             .status = MOOR_NO_VA});
         EXPECT(cases[i].granules ? MOOR_OK : MOOR_NO_VA,
-               moor_range_reserve(f.binding, 32 * GRANULE, &options, &range));
-        scripted_clear_faults(f.script);
+               moor_range_reserve(f->binding, 32 * GRANULE, &options, &range));
+        scripted_clear_faults(f->script);
         if (range) {
             struct moor_view view;
-            EXPECT(MOOR_OK, moor_range_get_view(f.runtime, range, &view));
+            EXPECT(MOOR_OK, moor_range_get_view(f->runtime, range, &view));
             cr_assert_eq(view.size_bytes, cases[i].granules * GRANULE, "case %zu", i);
         }
-        EXPECT(MOOR_OK, moor_range_release(f.runtime, range));
+        EXPECT(MOOR_OK, moor_range_release(f->runtime, range));
     }
     moor_range range = 0;
     const struct moor_range_options options = {.least_bytes = GRANULE + 1};
-    EXPECT(MOOR_INVALID, moor_range_reserve(f.binding, GRANULE, &options, &range));
-    fixture_close(&f);
+    EXPECT(MOOR_INVALID, moor_range_reserve(f->binding, GRANULE, &options, &range));
 }
 
-Test(ranges, commit_beyond_the_budget_leaves_the_range_alone)
+FIXTURE_TEST(ranges, commit_beyond_the_budget_leaves_the_range_alone)
 {
-    struct fixture f = fixture_open(NULL);
-    moor_range range = fixture_range(&f, 8);
-    moor_grant grant = 0;
-    EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, 3 * GRANULE, 0, NULL));
-    EXPECT(MOOR_NEVER_FITS, moor_range_commit(f.runtime, range, 0, 4 * GRANULE, 0));
-    EXPECT(MOOR_OK, moor_range_commit(f.runtime, range, 0, 2 * GRANULE, 0));
-    EXPECT(MOOR_OVER_BUDGET, moor_range_commit(f.runtime, range, 2 * GRANULE, 2 * GRANULE, 0));
-    EXPECT(MOOR_OK, moor_grant_reserve(f.holder, GRANULE, MOOR_NO_WAIT, &grant));
-    EXPECT(MOOR_OVER_BUDGET, moor_range_commit(f.runtime, range, 2 * GRANULE, GRANULE, 0));
-    EXPECT(MOOR_OK, moor_range_commit(f.runtime, range, 2 * GRANULE, GRANULE, grant)); /* I2 */
-    cr_assert_eq(committed(&f, range, 0, 8 * GRANULE), 3 * GRANULE);
-    EXPECT(MOOR_OK, moor_grant_release(f.runtime, grant));
-    EXPECT(MOOR_OK, moor_range_release(f.runtime, range));
-    fixture_close(&f);
+    moor_range range = fixture_range(f, 8);
+    EXPECT(MOOR_OK, moor_authority_set_capacity(f->authority, 3 * GRANULE, 0, NULL));
+    EXPECT(MOOR_NEVER_FITS, moor_range_commit(f->runtime, range, 0, 4 * GRANULE, 0));
+    EXPECT(MOOR_OK, moor_range_commit(f->runtime, range, 0, 2 * GRANULE, 0));
+    EXPECT(MOOR_OVER_BUDGET, moor_range_commit(f->runtime, range, 2 * GRANULE, 2 * GRANULE, 0));
+    moor_grant grant = fixture_reserve(f, GRANULE);
+    EXPECT(MOOR_OVER_BUDGET, moor_range_commit(f->runtime, range, 2 * GRANULE, GRANULE, 0));
+    EXPECT(MOOR_OK, moor_range_commit(f->runtime, range, 2 * GRANULE, GRANULE, grant)); /* I2 */
+    cr_assert_eq(committed(f, range, 0, 8 * GRANULE), 3 * GRANULE);
 }
 
-/* A commit that takes more than its granules could not be given back in parts: it is undone, and said. */
-Test(ranges, commit_that_takes_too_much_is_undone)
+/* A commit that takes more than its granules could not be released in parts: it is undone and reported. */
+FIXTURE_TEST(ranges, commit_that_takes_too_much_is_undone)
 {
-    struct fixture f = fixture_open(NULL);
-    moor_range range = fixture_range(&f, 8);
-    struct fixture_state before = fixture_state(&f);
-    scripted_knobs(f.script)->granule_extra_bytes = 256;
-    EXPECT(MOOR_PROVIDER, moor_range_commit(f.runtime, range, 0, 2 * GRANULE, 0));
-    (void)moor_runtime_reap(f.runtime, fixture_soon(1000));
-    scripted_knobs(f.script)->granule_extra_bytes = 0;
-    struct fixture_state after = fixture_state(&f);
-    fixture_same_state(&before, &after);
-    EXPECT(MOOR_OK, moor_range_commit(f.runtime, range, 0, 2 * GRANULE, 0));
-    EXPECT(MOOR_OK, moor_range_release(f.runtime, range));
-    fixture_close(&f);
+    moor_range range = fixture_range(f, 8);
+    struct fixture_state before = fixture_state(f);
+    scripted_knobs(f->script)->granule_extra_bytes = 256;
+    EXPECT(MOOR_PROVIDER, moor_range_commit(f->runtime, range, 0, 2 * GRANULE, 0));
+    (void)moor_runtime_reap(f->runtime, fixture_soon(1000));
+    scripted_knobs(f->script)->granule_extra_bytes = 0;
+    fixture_expect_state(f, &before);
+    EXPECT(MOOR_OK, moor_range_commit(f->runtime, range, 0, 2 * GRANULE, 0));
 }
 
 Test(ranges, without_the_capability_are_unsupported)

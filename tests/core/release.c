@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Release (I3, I4): nothing goes before every fence point of its last uses, a drop never waits, pending bytes
- * stay charged and are counted, the actual bytes come back. The scripted provider asserts I4 by its own
+ * Release (I3, I4): no memory goes before every fence point of its last uses; a release never waits; pending
+ * bytes stay charged and counted; the actual bytes are refunded. The scripted provider asserts I4 by its own
  * streams.
  */
 #include "fixture.h"
@@ -11,128 +11,111 @@
 
 TestSuite(release, .timeout = 30);
 
-Test(release, of_unused_memory_is_immediate)
+FIXTURE_TEST(release, of_unused_memory_is_immediate)
 {
-    struct fixture f = fixture_open(NULL);
-    moor_buffer buffer = fixture_allocate(&f, 4096);
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffer));
+    moor_buffer buffer = fixture_allocate(f, 4096);
+    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, buffer));
     struct scripted_call call;
-    cr_assert(scripted_last_call(f.script, SCRIPTED_RELEASE, &call));
+    cr_assert(scripted_last_call(f->script, SCRIPTED_RELEASE, &call));
     cr_assert_eq(call.arguments[0], MOOR_ABI_RELEASE_ALLOCATION);
-    EXPECT(MOOR_OK, moor_runtime_reap(f.runtime, MOOR_NO_WAIT));
-    cr_assert_eq(fixture_stats(&f).charged_bytes, 0);
-    fixture_close(&f);
+    EXPECT(MOOR_OK, moor_runtime_reap(f->runtime, MOOR_NO_WAIT));
+    cr_assert_eq(fixture_stats(f).charged_bytes, 0);
 }
 
-Test(release, waits_for_the_last_use)
+FIXTURE_TEST(release, waits_for_the_last_use)
 {
-    struct fixture f = fixture_open(NULL);
-    moor_buffer buffer = fixture_allocate(&f, 4096);
-    struct moor_view view = fixture_buffer_view(&f, buffer);
-    scripted_hold(f.script, f.queue);
-    EXPECT(MOOR_OK, moor_fill(f.stream, &view, 7, 1));
-    uint64_t waits = scripted_count(f.script, SCRIPTED_WAIT);
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffer));
-    cr_assert_eq(scripted_count(f.script, SCRIPTED_WAIT), waits, "a drop never waits for the device");
-    EXPECT(MOOR_PENDING, moor_runtime_reap(f.runtime, MOOR_NO_WAIT));
-    EXPECT(MOOR_PENDING, moor_runtime_reap(f.runtime, fixture_soon(30)));
-    struct moor_authority_stats stats = fixture_stats(&f);
+    struct moor_view view = fixture_allocate_view(f, 4096);
+    scripted_hold(f->script, f->queue);
+    EXPECT(MOOR_OK, moor_fill(f->stream, &view, 7, 1));
+    uint64_t waits = scripted_count(f->script, SCRIPTED_WAIT);
+    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, view.owner));
+    cr_assert_eq(scripted_count(f->script, SCRIPTED_WAIT), waits, "a drop never waits for the device");
+    EXPECT(MOOR_PENDING, moor_runtime_reap(f->runtime, MOOR_NO_WAIT));
+    EXPECT(MOOR_PENDING, moor_runtime_reap(f->runtime, fixture_soon(30)));
+    struct moor_authority_stats stats = fixture_stats(f);
     cr_assert_eq(stats.pending_bytes, 4096);
     cr_assert_eq(stats.charged_bytes, 4096, "pending bytes are still charged");
     cr_assert_eq(stats.live_bytes, 0);
-    cr_assert_eq(fixture_counts(&f).releases, 1);
-    cr_assert_eq(scripted_objects(f.script).allocations, 1);
-    fixture_check_books(&f);
-    scripted_open(f.script, f.queue);
-    fixture_reap(&f);
-    cr_assert_eq(fixture_stats(&f).charged_bytes, 0);
-    cr_assert_eq(scripted_objects(f.script).allocations, 0);
-    fixture_close(&f);
+    cr_assert_eq(fixture_counts(f).releases, 1);
+    cr_assert_eq(scripted_objects(f->script).allocations, 1);
+    fixture_check_books(f);
+    scripted_open(f->script, f->queue);
+    fixture_reap(f);
+    cr_assert_eq(fixture_stats(f).charged_bytes, 0);
+    cr_assert_eq(scripted_objects(f->script).allocations, 0);
 }
 
-/* Work that the host launched itself: the model cannot see it, so the points it was given count. */
-Test(release, waits_for_every_stream_it_was_told_of)
+/* The host launched this work itself: the model does not see it, so only the recorded points protect the
+ * memory. */
+FIXTURE_TEST(release, waits_for_every_recorded_stream)
 {
-    struct fixture f = fixture_open(NULL);
     struct moor_abi_stream *queues[3];
     struct moor_stream *streams[3];
-    moor_buffer buffer = fixture_allocate(&f, 4096);
-    struct moor_view view = fixture_buffer_view(&f, buffer);
+    struct moor_view view = fixture_allocate_view(f, 4096);
     for (size_t i = 0; i < 3; i++) {
-        streams[i] = fixture_stream(&f, &queues[i]);
-        scripted_hold(f.script, queues[i]);
+        streams[i] = fixture_stream(f, &queues[i]);
+        scripted_hold(f->script, queues[i]);
         EXPECT(MOOR_OK, moor_stream_used(streams[i], &view));
     }
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffer));
+    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, view.owner));
     for (size_t i = 0; i < 3; i++) {
-        EXPECT(MOOR_PENDING, moor_runtime_reap(f.runtime, MOOR_NO_WAIT));
-        cr_assert_eq(scripted_objects(f.script).allocations, 1, "stream %zu has not passed it", i);
-        scripted_open(f.script, queues[i]);
+        EXPECT(MOOR_PENDING, moor_runtime_reap(f->runtime, MOOR_NO_WAIT));
+        cr_assert_eq(scripted_objects(f->script).allocations, 1, "stream %zu has not passed it", i);
+        scripted_open(f->script, queues[i]);
     }
-    fixture_reap(&f);
-    cr_assert_eq(scripted_objects(f.script).allocations, 0);
+    fixture_reap(f);
+    cr_assert_eq(scripted_objects(f->script).allocations, 0);
     for (size_t i = 0; i < 3; i++)
         EXPECT(MOOR_OK, moor_stream_destroy(streams[i]));
-    fixture_close(&f);
 }
 
-/* One pair per stream: the last use counts, and an earlier value of the stream does not free it. */
-Test(release, waits_for_the_latest_use_of_a_stream)
+/* One pair per stream: the last use counts, and an earlier value of the stream does not free the memory. */
+FIXTURE_TEST(release, waits_for_the_latest_use_of_a_stream)
 {
-    struct fixture f = fixture_open(NULL);
-    moor_buffer buffer = fixture_allocate(&f, 4096);
-    struct moor_view view = fixture_buffer_view(&f, buffer);
-    scripted_hold(f.script, f.queue);
+    struct moor_view view = fixture_allocate_view(f, 4096);
+    scripted_hold(f->script, f->queue);
     uint64_t last = 0;
     for (uint32_t i = 0; i < 20; i++) {
-        EXPECT(MOOR_OK, moor_stream_used(f.stream, &view));
-        last = scripted_recorded(f.script, f.queue);
+        EXPECT(MOOR_OK, moor_stream_used(f->stream, &view));
+        last = scripted_recorded(f->script, f->queue);
     }
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffer));
+    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, view.owner));
     if (last > 1) {
-        scripted_step(f.script, f.queue, last - 1);
-        EXPECT(MOOR_PENDING, moor_runtime_reap(f.runtime, MOOR_NO_WAIT));
-        cr_assert_eq(scripted_objects(f.script).allocations, 1);
+        scripted_step(f->script, f->queue, last - 1);
+        EXPECT(MOOR_PENDING, moor_runtime_reap(f->runtime, MOOR_NO_WAIT));
+        cr_assert_eq(scripted_objects(f->script).allocations, 1);
     }
-    scripted_open(f.script, f.queue);
-    fixture_reap(&f);
-    fixture_close(&f);
+    scripted_open(f->script, f->queue);
+    fixture_reap(f);
 }
 
-Test(release, is_pending_to_who_needs_the_bytes)
+FIXTURE_TEST(release, is_pending_for_later_requests)
 {
-    struct fixture f = fixture_open(NULL);
-    EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, 8192, 0, NULL));
-    moor_buffer buffer = fixture_allocate(&f, 8192);
-    struct moor_view view = fixture_buffer_view(&f, buffer);
+    EXPECT(MOOR_OK, moor_authority_set_capacity(f->authority, 8192, 0, NULL));
+    struct moor_view view = fixture_allocate_view(f, 8192);
     moor_buffer next = 0;
-    EXPECT(MOOR_OVER_BUDGET, moor_buffer_allocate(f.binding, 8192, NULL, &next));
-    scripted_hold(f.script, f.queue);
-    EXPECT(MOOR_OK, moor_fill(f.stream, &view, 0, 4));
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffer));
-    EXPECT(MOOR_PENDING, moor_buffer_allocate(f.binding, 8192, NULL, &next));
-    EXPECT(MOOR_NEVER_FITS, moor_buffer_allocate(f.binding, 8193, NULL, &next));
-    scripted_open(f.script, f.queue);
-    EXPECT(MOOR_OK,
-           moor_buffer_allocate(f.binding, 8192, NULL, &next)); /* looks at what has completed by itself */
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, next));
-    fixture_close(&f);
+    EXPECT(MOOR_OVER_BUDGET, moor_buffer_allocate(f->binding, 8192, NULL, &next));
+    scripted_hold(f->script, f->queue);
+    EXPECT(MOOR_OK, moor_fill(f->stream, &view, 0, 4));
+    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, view.owner));
+    EXPECT(MOOR_PENDING, moor_buffer_allocate(f->binding, 8192, NULL, &next));
+    EXPECT(MOOR_NEVER_FITS, moor_buffer_allocate(f->binding, 8193, NULL, &next));
+    scripted_open(f->script, f->queue);
+    EXPECT(MOOR_OK, moor_buffer_allocate(f->binding, 8192, NULL, &next)); /* reaps */
+    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, next));
 }
 
-Test(release, once)
+FIXTURE_TEST(release, once)
 {
-    struct fixture f = fixture_open(NULL);
-    moor_buffer buffer = fixture_allocate(&f, 4096);
-    struct moor_view view = fixture_buffer_view(&f, buffer);
-    scripted_hold(f.script, f.queue);
-    EXPECT(MOOR_OK, moor_fill(f.stream, &view, 1, 1));
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffer));
-    EXPECT(MOOR_STALE, moor_buffer_release(f.runtime, buffer));
-    scripted_open(f.script, f.queue);
-    fixture_reap(&f);
-    EXPECT(MOOR_STALE, moor_buffer_release(f.runtime, buffer));
-    cr_assert_eq(scripted_count(f.script, SCRIPTED_RELEASE), 1);
-    fixture_close(&f);
+    struct moor_view view = fixture_allocate_view(f, 4096);
+    scripted_hold(f->script, f->queue);
+    EXPECT(MOOR_OK, moor_fill(f->stream, &view, 1, 1));
+    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, view.owner));
+    EXPECT(MOOR_STALE, moor_buffer_release(f->runtime, view.owner));
+    scripted_open(f->script, f->queue);
+    fixture_reap(f);
+    EXPECT(MOOR_STALE, moor_buffer_release(f->runtime, view.owner));
+    cr_assert_eq(scripted_count(f->script, SCRIPTED_RELEASE), 1);
 }
 
 struct opener {
@@ -149,63 +132,54 @@ static void *open_later(void *user)
     return NULL;
 }
 
-Test(release, reap_waits_up_to_its_deadline)
+FIXTURE_TEST(release, reap_waits_up_to_its_deadline)
 {
-    struct fixture f = fixture_open(NULL);
-    moor_buffer buffer = fixture_allocate(&f, 4096);
-    struct moor_view view = fixture_buffer_view(&f, buffer);
-    scripted_hold(f.script, f.queue);
-    EXPECT(MOOR_OK, moor_fill(f.stream, &view, 1, 1));
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffer));
+    struct moor_view view = fixture_allocate_view(f, 4096);
+    scripted_hold(f->script, f->queue);
+    EXPECT(MOOR_OK, moor_fill(f->stream, &view, 1, 1));
+    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, view.owner));
     uint64_t start_ns = moor_clock_ns();
-    EXPECT(MOOR_PENDING, moor_runtime_reap(f.runtime, fixture_soon(100)));
+    EXPECT(MOOR_PENDING, moor_runtime_reap(f->runtime, fixture_soon(100)));
     uint64_t took_ns = moor_clock_ns() - start_ns;
-    cr_assert(took_ns > UINT64_C(90000000) && took_ns < UINT64_C(2000000000), "it took %llu ns",
+    cr_assert(took_ns > UINT64_C(90000000) && took_ns < UINT64_C(2000000000), "the reap took %llu ns",
               (unsigned long long)took_ns);
-    struct opener opener = {.fixture = &f};
+    struct opener opener = {.fixture = f};
     cr_assert_eq(pthread_create(&opener.thread, NULL, open_later, &opener), 0);
-    EXPECT(MOOR_OK, moor_runtime_reap(f.runtime, fixture_soon(5000)));
+    EXPECT(MOOR_OK, moor_runtime_reap(f->runtime, fixture_soon(5000)));
     (void)pthread_join(opener.thread, NULL);
-    fixture_close(&f);
 }
 
-Test(release, many_in_any_order_come_back_exactly)
+FIXTURE_TEST(release, many_in_any_order_come_back_exactly)
 {
     enum { COUNT = 300 };
-    struct fixture f = fixture_open(NULL);
-    scripted_knobs(f.script)->actual_extra_bytes = 512;
-    scripted_knobs(f.script)->reap_backwards = 1;
+    scripted_knobs(f->script)->actual_extra_bytes = 512;
+    scripted_knobs(f->script)->reap_backwards = 1;
     moor_buffer buffers[COUNT];
-    scripted_hold(f.script, f.queue);
+    scripted_hold(f->script, f->queue);
     for (size_t i = 0; i < COUNT; i++) {
-        buffers[i] = fixture_allocate(&f, 256 * (1 + i % 7));
-        struct moor_view view = fixture_buffer_view(&f, buffers[i]);
-        EXPECT(MOOR_OK, moor_stream_used(f.stream, &view));
+        buffers[i] = fixture_allocate(f, 256 * (1 + i % 7));
+        struct moor_view view = fixture_buffer_view(f, buffers[i]);
+        EXPECT(MOOR_OK, moor_stream_used(f->stream, &view));
     }
-    uint64_t charged = fixture_stats(&f).charged_bytes;
+    uint64_t charged = fixture_stats(f).charged_bytes;
     for (size_t i = 0; i < COUNT; i++)
-        EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffers[(i * 7) % COUNT]));
-    cr_assert_eq(fixture_stats(&f).pending_bytes, charged);
-    cr_assert_eq(fixture_counts(&f).releases, COUNT);
-    fixture_check_books(&f);
-    scripted_open(f.script, f.queue);
-    fixture_reap(&f);
-    cr_assert_eq(fixture_stats(&f).charged_bytes, 0);
-    fixture_close(&f);
+        EXPECT(MOOR_OK, moor_buffer_release(f->runtime, buffers[(i * 7) % COUNT]));
+    cr_assert_eq(fixture_stats(f).pending_bytes, charged);
+    cr_assert_eq(fixture_counts(f).releases, COUNT);
+    fixture_check_books(f);
+    scripted_open(f->script, f->queue);
+    fixture_reap(f);
+    cr_assert_eq(fixture_stats(f).charged_bytes, 0);
 }
 
-Test(release, memory_wait_waits_for_known_uses)
+FIXTURE_TEST(release, memory_wait_waits_for_known_uses)
 {
-    struct fixture f = fixture_open(NULL);
-    moor_buffer buffer = fixture_allocate(&f, 4096);
-    struct moor_view view = fixture_buffer_view(&f, buffer);
+    struct moor_view view = fixture_allocate_view(f, 4096);
     EXPECT(MOOR_OK, moor_memory_wait(&view, MOOR_NO_WAIT));
-    scripted_hold(f.script, f.queue);
-    EXPECT(MOOR_OK, moor_fill(f.stream, &view, 9, 1));
+    scripted_hold(f->script, f->queue);
+    EXPECT(MOOR_OK, moor_fill(f->stream, &view, 9, 1));
     EXPECT(MOOR_TIMEOUT, moor_memory_wait(&view, fixture_soon(30)));
-    scripted_open(f.script, f.queue);
+    scripted_open(f->script, f->queue);
     EXPECT(MOOR_OK, moor_memory_wait(&view, fixture_soon(5000)));
     cr_assert(fixture_all_bytes(&view, 9));
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffer));
-    fixture_close(&f);
 }

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The scripted provider itself, through its table: it does the work, and it notices each breach of the
- * contract. */
+/* The scripted provider through its table: it does the work and detects each breach of the contract. */
 #include "scripted.h"
 
 #include <criterion/criterion.h>
@@ -137,7 +136,12 @@ static int32_t release(struct rig *rig, uint32_t kind, uint64_t handle, uint64_t
     return rig->p->release->release(rig->context, &args, &error);
 }
 
-/* What the hooks have seen of records. */
+static void fail(struct rig *rig, enum scripted_name name, uint32_t nth, moor_status status)
+{
+    scripted_fail(rig->script, (struct scripted_fault){.name = name, .nth = nth, .status = status});
+}
+
+/* The recorded values that the hooks have seen. */
 struct hooked {
     struct rig *rig;
     uint64_t before;
@@ -162,18 +166,21 @@ static void see_after(void *user, const struct scripted_call *call)
         (void)hooked->rig->p->stream->destroy(hooked->rig->stream, &error);
 }
 
-/* Ends all that the rig has, in the middle of a call. */
-static void end_everything(void *user, const struct scripted_call *call)
+static void end_everything(struct rig *rig)
 {
-    struct rig *rig = user;
-    if (call->name != SCRIPTED_REAP)
-        return;
     (void)rig->p->stream->destroy(rig->stream, &error);
     (void)rig->p->base->context_close(rig->context, &error);
     (void)rig->p->base->shutdown(rig->instance, &error);
 }
 
-/* How many completed. */
+/* Ends everything in the middle of a call. */
+static void end_in_reap(void *user, const struct scripted_call *call)
+{
+    if (call->name == SCRIPTED_REAP)
+        end_everything(user);
+}
+
+/* Returns the number of completions. */
 static uint32_t reap(struct rig *rig)
 {
     struct moor_abi_completion completions[16];
@@ -226,8 +233,7 @@ Test(scripted, holds_streams_and_counts_faults)
     scripted_step(rig->script, rig->stream, 1);
     cr_assert_eq(rig->p->stream->wait(rig->stream, 1, 0, &error), MOOR_OK);
     cr_assert_eq(*(unsigned char *)(uintptr_t)a.address, 1);
-    scripted_fail(rig->script,
-                  (struct scripted_fault){.name = SCRIPTED_FILL, .nth = 2, .status = MOOR_LIMIT});
+    fail(rig, SCRIPTED_FILL, 2, MOOR_LIMIT);
     scripted_open(rig->script, rig->stream);
     cr_assert_eq(fill(rig, a.address, 100, 1), MOOR_OK);
     cr_assert_eq(fill(rig, a.address, 100, 2), MOOR_LIMIT);
@@ -243,8 +249,6 @@ Test(scripted, holds_streams_and_counts_faults)
     rig_close(rig);
 }
 
-/* ---- each breach ends the process ---- */
-
 Test(scripted, calls_hooks_before_and_after_the_effect)
 {
     struct rig *rig = rig_open();
@@ -255,32 +259,39 @@ Test(scripted, calls_hooks_before_and_after_the_effect)
     cr_assert_eq(rig->p->stream->record(rig->stream, &value, &error), MOOR_OK);
     cr_assert_eq(hooked.before, 0);
     cr_assert_eq(hooked.after, 1);
-    scripted_fail(rig->script,
-                  (struct scripted_fault){.name = SCRIPTED_RECORD, .nth = 1, .status = MOOR_DEVICE_LOST});
+    fail(rig, SCRIPTED_RECORD, 1, MOOR_DEVICE_LOST);
     hooked.after = 77;
     cr_assert_eq(rig->p->stream->record(rig->stream, &value, &error), MOOR_DEVICE_LOST);
     cr_assert_eq(hooked.before, 1);
-    cr_assert_eq(hooked.after, 77, "what fails has no effect to look at");
+    cr_assert_eq(hooked.after, 77, "a failed call has no after hook");
     rig_close(rig);
 }
 
-Test(scripted, notices_a_double_release, .signal = SIGABRT)
+/* ---- breaches of the contract ---- */
+
+/* A test that breaks the contract, so that the provider ends the process. */
+#define BREACH(name_)                                                                                        \
+    static void name_(struct rig *rig);                                                                      \
+    Test(scripted, name_, .signal = SIGABRT)                                                                 \
+    {                                                                                                        \
+        name_(rig_open());                                                                                   \
+    }                                                                                                        \
+    static void name_(struct rig *rig)
+
+BREACH(notices_a_double_release)
 {
-    struct rig *rig = rig_open();
     struct moor_abi_allocation a = allocate(rig, 100);
     (void)release(rig, MOOR_ABI_RELEASE_ALLOCATION, a.handle, 0, 0);
     (void)release(rig, MOOR_ABI_RELEASE_ALLOCATION, a.handle, 0, 0);
 }
 
-Test(scripted, notices_an_unknown_handle, .signal = SIGABRT)
+BREACH(notices_an_unknown_handle)
 {
-    struct rig *rig = rig_open();
     (void)release(rig, MOOR_ABI_RELEASE_ALLOCATION, 12345, 0, 0);
 }
 
-Test(scripted, notices_a_release_under_queued_work, .signal = SIGABRT)
+BREACH(notices_a_release_under_queued_work)
 {
-    struct rig *rig = rig_open();
     struct moor_abi_allocation a = allocate(rig, 100);
     scripted_hold(rig->script, rig->stream);
     (void)fill(rig, a.address, 100, 1);
@@ -288,109 +299,94 @@ Test(scripted, notices_a_release_under_queued_work, .signal = SIGABRT)
     (void)reap(rig);
 }
 
-Test(scripted, notices_a_commit_over_a_commit, .signal = SIGABRT)
+BREACH(notices_a_commit_over_a_commit)
 {
-    struct rig *rig = rig_open();
     struct moor_abi_range r = reserve(rig);
     (void)commit(rig, r.handle, 0);
     (void)commit(rig, r.handle, 0);
 }
 
-Test(scripted, notices_a_commit_over_what_is_leaving, .signal = SIGABRT)
+BREACH(notices_a_commit_over_a_leaving_part)
 {
-    struct rig *rig = rig_open();
     struct moor_abi_range r = reserve(rig);
     (void)commit(rig, r.handle, 0);
     (void)release(rig, MOOR_ABI_RELEASE_DECOMMIT, r.handle, 0, 1);
     (void)commit(rig, r.handle, 0);
 }
 
-Test(scripted, notices_a_decommit_of_nothing, .signal = SIGABRT)
+BREACH(notices_a_decommit_of_nothing)
 {
-    struct rig *rig = rig_open();
     struct moor_abi_range r = reserve(rig);
     (void)release(rig, MOOR_ABI_RELEASE_DECOMMIT, r.handle, 0, 1);
 }
 
-Test(scripted, notices_half_an_unmap, .signal = SIGABRT)
+BREACH(notices_half_an_unmap)
 {
-    struct rig *rig = rig_open();
     struct moor_abi_range r = reserve(rig);
     (void)map(rig, create_segment(rig), r.handle, 0, MOOR_ABI_ACCESS_READ);
     (void)release(rig, MOOR_ABI_RELEASE_UNMAP, r.handle, 0, 1);
 }
 
-Test(scripted, notices_a_range_that_is_not_empty, .signal = SIGABRT)
+BREACH(notices_a_range_that_is_not_empty)
 {
-    struct rig *rig = rig_open();
     struct moor_abi_range r = reserve(rig);
     (void)commit(rig, r.handle, 3);
     (void)release(rig, MOOR_ABI_RELEASE_RANGE, r.handle, 0, 0);
 }
 
-Test(scripted, notices_a_segment_that_is_mapped, .signal = SIGABRT)
+BREACH(notices_a_segment_that_is_mapped)
 {
-    struct rig *rig = rig_open();
     struct moor_abi_range r = reserve(rig);
     uint64_t segment = create_segment(rig);
     (void)map(rig, segment, r.handle, 0, MOOR_ABI_ACCESS_READ);
     (void)release(rig, MOOR_ABI_RELEASE_SEGMENT, segment, 0, 0);
 }
 
-Test(scripted, notices_a_write_through_a_read_only_map, .signal = SIGABRT)
+BREACH(notices_a_write_through_a_read_only_map)
 {
-    struct rig *rig = rig_open();
     struct moor_abi_range r = reserve(rig);
     (void)map(rig, create_segment(rig), r.handle, 0, MOOR_ABI_ACCESS_READ);
     (void)fill(rig, r.address, 100, 1);
 }
 
-Test(scripted, notices_a_stream_destroyed_early, .signal = SIGABRT)
+BREACH(notices_a_stream_destroyed_early)
 {
-    struct rig *rig = rig_open();
     uint64_t value;
     scripted_hold(rig->script, rig->stream);
     (void)rig->p->stream->record(rig->stream, &value, &error);
     (void)rig->p->stream->destroy(rig->stream, &error);
 }
 
-Test(scripted, notices_a_stream_destroyed_in_a_call, .signal = SIGABRT)
+BREACH(notices_a_stream_destroyed_in_a_call)
 {
-    struct rig *rig = rig_open();
     struct hooked hooked = {.rig = rig, .destroys = true};
     uint64_t value;
     scripted_set_after_hook(rig->script, see_after, &hooked);
     (void)rig->p->stream->record(rig->stream, &value, &error);
 }
 
-Test(scripted, notices_a_shutdown_in_a_call, .signal = SIGABRT)
+BREACH(notices_a_shutdown_in_a_call)
 {
-    struct rig *rig = rig_open();
-    scripted_set_hook(rig->script, end_everything, rig);
+    scripted_set_hook(rig->script, end_in_reap, rig);
     (void)reap(rig);
 }
 
-Test(scripted, notices_a_shutdown_at_the_end_of_a_call, .signal = SIGABRT)
+BREACH(notices_a_shutdown_at_the_end_of_a_call)
 {
-    struct rig *rig = rig_open();
-    scripted_set_after_hook(rig->script, end_everything, rig);
+    scripted_set_after_hook(rig->script, end_in_reap, rig);
     (void)reap(rig);
 }
 
-Test(scripted, notices_a_context_closed_with_things_in_it, .signal = SIGABRT)
+BREACH(notices_a_context_closed_with_things_in_it)
 {
-    struct rig *rig = rig_open();
     (void)allocate(rig, 100);
     (void)rig->p->stream->destroy(rig->stream, &error);
     (void)rig->p->base->context_close(rig->context, &error);
 }
 
-Test(scripted, notices_a_call_after_shutdown, .signal = SIGABRT)
+BREACH(notices_a_call_after_shutdown)
 {
-    struct rig *rig = rig_open();
     uint32_t count;
-    (void)rig->p->stream->destroy(rig->stream, &error);
-    (void)rig->p->base->context_close(rig->context, &error);
-    (void)rig->p->base->shutdown(rig->instance, &error);
+    end_everything(rig);
     (void)rig->p->base->device_count(rig->instance, &count, &error);
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* A device that is short of memory although the budget has room: what has been released and is only waiting
- * to be taken back is taken back before a host hears of it. */
+/* A device that lacks memory although the budget has room: the core reaps completed releases before it
+ * reports the shortage to the host. */
 #include "fixture.h"
 
 TestSuite(shortage);
 
-/* One release that is due and that nobody has taken back yet. */
+/* One completed release that no thread has reaped yet. */
 static void release_one(struct fixture *fixture)
 {
     cr_assert_eq(moor_buffer_release(fixture->runtime, fixture_allocate(fixture, KIB(64))), MOOR_OK);
@@ -18,74 +18,64 @@ static void fail_next(struct fixture *fixture, enum scripted_name name, uint32_t
                                        .name = name, .nth = 1, .times = times, .status = MOOR_DEVICE_NOMEM});
 }
 
-Test(shortage, an_allocation_looks_at_what_has_completed)
+FIXTURE_TEST(shortage, an_allocation_reaps)
 {
-    struct fixture fixture = fixture_open(NULL);
-    release_one(&fixture);
-    fail_next(&fixture, SCRIPTED_ALLOCATE, 1);
+    release_one(f);
+    fail_next(f, SCRIPTED_ALLOCATE, 1);
     const struct moor_error before = *moor_last_error();
     moor_buffer buffer = 0;
-    cr_assert_eq(moor_buffer_allocate(fixture.binding, KIB(64), NULL, &buffer), MOOR_OK);
-    cr_assert_eq(fixture_counts(&fixture).releases, 0);
+    cr_assert_eq(moor_buffer_allocate(f->binding, KIB(64), NULL, &buffer), MOOR_OK);
+    cr_assert_eq(fixture_counts(f).releases, 0);
     cr_assert_arr_eq(&before, moor_last_error(), sizeof before); /* success leaves the last error alone */
-    cr_assert_eq(moor_buffer_release(fixture.runtime, buffer), MOOR_OK);
-    fixture_close(&fixture);
+    cr_assert_eq(moor_buffer_release(f->runtime, buffer), MOOR_OK);
 }
 
-Test(shortage, a_commit_looks_at_what_has_completed)
+FIXTURE_TEST(shortage, a_commit_reaps)
 {
-    struct fixture fixture = fixture_open(NULL);
-    moor_range range = fixture_range(&fixture, 4);
-    release_one(&fixture);
-    fail_next(&fixture, SCRIPTED_COMMIT, 1);
-    cr_assert_eq(moor_range_commit(fixture.runtime, range, 0, GRANULE, 0), MOOR_OK);
-    cr_assert_eq(fixture_counts(&fixture).releases, 0);
-    cr_assert_eq(moor_range_release(fixture.runtime, range), MOOR_OK);
-    fixture_close(&fixture);
+    moor_range range = fixture_range(f, 4);
+    release_one(f);
+    fail_next(f, SCRIPTED_COMMIT, 1);
+    cr_assert_eq(moor_range_commit(f->runtime, range, 0, GRANULE, 0), MOOR_OK);
+    cr_assert_eq(fixture_counts(f).releases, 0);
+    cr_assert_eq(moor_range_release(f->runtime, range), MOOR_OK);
 }
 
-/* Also in a step that is not the first: undoing the others would take back what has completed, and hide it. */
-Test(shortage, each_step_of_a_transaction_looks_at_what_has_completed)
+/* A later step reaps, too: an undo of the earlier steps would reap as well and hide it. */
+FIXTURE_TEST(shortage, each_step_of_a_transaction_reaps)
 {
-    struct fixture fixture = fixture_open(NULL);
-    moor_range range = fixture_range(&fixture, 4);
+    moor_range range = fixture_range(f, 4);
     struct moor_step steps[] = {
         {.kind = MOOR_STEP_COMMIT, .range = range, .length_bytes = GRANULE},
         {.kind = MOOR_STEP_CREATE,
-         .binding = fixture.binding,
+         .binding = f->binding,
          .range = range,
          .offset_bytes = GRANULE,
          .length_bytes = GRANULE},
     };
-    release_one(&fixture);
-    fail_next(&fixture, SCRIPTED_SEGMENT_CREATE, 1);
-    cr_assert_eq(moor_transact(fixture.runtime, steps, 2, NULL), MOOR_OK);
-    cr_assert_eq(fixture_counts(&fixture).releases, 0);
-    cr_assert_eq(moor_segment_release(fixture.runtime, steps[1].segment), MOOR_OK);
-    cr_assert_eq(moor_range_release(fixture.runtime, range), MOOR_OK);
-    fixture_close(&fixture);
+    release_one(f);
+    fail_next(f, SCRIPTED_SEGMENT_CREATE, 1);
+    cr_assert_eq(moor_transact(f->runtime, steps, 2, NULL), MOOR_OK);
+    cr_assert_eq(fixture_counts(f).releases, 0);
+    cr_assert_eq(moor_segment_release(f->runtime, steps[1].segment), MOOR_OK);
+    cr_assert_eq(moor_range_release(f->runtime, range), MOOR_OK);
 }
 
-Test(shortage, it_is_told_at_once_where_nothing_comes_back)
+FIXTURE_TEST(shortage, is_reported_at_once_without_pending_releases)
 {
-    struct fixture fixture = fixture_open(NULL);
-    uint64_t asked = scripted_count(fixture.script, SCRIPTED_ALLOCATE);
-    fail_next(&fixture, SCRIPTED_ALLOCATE, 1);
+    uint64_t asked = scripted_count(f->script, SCRIPTED_ALLOCATE);
+    fail_next(f, SCRIPTED_ALLOCATE, 1);
     moor_buffer buffer = 0;
-    cr_assert_eq(moor_buffer_allocate(fixture.binding, KIB(64), NULL, &buffer), MOOR_DEVICE_NOMEM);
-    cr_assert_eq(scripted_count(fixture.script, SCRIPTED_ALLOCATE), asked + 1);
-    fixture_close(&fixture);
+    cr_assert_eq(moor_buffer_allocate(f->binding, KIB(64), NULL, &buffer), MOOR_DEVICE_NOMEM);
+    cr_assert_eq(scripted_count(f->script, SCRIPTED_ALLOCATE), asked + 1);
 }
 
-Test(shortage, it_is_told_if_what_came_back_was_not_enough)
+FIXTURE_TEST(shortage, is_reported_if_the_reaped_bytes_are_not_enough)
 {
-    struct fixture fixture = fixture_open(NULL);
-    release_one(&fixture);
-    fail_next(&fixture, SCRIPTED_ALLOCATE, 2);
+    release_one(f);
+    fail_next(f, SCRIPTED_ALLOCATE, 2);
     moor_buffer buffer = 0;
-    cr_assert_eq(moor_buffer_allocate(fixture.binding, KIB(64), NULL, &buffer), MOOR_DEVICE_NOMEM);
+    cr_assert_eq(moor_buffer_allocate(f->binding, KIB(64), NULL, &buffer), MOOR_DEVICE_NOMEM);
     cr_assert_eq(buffer, 0);
-    fixture_check_books(&fixture);
-    scripted_clear_faults(fixture.script);
-    fixture_close(&fixture);
+    fixture_check_books(f);
+    scripted_clear_faults(f->script);
 }

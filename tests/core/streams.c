@@ -11,71 +11,61 @@
 
 TestSuite(streams, .timeout = 30);
 
-Test(streams, fences_are_reached_in_order)
+FIXTURE_TEST(streams, fences_are_reached_in_order)
 {
-    struct fixture f = fixture_open(NULL);
     struct moor_fence first;
     struct moor_fence second;
-    moor_buffer buffer = fixture_allocate(&f, 4096);
-    struct moor_view view = fixture_buffer_view(&f, buffer);
-    scripted_hold(f.script, f.queue);
-    EXPECT(MOOR_OK, moor_fill(f.stream, &view, 1, 1));
-    EXPECT(MOOR_OK, moor_stream_record(f.stream, &first));
-    uint64_t value = scripted_recorded(f.script, f.queue);
-    EXPECT(MOOR_OK, moor_fill(f.stream, &view, 2, 1));
-    EXPECT(MOOR_OK, moor_stream_record(f.stream, &second));
-    cr_assert_eq(first.stream, f.stream);
+    struct moor_view view = fixture_allocate_view(f, 4096);
+    scripted_hold(f->script, f->queue);
+    EXPECT(MOOR_OK, moor_fill(f->stream, &view, 1, 1));
+    EXPECT(MOOR_OK, moor_stream_record(f->stream, &first));
+    uint64_t value = scripted_recorded(f->script, f->queue);
+    EXPECT(MOOR_OK, moor_fill(f->stream, &view, 2, 1));
+    EXPECT(MOOR_OK, moor_stream_record(f->stream, &second));
+    cr_assert_eq(first.stream, f->stream);
     cr_assert_lt(first.value, second.value);
     EXPECT(MOOR_PENDING, moor_fence_wait(&first, MOOR_NO_WAIT));
     EXPECT(MOOR_TIMEOUT, moor_fence_wait(&first, fixture_soon(20)));
-    scripted_step(f.script, f.queue, value);
+    scripted_step(f->script, f->queue, value);
     EXPECT(MOOR_OK, moor_fence_wait(&first, MOOR_NO_WAIT));
     EXPECT(MOOR_PENDING, moor_fence_wait(&second, MOOR_NO_WAIT));
     cr_assert(fixture_all_bytes(&view, 1));
-    scripted_open(f.script, f.queue);
+    scripted_open(f->script, f->queue);
     EXPECT(MOOR_OK, moor_fence_wait(&second, MOOR_FOREVER));
     cr_assert(fixture_all_bytes(&view, 2));
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffer));
-    fixture_close(&f);
 }
 
-Test(streams, fences_that_were_never_recorded_are_refused)
+FIXTURE_TEST(streams, fences_that_were_never_recorded_are_refused)
 {
-    struct fixture f = fixture_open(NULL);
-    struct moor_stream *other = fixture_stream(&f, NULL);
+    struct moor_stream *other = fixture_stream(f, NULL);
     struct moor_fence fence;
-    EXPECT(MOOR_OK, moor_stream_record(f.stream, &fence));
+    EXPECT(MOOR_OK, moor_stream_record(f->stream, &fence));
     fence.value++;
-    uint64_t calls = scripted_count(f.script, SCRIPTED_ANY);
+    uint64_t calls = scripted_count(f->script, SCRIPTED_ANY);
     EXPECT(MOOR_INVALID, moor_fence_wait(&fence, MOOR_NO_WAIT));
     EXPECT(MOOR_INVALID, moor_fence_wait(&fence, fixture_soon(1000)));
     EXPECT(MOOR_INVALID, moor_stream_wait(other, &fence));
-    cr_assert_eq(scripted_count(f.script, SCRIPTED_ANY), calls, "a provider may rely on it");
+    cr_assert_eq(scripted_count(f->script, SCRIPTED_ANY), calls, "no such fence reaches a provider");
     EXPECT(MOOR_OK, moor_stream_destroy(other));
-    fixture_close(&f);
 }
 
-Test(streams, wait_for_each_other_without_the_host)
+FIXTURE_TEST(streams, wait_for_each_other_without_the_host)
 {
-    struct fixture f = fixture_open(NULL);
     struct moor_abi_stream *queue;
-    struct moor_stream *other = fixture_stream(&f, &queue);
+    struct moor_stream *other = fixture_stream(f, &queue);
     struct moor_fence fence;
-    moor_buffer buffer = fixture_allocate(&f, 4096);
-    struct moor_view view = fixture_buffer_view(&f, buffer);
-    scripted_hold(f.script, f.queue);
-    EXPECT(MOOR_OK, moor_fill(f.stream, &view, 1, 1));
-    EXPECT(MOOR_OK, moor_stream_record(f.stream, &fence));
-    uint64_t waits = scripted_count(f.script, SCRIPTED_WAIT);
+    struct moor_view view = fixture_allocate_view(f, 4096);
+    scripted_hold(f->script, f->queue);
+    EXPECT(MOOR_OK, moor_fill(f->stream, &view, 1, 1));
+    EXPECT(MOOR_OK, moor_stream_record(f->stream, &fence));
+    uint64_t waits = scripted_count(f->script, SCRIPTED_WAIT);
     EXPECT(MOOR_OK, moor_stream_wait(other, &fence));
     EXPECT(MOOR_OK, moor_fill(other, &view, 2, 1));
-    cr_assert_eq(scripted_count(f.script, SCRIPTED_WAIT), waits);
-    scripted_open(f.script, f.queue);
+    cr_assert_eq(scripted_count(f->script, SCRIPTED_WAIT), waits);
+    scripted_open(f->script, f->queue);
     EXPECT(MOOR_OK, moor_memory_wait(&view, fixture_soon(5000)));
     cr_assert(fixture_all_bytes(&view, 2), "the later fill is the other stream's");
     EXPECT(MOOR_OK, moor_stream_destroy(other));
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffer));
-    fixture_close(&f);
 }
 
 Test(streams, wait_across_devices_but_not_providers)
@@ -95,88 +85,80 @@ Test(streams, wait_across_devices_but_not_providers)
     fixture_close(&f);
 }
 
-/* What the provider is still told at its address after the stream was given up, the model asserts. */
-Test(streams, given_up_early_still_do_their_work)
+/* The model asserts the provider's calls on a stream's address after its destruction. */
+FIXTURE_TEST(streams, given_up_early_still_do_their_work)
 {
-    struct fixture f = fixture_open(NULL);
     struct moor_abi_stream *queue;
-    struct moor_stream *other = fixture_stream(&f, &queue);
-    moor_buffer source = fixture_allocate(&f, 4096);
-    moor_buffer target = fixture_allocate(&f, 4096);
-    struct moor_view source_view = fixture_buffer_view(&f, source);
-    struct moor_view target_view = fixture_buffer_view(&f, target);
+    struct moor_stream *other = fixture_stream(f, &queue);
+    moor_buffer target = fixture_allocate(f, 4096);
+    struct moor_view source_view = fixture_allocate_view(f, 4096);
+    struct moor_view target_view = fixture_buffer_view(f, target);
     memset(fixture_bytes(&source_view), 0x19, 4096);
-    scripted_hold(f.script, queue);
+    scripted_hold(f->script, queue);
     EXPECT(MOOR_OK, moor_copy(other, &target_view, &source_view));
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, source));
-    uint64_t waits = scripted_count(f.script, SCRIPTED_WAIT);
+    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, source_view.owner));
+    uint64_t waits = scripted_count(f->script, SCRIPTED_WAIT);
     EXPECT(MOOR_OK, moor_stream_destroy(other));
-    cr_assert_eq(scripted_count(f.script, SCRIPTED_WAIT), waits, "without waiting");
-    EXPECT(MOOR_PENDING, moor_runtime_reap(f.runtime, MOOR_NO_WAIT));
-    cr_assert_eq(fixture_stats(&f).pending_bytes, 4096);
-    scripted_open(f.script, queue);
-    fixture_reap(&f);
-    cr_assert_eq(scripted_objects(f.script).allocations, 1, "frees behind it still complete");
+    cr_assert_eq(scripted_count(f->script, SCRIPTED_WAIT), waits, "without waiting");
+    EXPECT(MOOR_PENDING, moor_runtime_reap(f->runtime, MOOR_NO_WAIT));
+    cr_assert_eq(fixture_stats(f).pending_bytes, 4096);
+    scripted_open(f->script, queue);
+    fixture_reap(f);
+    cr_assert_eq(scripted_objects(f->script).allocations, 1, "releases behind the stream still complete");
     cr_assert(fixture_all_bytes(&target_view, 0x19));
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, target));
-    fixture_reap(&f);
-    fixture_close(&f);
+    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, target));
+    fixture_reap(f);
 }
 
-/* O10: a new stream at an old one's address is not the old one. */
-Test(streams, at_a_reused_address_are_new)
+/* O10: a new stream at an old stream's address is a different stream. */
+FIXTURE_TEST(streams, at_a_reused_address_are_new)
 {
-    struct fixture f = fixture_open(NULL);
     for (uint32_t i = 0; i < 20; i++) {
         struct moor_abi_stream *old_queue;
         struct moor_abi_stream *new_queue;
-        struct moor_stream *old = fixture_stream(&f, &old_queue);
-        moor_buffer buffer = fixture_allocate(&f, 4096);
-        moor_buffer second = fixture_allocate(&f, 4096);
-        struct moor_view view = fixture_buffer_view(&f, buffer);
-        struct moor_view second_view = fixture_buffer_view(&f, second);
+        struct moor_stream *old = fixture_stream(f, &old_queue);
+        moor_buffer second = fixture_allocate(f, 4096);
+        struct moor_view view = fixture_allocate_view(f, 4096);
+        struct moor_view second_view = fixture_buffer_view(f, second);
         for (uint32_t k = 0; k < 5; k++)
             EXPECT(MOOR_OK, moor_fill(old, &view, k, 1));
         EXPECT(MOOR_OK, moor_fill(old, &second_view, 1, 1));
         EXPECT(MOOR_OK, moor_stream_destroy(old));
-        fixture_reap(&f);
-        struct moor_stream *new_stream = fixture_stream(&f, &new_queue);
-        scripted_hold(f.script, new_queue);
+        fixture_reap(f);
+        struct moor_stream *new_stream = fixture_stream(f, &new_queue);
+        scripted_hold(f->script, new_queue);
         EXPECT(MOOR_OK, moor_fill(new_stream, &view, 9, 1));
-        EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffer));
-        EXPECT(MOOR_OK, moor_buffer_release(f.runtime, second)); /* its use, on the old one, is past */
-        EXPECT(MOOR_PENDING, moor_runtime_reap(f.runtime, MOOR_NO_WAIT));
-        cr_assert_eq(scripted_objects(f.script).allocations, 1);
-        scripted_open(f.script, new_queue);
-        fixture_reap(&f);
+        EXPECT(MOOR_OK, moor_buffer_release(f->runtime, view.owner));
+        EXPECT(MOOR_OK, moor_buffer_release(f->runtime, second)); /* the old stream's use is complete */
+        EXPECT(MOOR_PENDING, moor_runtime_reap(f->runtime, MOOR_NO_WAIT));
+        cr_assert_eq(scripted_objects(f->script).allocations, 1);
+        scripted_open(f->script, new_queue);
+        fixture_reap(f);
         EXPECT(MOOR_OK, moor_stream_destroy(new_stream));
     }
-    fixture_close(&f);
 }
 
-Test(streams, many_with_pending_frees_can_end_at_once)
+FIXTURE_TEST(streams, many_with_pending_frees_can_end_at_once)
 {
     enum { STREAMS = 64, FREES = 4 };
-    struct fixture f = fixture_open(NULL);
     struct moor_abi_stream *queues[STREAMS];
     for (uint32_t i = 0; i < STREAMS; i++) {
-        struct moor_stream *stream = fixture_stream(&f, &queues[i]);
-        scripted_hold(f.script, queues[i]);
+        struct moor_stream *stream = fixture_stream(f, &queues[i]);
+        scripted_hold(f->script, queues[i]);
         for (uint32_t k = 0; k < FREES; k++) {
-            moor_buffer buffer = fixture_allocate(&f, 4096);
-            struct moor_view view = fixture_buffer_view(&f, buffer);
+            moor_buffer buffer = fixture_allocate(f, 4096);
+            struct moor_view view = fixture_buffer_view(f, buffer);
             EXPECT(MOOR_OK, moor_fill(stream, &view, k, 1));
-            EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffer));
+            EXPECT(MOOR_OK, moor_buffer_release(f->runtime, buffer));
         }
         EXPECT(MOOR_OK, moor_stream_destroy(stream));
     }
-    moor_buffer buffer = fixture_allocate(&f, 4096);
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffer));
+    moor_buffer buffer = fixture_allocate(f, 4096);
+    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, buffer));
     for (uint32_t i = 0; i < STREAMS; i++)
-        scripted_open(f.script, queues[i]);
-    fixture_reap(&f);
-    cr_assert_eq(fixture_stats(&f).charged_bytes, 0);
-    fixture_close(&f);
+        scripted_open(f->script, queues[i]);
+    fixture_reap(f);
+    cr_assert_eq(fixture_stats(f).charged_bytes, 0);
 }
 
 struct shared_run {
@@ -192,114 +174,99 @@ static void note(void *user)
     (void)atomic_fetch_add(&run->runs, 1);
 }
 
-Test(streams, host_functions_run_once_in_order_and_keep_their_views)
+FIXTURE_TEST(streams, host_functions_run_once_in_order_and_keep_their_views)
 {
-    struct fixture f = fixture_open(NULL);
-    moor_buffer buffer = fixture_allocate(&f, 4096);
-    struct moor_view view = fixture_buffer_view(&f, buffer);
+    struct moor_view view = fixture_allocate_view(f, 4096);
     struct shared_run run = {.view = &view};
-    scripted_hold(f.script, f.queue);
-    EXPECT(MOOR_OK, moor_fill(f.stream, &view, 0x44, 1));
-    EXPECT(MOOR_OK, moor_stream_host_function(f.stream, note, &run, &view, 1));
-    EXPECT(MOOR_OK, moor_stream_host_function(f.stream, note, &run, NULL, 0));
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffer));
-    EXPECT(MOOR_PENDING, moor_runtime_reap(f.runtime, MOOR_NO_WAIT));
+    scripted_hold(f->script, f->queue);
+    EXPECT(MOOR_OK, moor_fill(f->stream, &view, 0x44, 1));
+    EXPECT(MOOR_OK, moor_stream_host_function(f->stream, note, &run, &view, 1));
+    EXPECT(MOOR_OK, moor_stream_host_function(f->stream, note, &run, NULL, 0));
+    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, view.owner));
+    EXPECT(MOOR_PENDING, moor_runtime_reap(f->runtime, MOOR_NO_WAIT));
     cr_assert_eq(atomic_load(&run.runs), 0);
-    uint64_t value = scripted_recorded(f.script, f.queue);
-    scripted_step(f.script, f.queue, value - 1);
-    (void)moor_runtime_reap(f.runtime, MOOR_NO_WAIT);
-    scripted_step(f.script, f.queue, value);
-    cr_assert_eq(run.seen, 0x44, "after the fill, on memory that is still there");
-    scripted_open(f.script, f.queue);
-    fixture_reap(&f);
+    uint64_t value = scripted_recorded(f->script, f->queue);
+    scripted_step(f->script, f->queue, value - 1);
+    (void)moor_runtime_reap(f->runtime, MOOR_NO_WAIT);
+    scripted_step(f->script, f->queue, value);
+    cr_assert_eq(run.seen, 0x44, "the function runs after the fill, on live memory");
+    scripted_open(f->script, f->queue);
+    fixture_reap(f);
     cr_assert_eq(atomic_load(&run.runs), 2);
-    EXPECT(MOOR_INVALID, moor_stream_host_function(f.stream, NULL, &run, NULL, 0));
-    EXPECT(MOOR_INVALID, moor_stream_host_function(f.stream, note, &run, NULL, 1));
-    fixture_close(&f);
+    EXPECT(MOOR_INVALID, moor_stream_host_function(f->stream, NULL, &run, NULL, 0));
+    EXPECT(MOOR_INVALID, moor_stream_host_function(f->stream, note, &run, NULL, 1));
 }
 
-/* Nothing else works on them: the function alone keeps its views. */
-Test(streams, host_functions_keep_what_they_alone_use)
+/* No other work uses the views: the function alone keeps them. */
+FIXTURE_TEST(streams, host_functions_alone_keep_their_views)
 {
-    struct fixture f = fixture_open(NULL);
-    moor_buffer buffer = fixture_allocate(&f, 4096);
-    struct moor_view view = fixture_buffer_view(&f, buffer);
+    struct moor_view view = fixture_allocate_view(f, 4096);
     struct shared_run run = {.view = &view};
-    scripted_hold(f.script, f.queue);
-    EXPECT(MOOR_OK, moor_stream_host_function(f.stream, note, &run, &view, 1));
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffer));
-    EXPECT(MOOR_PENDING, moor_runtime_reap(f.runtime, MOOR_NO_WAIT));
-    cr_assert_eq(scripted_objects(f.script).allocations, 1);
-    scripted_open(f.script, f.queue);
-    fixture_reap(&f);
+    scripted_hold(f->script, f->queue);
+    EXPECT(MOOR_OK, moor_stream_host_function(f->stream, note, &run, &view, 1));
+    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, view.owner));
+    EXPECT(MOOR_PENDING, moor_runtime_reap(f->runtime, MOOR_NO_WAIT));
+    cr_assert_eq(scripted_objects(f->script).allocations, 1);
+    scripted_open(f->script, f->queue);
+    fixture_reap(f);
     cr_assert_eq(atomic_load(&run.runs), 1);
-    fixture_close(&f);
 }
 
-Test(streams, native_ones_are_imported)
+FIXTURE_TEST(streams, native_ones_are_imported)
 {
-    struct fixture f = fixture_open(NULL);
     struct moor_stream *stream = NULL;
     struct moor_stream_options options = {.native = 0x1234};
-    EXPECT(MOOR_OK, moor_stream_create(f.device, &options, &stream));
+    EXPECT(MOOR_OK, moor_stream_create(f->device, &options, &stream));
     struct scripted_call call;
-    cr_assert(scripted_last_call(f.script, SCRIPTED_STREAM_CREATE, &call));
+    cr_assert(scripted_last_call(f->script, SCRIPTED_STREAM_CREATE, &call));
     cr_assert_eq(call.arguments[0], MOOR_ABI_STREAM_IMPORT);
     cr_assert_eq(call.arguments[1], 0x1234);
     EXPECT(MOOR_OK, moor_stream_destroy(stream));
     uint64_t touches =
-        scripted_count(f.script, SCRIPTED_RECORD) + scripted_count(f.script, SCRIPTED_WAIT_STREAM);
-    fixture_reap(&f);
+        scripted_count(f->script, SCRIPTED_RECORD) + scripted_count(f->script, SCRIPTED_WAIT_STREAM);
+    fixture_reap(f);
     cr_assert_eq(touches,
-                 scripted_count(f.script, SCRIPTED_RECORD) + scripted_count(f.script, SCRIPTED_WAIT_STREAM),
-                 "it is not touched once it was given up");
-    fixture_close(&f);
+                 scripted_count(f->script, SCRIPTED_RECORD) + scripted_count(f->script, SCRIPTED_WAIT_STREAM),
+                 "no provider call after the destroy");
 }
 
-Test(streams, failures_are_forwarded)
+FIXTURE_TEST(streams, failures_are_forwarded)
 {
-    struct fixture f = fixture_open(NULL);
     struct moor_stream *stream = NULL;
     struct moor_fence fence;
-    scripted_fail(f.script,
-                  (struct scripted_fault){.name = SCRIPTED_STREAM_CREATE, .nth = 1, .status = MOOR_LIMIT});
-    EXPECT(MOOR_LIMIT, moor_stream_create(f.device, NULL, &stream));
+    fixture_fail(f, SCRIPTED_STREAM_CREATE, 1, MOOR_LIMIT);
+    EXPECT(MOOR_LIMIT, moor_stream_create(f->device, NULL, &stream));
     cr_assert_null(stream);
-    scripted_fail(f.script,
-                  (struct scripted_fault){.name = SCRIPTED_RECORD, .nth = 1, .status = MOOR_DEVICE_LOST});
-    EXPECT(MOOR_DEVICE_LOST, moor_stream_record(f.stream, &fence));
+    fixture_fail(f, SCRIPTED_RECORD, 1, MOOR_DEVICE_LOST);
+    EXPECT(MOOR_DEVICE_LOST, moor_stream_record(f->stream, &fence));
     EXPECT(MOOR_INVALID, moor_stream_record(NULL, &fence));
-    EXPECT(MOOR_INVALID, moor_stream_record(f.stream, NULL));
+    EXPECT(MOOR_INVALID, moor_stream_record(f->stream, NULL));
     EXPECT(MOOR_INVALID, moor_fence_wait(NULL, 0));
     EXPECT(MOOR_OK, moor_stream_destroy(NULL));
-    fixture_close(&f);
 }
 
-Test(streams, are_limited_in_number)
+FIXTURE_TEST(streams, are_limited_in_number)
 {
-    struct fixture f = fixture_open(NULL);
     struct moor_stream *streams[MOOR_LIMIT_STREAMS];
     struct moor_stream *more = NULL;
-    streams[0] = f.stream;
+    streams[0] = f->stream;
     for (uint32_t i = 1; i < MOOR_LIMIT_STREAMS; i++)
-        EXPECT(MOOR_OK, moor_stream_create(f.device, NULL, &streams[i]));
-    EXPECT(MOOR_LIMIT, moor_stream_create(f.device, NULL, &more));
+        EXPECT(MOOR_OK, moor_stream_create(f->device, NULL, &streams[i]));
+    EXPECT(MOOR_LIMIT, moor_stream_create(f->device, NULL, &more));
     cr_assert_null(more);
     EXPECT(MOOR_OK, moor_stream_destroy(streams[1]));
-    EXPECT(MOOR_OK, moor_stream_create(f.device, NULL, &streams[1]));
+    EXPECT(MOOR_OK, moor_stream_create(f->device, NULL, &streams[1]));
     for (uint32_t i = 1; i < MOOR_LIMIT_STREAMS; i++)
         EXPECT(MOOR_OK, moor_stream_destroy(streams[i]));
-    fixture_reap(&f);
-    fixture_close(&f);
+    fixture_reap(f);
 }
 
-/* Nobody is there any more who could be told. */
+/* No caller is left to get the error. */
 Test(streams, that_cannot_be_destroyed_are_forgotten)
 {
     struct fixture f = fixture_open(NULL);
     struct moor_stream *other = fixture_stream(&f, NULL);
-    scripted_fail(f.script, (struct scripted_fault){
-                                .name = SCRIPTED_STREAM_DESTROY, .nth = 1, .status = MOOR_PROVIDER});
+    fixture_fail(&f, SCRIPTED_STREAM_DESTROY, 1, MOOR_PROVIDER);
     EXPECT(MOOR_OK, moor_stream_destroy(other));
     fixture_reap(&f);
     cr_assert_eq(fixture_counts(&f).streams, 1, "the fixture's");
@@ -307,41 +274,38 @@ Test(streams, that_cannot_be_destroyed_are_forgotten)
     scripted_abandon(f.script);
 }
 
-/* A mark that could not be made is told, and more marks than an object keeps are refused, not forgotten. */
-Test(streams, more_users_than_are_kept_are_refused)
+/* A use that cannot be recorded is reported, and uses beyond the limit are refused, not forgotten. */
+FIXTURE_TEST(streams, more_users_than_are_kept_are_refused)
 {
     enum { STREAMS = 129 };
-    struct fixture f = fixture_open(NULL);
     struct moor_abi_stream *queues[STREAMS];
     struct moor_stream *streams[STREAMS];
-    moor_buffer buffer = fixture_allocate(&f, 4096);
-    struct moor_view view = fixture_buffer_view(&f, buffer);
+    struct moor_view view = fixture_allocate_view(f, 4096);
     for (uint32_t i = 0; i < STREAMS; i++) {
-        streams[i] = fixture_stream(&f, &queues[i]);
-        scripted_hold(f.script, queues[i]);
+        streams[i] = fixture_stream(f, &queues[i]);
+        scripted_hold(f->script, queues[i]);
         EXPECT(i < STREAMS - 1 ? MOOR_OK : MOOR_LIMIT, moor_stream_used(streams[i], &view));
     }
-    scripted_open(f.script, queues[10]);
-    EXPECT(MOOR_OK, moor_stream_used(streams[STREAMS - 1], &view)); /* a use that is past makes room */
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffer));
+    scripted_open(f->script, queues[10]);
+    EXPECT(MOOR_OK, moor_stream_used(streams[STREAMS - 1], &view)); /* a completed use makes room */
+    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, view.owner));
     for (uint32_t i = 0; i < STREAMS; i++) {
-        EXPECT(MOOR_PENDING, moor_runtime_reap(f.runtime, MOOR_NO_WAIT));
-        scripted_open(f.script, queues[i]);
+        EXPECT(MOOR_PENDING, moor_runtime_reap(f->runtime, MOOR_NO_WAIT));
+        scripted_open(f->script, queues[i]);
     }
-    fixture_reap(&f);
+    fixture_reap(f);
     for (uint32_t i = 0; i < STREAMS; i++)
         EXPECT(MOOR_OK, moor_stream_destroy(streams[i]));
-    fixture_close(&f);
 }
 
 /* ---- other threads in the middle of a call ---- */
 
-/* Stops one thread inside a call of the provider, once, until the test lets it go on. */
+/* Stops one thread inside a provider call, once, until the test lets it continue. */
 struct stop {
     struct fixture *fixture;
     enum scripted_name name;
     pthread_t thread;
-    _Atomic int stage; /* 1: it has stopped; 2: it may go on */
+    _Atomic int stage; /* 1: the thread has stopped; 2: it may go on */
     moor_buffer buffer;
 };
 
@@ -373,27 +337,24 @@ static void *record_elsewhere(void *user)
     return NULL;
 }
 
-/* The provider has given the other thread's record its value, and the core has not heard of it: work
- * submitted now is not covered by that value. */
-Test(streams, marks_lie_beyond_records_that_have_not_returned)
+/* The provider has given the other thread's record its value, and the core does not know the value yet: the
+ * value does not cover work submitted now. */
+FIXTURE_TEST(streams, marks_lie_beyond_records_that_have_not_returned)
 {
-    struct fixture f = fixture_open(NULL);
-    struct stop stop = {.fixture = &f, .name = SCRIPTED_RECORD};
-    moor_buffer buffer = fixture_allocate(&f, 4096);
-    struct moor_view view = fixture_buffer_view(&f, buffer);
-    scripted_hold(f.script, f.queue);
-    scripted_set_after_hook(f.script, stop_here, &stop);
+    struct stop stop = {.fixture = f, .name = SCRIPTED_RECORD};
+    struct moor_view view = fixture_allocate_view(f, 4096);
+    scripted_hold(f->script, f->queue);
+    scripted_set_after_hook(f->script, stop_here, &stop);
     cr_assert_eq(pthread_create(&stop.thread, NULL, record_elsewhere, &stop), 0);
     fixture_await(&stop.stage, 1);
-    EXPECT(MOOR_OK, moor_fill(f.stream, &view, 7, 1));
+    EXPECT(MOOR_OK, moor_fill(f->stream, &view, 7, 1));
     go_on(&stop);
-    scripted_step(f.script, f.queue, 1); /* that record is reached, and the fill has not run */
+    scripted_step(f->script, f->queue, 1); /* the record is reached, but the fill has not run */
     EXPECT(MOOR_PENDING, moor_memory_wait(&view, MOOR_NO_WAIT));
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffer));
-    EXPECT(MOOR_PENDING, moor_runtime_reap(f.runtime, MOOR_NO_WAIT));
-    cr_assert_eq(scripted_objects(f.script).allocations, 1, "not before the fill is done");
-    scripted_open(f.script, f.queue);
-    fixture_close(&f);
+    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, view.owner));
+    EXPECT(MOOR_PENDING, moor_runtime_reap(f->runtime, MOOR_NO_WAIT));
+    cr_assert_eq(scripted_objects(f->script).allocations, 1, "not before the fill is done");
+    scripted_open(f->script, f->queue);
 }
 
 static void *release_elsewhere(void *user)
@@ -427,9 +388,9 @@ static void *destroy_elsewhere(void *user)
     return NULL;
 }
 
-/* Whoever destroys a stream need not know who is waiting for memory that it used. The model asserts that no
- * call of the provider is using the stream when it goes. Destroying waits for nobody but who is recording at
- * that moment: a native stream is not touched once it has returned. */
+/* A host may destroy a stream while another thread waits for memory that the stream used. The model asserts
+ * that no provider call uses the stream when it goes. Destroying waits only for a thread that records at that
+ * moment: a native stream is not touched after destroy has returned. */
 Test(streams, given_up_stay_while_a_release_or_wait_names_them)
 {
     static const struct {
@@ -455,18 +416,19 @@ Test(streams, given_up_stay_while_a_release_or_wait_names_them)
         (void)nanosleep(&pause, NULL);
         cr_assert_eq(atomic_load(&destroyer.returned), stop.name != SCRIPTED_RECORD, "case %zu", i);
         (void)moor_runtime_reap(f.runtime, MOOR_NO_WAIT); /* PENDING: the stream cannot go yet */
-        cr_assert_eq(scripted_objects(f.script).streams, 2, "case %zu: it is still named", i);
+        cr_assert_eq(scripted_objects(f.script).streams, 2, "case %zu: a call still names the stream", i);
         go_on(&stop);
         (void)pthread_join(destroyer.thread, NULL);
         if (cases[i].act == wait_elsewhere)
             EXPECT(MOOR_OK, moor_buffer_release(f.runtime, stop.buffer));
         fixture_reap(&f);
-        cr_assert_eq(scripted_objects(f.script).streams, 1, "case %zu: then it goes", i);
+        cr_assert_eq(scripted_objects(f.script).streams, 1, "case %zu: the stream is destroyed afterwards",
+                     i);
         fixture_close(&f);
     }
 }
 
-/* ---- what reap waits for ---- */
+/* ---- reap ---- */
 
 struct later {
     struct fixture *fixture;
@@ -488,23 +450,21 @@ Test(streams, given_up_are_waited_for_by_reap)
     struct fixture f = fixture_open(NULL);
     struct later later = {.fixture = &f};
     struct moor_stream *other = fixture_stream(&f, &later.queue);
-    moor_buffer buffer = fixture_allocate(&f, 4096);
-    struct moor_view view = fixture_buffer_view(&f, buffer);
+    struct moor_view view = fixture_allocate_view(&f, 4096);
     scripted_hold(f.script, later.queue);
     EXPECT(MOOR_OK, moor_fill(other, &view, 7, 1));
     EXPECT(MOOR_OK, moor_stream_destroy(other));
-    EXPECT(MOOR_PENDING, moor_runtime_reap(f.runtime, MOOR_NO_WAIT)); /* though no release is */
+    EXPECT(MOOR_PENDING, moor_runtime_reap(f.runtime, MOOR_NO_WAIT)); /* although no release is pending */
     EXPECT(MOOR_PENDING, moor_runtime_reap(f.runtime, fixture_soon(20)));
     cr_assert_eq(pthread_create(&later.thread, NULL, open_later, &later), 0);
     EXPECT(MOOR_OK, moor_runtime_reap(f.runtime, fixture_soon(5000)));
     (void)pthread_join(later.thread, NULL);
     cr_assert_eq(scripted_objects(f.script).streams, 1);
     cr_assert_eq(fixture_counts(&f).streams, 1);
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffer));
     fixture_close(&f); /* the runtime can be destroyed at once */
 }
 
-/* ---- host functions and what is behind their views ---- */
+/* ---- host functions and the memory of their views ---- */
 
 struct intruder {
     struct fixture *fixture;
@@ -525,73 +485,68 @@ static void submit_from_inside(void *user, const struct scripted_call *call)
            moor_stream_host_function(intruder->fixture->stream, note, intruder->run, &intruder->view, 1));
 }
 
-Test(streams, host_functions_need_views_that_are_backed)
+FIXTURE_TEST(streams, host_functions_need_views_that_are_backed)
 {
-    struct fixture f = fixture_open(NULL);
-    moor_range range = fixture_range(&f, 4);
-    moor_segment segment = 0;
-    struct moor_view view = fixture_range_view(&f, range, 0, GRANULE);
-    struct moor_view mapped = fixture_range_view(&f, range, 2 * GRANULE, GRANULE);
+    moor_range range = fixture_range(f, 4);
+    struct moor_view view = fixture_range_view(f, range, 0, GRANULE);
+    struct moor_view mapped = fixture_range_view(f, range, 2 * GRANULE, GRANULE);
     struct shared_run run = {.view = &view};
-    struct intruder intruder = {.fixture = &f, .name = SCRIPTED_COMMIT, .view = view, .run = &run};
-    EXPECT(MOOR_INVALID, moor_stream_host_function(f.stream, note, &run, &view, 1));
-    scripted_set_hook(f.script, submit_from_inside, &intruder);
-    EXPECT(MOOR_OK, moor_range_commit(f.runtime, range, 0, GRANULE, 0));
-    EXPECT(MOOR_OK, moor_segment_create(f.binding, GRANULE, 0, 0, &segment));
-    EXPECT(MOOR_OK, moor_segment_map(f.runtime, segment, range, 2 * GRANULE, MOOR_ACCESS_READ_WRITE));
+    struct intruder intruder = {.fixture = f, .name = SCRIPTED_COMMIT, .view = view, .run = &run};
+    EXPECT(MOOR_INVALID, moor_stream_host_function(f->stream, note, &run, &view, 1));
+    scripted_set_hook(f->script, submit_from_inside, &intruder);
+    EXPECT(MOOR_OK, moor_range_commit(f->runtime, range, 0, GRANULE, 0));
+    moor_segment segment = fixture_open_segment(f, 1);
+    EXPECT(MOOR_OK, moor_segment_map(f->runtime, segment, range, 2 * GRANULE, MOOR_ACCESS_READ_WRITE));
     intruder.view = mapped;
     intruder.name = SCRIPTED_PROTECT;
-    EXPECT(MOOR_OK, moor_segment_seal(f.runtime, segment, MOOR_FOREVER));
+    EXPECT(MOOR_OK, moor_segment_seal(f->runtime, segment, MOOR_FOREVER));
     intruder.name = SCRIPTED_RELEASE; /* between the last wait and the unmap */
-    EXPECT(MOOR_OK, moor_range_make_writable(f.runtime, range, 2 * GRANULE, f.stream, 0, MOOR_FOREVER, NULL));
-    scripted_set_hook(f.script, NULL, NULL);
+    EXPECT(MOOR_OK,
+           moor_range_make_writable(f->runtime, range, 2 * GRANULE, f->stream, 0, MOOR_FOREVER, NULL));
+    scripted_set_hook(f->script, NULL, NULL);
     cr_assert_eq(intruder.tries, 3);
-    scripted_hold(f.script, f.queue);
-    EXPECT(MOOR_OK, moor_fill(f.stream, &view, 0x21, 1));
-    EXPECT(MOOR_OK, moor_stream_host_function(f.stream, note, &run, &mapped, 1));
-    EXPECT(MOOR_OK, moor_range_decommit(f.runtime, range, 0, GRANULE));
-    EXPECT(MOOR_PENDING, moor_stream_host_function(f.stream, note, &run, &view, 1));
-    cr_assert_eq(scripted_count(f.script, SCRIPTED_HOST_FUNCTION), 1, "what is refused is not submitted");
+    scripted_hold(f->script, f->queue);
+    EXPECT(MOOR_OK, moor_fill(f->stream, &view, 0x21, 1));
+    EXPECT(MOOR_OK, moor_stream_host_function(f->stream, note, &run, &mapped, 1));
+    EXPECT(MOOR_OK, moor_range_decommit(f->runtime, range, 0, GRANULE));
+    EXPECT(MOOR_PENDING, moor_stream_host_function(f->stream, note, &run, &view, 1));
+    cr_assert_eq(scripted_count(f->script, SCRIPTED_HOST_FUNCTION), 1, "a refused function is not submitted");
     run.view = &mapped; /* the first view's memory goes before the function runs */
-    scripted_open(f.script, f.queue);
+    scripted_open(f->script, f->queue);
     cr_assert_eq(atomic_load(&run.runs), 1);
-    EXPECT(MOOR_OK, moor_segment_release(f.runtime, segment));
-    EXPECT(MOOR_OK, moor_range_release(f.runtime, range));
-    fixture_close(&f);
 }
 
 /* ---- many uses ---- */
 
-Test(streams, may_each_use_many_parts_of_one_range)
+FIXTURE_TEST(streams, may_each_use_many_parts_of_one_range)
 {
     enum { STREAMS = 64, PARTS = 8 };
-    struct fixture f = fixture_open(NULL);
     struct moor_abi_stream *queues[STREAMS];
     struct moor_stream *streams[STREAMS];
-    moor_range range = fixture_range(&f, 2 * PARTS);
-    EXPECT(MOOR_OK, moor_range_commit(f.runtime, range, 0, 2 * PARTS * GRANULE, 0));
+    moor_range range = fixture_range(f, 2 * PARTS);
+    EXPECT(MOOR_OK, moor_range_commit(f->runtime, range, 0, 2 * PARTS * GRANULE, 0));
     for (uint32_t i = 0; i < STREAMS; i++) {
-        streams[i] = fixture_stream(&f, &queues[i]);
-        scripted_hold(f.script, queues[i]);
+        streams[i] = fixture_stream(f, &queues[i]);
+        scripted_hold(f->script, queues[i]);
         for (uint32_t part = 0; part < PARTS; part++) {
-            struct moor_view view = fixture_range_view(&f, range, 2 * part * GRANULE, GRANULE);
+            struct moor_view view = fixture_range_view(f, range, 2 * part * GRANULE, GRANULE);
             EXPECT(MOOR_OK, moor_stream_used(streams[i], &view));
         }
     }
-    EXPECT(MOOR_OK, moor_range_release(f.runtime, range));
+    EXPECT(MOOR_OK, moor_range_release(f->runtime, range));
     for (uint32_t i = 0; i < STREAMS; i++) {
-        EXPECT(MOOR_PENDING, moor_runtime_reap(f.runtime, MOOR_NO_WAIT));
-        cr_assert(fixture_stats(&f).charged_bytes >= PARTS * GRANULE, "stream %u of %u is not done", i,
+        EXPECT(MOOR_PENDING, moor_runtime_reap(f->runtime, MOOR_NO_WAIT));
+        cr_assert(fixture_stats(f).charged_bytes >= PARTS * GRANULE, "stream %u of %u is not done", i,
                   STREAMS);
-        scripted_open(f.script, queues[i]);
+        scripted_open(f->script, queues[i]);
     }
-    fixture_reap(&f);
+    fixture_reap(f);
     for (uint32_t i = 0; i < STREAMS; i++)
         EXPECT(MOOR_OK, moor_stream_destroy(streams[i]));
-    fixture_close(&f);
 }
 
-/* One more than are kept apart: they grow into one, which waits for the last of them and covers them all. */
+/* One part more than the limit: the uses merge into one, which covers all parts and waits for the last
+ * use. */
 Test(streams, parts_that_grow_into_one_wait_for_the_last)
 {
     enum { PARTS = MOOR_LIMIT_USES_PER_STREAM + 1 };
@@ -620,26 +575,23 @@ Test(streams, parts_that_grow_into_one_wait_for_the_last)
     }
 }
 
-Test(streams, may_use_a_buffer_of_many_views_beside_another)
+FIXTURE_TEST(streams, may_use_many_views_of_a_buffer_together_with_another)
 {
     enum { VIEWS = 64 };
-    struct fixture f = fixture_open(NULL);
     struct moor_abi_stream *queue;
-    struct moor_stream *other = fixture_stream(&f, &queue);
-    moor_buffer buffer = fixture_allocate(&f, 4096);
-    struct moor_view view = fixture_buffer_view(&f, buffer);
+    struct moor_stream *other = fixture_stream(f, &queue);
+    struct moor_view view = fixture_allocate_view(f, 4096);
     struct moor_view views[VIEWS];
     struct shared_run run = {.view = &view};
     for (uint32_t i = 0; i < VIEWS; i++)
         EXPECT(MOOR_OK, moor_view_slice(&view, 64 * i, 64, &views[i]));
-    scripted_hold(f.script, queue);
+    scripted_hold(f->script, queue);
     EXPECT(MOOR_OK, moor_stream_used(other, &view));
-    EXPECT(MOOR_OK, moor_stream_host_function(f.stream, note, &run, views, VIEWS));
+    EXPECT(MOOR_OK, moor_stream_host_function(f->stream, note, &run, views, VIEWS));
     cr_assert_eq(atomic_load(&run.runs), 1);
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffer));
-    EXPECT(MOOR_PENDING, moor_runtime_reap(f.runtime, MOOR_NO_WAIT));
-    scripted_open(f.script, queue);
-    fixture_reap(&f);
+    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, view.owner));
+    EXPECT(MOOR_PENDING, moor_runtime_reap(f->runtime, MOOR_NO_WAIT));
+    scripted_open(f->script, queue);
+    fixture_reap(f);
     EXPECT(MOOR_OK, moor_stream_destroy(other));
-    fixture_close(&f);
 }

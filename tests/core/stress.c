@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Several threads do everything at once, and at the end the books are empty. A plain program, because
- * ThreadSanitizer does not run under Criterion.
+ * Several threads make all kinds of calls at once, and at the end the accounts are empty. A plain program,
+ * because ThreadSanitizer does not run under Criterion.
  *
- *     stress [PROVIDER.so [SECONDS [THREADS]]]
+ * stress [PROVIDER.so [SECONDS [THREADS]]]
  *
- * Without a file, or with "-", it runs over the scripted provider, which asserts the contract on every call.
- * Shared handles go through a table that all threads swap in and out, so that one thread releases what
- * another still uses: STALE is then a right answer, a wrong byte or a wrong sum is not.
+ * Without a file, or with "-", the program runs over the scripted provider, which asserts the contract on
+ * every call. Shared handles go through a table that all threads swap in and out, so that one thread releases
+ * an object that another one still uses: STALE is then a right answer, a wrong byte or a wrong sum is not.
  */
 #include "loader/provider.h"
 #include "scripted.h"
@@ -56,7 +56,7 @@ static void must(const char *what, moor_status status)
         die(what, status);
 }
 
-/* Shortage, and a handle that another thread released, are right answers; anything else is not. */
+/* A shortage, and a handle that another thread released, are right answers; any other failure is not. */
 static bool may(const char *what, moor_status status)
 {
     if (status == MOOR_OK)
@@ -75,7 +75,7 @@ static uint64_t next_random(struct worker *w)
     return w->random;
 }
 
-/* ---- what a worker does ---- */
+/* ---- a worker's acts ---- */
 
 static void swap_shared(struct worker *w)
 {
@@ -87,7 +87,8 @@ static void swap_shared(struct worker *w)
     must("release", moor_buffer_release(s->runtime, buffer));
 }
 
-/* Reads what others may be releasing: reads of one buffer do not race, and it must be there to their end. */
+/* Reads memory that other threads may be releasing: reads of one buffer do not race, and the memory must stay
+ * to their end. */
 static void use_shared(struct worker *w)
 {
     struct stress *s = w->stress;
@@ -212,7 +213,7 @@ static void look(struct worker *w)
     if (stats.charged_bytes != stats.live_bytes + stats.pending_bytes + stats.quarantined_bytes ||
         used > stats.capacity_bytes || stats.free_bytes != stats.capacity_bytes - used)
         die("the books do not add up", MOOR_CORRUPT);
-    (void)moor_runtime_reap(w->stress->runtime, MOOR_NO_WAIT); /* PENDING is fine */
+    (void)moor_runtime_reap(w->stress->runtime, MOOR_NO_WAIT); /* PENDING is permitted */
 }
 
 static void *run(void *user)

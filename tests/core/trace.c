@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The events of a trace are the books: their sums say what each holder has, and each ticket and ask has
- * its end. */
+/* The sums of trace events equal the accounts: each holder's bytes are explained, and each ticket and each
+ * pressure request has an end. */
 #include "asked.h"
 
 TestSuite(trace, .timeout = 60);
@@ -10,7 +10,7 @@ TestSuite(trace, .timeout = 60);
 #define TICKETS 64u
 #define ONCE 1u
 
-/* All that was told, summed up. */
+/* The sums of all events. */
 static struct {
     pthread_mutex_t lock;
     struct {
@@ -19,7 +19,7 @@ static struct {
     } of[HOLDERS];
     struct {
         uint64_t name;
-        uint64_t bytes;   /* of its opening */
+        uint64_t bytes;   /* at its opening */
         uint64_t granted; /* at its end */
         uint32_t opened;
         uint32_t ended;
@@ -28,7 +28,7 @@ static struct {
         uint64_t let_go;
     } ticket[TICKETS];
     uint64_t count[KINDS];
-    uint64_t latest[KINDS]; /* bytes of it */
+    uint64_t latest[KINDS]; /* bytes of the ticket */
 } told = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static void note_ticket(const struct moor_trace_event *event)
@@ -84,7 +84,7 @@ static void expect_equal(uint64_t events, uint64_t books, const char *what, int 
                  (unsigned long long)events, (unsigned long long)books);
 }
 
-/* At a quiet point. leases: of it, the lease refunds, which were never pending. */
+/* At a quiet point. leases: the part of the refunds that were leases, which were never pending. */
 static void check_books(struct moor_holder *holder, uint64_t leases, int line)
 {
 #define OF(kind_) bytes_of(holder, MOOR_TRACE_##kind_)
@@ -114,9 +114,8 @@ static struct fixture open_traced(void)
 Test(trace, grants_and_leases_add_up)
 {
     struct fixture f = open_traced();
-    moor_grant grant = 0;
     moor_lease lease = 0, whole = 0;
-    EXPECT(MOOR_OK, moor_grant_reserve(f.holder, 1000, MOOR_NO_WAIT, &grant));
+    moor_grant grant = fixture_reserve(&f, 1000);
     CHECK_BOOKS(f.holder, 0);
     EXPECT(MOOR_OK, moor_lease_commit(f.runtime, grant, 600, &lease));
     CHECK_BOOKS(f.holder, 0);
@@ -126,9 +125,8 @@ Test(trace, grants_and_leases_add_up)
     CHECK_BOOKS(f.holder, 800);
     EXPECT(MOOR_OK, moor_grant_commit(f.runtime, grant, 300, &whole));
     CHECK_BOOKS(f.holder, 800);
-    cr_assert_eq(bytes_of(f.holder, MOOR_TRACE_RETURN), 100, "what was left of the grant");
-    moor_grant dropped = 0;
-    EXPECT(MOOR_OK, moor_grant_reserve(f.holder, 50, MOOR_NO_WAIT, &dropped));
+    cr_assert_eq(bytes_of(f.holder, MOOR_TRACE_RETURN), 100, "the rest of the grant");
+    moor_grant dropped = fixture_reserve(&f, 50);
     EXPECT(MOOR_OK, moor_grant_release(f.runtime, dropped));
     EXPECT(MOOR_OK, moor_lease_refund(f.runtime, lease));
     EXPECT(MOOR_OK, moor_lease_refund(f.runtime, whole));
@@ -137,14 +135,14 @@ Test(trace, grants_and_leases_add_up)
     fixture_close(&f);
 }
 
-/* A release goes by PENDING; a failed free by QUARANTINE, and RETRY; a release that is refused comes back
+/* A release passes PENDING; a failed free passes QUARANTINE and RETRY; a refused release is restored
  * first. */
 Test(trace, memory_adds_up)
 {
     struct fixture f = open_traced();
     moor_buffer buffers[4];
     for (size_t i = 0; i < 4; i++)
-        buffers[i] = fixture_allocate(&f, UNIT - 100); /* is rounded */
+        buffers[i] = fixture_allocate(&f, UNIT - 100); /* the provider rounds it */
     CHECK_BOOKS(f.holder, 0);
     struct moor_view view = fixture_buffer_view(&f, buffers[0]);
     scripted_hold(f.script, f.queue);
@@ -158,8 +156,7 @@ Test(trace, memory_adds_up)
     fixture_reap(&f);
     CHECK_BOOKS(f.holder, 0);
     cr_assert_eq(bytes_of(f.holder, MOOR_TRACE_QUARANTINE), UNIT);
-    scripted_fail(f.script,
-                  (struct scripted_fault){.name = SCRIPTED_RELEASE, .nth = 1, .status = MOOR_PROVIDER});
+    fixture_fail(&f, SCRIPTED_RELEASE, 1, MOOR_PROVIDER);
     EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffers[2]));
     CHECK_BOOKS(f.holder, 0);
     cr_assert_eq(bytes_of(f.holder, MOOR_TRACE_RECALL), UNIT);
@@ -173,7 +170,7 @@ Test(trace, memory_adds_up)
     fixture_close(&f);
 }
 
-/* What exists although it is not to be is told, too. */
+/* An object that exists although the call failed is traced, too. */
 Test(trace, memory_beyond_the_budget_adds_up)
 {
     struct fixture f = open_traced();
@@ -189,16 +186,15 @@ Test(trace, memory_beyond_the_budget_adds_up)
     fixture_close(&f);
 }
 
-/* A call that fails gives its bytes back to the grant that they came from. */
-Test(trace, what_goes_back_to_a_grant_adds_up)
+/* A failed call returns its bytes to the grant that they came from. */
+Test(trace, bytes_returned_to_a_grant_add_up)
 {
     struct fixture f = open_traced();
     moor_segment segment = fixture_segment(&f, 1, 0x11);
     moor_range ranges[2] = {fixture_range(&f, 1), fixture_range(&f, 1)};
-    moor_grant grant = 0;
     for (size_t i = 0; i < 2; i++)
         EXPECT(MOOR_OK, moor_segment_map(f.runtime, segment, ranges[i], 0, MOOR_ACCESS_READ));
-    EXPECT(MOOR_OK, moor_grant_reserve(f.holder, 10 * GRANULE, MOOR_NO_WAIT, &grant));
+    moor_grant grant = fixture_reserve(&f, 10 * GRANULE);
     scripted_hold(f.script, f.queue);
     EXPECT(MOOR_PENDING,
            moor_range_make_writable(f.runtime, ranges[0], 0, f.stream, grant, MOOR_NO_WAIT, NULL));
@@ -217,7 +213,7 @@ Test(trace, what_goes_back_to_a_grant_adds_up)
 
 /* ---- pressure ---- */
 
-/* Requests that waited do not wait any more, which was told once, and who was asked has answered. */
+/* The end of a waiting request is traced once, and each pressure request is answered. */
 static void check_tickets(size_t expected)
 {
     pthread_mutex_lock(&told.lock);
@@ -228,10 +224,10 @@ static void check_tickets(size_t expected)
         cr_assert_eq(told.ticket[count].ended, ONCE, "ticket %zu ends %u times", count,
                      told.ticket[count].ended);
         cr_assert_eq(told.ticket[count].asks, told.ticket[count].answers,
-                     "an ask of ticket %zu has no answer", count);
+                     "a pressure request of ticket %zu has no answer", count);
     }
     pthread_mutex_unlock(&told.lock);
-    cr_assert_eq(count, expected, "%zu tickets are told of", count);
+    cr_assert_eq(count, expected, "%zu tickets are traced", count);
 }
 
 static void *wait_for_ticket(void *user)
@@ -243,23 +239,20 @@ static void *wait_for_ticket(void *user)
     return NULL;
 }
 
-Test(trace, requests_and_who_is_asked_add_up)
+Test(trace, requests_and_pressure_requests_add_up)
 {
     struct fixture f = open_traced();
-    struct party party;
     clock_stop(&f);
     EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, UNITS(4), 0, NULL));
     cr_assert_eq(told.latest[MOOR_TRACE_CAPACITY], UNITS(4));
-    party_open(&party, &f, 0, give_what_is_asked);
-    party_take(&party, 4);
-    moor_grant grant = 0;
-    EXPECT(MOOR_OK, moor_grant_reserve(f.holder, UNITS(2), MOOR_NO_WAIT, &grant));
+    struct party *party = party_open(&f, 0, 4, evict_requested);
+    moor_grant grant = fixture_reserve(&f, UNITS(2));
     check_tickets(1);
     cr_assert(told.ticket[0].bytes == UNITS(2) && told.ticket[0].granted == UNITS(2));
     cr_assert(told.ticket[0].asks == 1 && told.ticket[0].let_go == UNITS(2));
     CHECK_BOOKS(f.holder, 0);
-    CHECK_BOOKS(party.holder, 0);
-    /* One that comes to nothing; one that is served, and waited for. */
+    CHECK_BOOKS(party->holder, 0);
+    /* One ticket fails; another one is served and waited for. */
     EXPECT(MOOR_TIMEOUT, moor_grant_reserve(f.holder, UNITS(2), 1, &(moor_grant){0}));
     check_tickets(2);
     cr_assert_eq(told.ticket[1].granted, 0);
@@ -273,12 +266,12 @@ Test(trace, requests_and_who_is_asked_add_up)
     CHECK_BOOKS(f.holder, 0);
     EXPECT(MOOR_OK, moor_grant_release(f.runtime, grant));
     EXPECT(MOOR_OK, moor_grant_release(f.runtime, second));
-    party_close(&party);
+    party_close(party);
     CHECK_BOOKS(f.holder, 0);
     fixture_close(&f);
 }
 
-/* Cancelled before and after it was served, and while a thread waits for it. */
+/* Tickets cancelled before they were served, after they were served, and while a thread waits. */
 Test(trace, tickets_that_are_cancelled_end_once)
 {
     struct {
@@ -292,7 +285,7 @@ Test(trace, tickets_that_are_cancelled_end_once)
     EXPECT(MOOR_OK, moor_ticket_cancel(f->runtime, open));
     pthread_t thread;
     cr_assert_eq(pthread_create(&thread, NULL, wait_for_ticket, &it), 0);
-    (void)nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL); /* most likely it waits by then */
+    (void)nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL); /* the thread most likely waits by then */
     EXPECT(MOOR_OK, moor_ticket_cancel(f->runtime, it.ticket));
     join(thread);
     EXPECT(MOOR_OK, moor_ticket_cancel(f->runtime, served));
@@ -303,56 +296,47 @@ Test(trace, tickets_that_are_cancelled_end_once)
 
 /* ---- the rest ---- */
 
-Test(trace, limits_and_pressure_for_what_is_over_are_told)
+Test(trace, limits_and_the_reclaim_over_them_are_traced)
 {
     struct fixture f = open_traced();
-    struct party party;
     clock_stop(&f);
     EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, UNITS(8), 0, NULL));
-    party_open(&party, &f, 0, give_what_is_asked);
-    party_take(&party, 4);
-    EXPECT(MOOR_OK, moor_holder_set_limits(party.holder,
-                                           &(struct moor_holder_limits){.limit_bytes = UNITS(3)}, 0, NULL));
+    struct party *party = party_open(&f, 0, 4, evict_requested);
+    set_limits(party->holder, LIMITS(.limit_bytes = UNITS(3)));
     cr_assert_eq(told.latest[MOOR_TRACE_LIMIT], UNITS(3));
     moor__pressure_settle(f.runtime);
     fixture_reap(&f);
-    EXPECT(MOOR_OK, moor_holder_set_limits(party.holder, &(struct moor_holder_limits){0}, 0, NULL));
+    set_limits(party->holder, LIMITS(0));
     cr_assert_eq(told.latest[MOOR_TRACE_LIMIT], UINT64_MAX);
     cr_assert_eq(told.count[MOOR_TRACE_LIMIT], 2);
     cr_assert(told.count[MOOR_TRACE_TICKET] == 0 && told.count[MOOR_TRACE_END] == 0,
               "no request waits for it");
     cr_assert(told.ticket[0].asks == 1 && told.ticket[0].answers == 1 && told.ticket[0].let_go == UNIT);
     cr_assert_eq(told.count[MOOR_TRACE_CAPACITY], 1);
-    party_close(&party);
     fixture_close(&f);
 }
 
-/* A device that is full asks with a ticket of its own. */
-Test(trace, a_full_device_is_told)
+/* A full device sends pressure requests with a ticket of its own. */
+Test(trace, a_full_device_is_traced)
 {
     struct fixture f = open_traced();
-    struct party party;
     moor_buffer buffer = 0;
     clock_stop(&f);
-    party_open(&party, &f, 0, give_what_is_asked);
-    party_take(&party, 4);
-    scripted_fail(f.script,
-                  (struct scripted_fault){.name = SCRIPTED_ALLOCATE, .nth = 1, .status = MOOR_DEVICE_NOMEM});
+    (void)party_open(&f, 0, 4, evict_requested);
+    fixture_fail(&f, SCRIPTED_ALLOCATE, 1, MOOR_DEVICE_NOMEM);
     EXPECT(MOOR_OK, moor_buffer_allocate(f.binding, UNIT, NULL, &buffer));
     check_tickets(1);
     cr_assert(told.ticket[0].bytes == UNIT && told.ticket[0].granted == 0);
     cr_assert(told.ticket[0].asks == 1 && told.ticket[0].let_go == UNIT);
     EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffer));
-    party_close(&party);
     fixture_close(&f);
 }
 
-Test(trace, fences_that_are_reached_are_told)
+Test(trace, reached_fences_are_traced)
 {
     struct fixture f = open_traced();
     struct moor_fence fence;
-    moor_buffer buffer = fixture_allocate(&f, UNIT);
-    struct moor_view view = fixture_buffer_view(&f, buffer);
+    struct moor_view view = fixture_allocate_view(&f, UNIT);
     scripted_hold(f.script, f.queue);
     EXPECT(MOOR_OK, moor_fill(f.stream, &view, 0, 1));
     EXPECT(MOOR_OK, moor_stream_record(f.stream, &fence));
@@ -361,6 +345,5 @@ Test(trace, fences_that_are_reached_are_told)
     scripted_open(f.script, f.queue);
     EXPECT(MOOR_OK, moor_fence_wait(&fence, fixture_soon(LATE_MS)));
     cr_assert_geq(told.count[MOOR_TRACE_FENCE], 1);
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffer));
     fixture_close(&f);
 }

@@ -86,26 +86,24 @@ static void undo_steps(struct fixture *f, struct stage *s, const struct moor_ste
     EXPECT(MOOR_OK, moor_segment_release(f->runtime, steps[4].segment));
 }
 
-Test(transactions, carry_out_all_steps)
+FIXTURE_TEST(transactions, carry_out_all_steps)
 {
-    struct fixture f = fixture_open(NULL);
-    struct stage s = stage_open(&f);
+    struct stage s = stage_open(f);
     struct moor_step steps[STEPS];
-    fill_steps(&f, &s, steps);
-    uint64_t before = fixture_stats(&f).charged_bytes;
-    EXPECT(MOOR_OK, moor_transact(f.runtime, steps, STEPS, NULL));
-    cr_assert_eq(fixture_stats(&f).charged_bytes, before + 7 * GRANULE);
-    cr_assert_eq(fixture_stats(&f).reserved_bytes, 0);
+    fill_steps(f, &s, steps);
+    uint64_t before = fixture_stats(f).charged_bytes;
+    EXPECT(MOOR_OK, moor_transact(f->runtime, steps, STEPS, NULL));
+    cr_assert_eq(fixture_stats(f).charged_bytes, before + 7 * GRANULE);
+    cr_assert_eq(fixture_stats(f).reserved_bytes, 0);
     cr_assert_eq(host_charged(&s), 3 * GRANULE);
     cr_assert(steps[2].segment && steps[4].segment);
-    struct moor_view written = fixture_range_view(&f, s.device_range, 4 * GRANULE, 2 * GRANULE);
-    struct moor_view read = fixture_range_view(&f, s.device_range, 8 * GRANULE, 2 * GRANULE);
-    EXPECT(MOOR_OK, moor_fill(f.stream, &written, 1, 1));
+    struct moor_view written = fixture_range_view(f, s.device_range, 4 * GRANULE, 2 * GRANULE);
+    struct moor_view read = fixture_range_view(f, s.device_range, 8 * GRANULE, 2 * GRANULE);
+    EXPECT(MOOR_OK, moor_fill(f->stream, &written, 1, 1));
     cr_assert(fixture_all_bytes(&read, 0x61));
-    fixture_check_books(&f);
-    undo_steps(&f, &s, steps);
-    stage_close(&f, &s);
-    fixture_close(&f);
+    fixture_check_books(f);
+    undo_steps(f, &s, steps);
+    stage_close(f, &s);
 }
 
 struct witness {
@@ -128,60 +126,54 @@ static void look_at_the_first(void *user, const struct scripted_call *call)
     witness->seen = 1;
 }
 
-Test(transactions, grant_all_bytes_before_the_first_provider_call)
+FIXTURE_TEST(transactions, grant_all_bytes_before_the_first_provider_call)
 {
-    struct fixture f = fixture_open(NULL);
-    struct stage s = stage_open(&f);
+    struct stage s = stage_open(f);
     struct moor_step steps[STEPS];
-    fill_steps(&f, &s, steps);
-    struct witness witness = {.fixture = &f, .stage = &s};
-    uint64_t before = fixture_stats(&f).charged_bytes;
-    scripted_set_hook(f.script, look_at_the_first, &witness);
-    EXPECT(MOOR_OK, moor_transact(f.runtime, steps, STEPS, NULL));
-    scripted_set_hook(f.script, NULL, NULL);
+    fill_steps(f, &s, steps);
+    struct witness witness = {.fixture = f, .stage = &s};
+    uint64_t before = fixture_stats(f).charged_bytes;
+    scripted_set_hook(f->script, look_at_the_first, &witness);
+    EXPECT(MOOR_OK, moor_transact(f->runtime, steps, STEPS, NULL));
+    scripted_set_hook(f->script, NULL, NULL);
     cr_assert(witness.seen);
     cr_assert_eq(witness.device_bytes, before + 7 * GRANULE);
     cr_assert_eq(witness.host_bytes, 3 * GRANULE);
-    undo_steps(&f, &s, steps);
-    stage_close(&f, &s);
-    fixture_close(&f);
+    undo_steps(f, &s, steps);
+    stage_close(f, &s);
 }
 
-Test(transactions, over_one_budget_touch_no_provider)
+FIXTURE_TEST(transactions, over_one_budget_touch_no_provider)
 {
-    struct fixture f = fixture_open(NULL);
-    struct stage s = stage_open(&f);
+    struct stage s = stage_open(f);
     struct moor_step steps[STEPS];
     EXPECT(MOOR_OK, moor_authority_set_capacity(s.host_authority, 2 * GRANULE, 0, NULL));
-    struct fixture_state before = fixture_state(&f);
-    uint64_t calls = scripted_count(f.script, SCRIPTED_COMMIT) +
-                     scripted_count(f.script, SCRIPTED_SEGMENT_CREATE) +
-                     scripted_count(f.script, SCRIPTED_MAP);
+    struct fixture_state before = fixture_state(f);
+    uint64_t calls = scripted_count(f->script, SCRIPTED_COMMIT) +
+                     scripted_count(f->script, SCRIPTED_SEGMENT_CREATE) +
+                     scripted_count(f->script, SCRIPTED_MAP);
     size_t failed = 77;
-    fill_steps(&f, &s, steps);
-    EXPECT(MOOR_NEVER_FITS, moor_transact(f.runtime, steps, STEPS, &failed));
+    fill_steps(f, &s, steps);
+    EXPECT(MOOR_NEVER_FITS, moor_transact(f->runtime, steps, STEPS, &failed));
     cr_assert_eq(failed, 1);
     cr_assert_eq(steps[2].segment, 0, "out-fields are written on success only");
-    cr_assert_eq(calls, scripted_count(f.script, SCRIPTED_COMMIT) +
-                            scripted_count(f.script, SCRIPTED_SEGMENT_CREATE) +
-                            scripted_count(f.script, SCRIPTED_MAP));
-    struct fixture_state after = fixture_state(&f);
-    fixture_same_state(&before, &after);
+    cr_assert_eq(calls, scripted_count(f->script, SCRIPTED_COMMIT) +
+                            scripted_count(f->script, SCRIPTED_SEGMENT_CREATE) +
+                            scripted_count(f->script, SCRIPTED_MAP));
+    fixture_expect_state(f, &before);
     cr_assert_eq(host_charged(&s), 0);
-    stage_close(&f, &s);
-    fixture_close(&f);
+    stage_close(f, &s);
 }
 
-/* The k-th step is wrong in itself. */
-Test(transactions, a_bad_step_anywhere_fails_all)
+/* Step k is invalid. */
+FIXTURE_TEST(transactions, a_bad_step_anywhere_fails_all)
 {
-    struct fixture f = fixture_open(NULL);
-    struct stage s = stage_open(&f);
-    struct fixture_state before = fixture_state(&f);
+    struct stage s = stage_open(f);
+    struct fixture_state before = fixture_state(f);
     for (size_t k = 0; k < STEPS; k++) {
         for (uint32_t flaw = 0; flaw < 5; flaw++) {
             struct moor_step steps[STEPS];
-            fill_steps(&f, &s, steps);
+            fill_steps(f, &s, steps);
             size_t failed = 77;
             if (flaw == 0)
                 steps[k].kind = 9;
@@ -192,18 +184,16 @@ Test(transactions, a_bad_step_anywhere_fails_all)
             else if (flaw == 3)
                 steps[k].length_bytes = steps[k].kind == MOOR_STEP_MAP ? GRANULE : UINT64_MAX;
             else
-                steps[k].range = f.binding ? s.sealed : 0; /* of another kind */
-            moor_status status = moor_transact(f.runtime, steps, STEPS, &failed);
+                steps[k].range = f->binding ? s.sealed : 0; /* a handle of another kind */
+            moor_status status = moor_transact(f->runtime, steps, STEPS, &failed);
             cr_assert_neq(status, MOOR_OK, "step %zu, flaw %u", k, flaw);
             cr_assert_eq(failed, k, "step %zu, flaw %u: %zu is named", k, flaw, failed);
-            fixture_reap(&f);
-            struct fixture_state after = fixture_state(&f);
-            fixture_same_state(&before, &after);
+            fixture_reap(f);
+            fixture_expect_state(f, &before);
             cr_assert_eq(host_charged(&s), 0);
         }
     }
-    stage_close(&f, &s);
-    fixture_close(&f);
+    stage_close(f, &s);
 }
 
 static struct moor_step fail_steps[STEPS];
@@ -219,91 +209,77 @@ static void undo(struct fixture *f, void *user)
     undo_steps(f, user, fail_steps);
 }
 
-Test(transactions, fail_at_every_provider_call_without_a_trace)
+FIXTURE_TEST(transactions, fail_at_every_provider_call_without_a_trace)
 {
-    struct fixture f = fixture_open(NULL);
-    struct stage s = stage_open(&f);
-    cr_assert_geq(fixture_fail_each(&f, MOOR_DEVICE_NOMEM, transact, undo, &s), 7,
+    struct stage s = stage_open(f);
+    cr_assert_geq(fixture_fail_each(f, MOOR_DEVICE_NOMEM, transact, undo, &s), 7,
                   "three commits, two creates and two maps can fail");
     cr_assert_eq(host_charged(&s), 0);
-    stage_close(&f, &s);
-    fixture_close(&f);
+    stage_close(f, &s);
 }
 
-/* Steps that collide with each other are as wrong as ones that collide with what is there. */
-Test(transactions, steps_may_not_overlap)
+/* Steps must not collide with each other or with existing memory. */
+FIXTURE_TEST(transactions, steps_may_not_overlap)
 {
-    struct fixture f = fixture_open(NULL);
-    moor_range range = fixture_range(&f, 8);
-    moor_segment segment = fixture_segment(&f, 2, 9);
+    moor_range range = fixture_range(f, 8);
+    moor_segment segment = fixture_segment(f, 2, 9);
     const struct moor_step free_part = {
         .kind = MOOR_STEP_COMMIT, .range = range, .offset_bytes = 6 * GRANULE, .length_bytes = GRANULE};
     const struct moor_step overlapping[] = {
         {.kind = MOOR_STEP_COMMIT, .range = range, .offset_bytes = 2 * GRANULE, .length_bytes = GRANULE},
         {.kind = MOOR_STEP_MAP, .range = range, .offset_bytes = 2 * GRANULE, .segment = segment},
-        {.kind = MOOR_STEP_CREATE, .binding = f.binding, .range = range, .length_bytes = GRANULE},
+        {.kind = MOOR_STEP_CREATE, .binding = f->binding, .range = range, .length_bytes = GRANULE},
         {.kind = MOOR_STEP_COMMIT, .range = range, .length_bytes = 8 * GRANULE}};
-    struct fixture_state before = fixture_state(&f);
+    struct fixture_state before = fixture_state(f);
     for (size_t i = 0; i < sizeof overlapping / sizeof *overlapping; i++) {
         struct moor_step steps[3] = {free_part,
                                      {.kind = MOOR_STEP_COMMIT, .range = range, .length_bytes = 3 * GRANULE},
                                      overlapping[i]};
         size_t failed = 0;
-        EXPECT(MOOR_INVALID, moor_transact(f.runtime, steps, 3, &failed));
+        EXPECT(MOOR_INVALID, moor_transact(f->runtime, steps, 3, &failed));
         cr_assert_eq(failed, 2);
         const char *text = moor_last_error()->text;
         cr_assert(strstr(text, "step 2") && strstr(text, i < 3 ? "step 1" : "step 0"), "both are named: %s",
                   text);
-        fixture_reap(&f);
-        struct fixture_state after = fixture_state(&f);
-        fixture_same_state(&before, &after);
+        fixture_reap(f);
+        fixture_expect_state(f, &before);
     }
-    EXPECT(MOOR_OK, moor_segment_release(f.runtime, segment));
-    EXPECT(MOOR_OK, moor_range_release(f.runtime, range));
-    fixture_close(&f);
 }
 
-/* A new segment is of its binding's domain, and so must be the range that it is mapped into. */
-Test(transactions, create_no_segment_in_a_range_of_another_domain)
+/* A new segment belongs to its binding's domain, and its range must, too. */
+FIXTURE_TEST(transactions, create_no_segment_in_a_range_of_another_domain)
 {
-    struct fixture f = fixture_open(NULL);
-    struct stage s = stage_open(&f);
+    struct stage s = stage_open(f);
     struct moor_step step = {.kind = MOOR_STEP_CREATE,
                              .binding = s.host_binding,
                              .range = s.device_range,
                              .length_bytes = GRANULE};
-    struct fixture_state before = fixture_state(&f);
-    EXPECT(MOOR_FOREIGN, moor_transact(f.runtime, &step, 1, NULL));
-    struct fixture_state after = fixture_state(&f);
-    fixture_same_state(&before, &after);
-    EXPECT(MOOR_OK, moor_range_commit(f.runtime, s.device_range, 0, GRANULE, 0)); /* the granule is free */
-    EXPECT(MOOR_OK, moor_range_decommit(f.runtime, s.device_range, 0, GRANULE));
-    stage_close(&f, &s);
-    fixture_close(&f);
+    struct fixture_state before = fixture_state(f);
+    EXPECT(MOOR_FOREIGN, moor_transact(f->runtime, &step, 1, NULL));
+    fixture_expect_state(f, &before);
+    EXPECT(MOOR_OK, moor_range_commit(f->runtime, s.device_range, 0, GRANULE, 0)); /* the granule is free */
+    EXPECT(MOOR_OK, moor_range_decommit(f->runtime, s.device_range, 0, GRANULE));
+    stage_close(f, &s);
 }
 
-/* A later step may rest on an earlier one, so it goes first. */
-Test(transactions, that_fail_are_taken_back_in_reverse)
+/* A later step may depend on an earlier one, so the undo begins with the last step. */
+FIXTURE_TEST(transactions, that_fail_are_undone_in_reverse)
 {
     enum { MADE = 3 };
-    struct fixture f = fixture_open(NULL);
-    moor_range range = fixture_range(&f, MADE + 1);
+    moor_range range = fixture_range(f, MADE + 1);
     struct moor_step steps[MADE + 1];
     for (uint32_t i = 0; i <= MADE; i++)
         steps[i] = (struct moor_step){
             .kind = MOOR_STEP_COMMIT, .range = range, .offset_bytes = i * GRANULE, .length_bytes = GRANULE};
-    scripted_fail(f.script, (struct scripted_fault){
-                                .name = SCRIPTED_COMMIT, .nth = MADE + 1, .status = MOOR_DEVICE_NOMEM});
-    EXPECT(MOOR_DEVICE_NOMEM, moor_transact(f.runtime, steps, MADE + 1, NULL));
+    fixture_fail(f, SCRIPTED_COMMIT, MADE + 1, MOOR_DEVICE_NOMEM);
+    EXPECT(MOOR_DEVICE_NOMEM, moor_transact(f->runtime, steps, MADE + 1, NULL));
     struct scripted_call calls[64];
     uint32_t undone = 0;
-    size_t count = scripted_log(f.script, calls, sizeof calls / sizeof *calls);
+    size_t count = scripted_log(f->script, calls, sizeof calls / sizeof *calls);
     for (size_t i = 0; i < count; i++)
         if (calls[i].name == SCRIPTED_RELEASE)
             cr_assert_eq(calls[i].arguments[2], (MADE - ++undone) * GRANULE, "undo %u", undone);
     cr_assert_eq(undone, MADE);
-    EXPECT(MOOR_OK, moor_range_release(f.runtime, range));
-    fixture_close(&f);
 }
 
 Test(transactions, roll_back_that_fails_quarantines)
@@ -313,8 +289,7 @@ Test(transactions, roll_back_that_fails_quarantines)
     struct moor_step steps[2] = {
         {.kind = MOOR_STEP_COMMIT, .range = range, .length_bytes = 2 * GRANULE},
         {.kind = MOOR_STEP_COMMIT, .range = range, .offset_bytes = 4 * GRANULE, .length_bytes = GRANULE}};
-    scripted_fail(f.script,
-                  (struct scripted_fault){.name = SCRIPTED_COMMIT, .nth = 2, .status = MOOR_DEVICE_NOMEM});
+    fixture_fail(&f, SCRIPTED_COMMIT, 2, MOOR_DEVICE_NOMEM);
     scripted_fail_free(f.script, MOOR_ABI_RELEASE_DECOMMIT, 1, 1, MOOR_PROVIDER);
     EXPECT(MOOR_DEVICE_NOMEM, moor_transact(f.runtime, steps, 2, NULL));
     (void)moor_runtime_reap(f.runtime, fixture_soon(1000));
@@ -325,19 +300,16 @@ Test(transactions, roll_back_that_fails_quarantines)
     fixture_check_books(&f);
     uint64_t bytes = 1;
     EXPECT(MOOR_OK, moor_range_get_committed(f.runtime, range, 0, 8 * GRANULE, &bytes));
-    cr_assert_eq(bytes, 0, "it is never handed out");
-    EXPECT(MOOR_OK, moor_range_release(f.runtime, range));
+    cr_assert_eq(bytes, 0, "quarantined memory is not committed");
     fixture_close_quarantined(&f);
 }
 
-Test(transactions, draw_from_grants)
+FIXTURE_TEST(transactions, draw_from_grants)
 {
-    struct fixture f = fixture_open(NULL);
-    moor_range range = fixture_range(&f, 8);
-    moor_grant grant = 0;
+    moor_range range = fixture_range(f, 8);
     uint64_t left = 0;
-    EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, 4 * GRANULE, 0, NULL));
-    EXPECT(MOOR_OK, moor_grant_reserve(f.holder, 4 * GRANULE, MOOR_NO_WAIT, &grant));
+    EXPECT(MOOR_OK, moor_authority_set_capacity(f->authority, 4 * GRANULE, 0, NULL));
+    moor_grant grant = fixture_reserve(f, 4 * GRANULE);
     struct moor_step steps[2] = {
         {.kind = MOOR_STEP_COMMIT, .range = range, .length_bytes = 2 * GRANULE, .grant = grant},
         {.kind = MOOR_STEP_COMMIT,
@@ -345,28 +317,25 @@ Test(transactions, draw_from_grants)
          .offset_bytes = 4 * GRANULE,
          .length_bytes = GRANULE,
          .grant = grant}};
-    scripted_fail(f.script,
-                  (struct scripted_fault){.name = SCRIPTED_COMMIT, .nth = 2, .status = MOOR_DEVICE_NOMEM});
-    EXPECT(MOOR_DEVICE_NOMEM, moor_transact(f.runtime, steps, 2, NULL));
-    fixture_reap(&f);
-    EXPECT(MOOR_OK, moor_grant_get_remaining(f.runtime, grant, &left));
-    cr_assert(left <= 4 * GRANULE && left >= 2 * GRANULE, "what was never backed is back in the grant");
-    EXPECT(MOOR_OK, moor_grant_release(f.runtime, grant));
-    EXPECT(MOOR_OK, moor_grant_reserve(f.holder, 3 * GRANULE, MOOR_NO_WAIT, &grant));
+    fixture_fail(f, SCRIPTED_COMMIT, 2, MOOR_DEVICE_NOMEM);
+    EXPECT(MOOR_DEVICE_NOMEM, moor_transact(f->runtime, steps, 2, NULL));
+    fixture_reap(f);
+    EXPECT(MOOR_OK, moor_grant_get_remaining(f->runtime, grant, &left));
+    cr_assert(left <= 4 * GRANULE && left >= 2 * GRANULE, "unused bytes are back in the grant");
+    EXPECT(MOOR_OK, moor_grant_release(f->runtime, grant));
+    EXPECT(MOOR_OK, moor_grant_reserve(f->holder, 3 * GRANULE, MOOR_NO_WAIT, &grant));
     steps[0].grant = steps[1].grant = grant;
-    EXPECT(MOOR_OK, moor_transact(f.runtime, steps, 2, NULL));
-    EXPECT(MOOR_OK, moor_grant_get_remaining(f.runtime, grant, &left));
+    EXPECT(MOOR_OK, moor_transact(f->runtime, steps, 2, NULL));
+    EXPECT(MOOR_OK, moor_grant_get_remaining(f->runtime, grant, &left));
     cr_assert_eq(left, 0);
-    EXPECT(MOOR_OK, moor_grant_release(f.runtime, grant));
-    EXPECT(MOOR_OK, moor_range_release(f.runtime, range));
-    fixture_close(&f);
+    EXPECT(MOOR_OK, moor_grant_release(f->runtime, grant));
 }
 
 /* ---- grants ---- */
 
 #define GRANTED (9 * GRANULE)
 
-/* The same on every binding's account; what fails must leave its grant as it was. */
+/* Runs `act` with a grant on each binding's account; a failure must leave the grants unchanged. */
 static moor_status with_grants(struct fixture *f, struct stage *s,
                                moor_status (*act)(struct fixture *f, struct stage *s,
                                                   const moor_grant grants[2]))
@@ -403,13 +372,11 @@ static moor_status transact_with_grants(struct fixture *f, void *user)
     return with_grants(f, user, transact_from);
 }
 
-Test(transactions, that_fail_give_their_grants_back)
+FIXTURE_TEST(transactions, that_fail_give_their_grants_back)
 {
-    struct fixture f = fixture_open(NULL);
-    struct stage s = stage_open(&f);
-    cr_assert_geq(fixture_fail_each(&f, MOOR_DEVICE_NOMEM, transact_with_grants, undo, &s), 7);
-    stage_close(&f, &s);
-    fixture_close(&f);
+    struct stage s = stage_open(f);
+    cr_assert_geq(fixture_fail_each(f, MOOR_DEVICE_NOMEM, transact_with_grants, undo, &s), 7);
+    stage_close(f, &s);
 }
 
 static moor_buffer granted_buffer;
@@ -432,14 +399,13 @@ static void release_buffer(struct fixture *f, void *user)
     EXPECT(MOOR_OK, moor_buffer_release(f->runtime, granted_buffer));
 }
 
-/* Bytes that are in quarantine do not come back to a grant, and do not keep it. */
-Test(transactions, allocations_that_cannot_be_undone_let_their_grant_go)
+/* Quarantined bytes do not return to a grant and do not keep it open. */
+Test(transactions, allocations_that_cannot_be_undone_release_their_grant)
 {
     struct fixture f = fixture_open(NULL);
-    moor_grant grant = 0;
     uint64_t left = 77;
     EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, 4096, 0, NULL));
-    EXPECT(MOOR_OK, moor_grant_reserve(f.holder, 4096, MOOR_NO_WAIT, &grant));
+    moor_grant grant = fixture_reserve(&f, 4096);
     scripted_knobs(f.script)->actual_extra_bytes = 1024;
     scripted_fail_free(f.script, MOOR_ABI_RELEASE_ALLOCATION, 1, 1, MOOR_PROVIDER);
     struct moor_buffer_options options = {.grant = grant};
@@ -455,54 +421,50 @@ Test(transactions, allocations_that_cannot_be_undone_let_their_grant_go)
     fixture_close_quarantined(&f);
 }
 
-/* So does a buffer that is not made. */
-Test(transactions, allocations_that_fail_give_their_grants_back)
+/* A failed allocation returns its grant, too. */
+FIXTURE_TEST(transactions, allocations_that_fail_give_their_grants_back)
 {
-    struct fixture f = fixture_open(NULL);
-    struct stage s = stage_open(&f);
-    cr_assert_geq(fixture_fail_each(&f, MOOR_DEVICE_NOMEM, allocate_with_grants, release_buffer, &s), 2);
-    scripted_knobs(f.script)->actual_extra_bytes = MIB(64); /* made, and too much: undone */
-    struct fixture_state before = fixture_state(&f);
-    cr_assert_neq(allocate_with_grants(&f, &s), MOOR_OK);
-    scripted_knobs(f.script)->actual_extra_bytes = 0;
-    struct fixture_state after = fixture_state(&f);
-    fixture_same_state(&before, &after);
-    stage_close(&f, &s);
-    fixture_close(&f);
+    struct stage s = stage_open(f);
+    cr_assert_geq(fixture_fail_each(f, MOOR_DEVICE_NOMEM, allocate_with_grants, release_buffer, &s), 2);
+    scripted_knobs(f->script)->actual_extra_bytes = MIB(64); /* made, but too large: undone */
+    struct fixture_state before = fixture_state(f);
+    cr_assert_neq(allocate_with_grants(f, &s), MOOR_OK);
+    scripted_knobs(f->script)->actual_extra_bytes = 0;
+    fixture_expect_state(f, &before);
+    stage_close(f, &s);
 }
 
 /* ---- arguments ---- */
 
-Test(transactions, create_segments_of_a_chosen_granule)
+FIXTURE_TEST(transactions, create_segments_of_a_chosen_granule)
 {
-    struct fixture f = fixture_open(NULL);
     moor_range range = 0;
     struct moor_range_options options = {.granule_bytes = SCRIPTED_GRANULE_MIN};
-    EXPECT(MOOR_OK, moor_range_reserve(f.binding, MIB(1), &options, &range));
+    EXPECT(MOOR_OK, moor_range_reserve(f->binding, MIB(1), &options, &range));
     struct moor_step step = {.kind = MOOR_STEP_CREATE,
-                             .binding = f.binding,
+                             .binding = f->binding,
                              .length_bytes = 3 * SCRIPTED_GRANULE_MIN,
                              .granule_bytes = SCRIPTED_GRANULE_MIN};
-    EXPECT(MOOR_OK, moor_transact(f.runtime, &step, 1, NULL));
-    cr_assert_eq(fixture_stats(&f).charged_bytes, 3 * SCRIPTED_GRANULE_MIN);
-    EXPECT(MOOR_OK,
-           moor_segment_map(f.runtime, step.segment, range, 0, MOOR_ACCESS_READ_WRITE)); /* they fit */
-    EXPECT(MOOR_OK, moor_segment_release(f.runtime, step.segment));
+    EXPECT(MOOR_OK, moor_transact(f->runtime, &step, 1, NULL));
+    cr_assert_eq(fixture_stats(f).charged_bytes, 3 * SCRIPTED_GRANULE_MIN);
+    /* the granules match */
+    EXPECT(MOOR_OK, moor_segment_map(f->runtime, step.segment, range, 0, MOOR_ACCESS_READ_WRITE));
+    EXPECT(MOOR_OK, moor_segment_release(f->runtime, step.segment));
     const struct moor_step wrong[] = {
-        {.length_bytes = 3 * SCRIPTED_GRANULE_MIN},                  /* of the recommended one */
+        {.length_bytes = 3 * SCRIPTED_GRANULE_MIN},                  /* no whole granule */
         {.length_bytes = GRANULE, .granule_bytes = 2048},            /* below the minimum */
-        {.length_bytes = 3 * GRANULE, .granule_bytes = 3 * GRANULE}, /* no power of two */
+        {.length_bytes = 3 * GRANULE, .granule_bytes = 3 * GRANULE}, /* not a power of two */
         {.length_bytes = SCRIPTED_GRANULE_MIN + 1, .granule_bytes = SCRIPTED_GRANULE_MIN},
         {.length_bytes = 0, .granule_bytes = SCRIPTED_GRANULE_MIN},
-        {.length_bytes = GRANULE,
-         .granule_bytes = SCRIPTED_GRANULE_MIN,
-         .range = range},                                                              /* the range has one */
-        {.length_bytes = GRANULE, .granule_bytes = GRANULE, .offset_bytes = GRANULE}}; /* of nothing */
+        /* the range has a granule already */
+        {.length_bytes = GRANULE, .granule_bytes = SCRIPTED_GRANULE_MIN, .range = range},
+        /* an offset without a range */
+        {.length_bytes = GRANULE, .granule_bytes = GRANULE, .offset_bytes = GRANULE}};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         step = wrong[i];
         step.kind = MOOR_STEP_CREATE;
-        step.binding = f.binding;
-        EXPECT(MOOR_INVALID, moor_transact(f.runtime, &step, 1, NULL));
+        step.binding = f->binding;
+        EXPECT(MOOR_INVALID, moor_transact(f->runtime, &step, 1, NULL));
         cr_assert_eq(step.segment, 0);
     }
     struct moor_step commit = {.kind = MOOR_STEP_COMMIT,
@@ -510,24 +472,21 @@ Test(transactions, create_segments_of_a_chosen_granule)
                                .offset_bytes = MIB(1) / 2,
                                .length_bytes = SCRIPTED_GRANULE_MIN,
                                .granule_bytes = SCRIPTED_GRANULE_MIN};
-    EXPECT(MOOR_INVALID, moor_transact(f.runtime, &commit, 1, NULL));
-    EXPECT(MOOR_OK, moor_range_release(f.runtime, range));
-    fixture_close(&f);
+    EXPECT(MOOR_INVALID, moor_transact(f->runtime, &commit, 1, NULL));
+    EXPECT(MOOR_OK, moor_range_release(f->runtime, range));
 }
 
-Test(transactions, have_a_stated_size)
+FIXTURE_TEST(transactions, have_a_stated_size)
 {
-    struct fixture f = fixture_open(NULL);
-    moor_range range = fixture_range(&f, 2048);
+    moor_range range = fixture_range(f, 2048);
     struct moor_step *steps = calloc(1025, sizeof *steps);
     for (size_t i = 0; i < 1025; i++)
         steps[i] = (struct moor_step){
             .kind = MOOR_STEP_COMMIT, .range = range, .offset_bytes = i * GRANULE, .length_bytes = GRANULE};
-    EXPECT(MOOR_LIMIT, moor_transact(f.runtime, steps, 1025, NULL));
-    EXPECT(MOOR_OK, moor_transact(f.runtime, steps, 1024, NULL));
-    cr_assert_eq(fixture_stats(&f).charged_bytes, 1024 * GRANULE);
-    cr_assert_neq(moor_transact(f.runtime, NULL, 1, NULL), MOOR_OK);
-    EXPECT(MOOR_OK, moor_range_release(f.runtime, range));
+    EXPECT(MOOR_LIMIT, moor_transact(f->runtime, steps, 1025, NULL));
+    EXPECT(MOOR_OK, moor_transact(f->runtime, steps, 1024, NULL));
+    cr_assert_eq(fixture_stats(f).charged_bytes, 1024 * GRANULE);
+    cr_assert_neq(moor_transact(f->runtime, NULL, 1, NULL), MOOR_OK);
+    EXPECT(MOOR_OK, moor_range_release(f->runtime, range));
     free(steps);
-    fixture_close(&f);
 }

@@ -1,16 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Pressure functions that change the governor under its own feet: they take themselves away, end holders and
- * change limits, look at everything; and what others do to a holder whose function is running.
+ * Pressure functions that change the governor during their call: they remove themselves, destroy holders,
+ * change limits and read all statistics; and calls of other threads on a holder during its pressure function.
  */
 #include "asked.h"
 
 TestSuite(undoing, .timeout = 120);
-
-static void set_capacity(struct fixture *f, uint64_t bytes)
-{
-    EXPECT(MOOR_OK, moor_authority_set_capacity(f->authority, bytes, 0, NULL));
-}
 
 static moor_status request(struct fixture *f, uint64_t bytes)
 {
@@ -20,107 +15,94 @@ static moor_status request(struct fixture *f, uint64_t bytes)
     return status;
 }
 
-/* Gives up all that it has, and its binding, so that nothing but the pressure keeps its holder. */
+/* Releases all units and the binding, so that only the pressure request keeps the holder. */
 static void leave(struct party *party)
 {
-    (void)party_give(party, UINT64_MAX);
+    (void)party_evict(party, UINT64_MAX);
     fixture_reap(party->f);
     EXPECT(MOOR_OK, moor_binding_close(party->binding));
     party->binding = NULL;
 }
 
-/* ---- itself ---- */
+/* ---- the function itself ---- */
 
 static uint64_t remove_and_give(struct party *party, const struct moor_pressure *pressure)
 {
     EXPECT(MOOR_OK, moor_holder_set_pressure(party->holder, NULL, NULL));
-    (void)nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL); /* it is still waited for */
-    return party_give(party, pressure->bytes);
+    (void)nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL); /* the requester still waits */
+    return party_evict(party, pressure->bytes);
 }
 
-Test(undoing, one_may_remove_its_own_function)
+FIXTURE_TEST(undoing, a_pressure_function_may_remove_itself)
 {
-    struct fixture f = fixture_open(NULL);
-    struct party party;
-    moor_grant grant = 0;
-    clock_stop(&f);
-    set_capacity(&f, UNITS(4));
-    party_open(&party, &f, 0, remove_and_give);
-    party_take(&party, 4);
-    EXPECT(MOOR_OK, moor_grant_reserve(f.holder, UNIT, MOOR_NO_WAIT, &grant)); /* what it gave counts */
-    cr_assert_eq(party_stats(&party).evicted_bytes, UNIT);
-    SHORT(MOOR_OVER_BUDGET, UNIT, moor_grant_reserve(f.holder, UNIT, MOOR_NO_WAIT, &grant));
+    clock_stop(f);
+    set_capacity(f, UNITS(4));
+    struct party *party = party_open(f, 0, 4, remove_and_give);
+    moor_grant grant = fixture_reserve(f, UNIT); /* the evicted unit counts */
+    cr_assert_eq(party_stats(party).evicted_bytes, UNIT);
+    SHORT(MOOR_OVER_BUDGET, UNIT, moor_grant_reserve(f->holder, UNIT, MOOR_NO_WAIT, &grant));
     cr_assert_eq(asked_count(), 1);
-    EXPECT(MOOR_OK, moor_holder_set_pressure(party.holder, party_asked, &party));
-    atomic_store(&party.answer, give_what_is_asked);
-    EXPECT(MOOR_OK, moor_grant_release(f.runtime, grant));
-    EXPECT(MOOR_OK, moor_grant_reserve(f.holder, UNITS(2), MOOR_NO_WAIT, &grant));
+    EXPECT(MOOR_OK, moor_holder_set_pressure(party->holder, party_asked, party));
+    atomic_store(&party->answer, evict_requested);
+    EXPECT(MOOR_OK, moor_grant_release(f->runtime, grant));
+    EXPECT(MOOR_OK, moor_grant_reserve(f->holder, UNITS(2), MOOR_NO_WAIT, &grant));
     cr_assert_eq(asked_count(), 2);
-    EXPECT(MOOR_OK, moor_grant_release(f.runtime, grant));
-    party_close(&party);
-    fixture_close(&f);
+    EXPECT(MOOR_OK, moor_grant_release(f->runtime, grant));
 }
 
 static uint64_t replace_and_give(struct party *party, const struct moor_pressure *pressure)
 {
     EXPECT(MOOR_OK, moor_holder_set_pressure(party->holder, party_asked, party->user));
-    return party_give(party, pressure->bytes);
+    return party_evict(party, pressure->bytes);
 }
 
-/* The one that comes in its place is called the next time, with what belongs to it. */
-Test(undoing, one_may_replace_its_own_function)
+/* The replacing function is called the next time, with its own user pointer. */
+FIXTURE_TEST(undoing, a_pressure_function_may_replace_itself)
 {
-    struct fixture f = fixture_open(NULL);
-    struct party party, other = {0};
-    set_capacity(&f, UNITS(4));
-    party_open(&party, &f, 0, replace_and_give);
-    party.user = &other;
-    party_take(&party, 4);
-    EXPECT(MOOR_OK, request(&f, UNIT));
-    moor_lease lease = take_lease(&f, f.holder, UNIT);
+    struct party other = {0};
+    set_capacity(f, UNITS(4));
+    struct party *party = party_open(f, 0, 4, replace_and_give);
+    party->user = &other;
+    EXPECT(MOOR_OK, request(f, UNIT));
+    moor_lease lease = take_lease(f, f->holder, UNIT);
     moor_grant grant = 0;
-    EXPECT(MOOR_NO_VICTIM, moor_grant_reserve(f.holder, UNIT, MOOR_NO_WAIT, &grant));
-    cr_assert(party.left == 1 && other.left == 1);
-    EXPECT(MOOR_OK, moor_lease_refund(f.runtime, lease));
-    party_close(&party);
-    fixture_close(&f);
+    EXPECT(MOOR_NO_VICTIM, moor_grant_reserve(f->holder, UNIT, MOOR_NO_WAIT, &grant));
+    cr_assert(party->left == 1 && other.left == 1);
+    EXPECT(MOOR_OK, moor_lease_refund(f->runtime, lease));
 }
 
 static uint64_t destroy_itself(struct party *party, const struct moor_pressure *pressure)
 {
     uint64_t had = party_has(party);
     (void)pressure;
-    EXPECT(MOOR_BUSY, moor_holder_destroy(party->holder)); /* it still has what it has */
+    EXPECT(MOOR_BUSY, moor_holder_destroy(party->holder)); /* the holder still has its units */
     leave(party);
     EXPECT(MOOR_OK, moor_holder_destroy(party->holder));
+    party->holder = NULL;
     struct moor_authority_stats stats = fixture_stats(party->f);
-    cr_assert_eq(stats.holder_count, 1, "it is gone at once for all others");
+    cr_assert_eq(stats.holder_count, 1, "the holder is gone for all other threads");
     return had;
 }
 
-Test(undoing, one_may_destroy_its_own_holder)
+FIXTURE_TEST(undoing, a_pressure_function_may_destroy_its_own_holder)
 {
-    struct fixture f = fixture_open(NULL);
-    struct party party;
     struct moor_holder_stats stats[4];
     struct moor_authority_stats pool;
     size_t count = 0;
-    set_capacity(&f, UNITS(4));
-    party_open(&party, &f, 0, destroy_itself);
-    party_take(&party, 4);
-    EXPECT(MOOR_OK, request(&f, UNITS(4)));
-    moor__pressure_settle(f.runtime);
-    EXPECT(MOOR_OK, moor_authority_get_stats(f.authority, &pool, stats, 4, &count));
+    set_capacity(f, UNITS(4));
+    (void)party_open(f, 0, 4, destroy_itself);
+    EXPECT(MOOR_OK, request(f, UNITS(4)));
+    moor__pressure_settle(f->runtime);
+    EXPECT(MOOR_OK, moor_authority_get_stats(f->authority, &pool, stats, 4, &count));
     cr_assert(count == 1 && pool.holder_count == 1);
-    fixture_close(&f);
 }
 
 /* ---- others ---- */
 
-/* What one party does to the holder of another, and what it is answered. */
+/* The calls of one party on another party's holder, and their statuses. */
 struct attack {
     struct party *victim;
-    int inside; /* 1: the victim's function is to be running */
+    int inside; /* 1: the victim's function must be running */
     moor_status destroyed;
     moor_status removed;
 };
@@ -131,26 +113,22 @@ static uint64_t attack(struct party *party, const struct moor_pressure *pressure
     fixture_await(&attack->victim->entered, attack->inside);
     attack->removed = moor_holder_set_pressure(attack->victim->holder, NULL, NULL);
     attack->destroyed = moor_holder_destroy(attack->victim->holder);
-    return party_give(party, pressure->bytes);
+    return party_evict(party, pressure->bytes);
 }
 
-Test(undoing, one_may_destroy_another_that_is_idle)
+FIXTURE_TEST(undoing, a_pressure_function_may_destroy_an_idle_holder)
 {
-    struct fixture f = fixture_open(NULL);
-    struct party party, idle;
-    struct attack it = {.victim = &idle, .destroyed = MOOR_PROVIDER};
-    set_capacity(&f, UNITS(4));
-    party_open(&party, &f, 0, attack);
-    party_open(&idle, &f, 0, give_all);
-    party.user = &it;
-    leave(&idle);
-    party_take(&party, 4);
-    EXPECT(MOOR_OK, request(&f, UNIT));
+    set_capacity(f, UNITS(4));
+    struct party *party = party_open(f, 0, 4, attack);
+    struct party *idle = party_open(f, 0, 0, evict_all);
+    struct attack it = {.victim = idle, .destroyed = MOOR_PROVIDER};
+    party->user = &it;
+    leave(idle);
+    EXPECT(MOOR_OK, request(f, UNIT));
     cr_assert_eq(it.removed, MOOR_OK, "%s", moor_status_name(it.removed));
     cr_assert_eq(it.destroyed, MOOR_OK, "%s", moor_status_name(it.destroyed));
-    cr_assert_eq(fixture_stats(&f).holder_count, 2);
-    party_close(&party);
-    fixture_close(&f);
+    cr_assert_eq(fixture_stats(f).holder_count, 2);
+    idle->holder = NULL;
 }
 
 static _Atomic int stays;
@@ -165,31 +143,25 @@ static uint64_t leave_and_stay(struct party *party, const struct moor_pressure *
     return had;
 }
 
-/* The other one is inside its function: that is not waited for, in here. */
-Test(undoing, one_that_is_being_asked_is_busy_for_others_that_are)
+/* The other party is inside its function: a call from inside a pressure function does not wait for it. */
+FIXTURE_TEST(undoing, a_holder_in_its_function_is_busy_for_other_functions)
 {
-    struct fixture f = fixture_open(NULL);
-    struct party party, busy;
-    struct attack it = {.victim = &busy, .inside = 1};
     struct waiter waiter;
-    set_capacity(&f, UNITS(4));
-    party_open(&busy, &f, -1, leave_and_stay);
-    party_open(&party, &f, 0, attack);
-    party.user = &it;
-    party_take(&busy, 1);
-    party_take(&party, 3);
-    waiter_start(&waiter, f.holder, UNITS(3), fixture_soon(LATE_MS));
-    waiter_end(&f, &waiter, MOOR_OK);
-    fixture_await(&party.left, 1);
-    cr_assert(busy.entered == 1 && busy.left == 0);
+    set_capacity(f, UNITS(4));
+    struct party *busy = party_open(f, -1, 1, leave_and_stay);
+    struct party *party = party_open(f, 0, 3, attack);
+    struct attack it = {.victim = busy, .inside = 1};
+    party->user = &it;
+    waiter_start(&waiter, f->holder, UNITS(3), fixture_soon(LATE_MS));
+    waiter_end(f, &waiter, MOOR_OK);
+    fixture_await(&party->left, 1);
+    cr_assert(busy->entered == 1 && busy->left == 0);
     cr_assert_eq(it.removed, MOOR_BUSY, "%s", moor_status_name(it.removed));
     cr_assert_eq(it.destroyed, MOOR_BUSY, "%s", moor_status_name(it.destroyed));
     fixture_await(&stays, 1);
-    atomic_store(&busy.gate, 1);
-    EXPECT(MOOR_OK, moor_holder_destroy(busy.holder)); /* outside, it is waited for */
-    cr_assert_eq(busy.left, 1);
-    party_close(&party);
-    fixture_close(&f);
+    atomic_store(&busy->gate, 1);
+    party_close(busy); /* a call from outside waits */
+    cr_assert_eq(busy->left, 1);
 }
 
 static _Atomic int met;
@@ -209,27 +181,24 @@ static uint64_t leave_and_attack(struct party *party, const struct moor_pressure
     return had;
 }
 
-Test(undoing, two_that_destroy_each_other_are_both_busy)
+FIXTURE_TEST(undoing, two_that_destroy_each_other_are_both_busy)
 {
-    struct fixture f = fixture_open(NULL);
-    struct party parties[2];
-    struct attack attacks[2] = {{.victim = &parties[1]}, {.victim = &parties[0]}};
-    set_capacity(&f, UNITS(4));
+    struct party *parties[2];
+    struct attack attacks[2] = {0};
+    set_capacity(f, UNITS(4));
     for (size_t i = 0; i < 2; i++) {
-        party_open(&parties[i], &f, 0, leave_and_attack);
-        parties[i].user = &attacks[i];
-        party_take(&parties[i], 2);
+        parties[i] = party_open(f, 0, 2, leave_and_attack);
+        parties[i]->user = &attacks[i];
+        attacks[1 - i].victim = parties[i];
     }
-    EXPECT(MOOR_OK, request(&f, UNITS(4)));
+    EXPECT(MOOR_OK, request(f, UNITS(4)));
     for (size_t i = 0; i < 2; i++) {
-        fixture_await(&parties[i].left, 1);
+        fixture_await(&parties[i]->left, 1);
         cr_assert_eq(attacks[i].destroyed, MOOR_BUSY, "%s", moor_status_name(attacks[i].destroyed));
-        EXPECT(MOOR_OK, moor_holder_destroy(parties[i].holder));
     }
-    fixture_close(&f);
 }
 
-/* ---- by threads of the host's ---- */
+/* ---- by the host's threads ---- */
 
 struct ending {
     pthread_t thread;
@@ -257,40 +226,36 @@ static void *remove_function(void *user)
     return NULL;
 }
 
-/* Ends the party, or its function, while that is inside. */
-static void end_while_inside(void *(*end)(void *))
+/* Destroys the party, or removes its function, while the function runs. */
+static void end_while_inside(struct fixture *f, void *(*end)(void *))
 {
-    struct fixture f = fixture_open(NULL);
-    struct party party;
-    struct ending ending = {.party = &party};
-    set_capacity(&f, UNITS(4));
-    party_open(&party, &f, 0, leave_and_stay);
-    party_take(&party, 4);
-    EXPECT(MOOR_OK, request(&f, UNIT));
+    set_capacity(f, UNITS(4));
+    struct party *party = party_open(f, 0, 4, leave_and_stay);
+    struct ending ending = {.party = party};
+    EXPECT(MOOR_OK, request(f, UNIT));
     fixture_await(&stays, 1);
-    cr_assert_eq(party.left, 0);
+    cr_assert_eq(party->left, 0);
     cr_assert_eq(pthread_create(&ending.thread, NULL, end, &ending), 0);
     fixture_await(&ending.began, 1);
-    (void)nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL); /* time to do it wrong */
-    cr_assert_eq(ending.done, 0, "it has not waited for the function to return");
-    EXPECT(MOOR_OK, request(&f, UNITS(4))); /* meanwhile all goes on */
-    atomic_store(&party.gate, 1);
+    (void)nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL); /* time for an early return */
+    cr_assert_eq(ending.done, 0, "the call has not waited for the function");
+    EXPECT(MOOR_OK, request(f, UNITS(4))); /* meanwhile requests are served */
+    atomic_store(&party->gate, 1);
     join(ending.thread);
-    cr_assert_eq(party.left, 1);
+    cr_assert_eq(party->left, 1);
     cr_assert_eq(ending.status, MOOR_OK, "%s", moor_status_name(ending.status));
-    if (end == remove_function)
-        EXPECT(MOOR_OK, moor_holder_destroy(party.holder));
-    fixture_close(&f);
+    if (end == destroy)
+        party->holder = NULL;
 }
 
-Test(undoing, destroying_waits_for_the_function)
+FIXTURE_TEST(undoing, destroying_waits_for_the_function)
 {
-    end_while_inside(destroy);
+    end_while_inside(f, destroy);
 }
 
-Test(undoing, removing_waits_for_the_function)
+FIXTURE_TEST(undoing, removing_waits_for_the_function)
 {
-    end_while_inside(remove_function);
+    end_while_inside(f, remove_function);
 }
 
 /* ---- limits ---- */
@@ -305,7 +270,7 @@ static uint64_t raise_capacity(struct party *party, const struct moor_pressure *
 static uint64_t lower_the_guarantee(struct party *party, const struct moor_pressure *pressure)
 {
     (void)pressure;
-    EXPECT(MOOR_OK, moor_holder_set_limits(party->user, &(struct moor_holder_limits){0}, 0, NULL));
+    set_limits(party->user, LIMITS(0));
     return 0;
 }
 
@@ -316,38 +281,38 @@ static uint64_t lower_the_set_aside(struct party *party, const struct moor_press
     return 0;
 }
 
-/* Of four units the party has two, and one is guaranteed to somebody, or set aside; two are wanted. */
-static void change_limits(party_answer answer)
+/* The party has two of four units, and one is guaranteed to another holder or in the emergency reserve; two
+ * are requested. */
+static void change_limits(struct fixture *f, party_answer answer)
 {
-    struct fixture f = fixture_open(NULL);
-    struct party party;
-    struct moor_holder *guaranteed = NULL;
     bool aside = answer == lower_the_set_aside;
-    const struct moor_holder_options options = {.limits.guarantee_bytes = aside ? 0 : UNIT};
-    set_capacity(&f, UNITS(4));
-    party_open(&party, &f, 0, answer);
-    party_take(&party, 2);
-    EXPECT(MOOR_OK, moor_authority_set_aside(f.authority, aside ? UNIT : 0));
-    EXPECT(MOOR_OK, moor_holder_create(f.authority, &options, &guaranteed));
-    party.user = guaranteed;
-    EXPECT(MOOR_OK, request(&f, UNITS(2)));
-    moor__pressure_settle(f.runtime);
+    set_capacity(f, UNITS(4));
+    struct party *party = party_open(f, 0, 2, answer);
+    EXPECT(MOOR_OK, moor_authority_set_aside(f->authority, aside ? UNIT : 0));
+    struct moor_holder *guaranteed = create_holder(f, LIMITS(.guarantee_bytes = aside ? 0 : UNIT));
+    party->user = guaranteed;
+    EXPECT(MOOR_OK, request(f, UNITS(2)));
+    moor__pressure_settle(f->runtime);
     cr_assert_eq(asked_count(), 1);
     EXPECT(MOOR_OK, moor_holder_destroy(guaranteed));
-    party_close(&party);
-    fixture_close(&f);
 }
 
-Test(undoing, limits_may_be_changed_inside)
+FIXTURE_TEST(undoing, a_pressure_function_may_raise_the_capacity)
 {
-    change_limits(raise_capacity);
-    asked.count = 0;
-    change_limits(lower_the_guarantee);
-    asked.count = 0;
-    change_limits(lower_the_set_aside);
+    change_limits(f, raise_capacity);
 }
 
-/* ---- looking ---- */
+FIXTURE_TEST(undoing, a_pressure_function_may_lower_a_guarantee)
+{
+    change_limits(f, lower_the_guarantee);
+}
+
+FIXTURE_TEST(undoing, a_pressure_function_may_lower_the_set_aside)
+{
+    change_limits(f, lower_the_set_aside);
+}
+
+/* ---- reading statistics ---- */
 
 static uint64_t look_at_everything(struct party *party, const struct moor_pressure *pressure)
 {
@@ -362,25 +327,20 @@ static uint64_t look_at_everything(struct party *party, const struct moor_pressu
     EXPECT(MOOR_OK, moor_ticket_get_stats(party->f->runtime, pressure->ticket, &ticket));
     EXPECT(MOOR_OK, moor_authority_refresh(party->f->authority));
     EXPECT(MOOR_OK, moor_holder_set_evictable(party->holder, UNITS(2)));
-    EXPECT(MOOR_INVALID, moor_ticket_cancel(party->f->runtime, pressure->ticket)); /* not the host's own */
+    EXPECT(MOOR_INVALID, moor_ticket_cancel(party->f->runtime, pressure->ticket)); /* the core's own ticket */
     cr_assert(count == 2 && pool.tickets == 1 && own.asked == 1);
     cr_assert_eq(pool.charged_bytes, own.charged_bytes);
     cr_assert_eq(ticket.bytes, UNITS(2));
-    uint64_t given = party_give(party, pressure->bytes);
+    uint64_t given = party_evict(party, pressure->bytes);
     EXPECT(MOOR_OK, moor_runtime_reap(party->f->runtime, fixture_soon(LATE_MS)));
     return given;
 }
 
-Test(undoing, everything_may_be_looked_at_inside)
+FIXTURE_TEST(undoing, all_statistics_may_be_read_inside)
 {
-    struct fixture f = fixture_open(NULL);
-    struct party party;
-    set_capacity(&f, UNITS(4));
-    party_open(&party, &f, 0, look_at_everything);
-    party_take(&party, 4);
-    EXPECT(MOOR_OK, request(&f, UNITS(2)));
-    moor__pressure_settle(f.runtime);
+    set_capacity(f, UNITS(4));
+    (void)party_open(f, 0, 4, look_at_everything);
+    EXPECT(MOOR_OK, request(f, UNITS(2)));
+    moor__pressure_settle(f->runtime);
     cr_assert_eq(asked_count(), 1);
-    party_close(&party);
-    fixture_close(&f);
 }

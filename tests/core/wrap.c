@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Wrapped memory: never freed, charged only when asked, pinned for as long as work may use it. */
+/* Wrapped memory: never freed, charged only on request, pinned as long as work may use it. */
 #include "fixture.h"
 
 #include <stdlib.h>
@@ -22,102 +22,89 @@ static void unpin_one(struct fixture *f, void *user)
     EXPECT(MOOR_OK, moor_buffer_release(f->runtime, *buffer));
 }
 
-Test(wrap, charges_only_when_asked)
+FIXTURE_TEST(wrap, charges_only_when_asked)
 {
-    struct fixture f = fixture_open(NULL);
     moor_buffer plain = 0;
     moor_buffer charged = 0;
-    EXPECT(MOOR_OK, moor_buffer_wrap(f.binding, pages, 5000, 0, &plain));
-    cr_assert_eq(fixture_stats(&f).charged_bytes, 0);
-    EXPECT(MOOR_OK, moor_buffer_wrap(f.binding, pages, 5000, MOOR_BUFFER_CHARGE, &charged));
-    struct moor_authority_stats stats = fixture_stats(&f);
+    EXPECT(MOOR_OK, moor_buffer_wrap(f->binding, pages, 5000, 0, &plain));
+    cr_assert_eq(fixture_stats(f).charged_bytes, 0);
+    EXPECT(MOOR_OK, moor_buffer_wrap(f->binding, pages, 5000, MOOR_BUFFER_CHARGE, &charged));
+    struct moor_authority_stats stats = fixture_stats(f);
     cr_assert_eq(stats.charged_bytes, 5000);
     cr_assert_eq(stats.leased_bytes, 5000, "no provider holds it");
-    fixture_check_books(&f);
-    struct moor_view view = fixture_buffer_view(&f, plain);
+    fixture_check_books(f);
+    struct moor_view view = fixture_buffer_view(f, plain);
     cr_assert_eq(view.address, (uintptr_t)pages);
     cr_assert_eq(view.size_bytes, 5000);
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, charged));
-    cr_assert_eq(fixture_stats(&f).charged_bytes, 0, "a charge is refunded at release");
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, plain));
-    EXPECT(MOOR_STALE, moor_buffer_release(f.runtime, plain));
-    cr_assert_eq(scripted_count(f.script, SCRIPTED_ALLOCATE), 0);
-    cr_assert_eq(scripted_count(f.script, SCRIPTED_RELEASE), 0, "what is not ours is not freed");
-    fixture_close(&f);
+    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, charged));
+    cr_assert_eq(fixture_stats(f).charged_bytes, 0, "a charge is refunded at release");
+    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, plain));
+    EXPECT(MOOR_STALE, moor_buffer_release(f->runtime, plain));
+    cr_assert_eq(scripted_count(f->script, SCRIPTED_ALLOCATE), 0);
+    cr_assert_eq(scripted_count(f->script, SCRIPTED_RELEASE), 0, "the host's memory is not freed");
 }
 
-Test(wrap, charge_obeys_the_budget)
+FIXTURE_TEST(wrap, charge_obeys_the_budget)
 {
-    struct fixture f = fixture_open(NULL);
     moor_buffer buffer = 0;
-    EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, 4999, 0, NULL));
-    EXPECT(MOOR_NEVER_FITS, moor_buffer_wrap(f.binding, pages, 5000, MOOR_BUFFER_CHARGE, &buffer));
-    EXPECT(MOOR_OK, moor_buffer_wrap(f.binding, pages, 5000, 0, &buffer));
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffer));
-    fixture_close(&f);
+    EXPECT(MOOR_OK, moor_authority_set_capacity(f->authority, 4999, 0, NULL));
+    EXPECT(MOOR_NEVER_FITS, moor_buffer_wrap(f->binding, pages, 5000, MOOR_BUFFER_CHARGE, &buffer));
+    EXPECT(MOOR_OK, moor_buffer_wrap(f->binding, pages, 5000, 0, &buffer));
+    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, buffer));
 }
 
-Test(wrap, refuses_bad_arguments)
+FIXTURE_TEST(wrap, refuses_bad_arguments)
 {
-    struct fixture f = fixture_open(NULL);
     moor_buffer buffer = 0;
-    EXPECT(MOOR_INVALID, moor_buffer_wrap(f.binding, NULL, 100, 0, &buffer));
-    EXPECT(MOOR_INVALID, moor_buffer_wrap(f.binding, pages, 0, 0, &buffer));
-    EXPECT(MOOR_INVALID, moor_buffer_wrap(f.binding, pages, 100, MOOR_BUFFER_ZERO, &buffer));
-    EXPECT(MOOR_INVALID, moor_buffer_wrap(f.binding, pages, 100, 0, NULL));
-    cr_assert_neq(moor_buffer_wrap(f.binding, pages, UINT64_MAX - 10, 0, &buffer), MOOR_OK);
-    cr_assert_neq(moor_buffer_wrap(f.binding, pages, UINT64_MAX - 10, MOOR_BUFFER_PIN, &buffer), MOOR_OK);
-    fixture_close(&f);
+    EXPECT(MOOR_INVALID, moor_buffer_wrap(f->binding, NULL, 100, 0, &buffer));
+    EXPECT(MOOR_INVALID, moor_buffer_wrap(f->binding, pages, 0, 0, &buffer));
+    EXPECT(MOOR_INVALID, moor_buffer_wrap(f->binding, pages, 100, MOOR_BUFFER_ZERO, &buffer));
+    EXPECT(MOOR_INVALID, moor_buffer_wrap(f->binding, pages, 100, 0, NULL));
+    cr_assert_neq(moor_buffer_wrap(f->binding, pages, UINT64_MAX - 10, 0, &buffer), MOOR_OK);
+    cr_assert_neq(moor_buffer_wrap(f->binding, pages, UINT64_MAX - 10, MOOR_BUFFER_PIN, &buffer), MOOR_OK);
 }
 
-Test(wrap, pin_is_undone_behind_the_last_use)
+FIXTURE_TEST(wrap, pin_is_undone_behind_the_last_use)
 {
-    struct fixture f = fixture_open(NULL);
     moor_buffer buffer = 0;
-    moor_buffer target = fixture_allocate(&f, sizeof pages);
-    EXPECT(MOOR_OK, moor_buffer_wrap(f.binding, pages, sizeof pages, MOOR_BUFFER_PIN, &buffer));
-    cr_assert_eq(scripted_objects(f.script).pins, 1);
-    struct moor_view view = fixture_buffer_view(&f, buffer);
-    struct moor_view target_view = fixture_buffer_view(&f, target);
-    scripted_declare(f.script, pages, sizeof pages);
+    moor_buffer target = fixture_allocate(f, sizeof pages);
+    EXPECT(MOOR_OK, moor_buffer_wrap(f->binding, pages, sizeof pages, MOOR_BUFFER_PIN, &buffer));
+    cr_assert_eq(scripted_objects(f->script).pins, 1);
+    struct moor_view view = fixture_buffer_view(f, buffer);
+    struct moor_view target_view = fixture_buffer_view(f, target);
+    scripted_declare(f->script, pages, sizeof pages);
     memset(pages, 0x3c, sizeof pages);
-    scripted_hold(f.script, f.queue);
-    EXPECT(MOOR_OK, moor_copy(f.stream, &target_view, &view));
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffer));
-    EXPECT(MOOR_PENDING, moor_runtime_reap(f.runtime, MOOR_NO_WAIT));
-    cr_assert_eq(scripted_objects(f.script).pins, 1);
-    scripted_open(f.script, f.queue);
-    fixture_reap(&f);
-    cr_assert_eq(scripted_objects(f.script).pins, 0);
+    scripted_hold(f->script, f->queue);
+    EXPECT(MOOR_OK, moor_copy(f->stream, &target_view, &view));
+    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, buffer));
+    EXPECT(MOOR_PENDING, moor_runtime_reap(f->runtime, MOOR_NO_WAIT));
+    cr_assert_eq(scripted_objects(f->script).pins, 1);
+    scripted_open(f->script, f->queue);
+    fixture_reap(f);
+    cr_assert_eq(scripted_objects(f->script).pins, 0);
     cr_assert(fixture_all_bytes(&target_view, 0x3c));
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, target));
-    fixture_close(&f);
 }
 
-/* Whole pages are locked, whatever part of them was wrapped. The model asserts the alignment. */
-Test(wrap, pin_covers_whole_pages)
+/* Whole pages are locked, also for a part of a page. The model asserts the alignment. */
+FIXTURE_TEST(wrap, pin_covers_whole_pages)
 {
-    struct fixture f = fixture_open(NULL);
     moor_buffer buffer = 0;
-    moor_status status = moor_buffer_wrap(f.binding, pages + 100, 5000, MOOR_BUFFER_PIN, &buffer);
+    moor_status status = moor_buffer_wrap(f->binding, pages + 100, 5000, MOOR_BUFFER_PIN, &buffer);
     if (status == MOOR_OK) {
         struct scripted_call call;
-        cr_assert(scripted_last_call(f.script, SCRIPTED_PIN, &call));
+        cr_assert(scripted_last_call(f->script, SCRIPTED_PIN, &call));
         cr_assert_eq(call.arguments[0], (uintptr_t)pages);
         cr_assert_eq(call.arguments[1], 8192);
-        EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffer));
+        EXPECT(MOOR_OK, moor_buffer_release(f->runtime, buffer));
     } else {
         EXPECT(MOOR_INVALID, status);
     }
-    fixture_close(&f);
 }
 
-Test(wrap, pin_fails_at_every_step_without_a_trace)
+FIXTURE_TEST(wrap, pin_fails_at_every_step_without_a_trace)
 {
-    struct fixture f = fixture_open(NULL);
     moor_buffer buffer = 0;
-    cr_assert_geq(fixture_fail_each(&f, MOOR_LIMIT, pin_one, unpin_one, &buffer), 1);
-    fixture_close(&f);
+    cr_assert_geq(fixture_fail_each(f, MOOR_LIMIT, pin_one, unpin_one, &buffer), 1);
 }
 
 Test(wrap, pin_without_the_capability_is_unsupported)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The behaviour of pressure functions: they evict all the bytes asked for, a part, none, or too many, lie, and make
- * other calls. */
+/* The pressure functions of the model: they evict the requested bytes, a part, nothing, or too much, return
+ * wrong figures, and make other calls. */
 #include "lockstep.h"
 
 #include <stdio.h>
@@ -18,7 +18,7 @@ static bool carry_out(struct visit *visit, struct model *model, const struct op 
     return place->status == MOOR_OK;
 }
 
-/* Evictable things of the holder: grants and live items. Returns their number, or the n-th of them. */
+/* A holder's evictable objects: grants and live memory. Returns their number, or the n-th of them. */
 static uint32_t things(const struct model *model, uint32_t holder, uint32_t nth, struct random *random,
                        struct op *ret_op)
 {
@@ -39,7 +39,7 @@ static uint32_t things(const struct model *model, uint32_t holder, uint32_t nth,
     return count;
 }
 
-/* Lets go at least so many bytes, if it has them; says how many. */
+/* Evicts at least that many bytes, if the holder has them; returns the evicted bytes. */
 static uint64_t let_go(struct behaviour *behaviour, struct model *model, struct visit *visit, uint64_t bytes)
 {
     uint64_t gone = 0;
@@ -63,13 +63,14 @@ static uint64_t let_go(struct behaviour *behaviour, struct model *model, struct 
     return gone;
 }
 
-/* Needs some memory before it can let go of any. */
+/* Needs some memory before it can evict. */
 static void allocate_first(struct behaviour *behaviour, struct model *model, struct visit *visit)
 {
     uint64_t most = model->pools[model->holders[visit->holder].pool].set_aside;
     uint64_t bytes = 1 + random_below(&behaviour->random, most ? most + 2 : 4096);
     struct op op = {.kind = OP_RESERVE, .count = 1, .grant = MODEL_NONE, .stream = MODEL_NONE};
-    bool device_is_full = behaviour->step->op.device_fails > 0; /* and would fail this call instead */
+    /* the capacity would fail this call instead */
+    bool device_is_full = behaviour->step->op.device_fails > 0;
     if (model->holders[visit->holder].has_binding && !device_is_full && random_hit(&behaviour->random, 40)) {
         op.kind = OP_ALLOCATE;
         op.holder = visit->holder;
@@ -79,7 +80,7 @@ static void allocate_first(struct behaviour *behaviour, struct model *model, str
     (void)carry_out(visit, model, &op);
 }
 
-/* A ticket of the host's, which it has a name for by now; or MODEL_NONE. */
+/* Returns a ticket of the host with a known handle, or MODEL_NONE. */
 static uint32_t pick_ticket(struct behaviour *behaviour, const struct model *model)
 {
     uint32_t start = (uint32_t)random_below(&behaviour->random, MODEL_TICKETS);
@@ -98,7 +99,7 @@ static void meddle(struct behaviour *behaviour, struct model *model, struct visi
         .kind = OP_SET_FUNCTION, .holder = visit->holder, .grant = MODEL_NONE, .stream = MODEL_NONE};
     switch (random_below(&behaviour->random, 6)) {
     case 0:
-        break; /* removes itself */
+        break; /* the function removes itself */
     case 1:
         op.kind = OP_SET_EVICTABLE;
         op.bytes = random_below(&behaviour->random, 100000);

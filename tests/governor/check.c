@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* Everything that can be seen of the real governor, against the model. */
+/* Compares every visible fact of the real governor with the model. */
 #include "world.h"
 
 #include "governor/governor.h"
 
 #include <string.h>
 
-#define CREDIT_BYTES (UINT64_C(1) << 20) /* a thread's, for one holder; core/README.md */
+#define CREDIT_BYTES (UINT64_C(1) << 20) /* the credit of a thread and holder; core/README.md */
 #define ASKERS_MAX 64u
 
 struct field {
@@ -35,7 +35,7 @@ static void compare(struct world *world, const char *whose, uint32_t index, cons
     }
 }
 
-/* Compares peaks. Transfers that threads made in their thread accounts may be missing, both ways. */
+/* Bytes that threads had moved in their own accounts at the time may be missing, in both directions. */
 static void compare_peak(struct world *world, const char *whose, uint64_t expected, uint64_t seen,
                          uint64_t charged, uint64_t slack)
 {
@@ -100,7 +100,7 @@ static void check_counts(struct world *world, const struct model *model)
     world_expect(world, "the number in quarantine", expected.quarantined, seen.quarantined);
 }
 
-/* Served to tickets that nobody has waited for: the events come with the grants. */
+/* Bytes granted to tickets that no call has fetched: the events come with the grants. */
 static uint64_t unclaimed(const struct model *model, uint32_t holder)
 {
     uint64_t bytes = 0;
@@ -161,7 +161,7 @@ void world_check_ticket(struct world *world, uint32_t index, const struct moor_t
     world_expect(world, "whether a ticket is served", expected->served, seen->served);
 }
 
-/* The attendant sleeps until then: not longer than until time changes something, and not in vain. */
+/* The pressure monitor sleeps until then: neither longer than until time changes something, nor in vain. */
 static void check_due(struct world *world, const struct model *model)
 {
     struct moor__queue *queue = &world->runtime->governor->queue;
@@ -178,7 +178,7 @@ void world_check(struct world *world, const struct model *model)
     check_due(world, model);
     for (uint32_t i = 0; i < MODEL_POOLS; i++)
         check_pool(world, model, i);
-    uint32_t one = (uint32_t)(world->number % MODEL_HOLDERS); /* the pools tell of all of them */
+    uint32_t one = (uint32_t)(world->number % MODEL_HOLDERS); /* each of its pools counts the ticket */
     if (model->holders[one].alive) {
         struct moor_holder_stats seen;
         world_must(world, "stats of a holder", moor_holder_get_stats(world->holders[one], &seen));

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The next operation: one that is possible in the model's state, with figures near its limits. */
+/* Chooses the next operation: one that is possible now according to the model, with figures near the present
+ * bounds. */
 #include "lockstep.h"
 
 #include <string.h>
@@ -49,7 +50,7 @@ struct profile profile_make(struct random *random)
     };
     for (int i = 0; i < OP_KINDS; i++)
         profile.weights[i] = usual_weights[i] << random_below(random, 3);
-    if (random_hit(random, 50)) { /* many wait, and much comes back in small pieces */
+    if (random_hit(random, 50)) { /* many requests wait, and memory returns in small parts */
         profile.small = 80;
         profile.weights[OP_TICKET_CANCEL] = 1;
         profile.weights[OP_TICKET_OPEN] *= 2;
@@ -111,10 +112,11 @@ static uint64_t pick_deadline(struct random *random, const struct model *model)
     if (random_hit(random, 50))
         return MOOR_FOREVER;
     uint64_t later = random_below(random, UINT64_C(3000000000));
-    return later % 32 ? model->now + 1 + later : 1 + later % model->now; /* some are over already */
+    /* some limits are exceeded already */
+    return later % 32 ? model->now + 1 + later : 1 + later % model->now;
 }
 
-/* ret_same: with the figures that are in force. */
+/* ret_same: the figures are those in force. */
 static uint64_t pick_revision(struct random *random, uint64_t present, bool *ret_same)
 {
     *ret_same = false;
@@ -134,7 +136,7 @@ static uint64_t pick_revision(struct random *random, uint64_t present, bool *ret
     }
 }
 
-/* ---- things that are there ---- */
+/* ---- existing objects ---- */
 
 static uint32_t pick_holder(struct random *random, const struct model *model, bool with_binding)
 {
@@ -181,7 +183,7 @@ static uint32_t pick_ticket(struct random *random, const struct model *model, bo
     return MODEL_NONE;
 }
 
-/* How many more of each there is room for, with some left for pressure functions. */
+/* The remaining objects of each kind, less a reserve for pressure functions. */
 static bool room_for_grants(const struct model *model)
 {
     uint32_t count = 0;
@@ -206,7 +208,7 @@ static bool room_for_tickets(const struct model *model)
     return count + 8 < MODEL_TICKETS;
 }
 
-/* ---- operations: false if there is nothing to do it with ---- */
+/* ---- operations: false without a suitable object ---- */
 
 static bool make_request(struct random *random, const struct profile *profile, const struct model *model,
                          struct op *op)
@@ -321,7 +323,8 @@ static bool make_allocation(struct random *random, const struct profile *profile
                                                                   : MODEL_NONE;
     op->bytes = op->grant == MODEL_NONE ? pick_request(random, profile, model, op->holder)
                                         : 1 + random_below(random, model->grants[op->grant].bytes + 1);
-    /* No operation may ask holders for room and then for the device: the order of their answers would be chance. */
+    /* No pressure request may be possible for the room and then for the device: the order of the two would be
+     * random. */
     if (op->kind == OP_ALLOCATE && random_hit(random, 5) &&
         (op->grant != MODEL_NONE || is_there(model, op->holder, op_footprint(op->bytes))))
         op->device_fails = 1 + (uint32_t)random_below(random, 3);

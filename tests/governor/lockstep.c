@@ -2,12 +2,13 @@
 /*
  * The governor and a model of it in lockstep.
  *
- *     governor-lockstep [SEED [STEPS [EVERY]]]
+ * governor-lockstep [SEED [STEPS [EVERY]]]
  *
- * Without arguments the program runs some seeds, the first of them twice, to prove that a run can be repeated. A
- * mismatch ends it with the seed, the step and the operations of that step; the same seed leads there again. EVERY: the
- * number of steps between comparisons of all figures; the seed chooses it otherwise. In the environment,
- * LOCKSTEP_TRACE=1 prints all events, and LOCKSTEP_PATIENCE_S is the longest wait for a call of a pressure function (20).
+ * Without arguments the program runs some seeds, the first of them twice, which shows that a run can be
+ * repeated. A mismatch ends the run with the seed, the step and its operation; the same seed reproduces it.
+ * EVERY: the number of steps between comparisons of all figures, which is otherwise the seed's choice.
+ * Environment: LOCKSTEP_TRACE=1 shows all events; LOCKSTEP_PATIENCE_S is the wait for a call of a pressure
+ * function (20).
  */
 #include "lockstep.h"
 
@@ -90,7 +91,7 @@ static void give_back_memory(struct run *run)
     take(run, (struct op){.kind = OP_REAP});
 }
 
-/* Everything goes, and the books are empty. */
+/* Ends everything; the accounts must be empty. */
 static void end(struct run *run)
 {
     const struct model *model = &run->model;

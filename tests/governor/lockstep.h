@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A model and the real governor, step by step. A step is one operation. The seed chooses it among those that are
- * possible in the model's state; the model carries it out and predicts its result; then the real governor does it.
+ * A model and the real governor, step by step. A step is an operation, which is chosen by the model's
+ * possibilities, carried out in the model, which predicts its result, and then by the real governor.
  *
- * Pressure functions take part. The model runs stand-ins for them, which record their operations as a visit. The real
- * function, on a thread of the governor, takes the next visit and carries it out. All visits of a step are known before
- * the real step begins, so a call that should not happen, or a missing one, is a mismatch like any other.
+ * Pressure functions take part. The model runs stand-ins for them, and their operations form a list: a visit.
+ * The real function, on a thread of the runtime, takes the next visit and carries it out. All visits of a
+ * step are thus known before the step, and a missing or an unexpected call of a function is a mismatch like
+ * any other.
  */
 #ifndef MOOR_TESTS_GOVERNOR_LOCKSTEP_H
 #define MOOR_TESTS_GOVERNOR_LOCKSTEP_H
@@ -68,9 +69,9 @@ struct op {
     uint64_t error_bytes; /* bytes of a shortage */
     uint64_t over;
     uint32_t made[MODEL_PARTS];
-    bool reaps;          /* a ticket waits: due releases are reaped at once, in the model and the real governor */
-    uint32_t leaving;    /* releases that are still behind fences then */
-    uint32_t free_fails; /* frees that are still to fail */
+    bool reaps;          /* a request waits: completed releases are reaped at once on both sides */
+    uint32_t leaving;    /* releases still behind fences afterwards */
+    uint32_t free_fails; /* frees that have yet to fail */
 };
 
 #define VISIT_OPS 24u
@@ -79,11 +80,11 @@ struct op {
 struct visit {
     uint32_t holder;
     struct moor_pressure pressure;  /* ticket: not known before */
-    uint64_t request;               /* the model's name for the ticket; 0: it is nobody's */
-    bool request_open;              /* the ticket is open when the function is called */
+    uint64_t request;               /* the model's number of the ticket; 0: no host has its handle */
+    bool request_open;              /* the ticket exists when the function is called */
     uint32_t request_ticket;        /* the ticket, if it outlives the step; or MODEL_NONE */
     struct moor_ticket_stats stats; /* the ticket's, when the function is called */
-    moor_ticket ticket;             /* the ticket that the function was called with */
+    moor_ticket ticket;             /* bytes of the pressure request */
     struct op ops[VISIT_OPS];
     uint32_t count;
     uint64_t says;
@@ -93,17 +94,17 @@ struct step {
     struct op op;
     struct visit visits[VISITS];
     uint32_t visit_count;
-    uint32_t visits_within; /* visits before the operation ends */
+    uint32_t visits_within; /* visits before the end of the operation */
 };
 
-/* ---- choose.c, behave.c: operations and visits ---- */
+/* ---- choose.c, behave.c: choosing the operations ---- */
 
-/* The profile of one seed's run: how often each kind of operation occurs. */
+/* The character of one seed's run, as frequencies. */
 struct profile {
     uint64_t capacity;
     uint32_t weights[OP_KINDS];
-    uint32_t small;         /* in 100 sizes */
-    uint32_t answers_fully; /* in 100 pressure functions; the others do worse */
+    uint32_t small;         /* percent of the sizes */
+    uint32_t answers_fully; /* percent of the pressure functions; the other ones misbehave more */
     uint32_t check_every;
 };
 
@@ -115,23 +116,23 @@ uint64_t random_below(struct random *random, uint64_t bound);
 bool random_hit(struct random *random, uint32_t percent);
 
 struct profile profile_make(struct random *random);
-uint64_t profile_total(const struct profile *profile, uint32_t pool); /* part of the device's memory */
+uint64_t profile_total(const struct profile *profile, uint32_t pool); /* percent of the device's memory */
 /* The next operation of a step. */
 void choose_op(struct random *random, const struct profile *profile, const struct model *model,
                struct op *ret_op);
-/* A ticket that the holder opens inside its pressure function; false: there are enough. */
+/* Opens a ticket inside the holder's pressure function; false: there are enough. */
 bool choose_ticket(struct random *random, const struct profile *profile, const struct model *model,
                    uint32_t holder, struct op *op);
-/* The released item, and its stream. */
+/* The released object, and the stream that holds it. */
 void choose_release(struct random *random, const struct model *model, uint32_t item, struct op *ret_op);
 
 struct behaviour {
     struct random random;
     const struct profile *profile;
     struct step *step;
-    uint64_t names_before; /* handed out by the model before the step */
+    uint64_t names_before; /* numbers that the model had given out before the step */
 };
-/* Plays the pressure function in the model, and records its operations. A model_function. */
+/* Runs the pressure function in the model and records its operations. A model_function. */
 void behave(void *user, struct model *model, const struct model_ask *ask);
 
 /* ---- ops.c: one operation in the model ---- */
@@ -145,11 +146,11 @@ uint64_t op_footprint(uint64_t bytes);
 struct world;
 struct world *world_open(const struct profile *profile, const struct model *model, uint64_t seed);
 void world_close(struct world *world);
-/* Carries the step out, visits included. On a mismatch the process ends, with all that is known of it. */
+/* Carries the step out, with its visits. A mismatch ends the process with the whole state. */
 void world_step(struct world *world, struct step *step, uint64_t number);
 
 #define OUTCOMES 8u
-/* How often each operation ended how; [1]: inside pressure functions. */
+/* The results of each operation, counted; [1]: inside pressure functions. */
 struct tally {
     uint64_t ended[OP_KINDS][2][OUTCOMES];
     uint64_t asked;
@@ -158,7 +159,7 @@ struct tally {
 const struct tally *world_tally(const struct world *world);
 const char *outcome_name(uint32_t outcome);
 
-/* ---- check.c: everything that can be seen ---- */
+/* ---- check.c: the comparison ---- */
 
 void world_check(struct world *world, const struct model *model);
 

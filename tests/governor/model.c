@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The model's accounts: the bytes of each holder, the room for a request, and the statistics. The model keeps one list of
- * things with bytes, and no sum.
+ * The model's accounts: the bytes of each holder, the bytes that a request may take, and the statistics.
+ * There is one list of objects with bytes, and no stored sum.
  */
 #include "model.h"
 
@@ -19,7 +19,7 @@ void model_init(struct model *model, model_function function, void *user)
     model->now = 1;
 }
 
-/* ---- bytes of a holder ---- */
+/* ---- the bytes of a holder ---- */
 
 void model_add_up(const struct model *model, struct model_sums *ret_sums)
 {
@@ -27,7 +27,7 @@ void model_add_up(const struct model *model, struct model_sums *ret_sums)
     for (uint32_t i = 0; i < MODEL_GRANTS; i++)
         if (model->grants[i].alive)
             ret_sums->reserved[model->grants[i].holder] += model->grants[i].bytes;
-    for (uint32_t i = 0; i < MODEL_TICKETS; i++) /* served tickets that no call has waited for */
+    for (uint32_t i = 0; i < MODEL_TICKETS; i++) /* served tickets that no call has fetched */
         for (uint32_t j = 0; j < model->tickets[i].count && model->tickets[i].state == MODEL_SERVED; j++)
             ret_sums->reserved[model->tickets[i].parts[j].holder] += model->tickets[i].parts[j].bytes;
     for (uint32_t i = 0; i < MODEL_ITEMS; i++) {
@@ -54,7 +54,7 @@ static bool is_in(const struct model *model, uint32_t holder, uint32_t pool)
     return model->holders[holder].alive && model->holders[holder].pool == pool;
 }
 
-/* ---- room for a request ---- */
+/* ---- the bytes that a request may take ---- */
 
 struct model_view model_view_now(const struct model *model)
 {

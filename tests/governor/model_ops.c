@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* Operations on pools, holders, grants, leases and memory in the model. Requests are in model_queue.c. */
+/* The operations on pools, holders, grants, leases and memory in the model. Requests are in model_queue.c. */
 #include "model.h"
 
 /* ---- pools ---- */
 
-/* Returns the status of a decision with this revision. OK: it counts, and *revision is its number. */
+/* Returns the status of a decision with this revision; OK: the decision counts, and *revision is its
+ * number. */
 static moor_status check_revision(uint64_t present, bool same, uint64_t *revision)
 {
     if (*revision == 0)
@@ -55,7 +56,7 @@ void model_refresh(struct model *model, uint32_t pool)
 {
     struct model_pool *p = &model->pools[pool];
     struct model_sums sums;
-    uint64_t left = p->device_total; /* beside the provider's bytes */
+    uint64_t left = p->device_total; /* besides the provider's bytes */
     uint64_t leased = 0;
     model_add_up(model, &sums);
     for (uint32_t i = 0; i < MODEL_HOLDERS; i++) {
@@ -66,7 +67,8 @@ void model_refresh(struct model *model, uint32_t pool)
     p->total = p->device_total;
     p->inconsistent = p->device_external == MODEL_ABSURD;
     p->external = p->device_external < left ? p->device_external : left;
-    p->external = p->inconsistent || p->external < leased ? 0 : p->external - leased; /* hosts' own is ours */
+    /* a host's memory does not count as external */
+    p->external = p->inconsistent || p->external < leased ? 0 : p->external - leased;
     model_look(model);
 }
 
@@ -116,7 +118,7 @@ moor_status model_holder_destroy(struct model *model, uint32_t holder)
         return MOOR_BUSY;
     for (uint32_t i = 0; i < MODEL_GRANTS; i++)
         if (model->grants[i].alive && model->grants[i].holder == holder)
-            return MOOR_BUSY; /* also if nothing is left of it */
+            return MOOR_BUSY; /* also without remaining bytes */
     for (uint32_t i = 0; i < MODEL_TICKETS; i++)
         for (uint32_t j = 0; j < model->tickets[i].count; j++)
             if (model->tickets[i].state == MODEL_OPEN && model->tickets[i].parts[j].holder == holder)
@@ -187,7 +189,7 @@ static uint32_t new_item(struct model *model, enum model_kind kind, uint32_t hol
     return i;
 }
 
-/* The peak of the charged bytes. */
+/* Updates the peak of the charged bytes. */
 static void note_peaks(struct model *model)
 {
     uint64_t of_pool[MODEL_POOLS] = {0};
@@ -268,7 +270,7 @@ uint32_t model_leaving(const struct model *model)
     return count;
 }
 
-/* Whether something has come back. */
+/* Returns true if bytes have returned. */
 static bool take_back_some(struct model *model)
 {
     uint32_t before = model_leaving(model);
@@ -276,7 +278,7 @@ static bool take_back_some(struct model *model)
     return model_leaving(model) < before;
 }
 
-/* Whether holders let go something for a device that is full. */
+/* Returns true if holders evicted for a full device. */
 static bool ask_for_device(struct model *model, uint32_t holder, uint64_t bytes)
 {
     if (model->inside != MODEL_NONE)
@@ -297,7 +299,7 @@ static bool ask_for_device(struct model *model, uint32_t holder, uint64_t bytes)
 /* The provider is called again as long as something has happened in between. */
 static moor_status make_buffer(struct model *model, uint32_t holder, uint64_t bytes, uint32_t device_fails)
 {
-    /* device_fails counts the call that has just failed, and those that would. */
+    /* device_fails counts the call that has just failed and later failing ones. */
     if (device_fails > 0 && take_back_some(model))
         device_fails--;
     if (device_fails > 0 && ask_for_device(model, holder, bytes))
@@ -368,7 +370,7 @@ void model_release(struct model *model, uint32_t item, uint32_t stream)
         model_reap(model);
 }
 
-/* ---- completions ---- */
+/* ---- returned bytes ---- */
 
 static uint32_t next_due(const struct model *model)
 {
@@ -382,7 +384,7 @@ static uint32_t next_due(const struct model *model)
     return found;
 }
 
-/* Quarantined bytes have not come back for the ticket that asked for them, and never will. */
+/* Quarantined bytes have not returned to the ticket of the pressure request, and never will. */
 static void note_stuck(struct model *model, struct model_item *item)
 {
     uint32_t ticket = model_ticket_find(model, item->request);
@@ -416,7 +418,7 @@ void model_stream_open(struct model *model, uint32_t stream)
             model->items[i].stream = MODEL_NONE;
 }
 
-/* The item that came into quarantine last is tried first. */
+/* The latest quarantined object is tried first. */
 static void retry_quarantine(struct model *model)
 {
     for (;;) {

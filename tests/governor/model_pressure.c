@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* The pressure plan of the model: the holders that are asked, for how many bytes, and the answers. */
+/* The victims of a pressure request in the model, its bytes, and the consequences of the answer. */
 #include "model.h"
 
-/* ---- bytes on their way ---- */
+/* ---- expected bytes ---- */
 
 static uint64_t still_expected(const struct model_ask *ask)
 {
@@ -33,7 +33,7 @@ uint64_t model_let_go(struct model *model, uint32_t holder, uint64_t bytes)
     return 0;
 }
 
-/* All that is pending or asked for has come back. */
+/* Returns the view after all pending and all requested bytes have returned. */
 static struct model_view view_later(const struct model *model)
 {
     struct model_view view = model_view_now(model);
@@ -48,10 +48,10 @@ static struct model_view view_later(const struct model *model)
     return view;
 }
 
-/* ---- whom to ask ---- */
+/* ---- the victims ---- */
 
-/* Returns the bytes that the holder can be asked for, with its guarantee kept or not: out of the bytes that it has, and
- * will have once all pressure requests have been answered. */
+/* Returns the bytes that can be requested from the holder, with its guarantee kept or not: a part of its
+ * bytes, now and after the answers under way. */
 static uint64_t can_give(const struct model *model, const struct model_view *view, uint32_t holder,
                          bool keeps_guarantee)
 {
@@ -78,20 +78,21 @@ static const struct model_ticket *find_ticket(const struct model *model, uint64_
     return ticket == MODEL_NONE ? NULL : &model->tickets[ticket];
 }
 
-/* A request that does not wait has each asked once, for whomever. */
+/* A request without a deadline sends one pressure request to each holder, for any requester. */
 static bool has_answered(const struct model *model, const struct model_ticket *ticket, uint32_t holder)
 {
     return ticket && !ticket->waits && model->holders[holder].answered > ticket->answers_before;
 }
 
-/* Returns true if the holder is being asked, cools down, or has answered. ticket: the one that asks, or NULL. */
+/* Returns true if the holder has a pressure request, cools down, or has answered. ticket: the requester;
+ * NULL: none. */
 static bool is_busy(const struct model *model, const struct model_ticket *ticket, uint32_t holder)
 {
     return find_ask(model, holder) || model->holders[holder].rest_until > model->now ||
            has_answered(model, ticket, holder);
 }
 
-/* Whether a is asked before b, for a request of these holders. */
+/* Returns true if a gets its pressure request before b, for a request of these holders. */
 static bool sooner(const struct model *model, uint32_t a, uint32_t b, uint32_t requester)
 {
     const struct model_holder *of_a = &model->holders[a];
@@ -103,7 +104,7 @@ static bool sooner(const struct model *model, uint32_t a, uint32_t b, uint32_t r
     return of_a->created < of_b->created;
 }
 
-/* Returns the next holder to ask for bytes of the pool. priority: the ticket's. */
+/* The next victim for bytes of the pool. priority: the requester's. */
 static uint32_t next_victim(const struct model *model, const struct model_view *view, uint32_t pool,
                             int32_t priority, uint32_t requester, const struct model_ticket *ticket,
                             bool keeps_guarantee, bool busy)
@@ -122,7 +123,8 @@ static uint64_t smaller(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* pressure: the ticket and the reason; its bytes are the missing ones. Removes the bytes asked for from the view. */
+/* pressure: the requester and the reason; its bytes are the missing ones. Removes the requested bytes from
+ * the view. */
 static void ask(struct model *model, struct model_view *view, uint32_t holder, uint64_t most, uint64_t ticket,
                 struct moor_pressure pressure)
 {
@@ -141,7 +143,7 @@ static void ask(struct model *model, struct model_view *view, uint32_t holder, u
         model->tickets[asking].asked++;
 }
 
-/* A holder that could be asked for it is busy. */
+/* A possible victim is busy. */
 static void turn_away(struct model *model, uint64_t ticket)
 {
     uint32_t asking = model_ticket_find(model, ticket);
@@ -180,8 +182,8 @@ static void ask_itself(struct model *model, struct model_view *view, uint32_t ho
         ask(model, view, holder, most, ticket, pressure);
 }
 
-/* Asks for borrowed bytes first; then, if they are not enough, for guaranteed ones; then each holder above its own
- * limit. */
+/* Borrowed bytes come first; if these are not enough, guaranteed ones follow. Then come the holders above
+ * their own limit. */
 static void plan_what_is_over(struct model *model, struct model_view *view, uint32_t pool)
 {
     struct moor_pressure pressure = {.deadline_ns = MOOR_FOREVER, .priority = INT32_MAX};
@@ -200,8 +202,8 @@ static void plan_what_is_over(struct model *model, struct model_view *view, uint
     }
 }
 
-/* Plans one part, with the bytes that are there and on their way. Asks for the missing ones, those included that the
- * pool lacks already; then the part counts as taken. */
+/* One part, with the present and the expected bytes. Missing bytes are requested, also those that are missing
+ * before there is any room; then the part counts as taken. */
 static void plan_part(struct model *model, struct model_view *view, const struct model_ticket *ticket,
                       const struct model_part *part)
 {
@@ -220,7 +222,7 @@ static void plan_part(struct model *model, struct model_view *view, const struct
     view->has[part->holder] += bytes;
 }
 
-/* Asks once for the bytes that the device lacks; the device shows whether that helped. */
+/* The missing bytes, once: the device decides about the result. */
 static void plan_for_device(struct model *model, struct model_view *view, const struct model_ticket *ticket)
 {
     struct moor_pressure pressure = {.reason = MOOR_PRESSURE_DEVICE, .priority = ticket->priority};
@@ -231,7 +233,7 @@ static void plan_for_device(struct model *model, struct model_view *view, const 
     ask_pool(model, view, ticket->device_pool, ticket->requester, ticket->name, pressure, true);
 }
 
-/* Somebody in the pool could be asked now. */
+/* Returns true if a holder of the pool could get a pressure request now. */
 static bool is_anybody_left(const struct model *model, uint32_t pool)
 {
     for (uint32_t i = 0; i < MODEL_HOLDERS; i++)
@@ -240,8 +242,8 @@ static bool is_anybody_left(const struct model *model, uint32_t pool)
     return false;
 }
 
-/* Plans one request in one pool. With no holder left to ask, only a brief ticket goes on, to learn whether one was
- * passed over. */
+/* The bytes that one request lacks in one pool. Without a victim only a ticket that waits for answers needs
+ * to know whether there could have been one. */
 static void plan_ticket(struct model *model, struct model_view *view, uint32_t pool,
                         const struct model_ticket *ticket)
 {
@@ -272,7 +274,7 @@ void model_plan(struct model *model)
     }
 }
 
-/* ---- asking, and the answer ---- */
+/* ---- the pressure request and its answer ---- */
 
 static void answer(struct model *model, const struct model_ask *ask)
 {
@@ -281,14 +283,16 @@ static void answer(struct model *model, const struct model_ask *ask)
     struct model_sums sums;
     model_add_up(model, &sums);
     uint64_t has = sums.reserved[ask->holder] + sums.charged[ask->holder] - sums.pending[ask->holder];
-    uint64_t less = ask->had > has ? ask->had - has : 0; /* a holder that takes as many bytes again gave nothing */
+    /* a holder that takes its evicted bytes again has evicted nothing */
+    uint64_t less = ask->had > has ? ask->had - has : 0;
     bool enough = smaller(ask->let_go, less) >= ask->pressure.bytes;
     holder->cool_down_ns = enough ? 0 : smaller(longer, MODEL_REST_MAX_NS);
     holder->rest_until = enough ? 0 : model->now + holder->cool_down_ns;
     holder->answered = ++model->answers;
 }
 
-/* Somebody that the ticket may ask, and has not heard of, is asked in its pools. */
+/* Returns true if a holder in the ticket's pools has a pressure request that the ticket may cause and has not
+ * heard of. */
 static bool is_asking(const struct model *model, const struct model_ticket *ticket)
 {
     for (uint32_t i = 0; i < model->ask_count; i++) {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* Requests in the model: those that wait, in their order and with their turns, and those that do not. */
+/* Requests in the model: waiting ones, in their order and with their turns, and those without a deadline. */
 #include "model.h"
 
 #include <string.h>
 
-/* ---- requests ---- */
+/* ---- the largest request ---- */
 
 bool model_request_names(const struct model *model, const struct model_part *parts, uint32_t count,
                          uint32_t pool)
@@ -41,7 +41,7 @@ uint32_t model_ticket_find(const struct model *model, uint64_t name)
     return MODEL_NONE;
 }
 
-/* Room beside the guarantees of the others; external use may change, and does not count. */
+/* The capacity less all other guarantees; external use may change and does not count. */
 static int64_t most_of_pool(const struct model *model, const struct model_view *view, uint32_t holder)
 {
     uint32_t pool = model->holders[holder].pool;
@@ -91,7 +91,7 @@ static bool has_turn_on(const struct model *model, uint32_t ticket, uint32_t poo
 
 enum obstacle { NO_OBSTACLE, OBSTACLE_LIMIT, OBSTACLE_POOL, OBSTACLE_TURN };
 
-/* Returns the obstacle for one part. self: its ticket, which may have the exclusive turn; or MODEL_NONE. */
+/* The obstacle of one part. self: its ticket, which may have the turn; or MODEL_NONE. */
 static enum obstacle find_obstacle(const struct model *model, const struct model_view *view, uint32_t self,
                                    const struct model_part *part)
 {
@@ -108,7 +108,7 @@ static enum obstacle find_obstacle(const struct model *model, const struct model
     return NO_OBSTACLE;
 }
 
-/* The first part that cannot be taken, one after another; or their number. */
+/* Returns the first part that cannot be taken, one after another; or their number. */
 static uint32_t find_first(const struct model *model, uint32_t self, const struct model_part *parts,
                            uint32_t count)
 {
@@ -183,7 +183,7 @@ static void begin_turns(struct model *model)
     }
 }
 
-/* Counts a request served that arrived as `name`. */
+/* The request that arrived as `name` takes bytes, and passes the others. */
 static void note_taken(struct model *model, uint64_t name, const struct model_part *parts, uint32_t count)
 {
     for (uint32_t i = 0; i < MODEL_TICKETS; i++) {
@@ -218,7 +218,8 @@ static bool end_turns(struct model *model)
     return ended;
 }
 
-/* Would fit with all pending bytes back, and no part waits for somebody's turn alone. */
+/* Returns true if the ticket would fit with all pending bytes back, and no part waits only for another
+ * ticket's turn. */
 static bool would_fit_later(const struct model *model, uint32_t self, const struct model_part *parts,
                             uint32_t count)
 {
@@ -239,11 +240,11 @@ static bool would_fit_later(const struct model *model, uint32_t self, const stru
 struct refusal {
     moor_status status;
     enum obstacle obstacle;
-    uint32_t pool; /* the first part that does not fit */
+    uint32_t pool; /* the bytes of the first failing part */
     uint64_t bytes;
 };
 
-/* Why it gets nothing now, and of how many bytes that speaks. */
+/* Returns the reason of a refusal now, and its bytes. */
 static struct refusal refuse(const struct model *model, uint32_t self, const struct model_part *parts,
                              uint32_t count)
 {
@@ -275,7 +276,7 @@ static struct refusal refuse(const struct model *model, uint32_t self, const str
     return refusal;
 }
 
-/* Returns the refusal of the last attempt, if the ticket ends now. */
+/* Returns the bytes that the ticket lacked at the last attempt, if it ends now. */
 static void note_shortage(struct model *model, uint32_t ticket)
 {
     struct model_ticket *t = &model->tickets[ticket];
@@ -285,7 +286,7 @@ static void note_shortage(struct model *model, uint32_t ticket)
         t->error_bytes = refuse(model, ticket, t->parts, t->count).bytes;
 }
 
-/* Each that fits, in order. When a turn ends by that, those before it are gone through again. */
+/* Serves each ticket that fits, in order. If that ends a turn, the earlier tickets are scanned again. */
 static void serve_all(struct model *model)
 {
     uint32_t i = model_queue_next(model, MODEL_NONE);
@@ -324,7 +325,7 @@ static void end_those_due(struct model *model)
 void model_look(struct model *model)
 {
     uint32_t inside = model->inside;
-    model->inside = MODEL_NONE; /* the pressure function did not make the served request */
+    model->inside = MODEL_NONE; /* the served bytes were not requested in there */
     model->no_new_turn = end_turns(model);
     serve_all(model);
     model->no_new_turn = false;
@@ -434,14 +435,15 @@ static void make_grants(struct model *model, const struct model_part *parts, uin
     }
 }
 
-/* Returns true if other processes hold bytes that the first part lacks. */
+/* Other holders have the missing bytes of the first failing part. */
 static bool is_external(const struct model *model, const struct refusal *refusal)
 {
     return refusal->obstacle != NO_OBSTACLE && refusal->obstacle != OBSTACLE_LIMIT &&
            model_capacity(model, refusal->pool) < (int64_t)model->pools[refusal->pool].capacity;
 }
 
-/* Returns true if it fits now, after reaping, or after a refresh of each pool's external use. */
+/* Returns true if the request fits, now or with the returned bytes; or with the other holders' present bytes
+ * in each pool. */
 static bool fits_at_last(struct model *model, const struct model_part *parts, uint32_t count)
 {
     if (fits_now(model, MODEL_NONE, parts, count))
@@ -483,7 +485,7 @@ moor_status model_reserve(struct model *model, const struct model_part *parts, u
         if (refusal.status == MOOR_OVER_BUDGET && (t->asked || t->turned_away))
             refusal.status = MOOR_NO_VICTIM;
         model->error_bytes = refusal.bytes;
-        if (!model_can_ever_fit(model, parts, count, &model->error_bytes)) /* any more */
+        if (!model_can_ever_fit(model, parts, count, &model->error_bytes)) /* no longer */
             refusal.status = MOOR_NEVER_FITS;
     }
     model_look(model);
@@ -519,11 +521,10 @@ moor_status model_ticket_wait(struct model *model, uint32_t ticket, uint32_t *re
 void model_ticket_cancel(struct model *model, uint32_t ticket)
 {
     struct model_ticket *t = &model->tickets[ticket];
-    t->name = 0; /* nobody finds it any more */
+    t->name = 0; /* no host can find the ticket any more */
     t->state = t->state == MODEL_SERVED ? MODEL_SERVED : MODEL_FREE;
     model_look(model);
-    for (uint32_t i = 0; i < t->count && t->state == MODEL_SERVED;
-         i++) { /* the granted bytes return */
+    for (uint32_t i = 0; i < t->count && t->state == MODEL_SERVED; i++) { /* the granted bytes return */
         t->parts[i].bytes = 0;
         model_look(model);
     }

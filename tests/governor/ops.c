@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* One operation in the model, and its expected result. */
+/* One operation in the model, with its predicted result. */
 #include "lockstep.h"
 
-#define FOOTPRINT UINT64_C(256) /* the scripted provider rounds sizes up to it */
+#define FOOTPRINT UINT64_C(256) /* the rounding of sizes by the scripted provider */
 
 const char *op_name(enum op_kind kind)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* One operation on the real governor, and whether it ends as the model says. */
+/* One operation on the real governor, compared with the model's prediction. */
 #include "world.h"
 
 /* The results of a call. */
@@ -65,7 +65,8 @@ static moor_status allocate(struct world *world, const struct op *op, struct mad
     if (op->kind == OP_WRAP)
         return moor_buffer_wrap(world->bindings[op->holder], &host_memory, op->bytes, MOOR_BUFFER_CHARGE,
                                 &made->item);
-    struct moor_buffer_options options = {.flags = MOOR_BUFFER_ZERO, /* nothing is written into it */
+    /* an out-parameter that stays unchanged */
+    struct moor_buffer_options options = {.flags = MOOR_BUFFER_ZERO,
                                           .grant = op->grant == MODEL_NONE ? 0 : world->grants[op->grant]};
     if (op->device_fails)
         scripted_fail(world->script, (struct scripted_fault){.name = SCRIPTED_ALLOCATE,
@@ -183,7 +184,7 @@ static moor_status carry_out(struct world *world, const struct op *op, uint64_t 
     }
 }
 
-/* Stores the handles at the indices that the model chose. */
+/* Stores the handles at the model's indices. */
 static void keep(struct world *world, const struct op *op, const struct made *made)
 {
     switch ((int)op->kind) {
@@ -209,7 +210,7 @@ static void keep(struct world *world, const struct op *op, const struct made *ma
     }
 }
 
-/* The bytes that a call reports are part of its result. */
+/* The bytes in the error record are a part of the result. */
 static bool says_bytes(moor_status status)
 {
     return status == MOOR_PENDING || status == MOOR_OVER_BUDGET || status == MOOR_NEVER_FITS ||

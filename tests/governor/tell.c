@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The report of a mismatch: the step, the state of the model, the expected and the observed value. */
+/* The report of a mismatch: the operation, the state of the model, the expected and the seen facts. */
 #include "world.h"
 
 #include <stdlib.h>
@@ -72,7 +72,7 @@ static void describe_model(FILE *file, const struct model *model)
     }
 }
 
-/* The last steps, and the present one. */
+/* The past operations and the present one. */
 static void describe_step(FILE *file, const struct world *world)
 {
     const struct step *step = world->step;
@@ -99,7 +99,7 @@ static void describe_all(const struct world *world)
     describe_step(stderr, world);
     describe_model(stderr, world->model);
     (void)fflush(NULL);
-    _exit(1); /* threads of the runtime are in the middle of something */
+    _exit(1); /* threads of the runtime are in the middle of a call */
 }
 
 static void say_where(const struct world *world, const char *what)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The fixture: one runtime, one scripted provider, and the checks that most tests end with. */
+/* The fixture: one runtime, one scripted provider, and the final checks of most tests. */
 #include "fixture.h"
 
 #include "sanitizer.h"
@@ -15,7 +15,7 @@
 
 #define REAP_MS 5000u
 #define PATIENCE_MS 10000u
-#define CALLS_MAX 200u /* an operation that makes more provider calls than that does not end */
+#define CALLS_MAX 200u /* an operation with more provider calls does not end */
 
 void fixture_expect(moor_status actual, moor_status expected, const char *what, const char *file, int line)
 {
@@ -61,8 +61,42 @@ struct fixture fixture_join(struct moor_runtime *runtime, const struct scripted_
     return f;
 }
 
-/* A leak does not fail a Criterion test by itself: LeakSanitizer looks when the process ends, and nobody
- * listens. */
+/* ---- objects that the fixture releases ---- */
+
+#define OWNED_MAX 64u /* a test that makes more objects releases them itself */
+
+struct owned {
+    const struct moor_provider *provider;
+    moor_status (*release)(struct moor_runtime *runtime, uint64_t handle);
+    uint64_t handle;
+};
+
+static struct owned owned[OWNED_MAX];
+static size_t owned_count;
+
+static uint64_t own(struct fixture *f, moor_status (*release)(struct moor_runtime *, uint64_t),
+                    uint64_t handle)
+{
+    if (owned_count < OWNED_MAX)
+        owned[owned_count++] = (struct owned){f->provider, release, handle};
+    return handle;
+}
+
+/* A handle is stale if the test has released the object. */
+static void release_owned(struct fixture *f)
+{
+    for (size_t i = owned_count; i-- > 0;) {
+        if (owned[i].provider != f->provider)
+            continue;
+        moor_status status = owned[i].release(f->runtime, owned[i].handle);
+        cr_assert(status == MOOR_OK || status == MOOR_STALE, "an object cannot be released: %s",
+                  moor_status_name(status));
+        owned[i] = owned[--owned_count];
+    }
+}
+
+/* A leak does not fail a Criterion test: LeakSanitizer checks when the process ends, and Criterion ignores
+ * the result. */
 static void check_leaks(void)
 {
 #if HAS_ADDRESS_SANITIZER
@@ -70,9 +104,12 @@ static void check_leaks(void)
 #endif
 }
 
-/* All but the provider and the runtime. */
+/* Closes everything but the provider and the runtime. */
 static void give_back(struct fixture *f)
 {
+    if (f->before_close)
+        f->before_close();
+    release_owned(f);
     fixture_reap(f);
     fixture_check_books(f);
     struct moor_authority_stats stats = fixture_stats(f);
@@ -102,7 +139,7 @@ void fixture_close(struct fixture *f)
     give_back(f);
     struct moor_object_counts counts = fixture_counts(f);
     struct moor_object_counts none = {0};
-    counts.streams = 0; /* one that was given up may still be on its way out */
+    counts.streams = 0; /* a destroyed stream may still be pending */
     cr_assert(memcmp(&counts, &none, sizeof none) == 0, "objects are left");
     EXPECT(MOOR_OK, moor_runtime_destroy(f->runtime));
     scripted_destroy(f->script);
@@ -113,6 +150,7 @@ void fixture_close(struct fixture *f)
 void fixture_close_quarantined(struct fixture *f)
 {
     scripted_clear_faults(f->script);
+    release_owned(f);
     EXPECT(MOOR_OK, moor_stream_destroy(f->stream));
     EXPECT(MOOR_OK, moor_binding_close(f->binding));
     EXPECT(MOOR_OK, moor_provider_unload(f->provider));
@@ -124,7 +162,7 @@ void fixture_close_quarantined(struct fixture *f)
     scripted_destroy(f->script);
 }
 
-/* ---- making things ---- */
+/* ---- creating objects ---- */
 
 struct moor_stream *fixture_stream(struct fixture *f, struct moor_abi_stream **ret_queue)
 {
@@ -139,21 +177,39 @@ moor_buffer fixture_allocate(struct fixture *f, uint64_t size_bytes)
 {
     moor_buffer buffer = 0;
     EXPECT(MOOR_OK, moor_buffer_allocate(f->binding, size_bytes, NULL, &buffer));
-    return buffer;
+    return own(f, moor_buffer_release, buffer);
+}
+
+struct moor_view fixture_allocate_view(struct fixture *f, uint64_t size_bytes)
+{
+    return fixture_buffer_view(f, fixture_allocate(f, size_bytes));
 }
 
 moor_range fixture_range(struct fixture *f, uint64_t granules)
 {
     moor_range range = 0;
     EXPECT(MOOR_OK, moor_range_reserve(f->binding, granules * GRANULE, NULL, &range));
-    return range;
+    return own(f, moor_range_release, range);
+}
+
+moor_grant fixture_reserve(struct fixture *f, uint64_t bytes)
+{
+    moor_grant grant = 0;
+    EXPECT(MOOR_OK, moor_grant_reserve(f->holder, bytes, MOOR_NO_WAIT, &grant));
+    return own(f, moor_grant_release, grant);
+}
+
+moor_segment fixture_open_segment(struct fixture *f, uint64_t granules)
+{
+    moor_segment segment = 0;
+    EXPECT(MOOR_OK, moor_segment_create(f->binding, granules * GRANULE, 0, 0, &segment));
+    return own(f, moor_segment_release, segment);
 }
 
 moor_segment fixture_segment(struct fixture *f, uint64_t granules, uint8_t value)
 {
-    moor_segment segment = 0;
+    moor_segment segment = fixture_open_segment(f, granules);
     moor_range range = fixture_range(f, granules);
-    EXPECT(MOOR_OK, moor_segment_create(f->binding, granules * GRANULE, 0, 0, &segment));
     EXPECT(MOOR_OK, moor_segment_map(f->runtime, segment, range, 0, MOOR_ACCESS_READ_WRITE));
     struct moor_view view = fixture_range_view(f, range, 0, granules * GRANULE);
     memset(fixture_bytes(&view), value, (size_t)view.size_bytes);
@@ -214,7 +270,7 @@ void fixture_reap(struct fixture *f)
     EXPECT(MOOR_OK, moor_runtime_reap(f->runtime, fixture_soon(REAP_MS)));
 }
 
-/* ---- books ---- */
+/* ---- accounts ---- */
 
 struct moor_authority_stats fixture_stats(struct fixture *f)
 {
@@ -259,6 +315,12 @@ static void same(uint64_t before, uint64_t after, const char *what)
                  (unsigned long long)after);
 }
 
+void fixture_expect_state(struct fixture *f, const struct fixture_state *before)
+{
+    struct fixture_state after = fixture_state(f);
+    fixture_same_state(before, &after);
+}
+
 void fixture_same_state(const struct fixture_state *before, const struct fixture_state *after)
 {
     same(before->stats.capacity_bytes, after->stats.capacity_bytes, "capacity bytes");
@@ -287,6 +349,11 @@ void fixture_same_state(const struct fixture_state *before, const struct fixture
     same(before->held_bytes, after->held_bytes, "held bytes");
 }
 
+void fixture_fail(struct fixture *f, enum scripted_name name, uint32_t nth, moor_status status)
+{
+    scripted_fail(f->script, (struct scripted_fault){.name = name, .nth = nth, .status = status});
+}
+
 uint32_t fixture_fail_each(struct fixture *f, moor_status status, fixture_act act, fixture_undo undo,
                            void *user)
 {
@@ -307,8 +374,7 @@ uint32_t fixture_fail_each(struct fixture *f, moor_status status, fixture_act ac
         }
         fixture_reap(f);
         fixture_check_books(f);
-        struct fixture_state after = fixture_state(f);
-        fixture_same_state(&before, &after);
+        fixture_expect_state(f, &before);
         if (!fired)
             return failures;
     }

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What most tests of the core start from: a runtime with one scripted provider, and on its device's own
- * memory a holder, a binding and a stream. Everything here asserts by Criterion, so it is called from tests
- * alone.
+ * The basis of most tests of the core: a runtime with one scripted provider, and on its device's own memory a
+ * holder, a binding and a stream. All functions assert by Criterion, so only tests call them.
  */
 #ifndef MOOR_TESTS_FIXTURE_H
 #define MOOR_TESTS_FIXTURE_H
@@ -26,20 +25,33 @@ struct fixture {
     struct moor_holder *holder;
     struct moor_binding *binding;
     struct moor_stream *stream;
-    struct moor_abi_stream *queue; /* the provider's side of `stream` */
+    struct moor_abi_stream *queue; /* the provider's object for `stream` */
     uint32_t device_index;
+    void (*before_close)(void); /* closes the objects of a suite first; may be NULL */
 };
+
+/* A test with an open fixture `f`, which fixture_close() checks and closes after the body. */
+#define FIXTURE_TEST(suite_, name_)                                                                          \
+    static void suite_##_##name_(struct fixture *f);                                                         \
+    Test(suite_, name_)                                                                                      \
+    {                                                                                                        \
+        struct fixture fixture = fixture_open(NULL);                                                         \
+        suite_##_##name_(&fixture);                                                                          \
+        fixture_close(&fixture);                                                                             \
+    }                                                                                                        \
+    static void suite_##_##name_(struct fixture *f)
 
 /* options: may be NULL. */
 struct fixture fixture_open(const struct scripted_options *options);
-/* Gives everything back and asserts that nothing is left: no charge, no object, on either side. */
+/* Releases everything and asserts that no charge and no object is left on either side. */
 void fixture_close(struct fixture *fixture);
-/* Likewise for one more provider in a runtime that is there, on its device of that index; options name it. */
+/* Attaches one more provider to a runtime, with a holder, a binding and a stream on its device
+ * `device_index`; options name it. */
 struct fixture fixture_join(struct moor_runtime *runtime, const struct scripted_options *options,
                             uint32_t device_index);
-/* Ends what fixture_join made, and unloads the provider. */
+/* Closes a fixture of fixture_join() and unloads its provider. */
 void fixture_part(struct fixture *fixture);
-/* For tests that end with bytes in quarantine: unloading tries them again, and then all is as above. */
+/* For tests that end with quarantined bytes: unloading retries them, and then everything must be released. */
 void fixture_close_quarantined(struct fixture *fixture);
 
 /* Attaches a script to a runtime, under its own settings. */
@@ -49,30 +61,39 @@ moor_status fixture_try_attach(struct moor_runtime *runtime, struct scripted *sc
 
 /* ret_queue: may be NULL. */
 struct moor_stream *fixture_stream(struct fixture *fixture, struct moor_abi_stream **ret_queue);
+/* fixture_close() and fixture_part() release the first objects of a fixture that these functions make and the test
+ * does not release. */
 moor_buffer fixture_allocate(struct fixture *fixture, uint64_t size_bytes);
+/* A buffer of its own, by its view; view.owner is the buffer. */
+struct moor_view fixture_allocate_view(struct fixture *fixture, uint64_t size_bytes);
 moor_range fixture_range(struct fixture *fixture, uint64_t granules);
+/* A grant of the fixture's holder, without waiting. */
+moor_grant fixture_reserve(struct fixture *fixture, uint64_t bytes);
+/* An open segment that is mapped nowhere. */
+moor_segment fixture_open_segment(struct fixture *fixture, uint64_t granules);
 /* A sealed segment that is mapped nowhere, all of its bytes `value`. */
 moor_segment fixture_segment(struct fixture *fixture, uint64_t granules, uint8_t value);
 struct moor_view fixture_buffer_view(struct fixture *fixture, moor_buffer buffer);
 struct moor_view fixture_range_view(struct fixture *fixture, moor_range range, uint64_t offset_bytes,
                                     uint64_t length_bytes);
-/* The memory of a view: scripted memory is the host's own. */
+/* Returns the memory of a view: scripted memory is the host's own. */
 unsigned char *fixture_bytes(const struct moor_view *view);
 bool fixture_all_bytes(const struct moor_view *view, uint8_t value);
 
-/* Two threads that take turns: waits until another has reached a stage; asserts that it does in time. */
+/* Waits until another thread has reached a stage; asserts that this happens in time. */
 void fixture_await(const _Atomic int *stage, int reached);
-/* A deadline that many milliseconds from now. */
+/* Returns a deadline that many milliseconds from now. */
 uint64_t fixture_soon(uint64_t milliseconds);
-/* Takes back all that was released; asserts that nothing stays pending. */
+/* Reaps all releases; asserts that none stays pending. */
 void fixture_reap(struct fixture *fixture);
 
 struct moor_authority_stats fixture_stats(struct fixture *fixture);
 struct moor_object_counts fixture_counts(struct fixture *fixture);
-/* The identities of the books, and I7: what is charged is what the provider holds. At a quiet point. */
+/* Checks the identities of the accounts, and I7: the charged bytes are the provider's. Requires a quiet
+ * point. */
 void fixture_check_books(struct fixture *fixture);
 
-/* Everything that a failed call must leave as it was. */
+/* The state that a failed call must not change. */
 struct fixture_state {
     struct moor_authority_stats stats;
     struct moor_object_counts counts;
@@ -80,18 +101,22 @@ struct fixture_state {
     uint64_t held_bytes;
 };
 struct fixture_state fixture_state(struct fixture *fixture);
-/* Asserts that the two are equal but for peaks. */
+/* Asserts that the two are equal, except for peaks. */
 void fixture_same_state(const struct fixture_state *before, const struct fixture_state *after);
+/* Asserts that the present state equals `before`, except for peaks. */
+void fixture_expect_state(struct fixture *fixture, const struct fixture_state *before);
+/* Makes the nth provider call of that name fail once. */
+void fixture_fail(struct fixture *fixture, enum scripted_name name, uint32_t nth, moor_status status);
 
-/* Promise I8, at every provider call: runs `act` with the n-th call failing with `status`, n = 1, 2, 3, ...
- * until none fails any more. When act fails, all must be as before (after a reap); when it succeeds, `undo`
- * takes it back. Returns how many failing calls made act fail. */
+/* Promise I8 at every provider call: runs `act` with the n-th call failing with `status`, n = 1, 2, 3, ...
+ * until no call fails. If act fails, the state must be unchanged after a reap; if it succeeds, `undo` undoes
+ * it. Returns the number of failing calls that made act fail. */
 typedef moor_status (*fixture_act)(struct fixture *fixture, void *user);
 typedef void (*fixture_undo)(struct fixture *fixture, void *user);
 uint32_t fixture_fail_each(struct fixture *fixture, moor_status status, fixture_act act, fixture_undo undo,
                            void *user);
 
-/* Asserts what a call returned, and shows both names and the error's text. */
+/* Asserts the status of a call; a failure shows both names and the error's text. */
 void fixture_expect(moor_status actual, moor_status expected, const char *what, const char *file, int line);
 #define EXPECT(expected_, call_) fixture_expect((call_), (expected_), #call_, __FILE__, __LINE__)
 

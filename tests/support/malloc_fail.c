@@ -11,7 +11,7 @@
 static _Atomic uint64_t seen;
 static _Atomic uint64_t failing;
 
-/* The names are the linker's: --wrap=malloc sends malloc to __wrap_malloc, and __real_malloc to malloc. */
+/* The linker gives these names: --wrap=malloc sends malloc to __wrap_malloc, and __real_malloc to malloc. */
 void *__real_malloc(size_t bytes);
 void *__real_calloc(size_t items, size_t bytes);
 void *__real_realloc(void *memory, size_t bytes);

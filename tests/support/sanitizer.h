@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Is this built with AddressSanitizer? Each compiler says it in its own way. */
+/* HAS_ADDRESS_SANITIZER is 1 in a build with AddressSanitizer; each compiler has its own macro. */
 #ifndef MOOR_TESTS_SANITIZER_H
 #define MOOR_TESTS_SANITIZER_H
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The scripted provider: life, base table, statistics, and what every call passes through (counting, log,
- * hook, faults). The table has no place for a user pointer before init, so scripts stand in a registry and
- * init finds its own by the number in the host's setting.
+ * The scripted provider: life, base table, statistics, and the steps of every call (counting, log, hook,
+ * faults). The table has no place for a user pointer before init, so a registry holds the scripts, and init
+ * finds its own by the number in the host's setting.
  */
 #include "scripted_impl.h"
 
@@ -73,7 +73,7 @@ void *scripted_calloc(size_t size_bytes)
     return memory;
 }
 
-/* ---- what every call passes through ---- */
+/* ---- the steps of every call ---- */
 
 int32_t scripted_answer(struct moor_abi_error *error, int32_t status, int64_t native_code, const char *text)
 {
@@ -81,13 +81,14 @@ int32_t scripted_answer(struct moor_abi_error *error, int32_t status, int64_t na
     size_t length = strlen(text);
     if (length >= sizeof error->text)
         memcpy(error->text, text,
-               sizeof error->text); /* a text without its end, as a bad provider writes it */
+               sizeof error->text); /* a text without its terminator, as a bad provider writes it */
     else
         memcpy(error->text, text, length + 1);
     return status;
 }
 
-/* Counts the faults that wait for this call down and says which one hits. Lock held. */
+/* Counts down the faults that wait for this call and returns the fault that hits, or NULL. Requires the
+ * script's lock. */
 static bool take_fault(struct scripted *script, enum scripted_name name, struct scripted_fault *ret_fault)
 {
     bool hit = false;

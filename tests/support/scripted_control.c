@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The scripted provider as the test sees it: counts and log, faults and knobs, what is held. */
+/* The scripted provider's interface to the test: counts and log, faults and knobs, held bytes. */
 #include "scripted_impl.h"
 
 #include <string.h>
@@ -19,7 +19,7 @@ struct scripted_knobs *scripted_knobs(struct scripted *script)
     return &script->knobs;
 }
 
-/* ---- what it was asked ---- */
+/* ---- the calls so far ---- */
 
 uint64_t scripted_count(struct scripted *script, enum scripted_name name)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The scripted provider from the inside. One mutex guards all of a script's state; hooks and host functions
- * run without it. Objects sit in slots; a handle is (context number << 32 | slot + 1), so that handles of
- * different kinds collide on purpose while those of different contexts never do, and both are used again at
- * once.
+ * The internals of the scripted provider. One mutex guards the whole state of a script; hooks and host
+ * functions run without it. Objects are in slots; a handle is (context number << 32 | slot + 1), so that
+ * handles of different kinds collide on purpose while those of different contexts never do, and both are
+ * reused at once.
  */
 #ifndef MOOR_TESTS_SCRIPTED_IMPL_H
 #define MOOR_TESTS_SCRIPTED_IMPL_H
@@ -22,7 +22,7 @@
 enum life {
     LIVE,
     RELEASED,    /* queued for release */
-    QUARANTINED, /* the release failed; may be released again, nothing else */
+    QUARANTINED, /* the release failed; only another release is permitted */
 };
 
 struct allocation {
@@ -35,7 +35,7 @@ struct allocation {
     size_t mapping_bytes;
 };
 
-/* What a granule of a range holds. */
+/* The state of a granule of a range. */
 enum granule { GRANULE_FREE, GRANULE_COMMITTED, GRANULE_MAPPED, GRANULE_RELEASED, GRANULE_QUARANTINED };
 
 struct range {
@@ -85,10 +85,10 @@ struct release {
     struct release *next;
 };
 
-/* Growing array of owned pointers; NULL is a free slot. */
+/* A growing array of owned pointers; NULL is a free slot. */
 struct slots {
     void **items;
-    uint32_t count; /* slots, free ones included */
+    uint32_t count; /* slots, including free ones */
     uint32_t live;
 };
 
@@ -96,7 +96,7 @@ enum op_kind { OP_COPY, OP_FILL, OP_HOST, OP_WAIT, OP_RECORD };
 
 struct op {
     enum op_kind kind;
-    uint64_t covered_by; /* the value whose record says that this has run */
+    uint64_t covered_by; /* the value of the record behind this work */
     union {
         struct moor_abi_copy_args copy;
         struct moor_abi_fill_args fill;
@@ -109,16 +109,16 @@ struct op {
     struct op *next;
 };
 
-/* Kept for ever once made, and used again, latest first: an address of a stream comes back soon. */
+/* Kept for ever and reused, the latest first: the address of a stream returns soon. */
 struct moor_abi_stream {
     struct moor_abi_context *context;
     bool live;
     bool held;
     bool lost;
-    bool running;           /* somebody runs its host function without the lock */
-    uint32_t release_count; /* queued releases that name it */
-    uint32_t call_count;    /* calls that are using it this moment */
-    uint64_t allowed;       /* while held: run what is covered by values up to this */
+    bool running;           /* a thread runs its host function without the lock */
+    uint32_t release_count; /* queued releases with a point on the stream */
+    uint32_t call_count;    /* calls that use the stream at this moment */
+    uint64_t allowed;       /* while held: runs the work up to this value */
     uint64_t recorded;
     uint64_t reached;
     struct op *first;
@@ -155,7 +155,7 @@ struct free_fault {
 
 struct scripted {
     pthread_mutex_t lock;
-    pthread_cond_t changed; /* a watermark, the release queue */
+    pthread_cond_t changed; /* for a watermark, the release queue */
     char name[32];
     char setting[32];
     struct scripted_options options;
@@ -179,7 +179,7 @@ struct scripted {
     uint64_t logged;
     struct moor_abi_context *contexts;
     uint32_t context_count;
-    struct moor_abi_stream *streams; /* live and dead, latest made or destroyed first */
+    struct moor_abi_stream *streams; /* live and dead, the latest created or destroyed first */
     struct moor_abi_stream *last_stream;
     struct {
         const char *address;
@@ -198,48 +198,49 @@ extern const struct moor_abi_pinned_table scripted_pinned_table;
 
 /* scripted.c */
 
-/* Ends the process with the rule's text. */
+/* Ends the process with the rule's text if the condition is false. */
 void scripted_break(const struct scripted *script, const char *rule) __attribute__((noreturn));
 static inline void scripted_require(const struct scripted *script, bool condition, const char *rule)
 {
     if (!condition)
         scripted_break(script, rule);
 }
-/* Counts, logs, calls the hook and applies faults: what every function of the table does first. */
+/* The first step of every function of the table: counts, logs, calls the hook and applies faults. */
 int32_t scripted_enter(struct scripted *script, enum scripted_name name, const uint64_t arguments[4],
                        struct moor_abi_error *error);
-/* Calls the other hook: what a function does last when it succeeds. Returns MOOR_OK. */
+/* The last step of every successful function: calls the other hook. Returns MOOR_OK. */
 int32_t scripted_leave(struct scripted *script, enum scripted_name name, const uint64_t arguments[4]);
-/* The script of a context that must be open. */
+/* Returns the script of a context, which must be open. */
 struct scripted *scripted_of(const struct moor_abi_context *context);
 int32_t scripted_answer(struct moor_abi_error *error, int32_t status, int64_t native_code, const char *text);
 void *scripted_calloc(size_t size_bytes);
 uint64_t scripted_now(const struct scripted *script);
-/* Waits on `changed`, at most to the deadline on the host's clock. 0: the deadline has passed. Lock held. */
+/* Waits on `changed` until the deadline on the host's clock at most. Returns 0 if the deadline has passed.
+ * Requires the script's lock. */
 int scripted_wait_changed(struct scripted *script, uint64_t deadline_ns);
 
-/* scripted_memory.c: all with the lock held */
+/* scripted_memory.c; all functions require the script's lock */
 
 uint64_t scripted_slot_add(struct moor_abi_context *context, struct slots *slots, void *item);
-/* NULL if the handle names nothing there. */
+/* Returns NULL if the handle names no object. */
 void *scripted_slot_find(const struct moor_abi_context *context, const struct slots *slots, uint64_t handle);
 void scripted_slot_remove(struct slots *slots, uint64_t handle);
 void scripted_allocation_free(struct allocation *allocation);
 void scripted_range_free(struct range *range);
 void scripted_segment_free(struct segment *segment);
-/* The exact mapping there, or NULL. */
+/* Returns the mapping with exactly these granules, or NULL. */
 struct mapping *scripted_mapping_find(const struct moor_abi_context *context, uint64_t range,
                                       uint64_t offset_bytes, uint64_t length_bytes, uint64_t *ret_handle);
 uint64_t scripted_granule_actual(const struct scripted *script, uint64_t granule_bytes);
 
-/* scripted_stream.c: all with the lock held */
+/* scripted_stream.c; all functions require the script's lock */
 
-/* Runs what may run on all streams; lets go of the lock around host functions. */
+/* Runs the permitted work of all streams; releases the lock around host functions. */
 void scripted_run(struct scripted *script);
-/* Whether queued work of any stream touches these bytes; write: only as its destination. */
+/* Returns true if queued work of any stream touches these bytes; write: only as its destination. */
 bool scripted_is_used(const struct scripted *script, const char *address, uint64_t size_bytes, bool write);
 void scripted_streams_free(struct scripted *script);
-/* Requires that a device address names memory that may be used so. */
+/* Requires that a device address names memory with that permission. */
 void scripted_require_memory(const struct scripted *script, uint64_t address, uint64_t size_bytes,
                              bool write);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The scripted provider's memory: allocations, ranges, segments and pins, with the rules on when each may be
- * used. Device memory is host memory: mappings of the process, unmapped when they are released, so that a use
- * after free ends in a signal. Ranges are PROT_NONE until committed; segments are memfds.
+ * The scripted provider's memory: allocations, ranges, segments and pins, with the rules for the use of each.
+ * Device memory is host memory: mappings of the process, unmapped at their release, so that a use after free
+ * ends in a signal. Ranges are PROT_NONE until committed; segments are memfds.
  */
 #include "scripted_impl.h"
 
@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #define DOMAIN_ALIGNMENT UINT64_C(256)
-#define ADDRESSES_MAX (UINT64_C(1) << 40) /* one range is at most that large */
+#define ADDRESSES_MAX (UINT64_C(1) << 40) /* the maximum size of a range */
 
 static bool is_power_of_two(uint64_t value)
 {
@@ -55,7 +55,8 @@ void scripted_slot_remove(struct slots *slots, uint64_t handle)
     slots->live--;
 }
 
-/* Maps size bytes at an aligned address; ret_mapping is what to unmap. NULL where the system refuses. */
+/* Maps size bytes at an aligned address; ret_mapping is the mapping to unmap later. Returns NULL if the
+ * system refuses. */
 static char *map_aligned(uint64_t size_bytes, uint64_t alignment_bytes, int protection, void **ret_mapping,
                          size_t *ret_mapping_bytes)
 {
@@ -134,7 +135,7 @@ static int32_t allocate(struct moor_abi_context *context, const struct moor_abi_
     }
     if (!(args->flags & MOOR_ABI_ALLOC_ZERO))
         memset(allocation->address, 0xa5,
-               (size_t)bytes); /* nobody may count on zeros that were not asked for */
+               (size_t)bytes); /* a caller must not rely on zeros that it did not request */
     (void)pthread_mutex_lock(&script->lock);
     ret_allocation->handle = scripted_slot_add(context, &context->allocations, allocation);
     (void)pthread_mutex_unlock(&script->lock);
@@ -450,7 +451,7 @@ static int32_t pin(struct moor_abi_context *context, const struct moor_abi_pin_a
     scripted_require(script, args->struct_size == MOOR_ABI_PIN_ARGS_SIZE && !args->flags && !args->reserved,
                      "in-structs carry their size and no unknown flags");
     scripted_require(script, args->size_bytes && args->address % page == 0 && args->size_bytes % page == 0,
-                     "what is pinned is whole pages and not empty");
+                     "pinned memory is whole pages and not empty");
     struct pin *made = scripted_calloc(sizeof *made);
     *made = (struct pin){.address = args->address, .size_bytes = args->size_bytes};
     (void)pthread_mutex_lock(&script->lock);

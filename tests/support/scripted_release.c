@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The scripted provider's way back. Submission checks everything the contract demands of a release; reap
- * carries out what is due and checks, by the streams' own queues rather than by the points it was given, that
- * no work still uses the memory.
+ * The scripted provider's releases. Submission checks all preconditions of a release; reap carries out the
+ * due releases and checks, by the streams' own queues rather than by the given points, that no work still
+ * uses the memory.
  */
 #include "scripted_impl.h"
 
@@ -20,7 +20,7 @@ static void require_reusable(const struct scripted *script, enum life life)
     scripted_require(script, life == LIVE || life == QUARANTINED, "an object is released once");
 }
 
-/* A part of a range that goes: all of its granules committed, or all left over from a failed attempt. */
+/* A part of a range is released: all of its granules are committed, or all are left from a failed attempt. */
 static void mark_decommit(struct moor_abi_context *context, const struct moor_abi_release *args)
 {
     const struct scripted *script = context->script;
@@ -261,7 +261,7 @@ static void free_pin(struct moor_abi_context *context, uint64_t handle, bool fai
         pin->life = QUARANTINED;
         return;
     }
-    /* The memory is the caller's and stays; but the work that needed it locked must be done. */
+    /* The memory is the caller's and stays, but the work that needed the pin must be done. */
     scripted_require(
         context->script,
         !scripted_is_used(context->script, (const char *)(uintptr_t)pin->address, pin->size_bytes, false),
@@ -270,7 +270,7 @@ static void free_pin(struct moor_abi_context *context, uint64_t handle, bool fai
     free(pin);
 }
 
-/* The bytes that went. */
+/* The freed bytes. */
 static uint64_t carry_out(struct moor_abi_context *context, const struct release *release, bool fails)
 {
     switch (release->kind) {
@@ -310,7 +310,7 @@ static int32_t take_free_fault(struct scripted *script, uint32_t kind)
     return status;
 }
 
-/* The place of the release that is carried out next, or NULL. */
+/* The place of the next due release, or NULL. */
 static struct release **find_next(struct moor_abi_context *context)
 {
     struct release **found = NULL;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The scripted provider's streams: queues of work that runs as soon as it may. A stream that is not held runs
- * its work at once, on the thread that submitted it, unless it waits for a value of a held one; a held stream
- * runs what the test lets through. Work is checked twice: when it is submitted, and when it runs.
+ * The scripted provider's streams: queues of work that runs as early as possible. A stream that is not held
+ * runs its work at once, on the submitting thread, unless it waits for a value of a held stream; a held
+ * stream runs the work that the test permits. Work is checked at its submission and when it runs.
  */
 #include "scripted_impl.h"
 
@@ -53,7 +53,7 @@ static void require_backed(const struct moor_abi_context *context, const struct 
     }
 }
 
-/* Whether the address is ours; requires that what it names may be used. */
+/* Returns true if the address is the script's own; requires that its memory is usable. */
 static bool check_owned(const struct scripted *script, uint64_t address, uint64_t size_bytes, bool write)
 {
     for (const struct moor_abi_context *context = script->contexts; context; context = context->next) {
@@ -81,7 +81,7 @@ void scripted_require_memory(const struct scripted *script, uint64_t address, ui
     scripted_require(script, known, "a device address names memory that is there");
 }
 
-/* A host address may be any of the process, but not the device's own memory. */
+/* A host address may be any address of the process except the device's own memory. */
 static void require_host_memory(const struct scripted *script, uint64_t address, uint64_t size_bytes)
 {
     for (const struct moor_abi_context *context = script->contexts; context; context = context->next)
@@ -145,7 +145,7 @@ static bool may_run(const struct moor_abi_stream *stream)
     return op->kind != OP_WAIT || op->wait.stream->reached >= op->wait.value;
 }
 
-/* Takes the first piece of work off the stream and does it. */
+/* Takes the first work off the stream and runs it. */
 static void run_first(struct scripted *script, struct moor_abi_stream *stream)
 {
     struct op *op = stream->first;
@@ -199,8 +199,8 @@ static struct scripted *require_stream(const struct moor_abi_stream *stream)
     return script;
 }
 
-/* First and last in every call on a stream: what scripted_enter and scripted_leave do, and the stream is in
- * use between. */
+/* The first and the last step of every call on a stream, around scripted_enter and scripted_leave: the stream
+ * is in use between them. */
 static int32_t begin(struct moor_abi_stream *stream, enum scripted_name name, const uint64_t arguments[4],
                      struct moor_abi_error *error)
 {
@@ -464,7 +464,7 @@ const struct moor_abi_stream_table scripted_stream_table = {
 const struct moor_abi_copy_table scripted_copy_table = {
     .struct_size = MOOR_ABI_COPY_TABLE_SIZE, .copy = copy, .fill = fill};
 
-/* ---- by hand ---- */
+/* ---- control by the test ---- */
 
 struct moor_abi_stream *scripted_last_stream(struct scripted *script)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Memory that holds up who comes to it first, so that a test can look whether somebody is in it. One piece for a
- * process; SIGSEGV is its own until then. */
+/* Memory that delays the first thread that touches it, so that a test can check for a thread inside. A
+ * process has one such block and uses SIGSEGV for it. */
 #ifndef MOOR_TESTS_SLOW_MEMORY_H
 #define MOOR_TESTS_SLOW_MEMORY_H
 
@@ -11,12 +11,12 @@
 #include <sys/mman.h>
 #include <time.h>
 
-#define SLOW_MEMORY_NS 100000000 /* who does not wait for its end is back long before */
+#define SLOW_MEMORY_NS 100000000 /* a call that does not wait for the delay returns long before its end */
 
 static void *slow_memory;
 static size_t slow_memory_bytes;
-static atomic_bool slow_memory_is_in;  /* somebody is held up in it, */
-static atomic_bool slow_memory_was_in; /* or has been */
+static atomic_bool slow_memory_is_in;  /* a thread is delayed in the memory, */
+static atomic_bool slow_memory_was_in; /* or has been delayed */
 
 static inline void slow_memory_hold_up(int unused)
 {
@@ -29,7 +29,7 @@ static inline void slow_memory_hold_up(int unused)
     atomic_store(&slow_memory_is_in, false);
 }
 
-/* Whole pages that are mapped and can be used until here. 0, or -1 and errno. */
+/* Whole pages that are mapped and usable up to here. Returns 0, or -1 with errno. */
 static inline int slow_memory_begin(void *memory, size_t bytes)
 {
     struct sigaction action = {.sa_handler = slow_memory_hold_up, .sa_flags = (int)SA_RESETHAND};
@@ -38,8 +38,8 @@ static inline int slow_memory_begin(void *memory, size_t bytes)
     return sigaction(SIGSEGV, &action, NULL) == 0 ? mprotect(memory, bytes, PROT_NONE) : -1;
 }
 
-/* On each thread of the driver's that may come to it: they have all signals blocked, and a fault would then end
- * the process. */
+/* Call it on each driver thread that may touch the memory: such threads block all signals, and a fault would
+ * end the process. */
 static inline void slow_memory_let_in(void)
 {
     sigset_t faults;

@@ -10,7 +10,8 @@ static _Atomic uint64_t seen;
 static _Atomic uint64_t first;
 static _Atomic uint64_t count;
 
-/* The names are the linker's: --wrap=pthread_create sends pthread_create to the first, and the second to it. */
+/* The linker gives these names: --wrap=pthread_create sends pthread_create to the first, and the second to
+ * pthread_create. */
 int __wrap_pthread_create(pthread_t *ret_thread, const pthread_attr_t *attributes, void *(*run)(void *),
                           void *user);
 int __real_pthread_create(pthread_t *ret_thread, const pthread_attr_t *attributes, void *(*run)(void *),
@@ -34,7 +35,7 @@ static bool fails_now(void)
     return from && which >= from && which - from < atomic_load(&count);
 }
 
-/* As where the system has no room for one more. */
+/* EAGAIN, as from a system without room for another thread. */
 int __wrap_pthread_create(pthread_t *ret_thread, const pthread_attr_t *attributes, void *(*run)(void *),
                           void *user)
 {

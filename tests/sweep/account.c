@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The sums of the events are compared with the snapshots, and each sum that the governor keeps is worked out
- * anew: a step that is left out, told twice, or made on one side only shows at the next quiet point, whatever
- * the test is after. Other threads may be about to tell what they have done, so the trace is given a moment.
+ * Compares the sums of the trace events with the snapshots, and recomputes each sum that the governor keeps.
+ * A transfer that is missing, traced twice, or made on one side only shows at the next quiet point, in any
+ * test. Other threads may be about to trace their calls, so the trace gets a moment.
  */
 #include "account.h"
 
@@ -12,14 +12,14 @@
 #include <stdatomic.h>
 #include <time.h>
 
-#define PATIENCE 2000 /* ms */
+#define PATIENCE 2000 /* milliseconds */
 
 static void pause_briefly(void)
 {
     (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
 }
 
-/* ---- what was told ---- */
+/* ---- the traced sums ---- */
 
 static struct account *account_of(struct account *accounts, struct moor_authority *authority)
 {
@@ -66,7 +66,7 @@ static bool is_told(struct account *account, const struct moor_authority_stats *
            atomic_load(&account->quarantined) == (int64_t)stats->quarantined_bytes;
 }
 
-/* unclaimed: bytes that a ticket was served with. */
+/* unclaimed: bytes of a served ticket that no call has fetched. */
 static void check_told(struct account *account, const struct moor_authority_stats *stats, uint64_t unclaimed)
 {
     for (int tries = 0; tries < PATIENCE && !is_told(account, stats, unclaimed); tries++)
@@ -78,7 +78,7 @@ static void check_told(struct account *account, const struct moor_authority_stat
           (long long)atomic_load(&account->charged), (long long)atomic_load(&account->quarantined));
 }
 
-/* What of the ticket's bytes is of the authority, if it was served. */
+/* Returns the bytes of the ticket in that authority, if it is served. */
 static uint64_t unclaimed_of(struct moor_runtime *runtime, moor_ticket name,
                              const struct moor_authority *authority)
 {
@@ -94,7 +94,7 @@ static uint64_t unclaimed_of(struct moor_runtime *runtime, moor_ticket name,
     return bytes;
 }
 
-/* ---- what the core keeps ---- */
+/* ---- the core's own sums ---- */
 
 static void check_sums(struct moor_authority *authority)
 {
@@ -126,12 +126,13 @@ static void check_sums(struct moor_authority *authority)
     moor__lock_release(&authority->lock);
 }
 
-/* Tickets and asks that have been told of and not ended, less those that are open. */
+/* Tickets and pressure requests that were traced and have not ended, less the open ones. */
 static int64_t unended(struct moor_runtime *runtime, struct account *accounts, moor_ticket ticket)
 {
     int64_t sum = ticket == 0 ? 0 : -1;
     moor__lock_acquire(&runtime->governor->queue.lock);
-    for (struct moor_authority *authority = runtime->governor->authorities; authority; authority = authority->next) {
+    for (struct moor_authority *authority = runtime->governor->authorities; authority;
+         authority = authority->next) {
         sum += atomic_load(&account_of(accounts, authority)->pressure);
         sum -= authority->waiting.reclaim && authority->waiting.reclaim->state == MOOR__TICKET_OPEN;
     }
@@ -141,7 +142,8 @@ static int64_t unended(struct moor_runtime *runtime, struct account *accounts, m
 
 void account_check(struct moor_runtime *runtime, struct account *accounts, moor_ticket ticket)
 {
-    for (struct moor_authority *authority = runtime->governor->authorities; authority; authority = authority->next) {
+    for (struct moor_authority *authority = runtime->governor->authorities; authority;
+         authority = authority->next) {
         struct moor_authority_stats stats;
         MUST(moor_authority_get_stats(authority, &stats, NULL, 0, NULL));
         check_told(account_of(accounts, authority), &stats, unclaimed_of(runtime, ticket, authority));
@@ -156,7 +158,7 @@ void account_check(struct moor_runtime *runtime, struct account *accounts, moor_
 
 /* ---- slots ---- */
 
-/* How many are free and still not in their table. */
+/* Slots that are free and not in their table. */
 struct kept {
     uint32_t grants;
     uint32_t leases;
@@ -187,7 +189,7 @@ void account_check_slots(struct moor_runtime *runtime)
     moor__thread_caches_visit(&runtime->governor->caches, count_kept, &kept);
     for (const struct moor_authority *authority = runtime->governor->authorities; authority;
          authority = authority->next)
-        kept.tickets += authority->waiting.reclaim != NULL; /* made once, and used again */
+        kept.tickets += authority->waiting.reclaim != NULL; /* created once and reused */
     check_table(&runtime->objects[MOOR__KIND_BUFFER], 0);
     check_table(&runtime->objects[MOOR__KIND_RANGE], 0);
     check_table(&runtime->objects[MOOR__KIND_SEGMENT], 0);

@@ -86,7 +86,7 @@ static moor_status wait_for_memory(struct world *world)
     return moor_memory_wait(&view, MOOR_FOREVER);
 }
 
-/* Evicts to the host, and lets go of the device's memory. */
+/* Evicts to the host and releases the device's memory. */
 static moor_status evict(struct world *world)
 {
     struct moor_view view = world_buffer_view(world, world->buffers[0]);
@@ -99,7 +99,7 @@ static moor_status evict(struct world *world)
     return status;
 }
 
-/* Takes memory anew and brings the contents back. */
+/* Allocates again and restores the contents. */
 static moor_status restore(struct world *world)
 {
     struct moor_view host = moor_view_host(world->host, BUFFER_BYTES);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Cases from the field about many threads on one pool: clients that want more than there is, and some that
- * watch while others work.
+ * Cases from the field about many threads on one pool: clients that together request more than the pool has,
+ * and observers of threads at work.
  */
 #include "host.h"
 
@@ -14,13 +14,13 @@ TestSuite(contention_cases, .timeout = 110);
 #define CLIENTS 6u
 #define ROUNDS 60u
 #define PARTS 4u
-#define PASSED_MAX 16u /* core/README.md: then comes its turn, which lasts for at least so long: */
+#define PASSED_MAX 16u /* core/README.md: then the request gets its turn, which lasts at least: */
 #define TURN_NS UINT64_C(100000000)
 
 struct client {
     pthread_t thread;
     struct host *host;
-    moor_range range; /* of PARTS granules */
+    moor_range range; /* PARTS granules */
     uint64_t most_passed;
     uint32_t misses;
 };
@@ -30,7 +30,7 @@ static uint64_t unit(const struct client *client)
     return PARTS * client->host->granule;
 }
 
-/* What was granted is there, in parts, whatever the others do. */
+/* Uses the granted bytes in parts, independently of the other clients. */
 static void use_grant(struct client *client, moor_grant grant)
 {
     uint64_t granule = client->host->granule;
@@ -40,15 +40,16 @@ static void use_grant(struct client *client, moor_grant grant)
     MUST(moor_range_decommit(client->host->runtime, client->range, 0, PARTS * granule));
     struct moor_view view;
     uint64_t left = 1, deadline_ns = soon(LATE_MS);
-    while (left) { /* the same addresses, again: so it waits until they are free */
-        (void)moor_runtime_reap(client->host->runtime, soon(100)); /* others may be still behind fences */
+    while (left) { /* the same addresses again, so wait until they are free */
+        /* other clients' memory may still be behind fences */
+        (void)moor_runtime_reap(client->host->runtime, soon(100));
         MUST(moor_range_get_view(client->host->runtime, client->range, &view));
         MUST(moor_range_get_committed(client->host->runtime, client->range, 0, PARTS * granule, &left));
-        CHECK(moor_clock_ns() < deadline_ns, "what was decommitted does not go");
+        CHECK(moor_clock_ns() < deadline_ns, "decommitted memory does not return");
     }
 }
 
-/* A ticket says how often it was passed. */
+/* Waits with a ticket, which counts how often it was passed. */
 static void wait_for_room(struct client *client)
 {
     const struct moor_request request = {client->host->holder, unit(client)};
@@ -59,7 +60,7 @@ static void wait_for_room(struct client *client)
     MUST(moor_ticket_open(&request, 1, MOOR_FOREVER, &ticket));
     while (!stats.served) {
         MUST(moor_ticket_get_stats(client->host->runtime, ticket, &stats));
-        /* Later its turn may be over, on a machine so busy that nobody came to use it. */
+        /* Afterwards its turn may be over, on a machine too busy to use it. */
         if (stats.passed > client->most_passed && moor_clock_ns() - opened_ns < TURN_NS)
             client->most_passed = stats.passed;
         CHECK(moor_clock_ns() < deadline_ns, "starved");
@@ -98,14 +99,15 @@ struct sampler {
     _Atomic bool stop;
 };
 
-/* A thousand times a second: never more than the budget, by the books and by the device. */
+/* Samples every millisecond: neither the accounts nor the device ever exceed the budget. */
 static void *sample(void *user)
 {
     struct sampler *sampler = user;
     while (!atomic_load(&sampler->stop)) {
         struct moor_authority_stats stats = host_stats(sampler->host);
         uint64_t held;
-        CHECK(sampler->host->mock->held(sampler->host->mock->mock, 0, &held) == MOOR_OK, "nothing is told");
+        CHECK(sampler->host->mock->held(sampler->host->mock->mock, 0, &held) == MOOR_OK,
+              "the device does not report its held bytes");
         CHECK(stats.reserved_bytes + stats.charged_bytes <= stats.capacity_bytes &&
                   held <= stats.capacity_bytes,
               "%llu bytes are charged and %llu reserved of %llu", (unsigned long long)stats.charged_bytes,
@@ -115,57 +117,54 @@ static void *sample(void *user)
     return NULL;
 }
 
-Test(contention_cases, O18_a_granted_reservation_commits_and_nobody_starves)
+HOST_CASE(contention_cases, O18_a_granted_reservation_commits_and_nobody_starves, MOCK, NULL)
 {
-    struct host host;
     struct client clients[CLIENTS];
-    struct sampler sampler = {.host = &host};
-    host_open(&host, MOCK, NULL);
-    host_capacity(&host, 4 * PARTS * host.granule);
-    CHECK(pthread_create(&sampler.thread, NULL, sample, &sampler) == 0, "no thread");
+    struct sampler sampler = {.host = host};
+    host_capacity(host, 4 * PARTS * host->granule);
+    CHECK(pthread_create(&sampler.thread, NULL, sample, &sampler) == 0, "a thread cannot be created");
     for (size_t i = 0; i < CLIENTS; i++) {
-        clients[i] = (struct client){.host = &host, .range = host_reserve(&host, PARTS)};
-        CHECK(pthread_create(&clients[i].thread, NULL, run_client, &clients[i]) == 0, "no thread");
+        clients[i] = (struct client){.host = host, .range = host_reserve(host, PARTS)};
+        CHECK(pthread_create(&clients[i].thread, NULL, run_client, &clients[i]) == 0,
+              "a thread cannot be created");
     }
     for (size_t i = 0; i < CLIENTS; i++) {
         CHECK(pthread_join(clients[i].thread, NULL) == 0, "a thread is lost");
-        /* Until its own turn those of the other waiting ones may come, which have come first. */
+        /* Before its own turn come the turns of the older waiting requests. */
         CHECK(clients[i].most_passed <= PASSED_MAX + CLIENTS, "client %zu was passed %llu times", i,
               (unsigned long long)clients[i].most_passed);
     }
     atomic_store(&sampler.stop, true);
     CHECK(pthread_join(sampler.thread, NULL) == 0, "a thread is lost");
     for (size_t i = 0; i < CLIENTS; i++)
-        MUST(moor_range_release(host.runtime, clients[i].range));
-    host_close(&host);
+        MUST(moor_range_release(host->runtime, clients[i].range));
 }
 
-/* The device is full by others after all: a status, and the reservation is as it was. */
-Test(contention_cases, O18_memory_that_another_process_takes_fails_a_commit_and_no_more)
+/* Other processes fill the device: the commit returns a status, and the reservation is unchanged. */
+HOST_CASE(contention_cases, O18_memory_that_another_process_takes_fails_a_commit_and_no_more, MOCK,
+          SETTINGS({"total_bytes", "16MiB"}))
 {
-    static const struct moor_setting settings[] = {{"total_bytes", "16MiB"}, {NULL, NULL}};
-    struct host host;
     moor_grant grant;
     uint64_t left;
-    host_open(&host, MOCK, settings);
-    moor_range range = host_reserve(&host, 8);
-    MUST(moor_range_commit(host.runtime, range, 0, host.granule, 0));
-    MUST(moor_grant_reserve(host.holder, 4 * host.granule, MOOR_NO_WAIT, &grant));
-    host_external(&host, 16 * MIB - 2 * host.granule);
-    MUST(moor_range_commit(host.runtime, range, host.granule, host.granule, grant)); /* there is still one */
-    EXPECT(MOOR_DEVICE_NOMEM, moor_range_commit(host.runtime, range, 2 * host.granule, host.granule, grant));
-    MUST(moor_grant_get_remaining(host.runtime, grant, &left));
-    CHECK(left == 3 * host.granule && host_check(&host) == 2 * host.granule,
+    moor_range range = host_reserve(host, 8);
+    MUST(moor_range_commit(host->runtime, range, 0, host->granule, 0));
+    MUST(moor_grant_reserve(host->holder, 4 * host->granule, MOOR_NO_WAIT, &grant));
+    host_external(host, 16 * MIB - 2 * host->granule);
+    MUST(moor_range_commit(host->runtime, range, host->granule, host->granule,
+                           grant)); /* one granule is left */
+    EXPECT(MOOR_DEVICE_NOMEM,
+           moor_range_commit(host->runtime, range, 2 * host->granule, host->granule, grant));
+    MUST(moor_grant_get_remaining(host->runtime, grant, &left));
+    CHECK(left == 3 * host->granule && host_check(host) == 2 * host->granule,
           "%llu bytes are left of the reservation", (unsigned long long)left);
-    host_external(&host, 0);
+    host_external(host, 0);
     for (uint64_t i = 2; i < 5; i++)
-        MUST(moor_range_commit(host.runtime, range, i * host.granule, host.granule, grant));
-    MUST(moor_grant_release(host.runtime, grant));
-    MUST(moor_range_release(host.runtime, range));
-    host_close(&host);
+        MUST(moor_range_commit(host->runtime, range, i * host->granule, host->granule, grant));
+    MUST(moor_grant_release(host->runtime, grant));
+    MUST(moor_range_release(host->runtime, range));
 }
 
-/* ---- O23: many who use a pool, and some who watch it ---- */
+/* ---- O23: many threads on a pool, and some that observe it ---- */
 
 #define WORKERS 8u
 #define POLLERS 2u
@@ -178,7 +177,7 @@ struct crowd {
     pthread_t threads[WORKERS + POLLERS];
     _Atomic uint32_t started;
     _Atomic bool stop;
-    _Atomic uint64_t done; /* things that worked */
+    _Atomic uint64_t done; /* calls that succeeded */
 };
 
 static bool is_shortage(moor_status status)
@@ -259,7 +258,7 @@ static void check_snapshot(const struct crowd *crowd)
               stats.headroom_bytes <= stats.free_bytes && stats.guaranteed_bytes <= stats.free_bytes &&
               stats.leased_bytes <= stats.live_bytes && stats.over_bytes == 0 &&
               stats.peak_charged_bytes <= stats.capacity_bytes,
-          "a figure is more than what it is a part of");
+          "a figure is more than its total");
     for (size_t i = 0; i < count; i++) {
         charged += holders[i].charged_bytes;
         reserved += holders[i].reserved_bytes;
@@ -270,7 +269,7 @@ static void check_snapshot(const struct crowd *crowd)
           "the holders are not the whole");
 }
 
-/* Every call that says something. */
+/* Makes every call that returns statistics. */
 static void *watch(void *user)
 {
     struct crowd *crowd = user;
@@ -294,30 +293,28 @@ static void *watch(void *user)
     return NULL;
 }
 
-Test(contention_cases, O23_every_snapshot_adds_up)
+HOST_CASE(contention_cases, O23_every_snapshot_adds_up, MOCK, NULL)
 {
     const char *longer = getenv("MOOR_TEST_LONG");
-    struct host host;
-    struct crowd crowd = {.host = &host};
-    host_open(&host, MOCK, NULL);
-    host_capacity(&host, POOL_GRANULES * host.granule);
+    struct crowd crowd = {.host = host};
+    host_capacity(host, POOL_GRANULES * host->granule);
     for (size_t i = 0; i < WORKERS; i++) {
-        MUST(moor_holder_create(host.authority, NULL, &crowd.holders[i]));
-        MUST(moor_binding_open(host.device, 0, crowd.holders[i], &crowd.bindings[i]));
+        MUST(moor_holder_create(host->authority, NULL, &crowd.holders[i]));
+        MUST(moor_binding_open(host->device, 0, crowd.holders[i], &crowd.bindings[i]));
     }
     for (size_t i = 0; i < WORKERS + POLLERS; i++)
-        CHECK(pthread_create(&crowd.threads[i], NULL, i < WORKERS ? work : watch, &crowd) == 0, "no thread");
+        CHECK(pthread_create(&crowd.threads[i], NULL, i < WORKERS ? work : watch, &crowd) == 0,
+              "a thread cannot be created");
     pause_ms(longer && strcmp(longer, "0") ? 60000 : 3000);
     atomic_store(&crowd.stop, true);
     for (size_t i = 0; i < WORKERS + POLLERS; i++)
         CHECK(pthread_join(crowd.threads[i], NULL) == 0, "a thread is lost");
-    CHECK(atomic_load(&crowd.done) > WORKERS, "nothing worked");
-    host_settle(&host);
+    CHECK(atomic_load(&crowd.done) > WORKERS, "no call succeeded");
+    host_settle(host);
     for (size_t i = 0; i < WORKERS; i++) {
         MUST(moor_binding_close(crowd.bindings[i]));
         MUST(moor_holder_destroy(crowd.holders[i]));
     }
-    host_close(&host);
 }
 
 struct mapper {
@@ -336,31 +333,28 @@ static void *map_slowly(void *user)
     return NULL;
 }
 
-/* While a map takes two seconds, others get what there is, and a miss comes at its deadline. */
-Test(contention_cases, O23_a_slow_map_keeps_nobody)
+/* During a map of two seconds other requests are served, and a request without room ends at its deadline. */
+HOST_CASE(contention_cases, O23_a_slow_map_keeps_nobody, MOCK, NULL)
 {
-    struct host host;
-    struct mapper mapper = {.host = &host};
+    struct mapper mapper = {.host = host};
     moor_buffer buffer, missed;
-    host_open(&host, MOCK, NULL);
-    host_capacity(&host, 4 * host.granule);
-    mapper.range = host_reserve(&host, 2);
-    MUST(moor_segment_create(host.binding, 2 * host.granule, host.granule, 0, &mapper.segment));
-    host_fail(&host, "map", 1, MOOR_OK, 2000000000);
-    uint64_t maps = host.mock->calls(host.mock->mock, "map"), deadline_ns = soon(LATE_MS);
-    CHECK(pthread_create(&mapper.thread, NULL, map_slowly, &mapper) == 0, "no thread");
-    while (host.mock->calls(host.mock->mock, "map") == maps) {
-        CHECK(moor_clock_ns() < deadline_ns, "it is not mapped");
+    host_capacity(host, 4 * host->granule);
+    mapper.range = host_reserve(host, 2);
+    MUST(moor_segment_create(host->binding, 2 * host->granule, host->granule, 0, &mapper.segment));
+    host_fail(host, "map", 1, MOOR_OK, 2000000000);
+    uint64_t maps = host->mock->calls(host->mock->mock, "map"), deadline_ns = soon(LATE_MS);
+    CHECK(pthread_create(&mapper.thread, NULL, map_slowly, &mapper) == 0, "a thread cannot be created");
+    while (host->mock->calls(host->mock->mock, "map") == maps) {
+        CHECK(moor_clock_ns() < deadline_ns, "the map does not begin");
         pause_ms(1);
     }
     const struct moor_buffer_options waiting = {.deadline_ns = soon(100)};
-    MUST(moor_buffer_allocate(host.binding, 2 * host.granule, NULL, &buffer));
-    EXPECT(MOOR_TIMEOUT, moor_buffer_allocate(host.binding, host.granule, &waiting, &missed));
-    (void)host_stats(&host);
+    MUST(moor_buffer_allocate(host->binding, 2 * host->granule, NULL, &buffer));
+    EXPECT(MOOR_TIMEOUT, moor_buffer_allocate(host->binding, host->granule, &waiting, &missed));
+    (void)host_stats(host);
     CHECK(!atomic_load(&mapper.done), "the map was waited for");
     CHECK(pthread_join(mapper.thread, NULL) == 0, "the thread is lost");
-    MUST(moor_buffer_release(host.runtime, buffer));
-    MUST(moor_range_release(host.runtime, mapper.range));
-    MUST(moor_segment_release(host.runtime, mapper.segment));
-    host_close(&host);
+    MUST(moor_buffer_release(host->runtime, buffer));
+    MUST(moor_range_release(host->runtime, mapper.range));
+    MUST(moor_segment_release(host->runtime, mapper.segment));
 }

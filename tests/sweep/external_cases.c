@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Cases from the field about what else is on a device: other processes that come and go, a second device on
- * the same pool, and a limit of the system's.
+ * Cases from the field about external use of a device: other processes, a second device on the same pool, and
+ * a limit of the operating system.
  */
 #include "host.h"
 
@@ -11,7 +11,7 @@
 
 TestSuite(external_cases, .timeout = 90);
 
-/* ---- O19: others on the same device ---- */
+/* ---- O19: other users of the device ---- */
 
 static void expect_external(const struct host *host, uint64_t external, uint64_t ours, const char *when)
 {
@@ -30,43 +30,39 @@ static void expect_external(const struct host *host, uint64_t external, uint64_t
           when);
 }
 
-Test(external_cases, O19_what_others_use_is_theirs)
+HOST_CASE(external_cases, O19_external_use_is_not_charged, MOCK,
+          SETTINGS({"total_bytes", "1000MiB"}, {"alignment_bytes", "1MiB"}, {"contents", "none"}))
 {
-    static const struct moor_setting settings[] = {
-        {"total_bytes", "1000MiB"}, {"alignment_bytes", "1MiB"}, {"contents", "none"}, {NULL, NULL}};
-    struct host host;
     moor_grant grant;
-    host_open(&host, MOCK, settings);
-    host_external(&host, 100 * MIB);
-    moor_buffer ours = host_allocate(&host, 50 * MIB);
-    expect_external(&host, 100 * MIB, 50 * MIB, "at 10 %");
-    host_external(&host, 600 * MIB);
-    expect_external(&host, 600 * MIB, 50 * MIB, "at 60 %");
-    EXPECT(MOOR_OVER_BUDGET, moor_grant_reserve(host.holder, 351 * MIB, MOOR_NO_WAIT, &grant));
+    host_external(host, 100 * MIB);
+    moor_buffer ours = host_allocate(host, 50 * MIB);
+    expect_external(host, 100 * MIB, 50 * MIB, "at 10 %");
+    host_external(host, 600 * MIB);
+    expect_external(host, 600 * MIB, 50 * MIB, "at 60 %");
+    EXPECT(MOOR_OVER_BUDGET, moor_grant_reserve(host->holder, 351 * MIB, MOOR_NO_WAIT, &grant));
     CHECK(moor_last_error()->bytes == MIB, "%s", moor_last_error()->text);
-    MUST(moor_grant_reserve(host.holder, 350 * MIB, MOOR_NO_WAIT, &grant));
-    MUST(moor_grant_release(host.runtime, grant));
-    host_external(&host, 50 * MIB); /* while it is not told, it looks by itself before it says no */
-    MUST(moor_grant_reserve(host.holder, 900 * MIB, MOOR_NO_WAIT, &grant));
-    MUST(moor_grant_release(host.runtime, grant));
-    expect_external(&host, 50 * MIB, 50 * MIB, "at 5 %");
-    host_external(&host, 1000 * MIB); /* more than there is, with ours */
-    MUST(moor_authority_refresh(host.authority));
-    CHECK(host_stats(&host).headroom_bytes == 0 && host_stats(&host).external_bytes <= 1000 * MIB,
+    MUST(moor_grant_reserve(host->holder, 350 * MIB, MOOR_NO_WAIT, &grant));
+    MUST(moor_grant_release(host->runtime, grant));
+    host_external(host, 50 * MIB); /* without a refresh, the governor refreshes before it refuses */
+    MUST(moor_grant_reserve(host->holder, 900 * MIB, MOOR_NO_WAIT, &grant));
+    MUST(moor_grant_release(host->runtime, grant));
+    expect_external(host, 50 * MIB, 50 * MIB, "at 5 %");
+    host_external(host, 1000 * MIB); /* more than the total, together with this host's memory */
+    MUST(moor_authority_refresh(host->authority));
+    CHECK(host_stats(host).headroom_bytes == 0 && host_stats(host).external_bytes <= 1000 * MIB,
           "figures wrap");
-    CHECK(host_check(&host) == 50 * MIB, "ours are not ours any more");
-    host_external(&host, 0);
-    MUST(moor_buffer_release(host.runtime, ours));
-    host_close(&host);
+    CHECK(host_check(host) == 50 * MIB, "the host's own bytes count as external");
+    host_external(host, 0);
+    MUST(moor_buffer_release(host->runtime, ours));
 }
 
-/* Others free memory while one starts: nothing is taken for granted of what is free then. */
+/* Other processes free memory during a provider's start: the free figure at that time is no promise. */
 Test(external_cases, O19_others_may_come_and_go_while_a_provider_starts)
 {
     static const struct moor_setting settings[] = {
         {"total_bytes", "1000MiB"}, {"alignment_bytes", "1MiB"}, {"contents", "none"}, {NULL, NULL}};
     struct host first, second;
-    /* Each sees of the device what the other one has. */
+    /* The external use of each is the other one's memory. */
     host_open(&first, MOCK, settings);
     host_open(&second, MOCK, settings);
     host_capacity(&first, 500 * MIB);
@@ -78,16 +74,16 @@ Test(external_cases, O19_others_may_come_and_go_while_a_provider_starts)
     MUST(moor_authority_refresh(first.authority));
     MUST(moor_authority_refresh(second.authority));
     CHECK(host_stats(&first).external_bytes == 400 * MIB && host_stats(&second).external_bytes == 500 * MIB,
-          "one is billed what is the other's");
+          "one host is charged for the other's memory");
     CHECK(host_check(&first) == 500 * MIB && host_check(&second) == 400 * MIB,
-          "the books of one are the other's");
+          "the accounts of the hosts are mixed up");
     MUST(moor_buffer_release(first.runtime, ours));
     MUST(moor_buffer_release(second.runtime, theirs));
     host_close(&first);
     host_close(&second);
 }
 
-/* Two devices on one pool, as one that shares the host's memory is with it: one budget, which both use up. */
+/* Two devices on one pool, as a device that shares the host's memory: both use up one budget. */
 static void one_pool(struct host *first, struct host *second, uint64_t total_bytes)
 {
     moor_buffer buffer, ours, theirs;
@@ -132,7 +128,7 @@ Test(external_cases, O19_two_devices_on_one_pool_share_a_budget)
     MUST(moor_holder_create(second.authority, NULL, &second.holder));
     MUST(moor_binding_open(second.device, 0, second.holder, &second.binding));
     one_pool(&first, &second, 256 * MIB);
-    CHECK(host_stats(&first).external_bytes == 0, "what one of them holds is said to be of others");
+    CHECK(host_stats(&first).external_bytes == 0, "memory of one device counts as external use");
     part_both(&first, &second);
 }
 
@@ -154,7 +150,7 @@ Test(external_cases, O19_a_device_that_shares_the_hosts_memory_shares_its_budget
     part_both(&cpu, &unified);
 }
 
-/* A device of its own beside a larger host: neither's figures get into the other's. */
+/* A device with its own memory beside a larger host: neither one's figures affect the other's. */
 Test(external_cases, O19_a_device_is_never_larger_than_itself)
 {
     static const struct moor_setting settings[] = {
@@ -174,7 +170,7 @@ Test(external_cases, O19_a_device_is_never_larger_than_itself)
               "%llu MiB are free of %llu", (unsigned long long)(stats.free_bytes / MIB),
               (unsigned long long)(stats.total_bytes / MIB));
         CHECK(host_stats(&device).headroom_bytes <= 48 * MIB, "more headroom than the device has");
-        CHECK(host_stats(&device).committed_bytes == 16 * MIB, "not what is ours");
+        CHECK(host_stats(&device).committed_bytes == 16 * MIB, "the committed bytes are wrong");
     }
     MUST(moor_authority_refresh(cpu.authority));
     MUST(moor_device_get_stats(cpu.device, 0, &stats));
@@ -186,12 +182,12 @@ Test(external_cases, O19_a_device_is_never_larger_than_itself)
     host_close(&cpu);
 }
 
-/* ---- O19 under a limit of the system's ---- */
+/* ---- O19 under a limit of the operating system ---- */
 
 #define GROUP_BYTES (512 * MIB)
 
-/* The directory of this process's memory control group. limit: the name of the file with its limit. False:
- * none. */
+/* Finds the directory of this process's memory control group and the name of its limit file. Returns false if
+ * there is none. */
 static bool find_group(char path[512], const char **ret_limit)
 {
     char line[512], name[256];
@@ -222,7 +218,7 @@ static bool write_to(const char *directory, const char *name, const char *text)
     return fclose(file) == 0 && written;
 }
 
-/* In a process of its own, which is in the group. */
+/* Runs in a process of its own inside the group. */
 static void look_from_inside(void)
 {
     struct host host;

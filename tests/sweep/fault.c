@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* fault.so by itself: what is asked to fail fails, when it is asked to, and nothing else. */
+/* fault.so alone: the planned calls fail at the planned time, and no other call does. */
 #include "loader/provider.h"
 #include "opened.h"
 
@@ -18,49 +18,43 @@ static moor_status allocate(struct world *world, moor_buffer *ret_buffer)
     return moor_buffer_allocate(world->binding, PAGE_BYTES, NULL, ret_buffer);
 }
 
-Test(fault, fails_the_calls_that_it_is_told_to)
+CASE(fault, fails_exactly_the_planned_calls, CPU, 0)
 {
-    struct world world;
-    open_world(&world, CPU, 0);
-    uint64_t before = calls(&world, "allocate"), all = calls(&world, "");
-    inject(&world, (struct moor_fault_plan){"allocate", 2, 2, MOOR_NO_VA, 0, 0});
-    inject(&world,
+    uint64_t before = calls(world, "allocate"), all = calls(world, "");
+    inject(world, (struct moor_fault_plan){"allocate", 2, 2, MOOR_NO_VA, 0, 0});
+    inject(world,
            (struct moor_fault_plan){"allocate", 3, 1, MOOR_LIMIT, 0, 0}); /* the first plan comes first */
     const moor_status expected[] = {MOOR_OK, MOOR_NO_VA, MOOR_NO_VA, MOOR_OK};
     for (size_t i = 0; i < LENGTH(expected); i++) {
         moor_buffer buffer = 0;
-        EXPECT(expected[i], allocate(&world, &buffer));
-        MUST(moor_buffer_release(world.runtime, buffer));
+        EXPECT(expected[i], allocate(world, &buffer));
+        MUST(moor_buffer_release(world->runtime, buffer));
     }
-    cr_assert_eq(calls(&world, "allocate"), before + LENGTH(expected), "those that failed count as well");
-    cr_assert_geq(calls(&world, ""), all + 2 * LENGTH(expected), "and all together are more: the releases");
-    cr_assert_eq(calls(&world, "no such function"), 0);
-    cr_assert_eq(world.control->injected(world.control->fault), 2);
-    world_close(&world);
+    cr_assert_eq(calls(world, "allocate"), before + LENGTH(expected), "those that failed count as well");
+    cr_assert_geq(calls(world, ""), all + 2 * LENGTH(expected), "and all together are more: the releases");
+    cr_assert_eq(calls(world, "no such function"), 0);
+    cr_assert_eq(world->control->injected(world->control->fault), 2);
 }
 
-Test(fault, refuses_plans_that_mean_nothing)
+CASE(fault, refuses_plans_that_mean_nothing, CPU, 0)
 {
-    struct world world;
-    open_world(&world, CPU, 0);
     const struct moor_fault_plan wrong[] = {{"alocate", 1, 1, MOOR_PROVIDER, 0, 0},
                                             {NULL, 1, 1, MOOR_PROVIDER, 0, 0},
                                             {"allocate", 0, 1, MOOR_PROVIDER, 0, 0},
                                             {"allocate", 1, 0, MOOR_PROVIDER, 0, 0},
                                             {"allocate", 1, 1, MOOR_PROVIDER, 2, 0}};
     for (size_t i = 0; i < LENGTH(wrong); i++)
-        cr_assert_eq(world.control->inject(world.control->fault, &wrong[i]), MOOR_INVALID, "plan %zu", i);
+        cr_assert_eq(world->control->inject(world->control->fault, &wrong[i]), MOOR_INVALID, "plan %zu", i);
     const struct moor_fault_plan right = {"pin", 1, 1, MOOR_PROVIDER, 0, 0};
     for (int i = 0; i < 64; i++)
-        inject(&world, right);
-    cr_assert_eq(world.control->inject(world.control->fault, &right), MOOR_LIMIT);
-    fail_nothing(&world);
-    inject(&world, right);
-    world_close(&world);
+        inject(world, right);
+    cr_assert_eq(world->control->inject(world->control->fault, &right), MOOR_LIMIT);
+    fail_nothing(world);
+    inject(world, right);
 }
 
-/* Of each function that can be taken back: it was called within, it failed, and nothing is left of it. */
-Test(fault, takes_back_what_was_made)
+/* Each function that can be undone was called inside, failed, and left nothing. */
+Test(fault, undoes_the_failed_call)
 {
     static const char *const functions[] = {"allocate",      "reserve", "commit",
                                             "shared.create", "pin",     "stream.create"};
@@ -68,8 +62,7 @@ Test(fault, takes_back_what_was_made)
     open_world(&world, CPU, MOOR_ABI_CAP_SHARED | MOOR_ABI_CAP_PINNED);
     const struct moor_range_options options = {.granule_bytes = world.granule};
     MUST(moor_range_reserve(world.binding, 2 * world.granule, &options, &world.ranges[0]));
-    world_settle(&world);
-    struct world_state before = world_state(&world);
+    struct world_state before = settled(&world);
     for (size_t i = 0; i < LENGTH(functions); i++)
         inject(&world, (struct moor_fault_plan){functions[i], 1, 1, MOOR_NO_VA, MOOR_FAULT_AFTER, 0});
     uint64_t releases = calls(&world, "release");
@@ -85,97 +78,85 @@ Test(fault, takes_back_what_was_made)
         if (round > 0)
             break;
         struct world_state after =
-            world_state(&world); /* not settled: it was taken back before it was told */
+            world_state(&world); /* not settled: the call was undone before it returned */
         world_same(&before, &after, "after calls that were taken back");
         cr_assert_eq(calls(&world, "release"), releases, "the core has nothing to release");
-        /* The core itself asks a second time when addresses are short, so this one by itself. */
+        /* The core repeats the call when addresses are short, so this one is tested alone. */
         MUST(moor_range_reserve(world.binding, world.granule, &options, &world.ranges[1]));
         cr_assert(strstr(moor_last_error()->text, "after its work"), "%s", moor_last_error()->text);
     }
     cr_assert_eq(world.control->injected(world.control->fault), LENGTH(functions));
     world_close(&world);
     cr_assert_eq(atomic_load(&world.logged), 0,
-                 "nothing is left within, and no completion of it has come through");
+                 "the provider inside has no objects left and no completion was forwarded");
 }
 
-/* A free fails behind its points and not before, once, and in the order of the releases. */
-Test(fault, lets_frees_fail_when_they_are_due)
+/* A free fails behind its points and not earlier, once, and in the order of the releases. */
+CASE(fault, lets_frees_fail_when_they_are_due, CPU, MOOR_ABI_CAP_COPY)
 {
-    struct world world;
-    open_world(&world, CPU, MOOR_ABI_CAP_COPY);
     moor_buffer buffers[3];
-    world_hold(&world, world.stream);
-    inject(&world, (struct moor_fault_plan){"free", 2, 1, MOOR_CORRUPT, 0, 0});
+    world_hold(world, world->stream);
+    inject(world, (struct moor_fault_plan){"free", 2, 1, MOOR_CORRUPT, 0, 0});
     for (size_t i = 0; i < 3; i++) {
-        MUST(allocate(&world, &buffers[i]));
-        struct moor_view view = world_buffer_view(&world, buffers[i]);
-        world_fill(&world, &view, 1);
+        MUST(allocate(world, &buffers[i]));
+        struct moor_view view = world_buffer_view(world, buffers[i]);
+        world_fill(world, &view, 1);
     }
     for (size_t i = 0; i < 3; i++)
-        MUST(moor_buffer_release(world.runtime, buffers[i]));
-    EXPECT(MOOR_PENDING, moor_runtime_reap(world.runtime, moor_clock_ns() + 5000000));
+        MUST(moor_buffer_release(world->runtime, buffers[i]));
+    EXPECT(MOOR_PENDING, moor_runtime_reap(world->runtime, moor_clock_ns() + 5000000));
     struct moor_object_counts counts;
-    MUST(moor_runtime_get_counts(world.runtime, &counts));
+    MUST(moor_runtime_get_counts(world->runtime, &counts));
     cr_assert_eq(counts.quarantined, 0);
     cr_assert_eq(counts.releases, 3);
-    world_settle(&world);
-    MUST(moor_runtime_get_counts(world.runtime, &counts));
+    world_settle(world);
+    MUST(moor_runtime_get_counts(world->runtime, &counts));
     cr_assert_eq(counts.quarantined, 1);
     cr_assert_eq(counts.releases, 0);
-    cr_assert_eq(calls(&world, "free"), 3 + 3, "those of the witnesses, too");
-    world_empty_quarantine(&world);
-    world_settle(&world);
-    MUST(moor_runtime_get_counts(world.runtime, &counts));
-    cr_assert_eq(counts.quarantined, 0, "released again, it goes");
-    world_close(&world);
+    cr_assert_eq(calls(world, "free"), 3 + 3, "those of the witnesses, too");
+    world_empty_quarantine(world);
+    world_settle(world);
+    MUST(moor_runtime_get_counts(world->runtime, &counts));
+    cr_assert_eq(counts.quarantined, 0, "the retried release succeeds");
 }
 
-Test(fault, makes_calls_slow)
+CASE(fault, makes_calls_slow, CPU, 0)
 {
-    struct world world;
-    open_world(&world, CPU, 0);
-    inject(&world, (struct moor_fault_plan){"allocate", 1, 1, MOOR_OK, 0, 30000000});
+    inject(world, (struct moor_fault_plan){"allocate", 1, 1, MOOR_OK, 0, 30000000});
     uint64_t start_ns = moor_clock_ns();
-    MUST(allocate(&world, &world.buffers[0]));
+    MUST(allocate(world, &world->buffers[0]));
     cr_assert_geq(moor_clock_ns() - start_ns, 30000000u);
-    cr_assert_eq(world.control->injected(world.control->fault), 0, "slow is not failed");
-    world_close(&world);
+    cr_assert_eq(world->control->injected(world->control->fault), 0, "slow is not failed");
 }
 
-/* The core does not even ask, so the table itself is asked. */
-Test(fault, what_is_not_within_is_unsupported)
+/* The core refuses the call itself, so the test uses the table. */
+CASE(fault, functions_that_the_inner_provider_lacks_are_unsupported, MOCK, 0)
 {
-    struct world world;
-    open_world(&world, MOCK, 0);
-    cr_assert_not(world.domain.capabilities & MOOR_ABI_CAP_PINNED);
+    cr_assert_not(world->domain.capabilities & MOOR_ABI_CAP_PINNED);
     const struct moor_abi_pin_args args = {
-        .struct_size = sizeof args, .address = (uintptr_t)world.host, .size_bytes = HOST_BYTES};
+        .struct_size = sizeof args, .address = (uintptr_t)world->host, .size_bytes = HOST_BYTES};
     struct moor_abi_error error = {.struct_size = sizeof error};
     uint64_t handle = 0;
-    cr_assert_eq(world.provider->table.pinned.pin(world.device->context, &args, &handle, &error),
+    cr_assert_eq(world->provider->table.pinned.pin(world->device->context, &args, &handle, &error),
                  MOOR_UNSUPPORTED);
     cr_assert_str_eq(error.text, "the inner provider has no pin");
     cr_assert_eq(handle, 0);
-    world_close(&world);
 }
 
-/* DEVICE_LOST is no passing trouble. */
-Test(fault, loses_streams_for_good)
+/* DEVICE_LOST is permanent. */
+CASE(fault, loses_streams_for_good, CPU, 0)
 {
-    struct world world;
     struct moor_fence fence;
-    open_world(&world, CPU, 0);
-    inject(&world, (struct moor_fault_plan){"record", 1, 1, MOOR_DEVICE_LOST, 0, 0});
-    MUST(moor_stream_create(world.device, NULL, &world.other));
-    EXPECT(MOOR_DEVICE_LOST, moor_stream_record(world.other, &fence));
-    EXPECT(MOOR_DEVICE_LOST, moor_stream_record(world.other, &fence));
-    EXPECT(MOOR_DEVICE_LOST, moor_stream_host_function(world.other, (void (*)(void *))abort, NULL, NULL, 0));
-    MUST(moor_stream_record(world.stream, &fence)); /* others are as before */
-    cr_assert_eq(world.control->injected(world.control->fault), 1);
-    world_close(&world);
+    inject(world, (struct moor_fault_plan){"record", 1, 1, MOOR_DEVICE_LOST, 0, 0});
+    MUST(moor_stream_create(world->device, NULL, &world->other));
+    EXPECT(MOOR_DEVICE_LOST, moor_stream_record(world->other, &fence));
+    EXPECT(MOOR_DEVICE_LOST, moor_stream_record(world->other, &fence));
+    EXPECT(MOOR_DEVICE_LOST, moor_stream_host_function(world->other, (void (*)(void *))abort, NULL, NULL, 0));
+    MUST(moor_stream_record(world->stream, &fence)); /* other streams are unchanged */
+    cr_assert_eq(world->control->injected(world->control->fault), 1);
 }
 
-/* ---- what is said by settings ---- */
+/* ---- settings ---- */
 
 static moor_status load(struct world *world, const char *inner, const char *faults)
 {
@@ -227,10 +208,10 @@ Test(fault, settings_are_understood_or_refused)
     world_close(&world);
 }
 
-Test(fault, says_what_is_wrong_with_the_provider_within)
+Test(fault, names_the_fault_of_the_provider_inside)
 {
     static const struct {
-        const char *name; /* of the zoo */
+        const char *name; /* a module of the zoo */
         moor_status status;
         const char *text;
     } rows[] = {
@@ -251,7 +232,7 @@ Test(fault, says_what_is_wrong_with_the_provider_within)
         {"required_table_null", MOOR_REFUSED, "is not whole, or not as the capabilities say"},
         {"required_function_null", MOOR_REFUSED, "is not whole, or not as the capabilities say"},
         {"table_size_zero", MOOR_REFUSED, "is not whole, or not as the capabilities say"},
-        {"init_fails", MOOR_DEVICE_LOST, "the keeper has the key"},
+        {"init_fails", MOOR_DEVICE_LOST, "the driver is missing"},
     };
     struct world world;
     const struct target target = {.name = "the provider within"};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The governor where nobody has to let go: requests of several parts, tickets, leases, limits. */
+/* The governor without eviction: requests of several parts, tickets, leases, limits. */
 #include "scenarios.h"
 
 #define CANNOT_FAIL (SWEEP_NO_CALLS | SWEEP_CANNOT)
@@ -75,7 +75,7 @@ static void open_again(struct world *world)
     must_open(world);
 }
 
-/* There is no room, and nobody will make any. */
+/* There is no room, and no release will make any. */
 static void open_in_vain(struct world *world)
 {
     struct moor_authority_stats stats;
@@ -87,7 +87,7 @@ static void open_in_vain(struct world *world)
         MUST(moor_grant_reserve(world->holder, PAGE_BYTES, MOOR_NO_WAIT, &world->grant));
     must_open(world);
     MUST(moor_ticket_get_stats(world->runtime, world->ticket, &ticket));
-    CHECK(!ticket.served && ticket.bytes == 4 * PAGE_BYTES, "it was served of nothing");
+    CHECK(!ticket.served && ticket.bytes == 4 * PAGE_BYTES, "the ticket was served without room");
 }
 
 static void open_in_vain_again(struct world *world)
@@ -108,7 +108,7 @@ static void reserve_for_lease(struct world *world)
     MUST(moor_grant_reserve(world->holder, 4 * PAGE_BYTES, MOOR_NO_WAIT, &world->grants[0]));
 }
 
-/* Of what is left of the grant nothing stays reserved. */
+/* The rest of the grant does not stay reserved. */
 static moor_status commit_grant(struct world *world)
 {
     moor_status status = moor_grant_commit(world->runtime, world->grants[0], 3 * PAGE_BYTES, &world->lease);

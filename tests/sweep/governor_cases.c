@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Cases from the field about budgets: what is charged, limits that shrink and grow, and what a miss leaves of
- * a reservation.
+ * Cases from the field about budgets: the charged bytes, limits that shrink and grow, and a reservation after
+ * a failed request.
  */
 #include "host.h"
 
@@ -10,48 +10,44 @@
 
 TestSuite(governor_cases, .timeout = 90);
 
-/* ---- O01: what is charged is what was given ---- */
+/* ---- O01: the charge equals the actual bytes ---- */
 
-Test(governor_cases, O01_what_is_charged_is_what_the_device_gave)
+HOST_CASE(governor_cases, O01_the_charge_equals_the_devices_actual_bytes, MOCK,
+          SETTINGS({"total_bytes", "1GiB"}, {"alignment_bytes", "2MiB"}, {"contents", "none"}))
 {
-    static const struct moor_setting settings[] = {
-        {"total_bytes", "1GiB"}, {"alignment_bytes", "2MiB"}, {"contents", "none"}, {NULL, NULL}};
-    struct host host;
     moor_buffer buffers[50], buffer;
     const uint64_t asked = MIB + 1;
-    host_open(&host, MOCK, settings);
-    CHECK(host_stats(&host).capacity_bytes == 1024 * MIB, "the pool is not of 1 GiB");
-    host_capacity(&host, 100 * MIB);
+    CHECK(host_stats(host).capacity_bytes == 1024 * MIB, "the pool is not of 1 GiB");
+    host_capacity(host, 100 * MIB);
     for (size_t i = 0; i < LENGTH(buffers); i++)
-        buffers[i] = host_allocate(&host, asked);
-    EXPECT(MOOR_OVER_BUDGET, moor_buffer_allocate(host.binding, asked, NULL, &buffer));
-    CHECK(host_check(&host) == 100 * MIB, "not as much is held as was given");
-    struct moor_authority_stats stats = host_stats(&host);
+        buffers[i] = host_allocate(host, asked);
+    EXPECT(MOOR_OVER_BUDGET, moor_buffer_allocate(host->binding, asked, NULL, &buffer));
+    CHECK(host_check(host) == 100 * MIB, "not as much is held as was given");
+    struct moor_authority_stats stats = host_stats(host);
     CHECK(stats.requested_bytes == LENGTH(buffers) * asked && stats.committed_bytes == 100 * MIB,
           "%llu bytes are said to be requested, %llu committed", (unsigned long long)stats.requested_bytes,
           (unsigned long long)stats.committed_bytes);
-    MUST(moor_buffer_release(host.runtime, buffers[0]));
-    host_settle(&host);
-    stats = host_stats(&host);
-    host_fail(&host, "allocate", UINT32_MAX, MOOR_DEVICE_NOMEM, 0);
+    MUST(moor_buffer_release(host->runtime, buffers[0]));
+    host_settle(host);
+    stats = host_stats(host);
+    host_fail(host, "allocate", UINT32_MAX, MOOR_DEVICE_NOMEM, 0);
     for (int i = 0; i < 1000; i++) {
-        EXPECT(MOOR_DEVICE_NOMEM, moor_buffer_allocate(host.binding, asked, NULL, &buffer));
-        struct moor_authority_stats now = host_stats(&host);
+        EXPECT(MOOR_DEVICE_NOMEM, moor_buffer_allocate(host->binding, asked, NULL, &buffer));
+        struct moor_authority_stats now = host_stats(host);
         CHECK(now.charged_bytes == stats.charged_bytes && now.reserved_bytes == 0 &&
                   now.free_bytes == 2 * MIB,
               "failure %d has used something up", i);
     }
-    CHECK(host.mock->clear_faults(host.mock->mock) == MOOR_OK, "faults cannot be cleared");
+    CHECK(host->mock->clear_faults(host->mock->mock) == MOOR_OK, "faults cannot be cleared");
     for (size_t i = 1; i < LENGTH(buffers); i++)
-        MUST(moor_buffer_release(host.runtime, buffers[i]));
-    host_settle(&host);
-    buffer = host_allocate(&host, 100 * MIB); /* all that there is */
-    EXPECT(MOOR_OVER_BUDGET, moor_buffer_allocate(host.binding, 1, NULL, &buffers[0]));
-    MUST(moor_buffer_release(host.runtime, buffer));
-    host_close(&host);
+        MUST(moor_buffer_release(host->runtime, buffers[i]));
+    host_settle(host);
+    buffer = host_allocate(host, 100 * MIB); /* the whole capacity */
+    EXPECT(MOOR_OVER_BUDGET, moor_buffer_allocate(host->binding, 1, NULL, &buffers[0]));
+    MUST(moor_buffer_release(host->runtime, buffer));
 }
 
-/* VmLck of the process, in bytes. */
+/* Returns VmLck of the process, in bytes. */
 static uint64_t locked_bytes(void)
 {
     char line[256];
@@ -64,8 +60,8 @@ static uint64_t locked_bytes(void)
     return kib * KIB;
 }
 
-/* Pinned memory is not rounded to a power of two: at most a host page more, or what is more is charged and
- * shown. */
+/* Pinned memory is not rounded to a power of two: at most one host page more is locked, or the additional
+ * bytes are charged and reported. */
 Test(governor_cases, O01_pinned_memory_is_charged_as_it_is_locked)
 {
     const uint64_t asked = 65 * MIB + 1;
@@ -100,9 +96,9 @@ Test(governor_cases, O01_pinned_memory_is_charged_as_it_is_locked)
     host_close(&host);
 }
 
-/* ---- O02: a limit that shrinks below what is used, and grows back ---- */
+/* ---- O02: a limit shrinks below the used bytes and grows back ---- */
 
-#define BLOCKS 10u /* of 100 MiB */
+#define BLOCKS 10u /* 100 MiB each */
 
 struct blocks {
     struct host *host;
@@ -114,7 +110,7 @@ struct blocks {
     _Atomic uint32_t reason;
 };
 
-/* It hears of it, and gives nothing. */
+/* A pressure function that notes the request and evicts nothing. */
 static uint64_t blocks_asked(void *user, const struct moor_pressure *pressure)
 {
     struct blocks *blocks = user;
@@ -146,12 +142,12 @@ static void shrink_and_grow(uint64_t reserved)
     CHECK(over == 760 * MIB + reserved, "%llu MiB are over", (unsigned long long)(over / MIB));
     CHECK(host_stats(&host).over_bytes == over, "another figure is shown");
     await(&blocks.asked, 1);
-    uint64_t asked = over < 1000 * MIB ? over : 1000 * MIB; /* at most what it has */
-    CHECK(blocks.asked_bytes == asked && blocks.reason == MOOR_PRESSURE_CAPACITY, "asked for %llu MiB",
-          (unsigned long long)(blocks.asked_bytes / MIB));
+    uint64_t asked = over < 1000 * MIB ? over : 1000 * MIB; /* at most the bytes of the holder */
+    CHECK(blocks.asked_bytes == asked && blocks.reason == MOOR_PRESSURE_CAPACITY,
+          "the pressure request is for %llu MiB", (unsigned long long)(blocks.asked_bytes / MIB));
     CHECK(moor_buffer_allocate(host.binding, MIB, NULL, &buffer) == MOOR_NO_VICTIM,
           "a new one is refused: %s", moor_last_error()->text);
-    CHECK(host_check(&host) == 1000 * MIB, "what exists stays");
+    CHECK(host_check(&host) == 1000 * MIB, "existing memory stays");
     struct moor_view view;
     for (size_t i = 0; i < BLOCKS; i++)
         MUST(moor_buffer_get_view(host.runtime, blocks.block[i], &view));
@@ -169,9 +165,10 @@ static void shrink_and_grow(uint64_t reserved)
     MUST(moor_buffer_release(host.runtime, buffer));
     host_settle(&host);
     MUST(moor_authority_set_capacity(host.authority, 1536 * MIB, 0, &over));
-    CHECK(over == 0 && host_stats(&host).tickets == 0, "something is still over");
+    CHECK(over == 0 && host_stats(&host).tickets == 0, "bytes are still over the capacity");
     MUST(moor_buffer_allocate(host.binding, 1336 * MIB, NULL, &buffer)); /* up to 1536 */
-    CHECK(host_check(&host) == 1536 * MIB && host_stats(&host).free_bytes == 0, "that is not all");
+    CHECK(host_check(&host) == 1536 * MIB && host_stats(&host).free_bytes == 0,
+          "the capacity is not used up");
     MUST(moor_buffer_release(host.runtime, buffer));
     for (size_t i = 8; i < BLOCKS; i++)
         MUST(moor_buffer_release(host.runtime, blocks.block[i]));
@@ -207,22 +204,19 @@ static void *change_limits(void *user)
     return NULL;
 }
 
-/* What can be had is had, and what was granted can be drawn, whatever the limit is by then. */
-Test(governor_cases, O02_a_limit_changes_at_random_under_use)
+/* Requests within the limit succeed, and a grant can be drawn from under any later limit. */
+HOST_CASE(governor_cases, O02_a_limit_changes_at_random_under_use, MOCK,
+          SETTINGS({"total_bytes", "2GiB"}, {"alignment_bytes", "1MiB"}, {"contents", "none"}))
 {
-    static const struct moor_setting settings[] = {
-        {"total_bytes", "2GiB"}, {"alignment_bytes", "1MiB"}, {"contents", "none"}, {NULL, NULL}};
-    struct host host;
-    struct changing changing = {.host = &host};
+    struct changing changing = {.host = host};
     unsigned int seed = 1;
     uint64_t granted = 0;
-    host_open(&host, MOCK, settings);
     CHECK(pthread_create(&changing.thread, NULL, change_limits, &changing) == 0, "no thread");
     while (!atomic_load(&changing.done) || granted == 0) {
         uint64_t bytes = (uint64_t)(1 + rand_r(&seed) % 64) * MIB;
         moor_grant grant;
         moor_buffer buffer;
-        moor_status status = moor_grant_reserve(host.holder, bytes, MOOR_NO_WAIT, &grant);
+        moor_status status = moor_grant_reserve(host->holder, bytes, MOOR_NO_WAIT, &grant);
         CHECK(status == MOOR_OK || status == MOOR_OVER_BUDGET || status == MOOR_NEVER_FITS ||
                   status == MOOR_PENDING,
               "a request gets %s", moor_status_name(status));
@@ -230,81 +224,77 @@ Test(governor_cases, O02_a_limit_changes_at_random_under_use)
             continue;
         granted++;
         const struct moor_buffer_options drawn = {.grant = grant};
-        MUST(moor_buffer_allocate(host.binding, bytes / 2, &drawn, &buffer));
-        MUST(moor_grant_release(host.runtime, grant));
-        MUST(moor_buffer_release(host.runtime, buffer));
+        MUST(moor_buffer_allocate(host->binding, bytes / 2, &drawn, &buffer));
+        MUST(moor_grant_release(host->runtime, grant));
+        MUST(moor_buffer_release(host->runtime, buffer));
     }
     CHECK(pthread_join(changing.thread, NULL) == 0, "the thread is lost");
-    host_capacity(&host, 1536 * MIB);
-    host_settle(&host);
-    CHECK(host_check(&host) == 0 && host_stats(&host).free_bytes == 1536 * MIB, "something is left");
-    MUST(moor_buffer_release(host.runtime, host_allocate(&host, 1536 * MIB)));
-    host_close(&host);
+    host_capacity(host, 1536 * MIB);
+    host_settle(host);
+    CHECK(host_check(host) == 0 && host_stats(host).free_bytes == 1536 * MIB, "bytes are left");
+    MUST(moor_buffer_release(host->runtime, host_allocate(host, 1536 * MIB)));
 }
 
-/* ---- O05: what a miss leaves of a reservation ---- */
+/* ---- O05: a reservation after a failed request ---- */
 
-/* 10 pages are reserved and 14 wanted, of which 12 can be had, unless the one who has two more gives them
- * up. */
-static void reservation(enum which which)
+/* 10 pages are reserved, 14 are requested, and 12 are available, unless the holder of two more evicts
+ * them. */
+static void reservation(struct host *host)
 {
-    struct host host;
     struct cache cache, other;
     moor_grant grant, others;
     uint64_t left;
-    host_open(&host, which, NULL);
-    cache_open(&cache, &host, 2);
-    cache_open(&other, &host, 0);
-    MUST(moor_grant_reserve(other.holder, 3 * host.granule, MOOR_NO_WAIT, &others));
-    MUST(moor_grant_reserve(host.holder, 10 * host.granule, MOOR_NO_WAIT, &grant));
-    host_capacity(&host, (2 + 3 + 10 + 2) * host.granule);
-    moor_range range = host_reserve(&host, 14);
+    cache_open(&cache, host, 2);
+    cache_open(&other, host, 0);
+    MUST(moor_grant_reserve(other.holder, 3 * host->granule, MOOR_NO_WAIT, &others));
+    MUST(moor_grant_reserve(host->holder, 10 * host->granule, MOOR_NO_WAIT, &grant));
+    host_capacity(host, (2 + 3 + 10 + 2) * host->granule);
+    moor_range range = host_reserve(host, 14);
     const struct moor_step steps[] = {
-        {.kind = MOOR_STEP_COMMIT, .range = range, .length_bytes = 10 * host.granule, .grant = grant},
+        {.kind = MOOR_STEP_COMMIT, .range = range, .length_bytes = 10 * host->granule, .grant = grant},
         {.kind = MOOR_STEP_COMMIT,
          .range = range,
-         .offset_bytes = 10 * host.granule,
-         .length_bytes = 4 * host.granule}};
+         .offset_bytes = 10 * host->granule,
+         .length_bytes = 4 * host->granule}};
     struct moor_step tried[2];
     size_t failed = 2;
     memcpy(tried, steps, sizeof tried);
-    EXPECT(MOOR_NO_VICTIM, moor_transact(host.runtime, tried, 2, &failed));
-    CHECK(failed == 1 && moor_last_error()->bytes == 2 * host.granule, "step %zu: %s", failed,
+    EXPECT(MOOR_NO_VICTIM, moor_transact(host->runtime, tried, 2, &failed));
+    CHECK(failed == 1 && moor_last_error()->bytes == 2 * host->granule, "step %zu: %s", failed,
           moor_last_error()->text);
-    CHECK(cache.asked_bytes == 2 * host.granule, "asked for %llu bytes",
+    CHECK(cache.asked_bytes == 2 * host->granule, "the pressure request is for %llu bytes",
           (unsigned long long)cache.asked_bytes);
-    MUST(moor_grant_get_remaining(host.runtime, grant, &left));
-    CHECK(left == 10 * host.granule, "%llu pages are left of the reservation",
-          (unsigned long long)(left / host.granule));
-    MUST(moor_grant_get_remaining(host.runtime, others, &left));
-    CHECK(left == 3 * host.granule && host_stats(&host).free_bytes == 2 * host.granule,
-          "others have lost something");
-    MUST(moor_range_get_committed(host.runtime, range, 0, 14 * host.granule, &left));
-    CHECK(left == 0 && host_check(&host) == 2 * host.granule, "some of it was committed");
+    MUST(moor_grant_get_remaining(host->runtime, grant, &left));
+    CHECK(left == 10 * host->granule, "%llu pages are left of the reservation",
+          (unsigned long long)(left / host->granule));
+    MUST(moor_grant_get_remaining(host->runtime, others, &left));
+    CHECK(left == 3 * host->granule && host_stats(host).free_bytes == 2 * host->granule,
+          "other holders have lost bytes");
+    MUST(moor_range_get_committed(host->runtime, range, 0, 14 * host->granule, &left));
+    CHECK(left == 0 && host_check(host) == 2 * host->granule, "a part was committed");
     atomic_store(&cache.gives, true);
-    MUST(moor_holder_set_evictable(cache.holder, 2 * host.granule));
-    moor_status status = moor_transact(host.runtime, tried, 2, NULL);
-    if (status == MOOR_PENDING) { /* they have been let go, and are on their way */
-        host_settle(&host);
-        status = moor_transact(host.runtime, tried, 2, NULL);
+    MUST(moor_holder_set_evictable(cache.holder, 2 * host->granule));
+    moor_status status = moor_transact(host->runtime, tried, 2, NULL);
+    if (status == MOOR_PENDING) { /* the evicted pages are pending */
+        host_settle(host);
+        status = moor_transact(host->runtime, tried, 2, NULL);
     }
-    CHECK(status == MOOR_OK, "it gets %s: %s", moor_status_name(status), moor_last_error()->text);
-    CHECK(host_check(&host) == 14 * host.granule && host_stats(&host).free_bytes == 0,
-          "14 pages are not all");
-    MUST(moor_range_release(host.runtime, range));
-    MUST(moor_grant_release(host.runtime, grant));
-    MUST(moor_grant_release(host.runtime, others));
+    CHECK(status == MOOR_OK, "the transaction returns %s: %s", moor_status_name(status),
+          moor_last_error()->text);
+    CHECK(host_check(host) == 14 * host->granule && host_stats(host).free_bytes == 0, "14 pages are not all");
+    MUST(moor_range_release(host->runtime, range));
+    MUST(moor_grant_release(host->runtime, grant));
+    MUST(moor_grant_release(host->runtime, others));
     cache_close(&cache);
     cache_close(&other);
-    host_close(&host);
 }
 
-Test(governor_cases, O05_a_miss_asks_others_and_leaves_the_reservation_whole_mock)
+HOST_CASE(governor_cases, O05_a_miss_asks_others_and_leaves_the_reservation_whole_mock, MOCK, NULL)
 {
-    reservation(MOCK);
+    reservation(host);
 }
 
-Test(governor_cases, O05_a_miss_asks_others_and_leaves_the_reservation_whole_cpu)
+HOST_CASE(governor_cases, O05_a_miss_asks_others_and_leaves_the_reservation_whole_cpu, CPU, NULL)
 {
-    reservation(CPU);
+    reservation(host);
 }

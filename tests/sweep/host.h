@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A host for cases that are about who may have how much: a runtime, one device of a provider with settings of
- * the case's own, loaded as hosts do it, and a holder on it. What is wrong ends the process, as in world.h,
- * whose words for that these are.
+ * A host for cases about budgets: a runtime, one device of a provider with the case's own settings, loaded as
+ * a host loads it, and a holder on it. A failed check ends the process, as in world.h, and uses its macros.
  */
 #ifndef MOOR_TESTS_SWEEP_HOST_H
 #define MOOR_TESTS_SWEEP_HOST_H
@@ -16,7 +15,7 @@
 
 #define KIB (UINT64_C(1) << 10)
 #define MIB (UINT64_C(1) << 20)
-#define LATE_MS 60000u /* a deadline that is not meant to come */
+#define LATE_MS 60000u /* a deadline that no case reaches */
 
 struct host {
     struct moor_runtime *runtime;
@@ -26,7 +25,7 @@ struct host {
     struct moor_holder *holder;
     struct moor_binding *binding;
     const struct moor_mock_control *mock; /* NULL: the provider is not a simulated device */
-    uint64_t granule;                     /* bytes; the smallest */
+    uint64_t granule;                     /* the smallest granule, in bytes */
 };
 
 static inline uint64_t soon(uint64_t milliseconds)
@@ -39,7 +38,7 @@ static inline void pause_ms(long milliseconds)
     (void)nanosleep(&(struct timespec){milliseconds / 1000, milliseconds % 1000 * 1000000}, NULL);
 }
 
-/* runtime: NULL: one of its own. settings: ended by a NULL key. */
+/* runtime: NULL: the host gets its own. settings: ends with a NULL key. */
 static inline void host_join(struct host *host, struct moor_runtime *runtime, enum which which,
                              uint32_t device, const struct moor_setting *settings)
 {
@@ -84,7 +83,7 @@ static inline void host_settle(const struct host *host)
     MUST(moor_runtime_reap(host->runtime, soon(LATE_MS)));
 }
 
-/* At a quiet point: what is charged is what the device holds. Returns that. */
+/* Checks at a quiet point that the charged bytes are the bytes that the device holds; returns them. */
 static inline uint64_t host_check(const struct host *host)
 {
     struct moor_authority_stats stats = host_stats(host);
@@ -97,7 +96,8 @@ static inline uint64_t host_check(const struct host *host)
           "free, reserved and charged are not the capacity");
     if (!host->mock)
         return stats.committed_bytes;
-    CHECK(host->mock->held(host->mock->mock, 0, &held) == MOOR_OK, "the device does not say what it holds");
+    CHECK(host->mock->held(host->mock->mock, 0, &held) == MOOR_OK,
+          "the device does not report its held bytes");
     CHECK(stats.committed_bytes == held, "%llu bytes are committed, %llu are held",
           (unsigned long long)stats.committed_bytes, (unsigned long long)held);
     return held;
@@ -108,7 +108,7 @@ static inline void host_capacity(const struct host *host, uint64_t bytes)
     MUST(moor_authority_set_capacity(host->authority, bytes, 0, NULL));
 }
 
-/* All but the runtime. */
+/* Closes everything but the runtime. */
 static inline void host_part(struct host *host)
 {
     struct moor_mock_violation first = {0};
@@ -129,6 +129,26 @@ static inline void host_close(struct host *host)
     host_part(host);
     MUST(moor_runtime_destroy(host->runtime));
 }
+
+static inline void run_host(enum which which, const struct moor_setting *settings,
+                            void (*body)(struct host *host))
+{
+    struct host host;
+    host_open(&host, which, settings);
+    body(&host);
+    host_close(&host);
+}
+
+#define SETTINGS(...) ((const struct moor_setting[]){__VA_ARGS__, {NULL, NULL}})
+
+/* A case with an open host `host` on one provider. */
+#define HOST_CASE(suite_, name_, which_, settings_)                                                          \
+    static void suite_##_##name_(struct host *host);                                                         \
+    Test(suite_, name_)                                                                                      \
+    {                                                                                                        \
+        run_host(which_, settings_, suite_##_##name_);                                                       \
+    }                                                                                                        \
+    static void suite_##_##name_(struct host *host)
 
 static inline void host_fail(const struct host *host, const char *function, uint32_t times,
                              moor_status status, uint64_t delay_ns)
@@ -157,7 +177,7 @@ static inline moor_range host_reserve(const struct host *host, uint64_t granules
     return range;
 }
 
-/* A lease of so many bytes, for which there must be room. */
+/* Creates a lease, for which there must be room. */
 static inline moor_lease host_lease(const struct host *host, struct moor_holder *holder, uint64_t bytes)
 {
     moor_grant grant;
@@ -167,22 +187,22 @@ static inline moor_lease host_lease(const struct host *host, struct moor_holder 
     return lease;
 }
 
-/* ---- a holder that is asked ---- */
+/* ---- a holder with a pressure function ---- */
 
 struct cache {
     struct host *host;
     struct moor_holder *holder;
     struct moor_binding *binding;
-    moor_range range; /* of 16 granules */
-    uint64_t first;   /* granules from there on are committed, up to count */
+    moor_range range; /* 16 granules */
+    uint64_t first;   /* granules from this one up to `count` are committed */
     uint64_t count;
-    _Atomic bool gives; /* what it is asked for */
+    _Atomic bool gives; /* the function evicts the requested bytes */
     _Atomic int asked;
-    _Atomic uint64_t asked_bytes; /* the last time */
+    _Atomic uint64_t asked_bytes; /* in the last request */
     _Atomic uint32_t reason;
 };
 
-/* Idle backing, which it gives up granule by granule. */
+/* Evicts idle backing, granule by granule. */
 static inline uint64_t cache_asked(void *user, const struct moor_pressure *pressure)
 {
     struct cache *cache = user;
@@ -225,7 +245,7 @@ static inline void await(const _Atomic int *stage, int reached)
 {
     uint64_t deadline_ns = soon(LATE_MS);
     while (atomic_load(stage) < reached) {
-        CHECK(moor_clock_ns() < deadline_ns, "another thread has not come to stage %d", reached);
+        CHECK(moor_clock_ns() < deadline_ns, "another thread has not reached stage %d", reached);
         pause_ms(1);
     }
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Runtimes, providers, bindings, holders: how they begin and end. */
+/* The beginning and the end of runtimes, providers, bindings and holders. */
 #include "scenarios.h"
 
 #include <stdlib.h>
@@ -36,7 +36,7 @@ static void must_load(struct world *world)
     MUST(world_load(world));
 }
 
-/* A provider whose device is open and has had a stream and memory, and nothing is left of them. */
+/* A provider with an open device that has had a stream and memory, both of which are gone. */
 static void prepare_unload(struct world *world)
 {
     moor_buffer buffer;
@@ -112,7 +112,7 @@ static void close_second(struct world *world)
 
 /* ---- bindings and accounts ---- */
 
-/* Something made through the binding is in quarantine. */
+/* A buffer of the binding is in quarantine. */
 static void prepare_stuck(struct world *world)
 {
     moor_buffer buffer;

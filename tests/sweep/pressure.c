@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Requests that are served because somebody let go. The pool is full; half of it has a victim, two buffers,
- * which it lets go when it is asked. What fails may be the request, the asking, or the letting go, on
- * whatever thread; then the request gets nothing, and once the victim has its memory again all is as before.
+ * Requests that an eviction serves. The pool is full, and half of it belongs to a victim, which evicts its
+ * two buffers on request. The fault may hit the request, the pressure request, or the eviction, on any
+ * thread; then the request gets nothing, and after the victim has allocated its memory again the state is
+ * unchanged.
  */
 #include "scenarios.h"
 
@@ -10,10 +11,11 @@
 #include <time.h>
 
 #define VICTIM_BYTES 20000u
-#define LARGE_BYTES (UINT64_C(6) << 20) /* of a small device: the victim has two of them */
+#define LARGE_BYTES (UINT64_C(6) << 20) /* on a small device; the victim has two such buffers */
 
-/* What comes comes at once, but on a busy machine; what cannot come is to cost the sweep little time. So a
- * deadline is early, and comes again unless it is seen that nothing will come. */
+/* A served request is served at once, except on a busy machine, and a request that cannot be served must cost
+ * the sweep little time. Deadlines are therefore early and are repeated, unless the state shows that no room
+ * will come. */
 #define WAIT_NS UINT64_C(250000000)
 #define WAITS_MAX 8
 
@@ -29,7 +31,7 @@ static void rest(void)
 
 /* ---- the victim ---- */
 
-/* buffers[1] and [2]; also what is behind fences, which then go on. */
+/* Releases buffers[1] and [2] and opens the gate, so that fenced memory returns, too. */
 static uint64_t let_go(void *user, const struct moor_pressure *pressure)
 {
     struct world *world = user;
@@ -55,7 +57,7 @@ static void set_capacity(struct world *world, uint64_t bytes)
     MUST(moor_authority_set_capacity(world->authority, bytes, 0, NULL));
 }
 
-/* Has what it lost again. */
+/* Allocates the victim's memory again. */
 static void feed_victim(struct world *world)
 {
     for (size_t i = 1; i < THINGS; i++)
@@ -94,7 +96,7 @@ static void make_full(struct world *world)
     set_capacity(world, bytes_in_use(world));
 }
 
-/* Its function is not running, and what it has let go is back, also what was in quarantine. */
+/* Waits until the pressure function has ended and the evicted bytes, including quarantined ones, are back. */
 static void calm_down(struct world *world)
 {
     struct moor_object_counts counts;
@@ -179,13 +181,12 @@ static void reduce_lease(struct world *world)
     restore_victim(world);
 }
 
-/* ---- steps that are reserved at once ---- */
+/* ---- steps with one reservation ---- */
 
 static void make_full_with_ranges(struct world *world)
 {
-    const struct moor_range_options options = {.granule_bytes = world->granule};
     for (size_t i = 0; i < 2; i++)
-        MUST(moor_range_reserve(world->binding, world->granule, &options, &world->ranges[i]));
+        world->ranges[i] = world_reserve(world, 1);
     make_victim(world, world->granule);
     set_capacity(world, bytes_in_use(world));
 }
@@ -206,7 +207,7 @@ static void shrink_both(struct world *world)
     restore_victim(world);
 }
 
-/* ---- a victim that has a lease ---- */
+/* ---- a victim with a lease ---- */
 
 static void take_lease(struct world *world)
 {
@@ -240,7 +241,7 @@ static void unreserve_lease(struct world *world)
 
 /* ---- requests that wait ---- */
 
-/* The victim has let go all that it had, and it has not come back, and will not. */
+/* Returns true if the victim has evicted everything and the bytes are in quarantine. */
 static bool is_in_vain(struct world *world)
 {
     struct moor_authority_stats stats;
@@ -257,7 +258,7 @@ static moor_status reserve_waiting(struct world *world)
     return status;
 }
 
-/* What the victim has is used by work that goes on until it has been asked. */
+/* The work on the victim's buffer goes on until the pressure request. */
 static void make_full_and_busy(struct world *world)
 {
     make_full(world);
@@ -276,7 +277,7 @@ static moor_status allocate_waiting(struct world *world)
     return status;
 }
 
-/* Waits once it has been served. */
+/* Waits after the ticket is served. */
 static moor_status open_and_wait(struct world *world)
 {
     const struct moor_request requests[] = {{world->holder, world->unit}, {world->holder, world->unit}};
@@ -304,7 +305,7 @@ static void cancel_and_restore(struct world *world)
 
 /* ---- limits that shrink ---- */
 
-/* Until nothing is over any more; or the victim has given all that it had, and that was not enough. */
+/* Waits until no holder and no pool is over its limit, or the victim's eviction was not enough. */
 static moor_status await_relief(struct world *world)
 {
     uint64_t give_up = moor_clock_ns() + WAITS_MAX * WAIT_NS;
@@ -323,7 +324,7 @@ static moor_status await_relief(struct world *world)
     }
 }
 
-/* One of the victim's buffers is too many. */
+/* Shrinks the capacity by one of the victim's buffers. */
 static moor_status shrink_capacity(struct world *world)
 {
     struct moor_authority_stats stats;
@@ -357,7 +358,7 @@ static void regrow_limit(struct world *world)
     restore_victim(world);
 }
 
-/* What the victim has borrowed is guaranteed to another one now. */
+/* Guarantees the victim's borrowed bytes to another holder. */
 static moor_status raise_guarantee(struct world *world)
 {
     struct moor_holder_stats stats;
@@ -388,7 +389,7 @@ static void unset_aside(struct world *world)
 
 /* ---- a device that is full ---- */
 
-/* There is budget for more than the device has. */
+/* The budget exceeds the device's memory. */
 static void fill_device(struct world *world)
 {
     set_capacity(world, UINT64_C(1) << 30);

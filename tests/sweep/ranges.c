@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Ranges: reserved, grown, shrunk behind work, released with all that is in them; and transactions over
- * several. */
+/* Ranges: reserved, grown, shrunk behind work, released with their contents; and transactions over several
+ * ranges. */
 #include "scenarios.h"
 
 #define GRANULES 8u
@@ -53,7 +53,7 @@ static void decommit_granted(struct world *world)
     reserve_grant(world);
 }
 
-/* A step of growth beside what is there, whose contents stay. */
+/* A step of growth beside committed memory, which keeps its contents. */
 static void reserve_grown(struct world *world)
 {
     must_reserve(world);
@@ -98,7 +98,7 @@ static void commit_again(struct world *world)
     commit_busy(world);
 }
 
-/* Two committed pieces with work of their own, and a segment. */
+/* Two committed parts with work of their own, and a segment. */
 static void reserve_full(struct world *world)
 {
     must_reserve(world);
@@ -130,12 +130,11 @@ static void reserve_full_again(struct world *world)
 
 /* ---- transactions ---- */
 
-/* Three ranges, the third of whoever says so, and a sealed segment. */
+/* Three ranges, the third through the given binding, and a sealed segment. */
 static void prepare_steps(struct world *world, struct moor_binding *third, uint64_t third_granule)
 {
-    const struct moor_range_options options = {.granule_bytes = world->granule};
     must_reserve(world);
-    MUST(moor_range_reserve(world->binding, GRANULES * world->granule, &options, &world->ranges[1]));
+    world->ranges[1] = world_reserve(world, GRANULES);
     MUST(moor_range_reserve(third, third_granule,
                             &(struct moor_range_options){.granule_bytes = third_granule}, &world->ranges[2]));
     MUST(moor_segment_create(world->binding, world->granule, world->granule, 0, &world->segments[0]));

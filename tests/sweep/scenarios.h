@@ -1,32 +1,31 @@
 /* SPDX-License-Identifier: MIT */
-/* What is swept: public calls, and the sequences of them that a holder makes and must be able to take back
+/* The swept scenarios: public calls, and sequences of them that a holder makes and must be able to undo
  * itself. */
 #ifndef MOOR_TESTS_SWEEP_SCENARIOS_H
 #define MOOR_TESTS_SWEEP_SCENARIOS_H
 
 #include "world.h"
 
-/* Which worlds it is for. */
-#define SWEEP_BARE 1u     /* begins with a runtime alone; its faults are in the settings of the load */
+/* The kinds of worlds. */
+#define SWEEP_BARE 1u     /* begins with a bare runtime; the settings of the load contain the faults */
 #define SWEEP_FAR 2u      /* with the other provider */
-#define SWEEP_ENDS 4u     /* takes the provider away: what went wrong is told by the log alone */
+#define SWEEP_ENDS 4u     /* ends the provider: only the log shows the failures */
 #define SWEEP_NO_CALLS 8u /* makes no provider call: only host memory and threads can be short */
 #define SWEEP_SMALL 16u   /* with a device of SMALL_BYTES */
 #define SWEEP_WAITS                                                                                          \
-    32u /* for what cannot come it waits to a deadline: without pairs, for they take too long */
-#define SWEEP_CANNOT 64u /* fail, whatever happens */
+    32u /* waits to a deadline for memory that cannot come, so pairs of faults would take too long */
+#define SWEEP_CANNOT 64u /* cannot fail */
 
 struct scenario {
     const char *name;
     uint64_t needs;     /* MOOR_ABI_CAP_* of the domain */
-    uint64_t far_needs; /* of the other provider's */
+    uint64_t far_needs; /* in the other provider's domain */
     uint32_t flags;
     void (*prepare)(struct world *world); /* NULL: nothing */
-    /* One call: on failure everything is as it was. Or several: then `tidy` takes back what those before
-     * made. */
+    /* One call that changes nothing on failure, or several calls; then `tidy` undoes the earlier ones. */
     moor_status (*act)(struct world *world);
-    void (*undo)(struct world *world); /* after a success: back to what was prepared. NULL: nothing */
-    void (*tidy)(struct world *world); /* after a failure, when nothing fails any more. NULL: nothing */
+    void (*undo)(struct world *world); /* after a success: restores the prepared state. NULL: nothing */
+    void (*tidy)(struct world *world); /* after a failure, without faults. NULL: nothing */
 };
 
 struct scenarios {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* Segments: made, mapped, sealed, shared, copied on write, and given up. */
+/* Segments: created, mapped, sealed, shared, copied on write, and released. */
 #include "scenarios.h"
 
 #define GRANULES 8u
-#define FIRST 0x44 /* what a segment is full of */
+#define FIRST 0x44 /* the byte that fills a segment */
 
 static uint64_t size_bytes(const struct world *world)
 {
@@ -51,8 +51,7 @@ static void must_create(struct world *world)
 
 static void reserve(struct world *world)
 {
-    const struct moor_range_options options = {.granule_bytes = world->granule};
-    MUST(moor_range_reserve(world->binding, GRANULES * world->granule, &options, &world->ranges[0]));
+    world->ranges[0] = world_reserve(world, GRANULES);
 }
 
 static void create_and_reserve(struct world *world)
@@ -194,7 +193,7 @@ static void alone_again(struct world *world)
     release(world);
 }
 
-/* A second mapping sees what the first one no longer shows. */
+/* A second mapping shows the old contents. */
 static void make_shared(struct world *world)
 {
     make_sealed(world);
@@ -207,7 +206,7 @@ static void make_shared_with_grant(struct world *world)
     reserve_grant(world);
 }
 
-/* If the old mapping could not be taken away, or not be put back, its granules are in quarantine or free. */
+/* If the old mapping was neither removed nor restored, its granules are in quarantine or free. */
 static void map_if_gone(struct world *world)
 {
     uint64_t backed;
@@ -239,7 +238,7 @@ static void shared_again_granted(struct world *world)
 
 /* ---- cached segments, evicted and restored ---- */
 
-/* To the host; the addresses stay reserved. */
+/* Copies to the host; the addresses stay reserved. */
 static moor_status evict(struct world *world)
 {
     struct moor_view view = world_range_view(world, world->ranges[0], 0, 1);
@@ -256,7 +255,7 @@ static moor_status evict(struct world *world)
     return status;
 }
 
-/* Memory anew at the same addresses, and the contents back. */
+/* Commits memory at the same addresses again and restores the contents. */
 static moor_status restore(struct world *world)
 {
     struct moor_step step = {.kind = MOOR_STEP_CREATE,
@@ -274,7 +273,7 @@ static moor_status restore(struct world *world)
     return status ? status : moor_memory_wait(&view, MOOR_FOREVER);
 }
 
-/* What a lost stream has used leaves with its range alone. */
+/* Memory that a lost stream has used is released only with its range. */
 static void drop_restored(struct world *world)
 {
     moor_status status = world->segments[0] ? unmap(world) : MOOR_OK;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Cases from the field about memory that several have to do with: streams that go while frees wait behind
- * them, and a last page that two sequences would both write on.
+ * Cases from the field about memory with several users: streams destroyed with pending releases behind them,
+ * and a last page that two sequences continue.
  */
 #include "opened.h"
 
@@ -9,29 +9,13 @@
 
 TestSuite(shared_cases, .timeout = 60);
 
-static moor_range reserve(struct world *world)
-{
-    moor_range range;
-    MUST(moor_range_reserve(world->binding, world->granule,
-                            &(struct moor_range_options){.granule_bytes = world->granule}, &range));
-    return range;
-}
-
 static uint64_t charged_bytes(struct world *world)
 {
     world_settle(world);
     return world_state(world).stats.charged_bytes;
 }
 
-static void expect_same(struct world *world, const struct world_state *before, const char *when)
-{
-    world_settle(world);
-    struct world_state after = world_state(world);
-    world_same(before, &after, when);
-    CHECK(after.counts.quarantined == before->counts.quarantined, "%s: something is in quarantine", when);
-}
-
-/* ---- O10: streams that go while frees wait for them ---- */
+/* ---- O10: streams destroyed before their pending releases ---- */
 
 #define STREAMS 64u
 #define FREES 4u
@@ -47,7 +31,7 @@ static void free_behind(struct world *world, struct moor_stream *stream)
     }
 }
 
-/* All of the streams wait for one that is held, and go without being waited for. */
+/* All streams wait for a held one and are destroyed without a wait. */
 static void leave_streams(struct world *world)
 {
     struct moor_fence fence;
@@ -76,37 +60,23 @@ static void go_on(struct world *world)
     MUST(moor_stream_destroy(stream));
 }
 
-static void streams(enum which which)
+CASE_ON_BOTH(shared_cases, O10_streams_may_go_before_their_releases, MOOR_ABI_CAP_COPY)
 {
-    struct world world;
     uint64_t footprint;
-    open_world(&world, which, MOOR_ABI_CAP_COPY);
-    MUST(moor_binding_get_footprint(world.binding, PAGE_BYTES, NULL, &footprint));
-    world_settle(&world);
-    struct world_state before = world_state(&world);
-    for (int round = 0; round < 3; round++) { /* addresses of streams that have gone come again */
-        leave_streams(&world);
-        go_on(&world);
+    MUST(moor_binding_get_footprint(world->binding, PAGE_BYTES, NULL, &footprint));
+    struct world_state before = settled(world);
+    for (int round = 0; round < 3; round++) { /* addresses of destroyed streams are reused */
+        leave_streams(world);
+        go_on(world);
         struct moor_authority_stats stats;
-        MUST(moor_authority_get_stats(world.authority, &stats, NULL, 0, NULL));
+        MUST(moor_authority_get_stats(world->authority, &stats, NULL, 0, NULL));
         CHECK(stats.pending_bytes >= (uint64_t)STREAMS * FREES * footprint, "%llu bytes are pending",
               (unsigned long long)stats.pending_bytes);
-        expect_same(&world, &before, "after streams went with frees behind them");
+        expect_same(world, &before, "after streams went with frees behind them");
     }
-    world_close(&world);
 }
 
-Test(shared_cases, O10_streams_may_go_before_what_they_free_cpu)
-{
-    streams(CPU);
-}
-
-Test(shared_cases, O10_streams_may_go_before_what_they_free_mock)
-{
-    streams(MOCK);
-}
-
-/* ---- O20: a last page, half full, that two sequences would both write on ---- */
+/* ---- O20: a half-full last page that two sequences continue ---- */
 
 #define PREFIX 0x33
 #define FORKS 1000u
@@ -132,11 +102,11 @@ static void expect_halves(struct world *world, moor_range range, uint8_t first, 
     world_expect_full_of(world, &views[1], second);
 }
 
-/* Its first half is full; mapped nowhere, ready to be shared. */
+/* The first half is full; the page is mapped nowhere and sealed. */
 static moor_segment make_tail(struct world *world)
 {
     moor_segment tail;
-    moor_range range = reserve(world);
+    moor_range range = world_reserve(world, 1);
     MUST(moor_segment_create(world->binding, world->granule, world->granule, 0, &tail));
     MUST(moor_segment_map(world->runtime, tail, range, 0, MOOR_ACCESS_READ_WRITE));
     fill_half(world, range, 0, PREFIX);
@@ -147,7 +117,7 @@ static moor_segment make_tail(struct world *world)
 
 static moor_range share(struct world *world, moor_segment tail)
 {
-    moor_range range = reserve(world);
+    moor_range range = world_reserve(world, 1);
     MUST(moor_segment_map(world->runtime, tail, range, 0, MOOR_ACCESS_READ));
     return range;
 }
@@ -168,89 +138,62 @@ static moor_status append(struct world *world, moor_range range, uint8_t value)
     return status;
 }
 
-static void tails(enum which which)
+CASE_ON_BOTH(shared_cases, O20_a_shared_tail_is_written_by_one_alone, MOOR_ABI_CAP_SHARED | MOOR_ABI_CAP_COPY)
 {
-    struct world world;
-    open_world(&world, which, MOOR_ABI_CAP_SHARED | MOOR_ABI_CAP_COPY);
-    world_settle(&world);
-    struct world_state before = world_state(&world);
-    moor_segment tail = make_tail(&world);
-    moor_range a = share(&world, tail), b = share(&world, tail), c = share(&world, tail);
-    uint64_t shared_bytes = charged_bytes(&world);
-    refuse_to_write(&world, a);
+    struct world_state before = settled(world);
+    moor_segment tail = make_tail(world);
+    moor_range a = share(world, tail), b = share(world, tail), c = share(world, tail);
+    uint64_t shared_bytes = charged_bytes(world);
+    refuse_to_write(world, a);
 
-    MUST(append(&world, a, 0xaa)); /* a copy of its own, and nobody else sees it */
-    CHECK(charged_bytes(&world) == shared_bytes + world.granule, "a private copy is not one page");
-    expect_halves(&world, a, PREFIX, 0xaa);
-    expect_halves(&world, b, PREFIX, 0);
+    MUST(append(world, a, 0xaa)); /* a private copy, which no other sequence sees */
+    CHECK(charged_bytes(world) == shared_bytes + world->granule, "a private copy is not one page");
+    expect_halves(world, a, PREFIX, 0xaa);
+    expect_halves(world, b, PREFIX, 0);
 
-    MUST(moor_authority_set_capacity(world.authority, shared_bytes + world.granule, 0, NULL)); /* full */
-    EXPECT(MOOR_OVER_BUDGET, append(&world, c, 0xcc));
-    refuse_to_write(&world, c);
-    expect_halves(&world, b, PREFIX, 0);
-    expect_halves(&world, c, PREFIX, 0);
+    /* the capacity is used up */
+    MUST(moor_authority_set_capacity(world->authority, shared_bytes + world->granule, 0, NULL));
+    EXPECT(MOOR_OVER_BUDGET, append(world, c, 0xcc));
+    refuse_to_write(world, c);
+    expect_halves(world, b, PREFIX, 0);
+    expect_halves(world, c, PREFIX, 0);
 
-    /* The last that has it writes in place: no copy, no further page, though there is no room. */
-    MUST(moor_range_release(world.runtime, c));
-    MUST(moor_segment_release(world.runtime, tail));
-    world_settle(&world);
-    uint64_t copies = calls(&world, "copy");
-    MUST(append(&world, b, 0xbb));
-    CHECK(calls(&world, "copy") == copies, "the last owner made a copy");
-    CHECK(charged_bytes(&world) == shared_bytes + world.granule, "the last owner was charged again");
-    expect_halves(&world, a, PREFIX, 0xaa);
-    expect_halves(&world, b, PREFIX, 0xbb);
+    /* The last owner writes in place: without a copy or another page, although there is no room. */
+    MUST(moor_range_release(world->runtime, c));
+    MUST(moor_segment_release(world->runtime, tail));
+    world_settle(world);
+    uint64_t copies = calls(world, "copy");
+    MUST(append(world, b, 0xbb));
+    CHECK(calls(world, "copy") == copies, "the last owner made a copy");
+    CHECK(charged_bytes(world) == shared_bytes + world->granule, "the last owner was charged again");
+    expect_halves(world, a, PREFIX, 0xaa);
+    expect_halves(world, b, PREFIX, 0xbb);
 
-    MUST(moor_range_release(world.runtime, a));
-    MUST(moor_range_release(world.runtime, b));
-    MUST(moor_authority_set_capacity(world.authority, before.stats.capacity_bytes, 0, NULL));
-    expect_same(&world, &before, "after two sequences went on from one page");
-    world_close(&world);
+    MUST(moor_range_release(world->runtime, a));
+    MUST(moor_range_release(world->runtime, b));
+    MUST(moor_authority_set_capacity(world->authority, before.stats.capacity_bytes, 0, NULL));
+    expect_same(world, &before, "after two sequences went on from one page");
 }
 
-Test(shared_cases, O20_a_shared_tail_is_written_by_one_alone_cpu)
+CASE_ON_BOTH(shared_cases, O20_forks_go_in_any_order, MOOR_ABI_CAP_SHARED | MOOR_ABI_CAP_COPY)
 {
-    tails(CPU);
-}
-
-Test(shared_cases, O20_a_shared_tail_is_written_by_one_alone_mock)
-{
-    tails(MOCK);
-}
-
-static void forks(enum which which)
-{
-    struct world world;
     static moor_range children[FORKS];
-    open_world(&world, which, MOOR_ABI_CAP_SHARED | MOOR_ABI_CAP_COPY);
-    world_settle(&world);
-    struct world_state before = world_state(&world);
-    moor_segment tail = make_tail(&world);
-    uint64_t shared_bytes = charged_bytes(&world);
+    struct world_state before = settled(world);
+    moor_segment tail = make_tail(world);
+    uint64_t shared_bytes = charged_bytes(world);
     for (uint32_t i = 0; i < FORKS; i++)
-        children[i] = share(&world, tail);
-    CHECK(charged_bytes(&world) == shared_bytes, "what is shared is charged more than once");
-    MUST(moor_segment_release(world.runtime, tail));
+        children[i] = share(world, tail);
+    CHECK(charged_bytes(world) == shared_bytes, "shared memory is charged more than once");
+    MUST(moor_segment_release(world->runtime, tail));
     for (uint32_t left = FORKS, state = 1; left > 0; left--) {
-        state = state * 1664525u + 1013904223u; /* Numerical Recipes' generator: any order will do */
+        state = state * 1664525u + 1013904223u; /* Numerical Recipes' generator: any order is good enough */
         uint32_t picked = state % left;
         if (left == 1)
-            expect_halves(&world, children[picked], PREFIX, 0);
-        MUST(moor_range_release(world.runtime, children[picked]));
+            expect_halves(world, children[picked], PREFIX, 0);
+        MUST(moor_range_release(world->runtime, children[picked]));
         children[picked] = children[left - 1];
         if (left == 2)
-            CHECK(charged_bytes(&world) == shared_bytes, "it went before the last that has it");
+            CHECK(charged_bytes(world) == shared_bytes, "the memory went before its last owner");
     }
-    expect_same(&world, &before, "after a thousand forks");
-    world_close(&world);
-}
-
-Test(shared_cases, O20_forks_go_in_any_order_cpu)
-{
-    forks(CPU);
-}
-
-Test(shared_cases, O20_forks_go_in_any_order_mock)
-{
-    forks(MOCK);
+    expect_same(world, &before, "after a thousand forks");
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Streams: made, given up with frees behind them, waited for; and all that is submitted to them. */
+/* Streams: created, destroyed with pending releases behind them, waited for; and all kinds of submitted
+ * work. */
 #include "scenarios.h"
 
 #include "memory/uses.h"
@@ -30,7 +31,7 @@ static void must_destroy(struct world *world)
     MUST(destroy(world));
 }
 
-/* Work is held on the other stream, and a free waits behind it. */
+/* Work is held on the other stream, and a release waits behind it. */
 static void create_busy(struct world *world)
 {
     moor_buffer buffer;
@@ -115,7 +116,7 @@ static moor_status use_part(struct world *world, uint64_t part)
     return moor_stream_used(world->stream, &view);
 }
 
-/* So many separate uses that the next one needs memory. */
+/* Makes as many separate uses as fit without an allocation. */
 static void make_used(struct world *world)
 {
     MUST(moor_buffer_allocate(world->binding, BYTES, NULL, &world->buffers[0]));

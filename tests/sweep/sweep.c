@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The fault sweep: every scenario is carried out again and again, each time with one more thing made to fail,
- * or a pair of things, until there is nothing left that could. After each trial: a call that failed has
- * changed nothing (promise I8), the books are equal (I7), handles name what they named (I10), nothing is left
- * at the end, and the same call works once nothing fails any more.
+ * The fault sweep runs every scenario repeatedly, each time with one more call made to fail, or a pair of
+ * calls, until no call is left. After each trial: a failed call has changed nothing (promise I8), the
+ * accounts are equal (I7), handles name their old objects (I10), no object is left at the end, and the same
+ * call succeeds without faults.
  *
- *     sweep FAULT.so CPU.so MOCK.so [SCENARIO]
- *     sweep --cuda DRIVER FAULT.so CUDA.so MOCK.so [SCENARIO]
+ * sweep FAULT.so CPU.so MOCK.so [SCENARIO] sweep --cuda DRIVER FAULT.so CUDA.so MOCK.so [SCENARIO]
  *
- * The second form sweeps the CUDA provider over the simulated driver, a path, once for each kind of timeline.
- * Each scenario runs in a process of its own, so that one that goes wrong is a line and not the end. With a
- * name, only those that contain it.
+ * The second form sweeps the CUDA provider over the simulated driver at that path, once for each kind of
+ * timeline. Each scenario runs in a process of its own, so that a failure is one line of the report. SCENARIO
+ * selects the scenarios with it in their name.
  */
 #include "trial.h"
 
@@ -20,16 +19,16 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define WINDOW 8u /* scenarios at work at once */
+#define WINDOW 8u /* scenarios that run at the same time */
 
 static const char *const kind_names[KIND_COUNT] = {"call",   "after",  "onward", "fence", "free",
                                                    "memory", "thread", "pair",   "driver"};
 
-/* Does the domain that is swept have what the scenario needs, and the other provider's? */
+/* Returns true if the swept domain and the other provider's have the capabilities that the scenario needs. */
 static bool is_possible(const struct target *target, const struct scenario *scenario)
 {
     struct world world;
-    (void)snprintf(world_trial, sizeof world_trial, "%s: what it can do", target->name);
+    (void)snprintf(world_trial, sizeof world_trial, "%s: capabilities", target->name);
     world_start(&world, target);
     world_open(&world, false);
     world_open_far(&world);
@@ -41,15 +40,15 @@ static bool is_possible(const struct target *target, const struct scenario *scen
 
 enum outcome { SKIPPED, SURVIVED, WENT_WRONG };
 
-/* A scenario in a process of its own; the tally comes through the pipe when it is through. */
+/* Runs a scenario in a process of its own, which writes its tally to the pipe at the end. */
 struct process {
     const struct scenario *scenario;
     pid_t id;
     int pipe;
 };
 
-/* The driver reads it when it is loaded, which it is in the scenario's process alone. Small granules and no
- * delays: the sweep makes and frees memory by the thousand. */
+/* The driver reads the variable when it is loaded, which happens only in the scenario's process. Granules are
+ * small and there are no delays, because the sweep creates and frees memory thousands of times. */
 static void configure_driver(const struct scenario *scenario)
 {
     char text[512];
@@ -60,7 +59,7 @@ static void configure_driver(const struct scenario *scenario)
     (void)setenv("MOOR_CUDASIM", text, 1);
 }
 
-/* Whether there was anything to do, and the tally. */
+/* Returns true if the scenario ran, and its tally. */
 static bool sweep_in_child(struct sweep *sweep, struct tally *ret_tally)
 {
     int ends[2];
@@ -84,7 +83,7 @@ static bool sweep_in_child(struct sweep *sweep, struct tally *ret_tally)
     CHECK(WIFEXITED(status), "%s, %s: ended by signal %d", sweep->target->name, sweep->scenario->name,
           WTERMSIG(status));
     if (WEXITSTATUS(status))
-        exit(1); /* and it has been said what */
+        exit(1); /* the child has printed the failure */
     return came;
 }
 
@@ -183,7 +182,7 @@ static void finish(const struct target *target, const struct process *process, s
     const char *name = process->scenario->name;
     enum outcome outcome = collect(target, process, &tally);
     if (outcome == SKIPPED) {
-        report(true, target->name, name, " # SKIP the provider lacks what it needs");
+        report(true, target->name, name, " # SKIP the provider lacks a needed capability");
         return;
     }
     add(sum, &tally);
@@ -193,10 +192,10 @@ static void finish(const struct target *target, const struct process *process, s
     report(outcome == SURVIVED && good && total(&tally) == tally.survived, target->name, name, "");
 }
 
-/* Several at once, for some of them wait for what does not come; told in their order. */
+/* Several at once, because some wait for a deadline; reported in their order. */
 static void sweep_target(const struct target *target, const char *wanted)
 {
-    /* The last two know nothing of the driver's streams, and take their time: once is enough. */
+    /* The last two scenarios do not use the driver's streams and are slow, so one timeline is enough. */
     static const struct scenarios *const groups[] = {
         &life_scenarios,   &buffer_scenarios,   &range_scenarios,   &segment_scenarios,
         &stream_scenarios, &governor_scenarios, &pressure_scenarios};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* One scenario: what is made to fail in it, trial by trial, and what must hold after each. */
+/* One scenario: its faults, trial by trial, and the checks after each trial. */
 #include "trial.h"
 
 #include "malloc_fail.h"
@@ -18,17 +18,18 @@
 #endif
 
 #define NTH_MAX 200u      /* a scenario with more calls than that does not end */
-#define LATER_MAX 16u     /* how far behind the first failure the second one of a pair may be */
-#define ENDS_CALLS_MAX 8u /* calls looked at where nothing tells how many there are */
+#define LATER_MAX 16u     /* the largest distance between the two failures of a pair */
+#define ENDS_CALLS_MAX 8u /* calls tried if their number is unknown */
 
-/* ---- what is made to fail ---- */
+/* ---- the faults ---- */
 
 static const moor_status statuses[] = {MOOR_PROVIDER, MOOR_DEVICE_NOMEM, MOOR_HOST_NOMEM, MOOR_DEVICE_LOST};
 static const char *const makers[] = {"context_open",  "allocate", "stream.create", "reserve", "commit",
                                      "shared.create", "pin"};
 static const char *const fences[] = {"record", "watermark", "wait", "wait_stream"};
 
-/* What the provider calls of the driver. Of cuCtxPopCurrent nobody says what is current once it has failed. */
+/* The driver functions that the provider calls. After a failed cuCtxPopCurrent the current context is
+ * unknown. */
 static const char *const driver_functions[DRIVER_FUNCTIONS] = {
 #define NAME(name_, version_) #name_,
     CUDA_SYMBOLS(NAME) "cuGetProcAddress"
@@ -43,10 +44,10 @@ static const char *const driver_functions[DRIVER_FUNCTIONS] = {
 static const int driver_codes[] = {UNKNOWN, OUT_OF_MEMORY};
 
 struct driver_plan {
-    const char *function; /* NULL: none */
+    const char *function; /* NULL: no fault */
     uint32_t nth;
     int code;
-    bool onward; /* and all calls that follow */
+    bool onward; /* the fault hits all later calls, too */
 };
 
 struct injection {
@@ -80,7 +81,7 @@ static void describe_driver_plan(const struct driver_plan *each, char *text, siz
                    each->onward ? ":all" : "");
 }
 
-/* As the setting `faults` has it. */
+/* Formats the plans as the setting `faults`. */
 static void describe(const struct injection *injection, char *text, size_t capacity)
 {
     text[0] = '\0';
@@ -100,7 +101,7 @@ static void describe(const struct injection *injection, char *text, size_t capac
         describe_driver_plan(&injection->driver, text, capacity);
 }
 
-/* Without them the core has made nothing yet, and needs memory for the first thing of each kind. */
+/* Without witnesses the core has no objects yet, and needs memory for the first one of each kind. */
 static bool has_witnesses(const struct injection *injection)
 {
     return injection->memory_nth == 0;
@@ -114,7 +115,7 @@ static bool loses_device(const struct injection *injection)
     return loses;
 }
 
-/* The driver ends the context, for this process: nothing can be done with it any more but to leave. */
+/* The driver ends the context for this process: only closing is possible afterwards. */
 static bool ends_context(const struct injection *injection)
 {
     return injection->driver.code == ILLEGAL_ADDRESS;
@@ -133,7 +134,7 @@ static void arm_driver(struct world *world, const struct sweep *sweep, const str
     CHECK(world->driver->configure(text) == 0, "a fault of the driver cannot be planned");
 }
 
-/* Has it come to pass? */
+/* Returns true if the fault has happened. */
 static bool disarm_driver(struct world *world, const struct driver_plan *each)
 {
     uint64_t calls = world->driver->calls(each->function) - world->injected;
@@ -158,7 +159,7 @@ static void arm(struct world *world, const struct sweep *sweep, const struct inj
         arm_driver(world, sweep, &injection->driver);
 }
 
-/* Nothing fails any more. Has all of it come to pass? */
+/* Removes all faults. Returns true if all of them have happened. */
 static bool disarm(struct world *world, const struct sweep *sweep, const struct injection *injection,
                    moor_status status)
 {
@@ -208,7 +209,7 @@ static struct world_state settle(struct world *world)
     return world_state(world);
 }
 
-/* The budget has what a grant did not get back. */
+/* The budget has the bytes that a grant did not get back. */
 static void renew_grant(struct world *world, const struct world_state *expected)
 {
     if (!world->emptied || !world->grant || world_state(world).grant_bytes == expected->grant_bytes)
@@ -234,7 +235,7 @@ static void check(struct world *world, const struct world_state *expected, const
     world_same(expected, &state, when);
 }
 
-/* A stream that has once said that its device is lost is lost to the host. */
+/* A stream that has once returned DEVICE_LOST is lost to the host. */
 static void replace_stream(struct world *world)
 {
     if (!world->stream)
@@ -243,7 +244,7 @@ static void replace_stream(struct world *world)
     MUST(moor_stream_create(world->device, NULL, &world->stream));
 }
 
-/* The act failed, and nothing fails any more: all is as before, and it works now. */
+/* The act failed, and there are no more faults: the state is unchanged, and the act succeeds now. */
 static void check_failure(struct world *world, const struct sweep *sweep, const struct injection *injection)
 {
     const struct scenario *scenario = sweep->scenario;
@@ -256,14 +257,14 @@ static void check_failure(struct world *world, const struct sweep *sweep, const 
     world_expect(MOOR_OK, status, "the same call when nothing fails", __FILE__, __LINE__);
 }
 
-/* The context has ended, or will when somebody looks: what is asked of it now is answered. */
+/* The context has ended, or will at the next check: calls on it return now. */
 static void check_end(struct world *world, const struct sweep *sweep, moor_status status)
 {
-    if (world->second_holder) /* nobody lets go any more, while all is given back */
+    if (world->second_holder) /* no pressure function evicts while everything is released */
         MUST(moor_holder_set_pressure(world->second_holder, NULL, NULL));
     if (world->runtime)
         world_settle(world);
-    /* Where the act is several calls, it cannot begin anew. */
+    /* An act of several calls cannot be repeated. */
     if (!status || sweep->scenario->tidy || sweep->scenario->flags & (SWEEP_ENDS | SWEEP_BARE))
         return;
     status = sweep->scenario->act(world);
@@ -272,7 +273,7 @@ static void check_end(struct world *world, const struct sweep *sweep, moor_statu
     world_settle(world);
 }
 
-/* Returns whether what was to fail did. */
+/* Returns true if the fault happened. */
 static bool run_trial(const struct sweep *sweep, const struct injection *injection, struct tally *tally)
 {
     struct world world;
@@ -285,10 +286,10 @@ static bool run_trial(const struct sweep *sweep, const struct injection *injecti
     arm(&world, sweep, injection);
     moor_status status = sweep->scenario->act(&world);
     bool happened = disarm(&world, sweep, injection, status);
-    tally->injected[injection->kind] += happened; /* and what comes through all that follows has survived */
+    tally->injected[injection->kind] += happened; /* the trial counts as survived after all later checks */
     CHECK(happened || !status || injection->plan_count == 2, "%s, though nothing was made to fail",
           moor_status_name(status));
-    /* What the scenario itself gave up waiting for is no call's failure. */
+    /* A deadline of the scenario itself is no failed call. */
     CHECK(!status || status == MOOR_TIMEOUT || moor_last_error()->status == status,
           "%s, and the last error says %s", moor_status_name(status),
           moor_status_name(moor_last_error()->status));
@@ -297,10 +298,10 @@ static bool run_trial(const struct sweep *sweep, const struct injection *injecti
     if (ends_context(injection)) {
         check_end(&world, sweep, status);
     } else if (!loses_device(injection)) {
-        check(&world, &sweep->done[witnesses], "when it is done");
+        check(&world, &sweep->done[witnesses], "after the act");
         if (sweep->scenario->undo)
             sweep->scenario->undo(&world);
-        check(&world, &sweep->prepared[witnesses], "after taking it back");
+        check(&world, &sweep->prepared[witnesses], "after the undo");
     } else {
         (void)settle(&world);
         replace_stream(&world);
@@ -313,7 +314,7 @@ static bool run_trial(const struct sweep *sweep, const struct injection *injecti
     return happened;
 }
 
-/* n = 1, 2, 3 ... of one plan. Returns how many happened. */
+/* n = 1, 2, 3 ... of one plan. Returns the number of faults that happened. */
 static uint32_t sweep_plan(const struct sweep *sweep, enum kind kind, struct moor_fault_plan each,
                            struct tally *tally)
 {
@@ -326,11 +327,11 @@ static uint32_t sweep_plan(const struct sweep *sweep, enum kind kind, struct moo
         if (!happened && !ends)
             return count;
     }
-    CHECK(ends, "there is no end of calls");
+    CHECK(ends, "too many calls");
     return count;
 }
 
-/* The n-th call fails, and then something on the way back. */
+/* The n-th call fails, and then a call of the undo. */
 static void sweep_pairs(const struct sweep *sweep, uint32_t calls, struct tally *tally)
 {
     for (uint32_t n = 1; n <= calls; n++) {
@@ -369,7 +370,7 @@ static void sweep_calls(const struct sweep *sweep, struct tally *tally)
         sweep_pairs(sweep, calls, tally);
 }
 
-/* One function of the driver: n = 1, 2, 3 ... of each code. What polls is called as often as it pleases. */
+/* One function of the driver: n = 1, 2, 3 ... with each code. Polling calls it any number of times. */
 static void sweep_driver_function(const struct sweep *sweep, const char *function, struct tally *tally)
 {
     bool waits = sweep->scenario->flags & SWEEP_WAITS;
@@ -398,7 +399,7 @@ static void sweep_memory(const struct sweep *sweep, struct tally *tally)
         if (!run_trial(sweep, &injection, tally))
             return;
     }
-    FAIL("there is no end of allocations");
+    FAIL("too many allocations");
 }
 
 static void sweep_threads(const struct sweep *sweep, struct tally *tally)
@@ -407,7 +408,7 @@ static void sweep_threads(const struct sweep *sweep, struct tally *tally)
     for (size_t i = 0; i < LENGTH(times); i++) {
         bool happened = true;
         for (uint64_t n = 1; happened; n++) {
-            CHECK(n <= NTH_MAX, "there is no end of threads");
+            CHECK(n <= NTH_MAX, "too many threads");
             happened = run_trial(
                 sweep, &(struct injection){.kind = KIND_THREAD, .thread_nth = n, .thread_times = times[i]},
                 tally);
@@ -421,7 +422,7 @@ static void count_driver_calls(const struct world *world, uint64_t calls[DRIVER_
         calls[i] = world->driver->calls(driver_functions[i]);
 }
 
-/* With nothing failing, which is what all else is compared with. */
+/* Runs without faults; the result is the reference of all trials. */
 static void run_dry(struct sweep *sweep, const struct injection *like, struct tally *tally)
 {
     struct world world;
@@ -447,7 +448,7 @@ static void run_dry(struct sweep *sweep, const struct injection *like, struct ta
         tally->is_called[i] = driver_calls[1][i] > driver_calls[0][i];
     if (sweep->scenario->undo)
         sweep->scenario->undo(&world);
-    check(&world, &sweep->prepared[witnesses], "after taking it back");
+    check(&world, &sweep->prepared[witnesses], "after the undo");
     world_close(&world);
 }
 
@@ -473,7 +474,7 @@ void sweep_scenario(struct sweep *sweep, struct tally *tally)
     sweep_threads(sweep, tally);
     sweep_driver(sweep, tally);
     (void)snprintf(world_trial, sizeof world_trial, "%s, %s", sweep->target->name, sweep->scenario->name);
-    /* A provider that failed to end is kept with all that it has: start.c says why. */
+    /* A provider that failed to end is kept with all its memory: see start.c. */
     CHECK(sweep->scenario->flags & SWEEP_ENDS || open_files() == files, "%llu files are open, %llu were",
           (unsigned long long)open_files(), (unsigned long long)files);
 #if HAS_ADDRESS_SANITIZER
@@ -485,7 +486,7 @@ void sweep_scenario(struct sweep *sweep, struct tally *tally)
 
 enum { HAPPENED = 0, WENT_BAD = 1, HAPPENED_AND_FAILED = 3, DID_NOT_HAPPEN = 4 };
 
-/* A context that has ended comes again in no process, so each trial has its own. */
+/* An ended context cannot be reopened in the same process, so each trial has its own process. */
 static int run_end_apart(const struct sweep *sweep, const struct injection *injection)
 {
     pid_t id = fork();
@@ -514,7 +515,7 @@ void sweep_ends(const struct sweep *sweep, struct tally *tally)
                                           .driver = {driver_functions[i], n, ILLEGAL_ADDRESS, false}};
             outcome = run_end_apart(sweep, &injection);
             if (outcome == WENT_BAD)
-                exit(1); /* and it has been said what */
+                exit(1); /* the child has printed the failure */
             tally->injected[KIND_DRIVER] += outcome != DID_NOT_HAPPEN;
             tally->survived += outcome != DID_NOT_HAPPEN;
             tally->failed += outcome == HAPPENED_AND_FAILED;

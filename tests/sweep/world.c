@@ -78,7 +78,7 @@ void world_start(struct world *world, const struct target *target)
     if (target->driver_path)
         find_driver(world);
     world->host = aligned_alloc(PAGE_BYTES, HOST_BYTES);
-    CHECK(world->host, "no memory for the test itself");
+    CHECK(world->host, "the test itself has no memory");
     memset(world->host, 0, HOST_BYTES);
     world_start_runtime(world);
 }
@@ -135,9 +135,7 @@ static void make_witnesses(struct world *world)
     MUST(moor_buffer_allocate(world->binding, PAGE_BYTES, NULL, &world->stale_buffer));
     MUST(moor_buffer_release(world->runtime, world->stale_buffer));
     if (world->domain.capabilities & MOOR_ABI_CAP_VIRTUAL) {
-        MUST(moor_range_reserve(world->binding, world->granule,
-                                &(struct moor_range_options){.granule_bytes = world->granule},
-                                &world->stale_range));
+        world->stale_range = world_reserve(world, 1);
         MUST(moor_range_release(world->runtime, world->stale_range));
     }
     if (world->domain.capabilities & MOOR_ABI_CAP_SHARED) {
@@ -157,7 +155,7 @@ void world_open(struct world *world, bool witnesses)
     MUST(moor_holder_create(world->authority, NULL, &world->holder));
     MUST(moor_binding_open(world->device, 0, world->holder, &world->binding));
     MUST(moor_stream_create(world->device, NULL, &world->stream));
-    /* The smallest there is: the sweep makes and frees memory by the thousand. */
+    /* The smallest granule: the sweep creates and frees memory thousands of times. */
     world->granule = world->domain.granule_min_bytes;
     if (witnesses)
         make_witnesses(world);
@@ -174,11 +172,11 @@ void world_open_far(struct world *world)
     MUST(moor_binding_open(world->far_device, 0, world->far_holder, &world->far_binding));
 }
 
-/* Where the end itself is made to fail, the provider's own things go with the context. */
+/* If the end of the provider is made to fail, its own objects go with the context. */
 #define LEFT "the context of device 0 is released with "
 
-/* The simulated CUDA driver has nothing that it did not have before, and was used as it must be. What lies in
- * a context that has come to its end by an error cannot be given back. */
+/* The simulated CUDA driver has only the objects that it had before, and was used correctly. Objects of a
+ * context that ended by an error cannot be released. */
 static void check_driver(const struct world *world)
 {
     struct moor_cudasim_live live;
@@ -222,7 +220,8 @@ static void release_handles(struct world *world)
     MUST(moor_grant_release(world->runtime, world->grant));
 }
 
-/* What is in quarantine is tried again here; what that sets free may follow only at the second try. */
+/* The close retries quarantined objects; objects that depend on them may follow only at the second
+ * attempt. */
 static void close_binding(struct world *world, struct moor_binding *binding)
 {
     if (moor_binding_close(binding) == MOOR_OK)
@@ -231,14 +230,15 @@ static void close_binding(struct world *world, struct moor_binding *binding)
     MUST(moor_binding_close(binding));
 }
 
-/* What the simulated device has seen of uses that are too early, too late, or not as they were announced. */
+/* Reports the violations that the simulated device saw: uses too early, too late, or different from their
+ * announcement. */
 static void check_violations(struct world *world)
 {
     struct moor_mock_violation first;
     uint64_t total;
     uint32_t count;
     CHECK(world->mock->violations(world->mock->mock, &total, &first, 1, &count) == MOOR_OK,
-          "no violations are told");
+          "the device does not report its violations");
     CHECK(total == 0, "%s\n%s", first.text, first.history);
 }
 
@@ -322,10 +322,10 @@ void world_empty_quarantine(struct world *world)
     if (status == MOOR_OK)
         MUST(moor_binding_open(world->device, 0, world->holder, &world->binding));
     else
-        world_expect(MOOR_BUSY, status, "moor_binding_close of what is in use", __FILE__, __LINE__);
+        world_expect(MOOR_BUSY, status, "moor_binding_close of a binding in use", __FILE__, __LINE__);
 }
 
-/* ---- the books ---- */
+/* ---- the accounts ---- */
 
 static uint64_t held(struct moor_device *device, struct moor_authority *authority)
 {
@@ -339,7 +339,7 @@ static uint64_t held(struct moor_device *device, struct moor_authority *authorit
         if (other != authority)
             continue;
         MUST(moor_device_get_stats(device, i, &stats));
-        CHECK(stats.valid & MOOR_ABI_STAT_HELD, "the provider does not say what it holds");
+        CHECK(stats.valid & MOOR_ABI_STAT_HELD, "the provider does not report its held bytes");
         bytes += stats.held_bytes;
     }
     return bytes;
@@ -397,13 +397,13 @@ static void same_holder(const struct moor_holder_stats *before, const struct moo
         return;
     same(before->reserved_bytes, after->reserved_bytes, "a holder's reserved bytes", when);
     same(before->charged_bytes, after->charged_bytes, "a holder's charged bytes", when);
-    same(before->requested_bytes, after->requested_bytes, "the bytes that a holder asked for", when);
+    same(before->requested_bytes, after->requested_bytes, "a holder's requested bytes", when);
     same(before->evictable_bytes, after->evictable_bytes, "a holder's evictable bytes", when);
 }
 
 void world_same(const struct world_state *before, const struct world_state *after, const char *when)
 {
-    /* May be less: what was in quarantine is gone if it was tried again. Modulo 2^64 all adds up. */
+    /* May be negative: retried objects have left the quarantine. The sums hold modulo 2^64. */
     uint64_t stuck = after->stats.quarantined_bytes - before->stats.quarantined_bytes;
     bool is_stuck = after->counts.quarantined != before->counts.quarantined;
     CHECK(stuck == 0 || is_stuck, "%s: bytes are in quarantine without an object", when);
@@ -418,7 +418,7 @@ void world_same(const struct world_state *before, const struct world_state *afte
     same(before->far_stats.charged_bytes, after->far_stats.charged_bytes, "the other pool's bytes", when);
     same(before->far_stats.reserved_bytes, after->far_stats.reserved_bytes, "its reserved bytes", when);
     same(before->held_bytes + stuck, after->held_bytes, "held bytes", when);
-    /* What a grant paid for and is in quarantine does not come back to it. */
+    /* A grant does not get back the bytes of a quarantined object. */
     same(before->stats.free_bytes + before->stats.reserved_bytes,
          after->stats.free_bytes + after->stats.reserved_bytes + stuck, "free and reserved bytes", when);
     same(before->stats.reserved_bytes - before->grant_bytes, after->stats.reserved_bytes - after->grant_bytes,
@@ -455,6 +455,14 @@ void world_check_witnesses(struct world *world)
 
 /* ---- memory ---- */
 
+moor_range world_reserve(struct world *world, uint64_t granules)
+{
+    moor_range range = 0;
+    const struct moor_range_options options = {.granule_bytes = world->granule};
+    MUST(moor_range_reserve(world->binding, granules * world->granule, &options, &range));
+    return range;
+}
+
 struct moor_view world_buffer_view(struct world *world, moor_buffer buffer)
 {
     struct moor_view view = {0};
@@ -480,7 +488,7 @@ bool world_is_full_of(struct world *world, const struct moor_view *view, uint8_t
     unsigned char *bytes = malloc(view->size_bytes);
     struct moor_view copy = moor_view_host(bytes, view->size_bytes);
     struct moor_fence fence;
-    CHECK(bytes, "no memory for the test itself");
+    CHECK(bytes, "the test itself has no memory");
     MUST(moor_memory_wait(view, MOOR_FOREVER));
     MUST(moor_copy(world->stream, &copy, view));
     MUST(moor_stream_record(world->stream, &fence));

@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: MIT
+"""Changes one line at a random place, relinks the programs that contain the file, and lists the mutants that survive.
+
+    mutate.py BUILD SOURCE --mutants N --seed S [--folder core/memory] [--only 3,7] [--build SANITIZED]
+
+A mutant is an exchanged operator, a negated condition, a call statement that is left out, or a constant that is one
+larger or one smaller, in core, abi/kit or the plugins cpu, mock and cuda. A mutant that does not compile or gives
+the same object code is skipped. The suites run one after another until one of them finds the mutant. --only selects
+mutants by their numbers. --build runs the survivors again in a second build, with sanitizers.
+
+Mutants are for a reader with time: a survivor is either an equivalent change or a missing test. It is not a test."""
+import argparse
+import concurrent.futures
+import glob
+import os
+import random
+import re
+import subprocess
+import sys
+import tempfile
+from typing import NamedTuple
+
+import planted
+from planted import BUILD, COMPILE, SOURCE, Planted, all_finders, can_see, run
+
+FOLDERS = ("core/", "abi/kit/", "plugins/cpu/", "plugins/mock/", "plugins/cuda/")
+SWAPS = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==", "&&": "||", "||": "&&", "+": "-",
+         "-": "+", "+=": "-=", "-=": "+=", "&": "|", "|": "&"}
+MASKED = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.S)
+OPERATOR = re.compile(r"(?<= )(<=|>=|==|!=|&&|\|\||\+=|-=|[<>+\-&|])(?= )")
+CONDITION = re.compile(r"(?<=if \()(.*)(?=\)(?: \{)?$)")
+CALL = re.compile(r"(\s+)(?:\(void\))?(?!return\b)[a-z_]\w*\([^;]*\);")
+CONSTANT = re.compile(r"(?<![\w.])\d+(?![\w.])")
+
+
+class Mutant(NamedTuple):
+    unit: str
+    line: int
+    old: str
+    new: str
+
+    def __str__(self):
+        return f"{self.unit}:{self.line}: {self.old.strip()}  ->  {self.new.strip() or '(left out)'}"
+
+
+def read(name):
+    with open(os.path.join(SOURCE, name), encoding="utf-8") as file:
+        return file.read()
+
+
+def changes(line, masked):
+    """Yields the line with each change. `masked` is the line with blanks for comments and strings."""
+    if re.match(r"\s*(#|assert\(|_Static_assert|MOOR__ASSERT)", masked) or not masked.startswith(" "):
+        return
+    for match in OPERATOR.finditer(masked):
+        yield line[:match.start()] + SWAPS[match[0]] + line[match.end():]
+    for match in CONDITION.finditer(masked):
+        if match[0].count("(") == match[0].count(")"):
+            yield f"{line[:match.start()]}!({line[match.start():match.end()]}){line[match.end():]}"
+    match = CALL.fullmatch(masked.rstrip())
+    if match:
+        yield match[1] + ";"
+    for match in CONSTANT.finditer(masked):
+        for number in (int(match[0]) + 1, int(match[0]) - 1):
+            yield f"{line[:match.start()]}{number}{line[match.end():]}"
+
+
+def all_mutants(folder):
+    for unit in sorted(COMPILE):
+        if not unit.startswith(FOLDERS) or not unit.startswith(folder) or not unit.endswith(".c"):
+            continue
+        text = read(unit)
+        masked = MASKED.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), text)
+        for number, (line, hidden) in enumerate(zip(text.split("\n"), masked.split("\n")), 1):
+            for new in changes(line, hidden):
+                yield Mutant(unit, number, line, new)
+
+
+def mutate(mutant):
+    lines = read(mutant.unit).split("\n")
+    lines[mutant.line - 1] = mutant.new
+    return "\n".join(lines)
+
+
+class Unit(NamedTuple):
+    """The fields of a bug that Planted needs."""
+    file: str
+    unit: str
+
+
+def object_code(program):
+    with open(program.object, "rb") as file:
+        return file.read()
+
+
+def plugin_suites(unit):
+    """Yields (plugin, suite) for the plugins that contain the unit."""
+    names = ("cpu", "mock", "cuda") if unit.startswith("abi/kit/") else unit.split("/")[1:2]
+    for name in names:
+        for program in sorted(glob.glob(os.path.join(BUILD, "tests", name, f"*{name}[-_]*"))):
+            if os.path.isfile(program) and not program.endswith((".so", "-limits", "-stress")):
+                yield name, program
+
+
+def find_in_plugin(program, name, suite):
+    """Runs a suite of a plugin over the plugin with the mutant."""
+    driver = os.path.join(BUILD, "tests/cudasim")
+    environment = dict(planted.ENVIRONMENT, MOOR_CUDA_HOOK=os.path.join(BUILD, "tests/cuda/cuda-hook.so"),
+                       MOOR_CUDA_DRIVER=next(iter(glob.glob(os.path.join(driver, "*cuda*.so*"))), ""), MOOR_CUDASIM="")
+    environment[f"MOOR_{name.upper()}_PROVIDER"] = program.link(f"plugins/{name}/{name}.so")
+    try:
+        done = run([suite], env=environment, timeout=planted.PROGRAM_S)
+    except subprocess.TimeoutExpired as hung:
+        return f"no end after {hung.timeout} s"
+    failed = re.search(r"^\[FAIL\] (\S+):", done.stderr, re.MULTILINE)
+    return failed[1] if failed else done.returncode and f"exit status {done.returncode}"
+
+
+def look_for(program, unit):
+    """Returns (suite, report) of the first suite that finds the mutant, or None."""
+    if not unit.startswith("plugins/"):
+        slow = ("core/", "kit/", "lockstep", "loader/", "stress", "sim ", "sweep")
+        for suite in sorted(all_finders(), key=lambda suite: [suite.startswith(word) for word in slow].index(True)):
+            found = can_see(suite, unit) and program.try_to_find(suite)
+            if found:
+                return suite, found
+    if not unit.startswith("core/"):
+        for name, suite in plugin_suites(unit):
+            found = find_in_plugin(program, name, suite)
+            if found:
+                return os.path.basename(suite), found
+    return None
+
+
+def try_mutant(mutant):
+    """Returns (outcome, report); the outcome is found, survived, equal or refused."""
+    unit = Unit(mutant.unit, mutant.unit)
+    with tempfile.TemporaryDirectory() as directory:
+        try:
+            sound = object_code(Planted(unit, directory, read(mutant.unit)))
+            program = Planted(unit, directory, mutate(mutant))
+        except ValueError:
+            return "refused", "does not compile"
+        if object_code(program) == sound:
+            return "equal", "gives the same object code"
+        found = look_for(program, mutant.unit)
+    return ("found", f"{found[0]}: {found[1]}") if found else ("survived", "no suite finds it")
+
+
+def main():
+    parser = argparse.ArgumentParser(usage=__doc__)
+    parser.add_argument("--mutants", type=int, required=True)
+    parser.add_argument("--seed", type=int, required=True)
+    parser.add_argument("--folder", default="")
+    parser.add_argument("--only", default="")
+    parser.add_argument("--build", default="")
+    options = parser.parse_args(sys.argv[3:])
+    every = list(all_mutants(options.folder))
+    chosen = list(enumerate(random.Random(options.seed).sample(every, min(options.mutants, len(every)))))
+    if options.only:
+        chosen = [chosen[int(number)] for number in options.only.split(",")]
+    survivors, counts = [], {}
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        for (number, mutant), (outcome, report) in zip(chosen, pool.map(try_mutant, [each[1] for each in chosen])):
+            print(f"{number} {outcome}: {mutant}  ({report})", flush=True)
+            counts[outcome] = counts.get(outcome, 0) + 1
+            if outcome == "survived":
+                survivors.append(number)
+    print(f"{len(chosen)} mutants of {len(every)}: " + ", ".join(f"{n} {outcome}" for outcome, n in counts.items()))
+    if options.build and survivors:
+        print(f"the survivors in {options.build}:", flush=True)
+        subprocess.run([sys.executable, __file__, options.build, SOURCE, "--seed", str(options.seed), "--mutants",
+                        str(options.mutants), "--folder", options.folder, "--only", ",".join(map(str, survivors))],
+                       check=False)
+
+
+if __name__ == "__main__":
+    main()

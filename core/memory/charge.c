@@ -4,8 +4,8 @@
  *
  *     reservation (no other holder can have the bytes) -> provider -> charge
  *
- * A device that is full may hold memory whose release has completed or is due, or memory that holders can evict. Each is
- * tried once before DEVICE_NOMEM is final.
+ * A device that is full may hold memory whose release has completed or is due, or memory that holders can
+ * evict. Each is tried once before DEVICE_NOMEM is final.
  */
 #include "memory/charge.h"
 
@@ -13,7 +13,8 @@
 #include "memory/release.h"
 #include "util/error.h"
 
-/* Frees device memory after a DEVICE_NOMEM. Returns true if some became free and the call is worth another try. */
+/* Frees device memory after a DEVICE_NOMEM. Returns true if some became free and the call is worth another
+ * try. */
 static bool made_room(const struct moor_binding *binding, uint64_t bytes, unsigned *tries)
 {
     struct moor__error_scope aside;

@@ -4,9 +4,9 @@
  *
  *     prepare -> reserve -> make -> publish, each for all steps before the next
  *
- * No step is visible before publish, and publish cannot fail. A failure before it takes the steps back in reverse order:
- * memory that the provider has made leaves through the provider's queue, and is charged until it is gone (promise I8).
- * prepare takes every record that an undo needs, so undoing needs no host memory.
+ * No step is visible before publish, and publish cannot fail. A failure before it takes the steps back in
+ * reverse order: memory that the provider has made leaves through the provider's queue, and is charged until
+ * it is gone (promise I8). prepare takes every record that an undo needs, so undoing needs no host memory.
  *
  * One step costs one struct on the stack; only a public transaction allocates, one array.
  */

@@ -4,8 +4,8 @@
  *
  *     reservation (no other holder can have the bytes) -> provider -> charge
  *
- * A device that is full may hold memory whose release has completed or is due, or memory that holders can
- * evict. Each is tried once before DEVICE_NOMEM is final.
+ * A full device may hold released memory that a reap would free, and memory that holders can evict.
+ * DEVICE_NOMEM is final after one try of each.
  */
 #include "memory/charge.h"
 

@@ -11,8 +11,8 @@
 typedef moor_status (*moor__make)(struct moor__object *object, const void *args, bool *ret_made);
 
 /*
- * Turns the reservation into a charge for the memory that `make` makes. Uses the reservation up in every case.
- * On failure the object is gone for the caller:
+ * Turns the reservation into a charge for the memory that `make` makes. Uses the reservation up in every
+ * case. On failure the object is gone for the caller:
  *     nothing was made    The reservation is returned, and the object freed.
  *     memory was made     The memory is charged, also beyond the budget, until it has left through the queue.
  *                         Then the reserved bytes return to `grant` (0: none).

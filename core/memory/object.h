@@ -33,7 +33,7 @@ struct moor__object_ops {
     void (*finish)(struct moor__object *object);
     /* Starts the release of an object that no handle and no pin names. */
     void (*leave)(struct moor__object *object);
-    /* Ends an object whose completion has come. Its bytes are refunded. */
+    /* Ends the object after its completion. Its bytes are refunded. */
     void (*complete)(struct moor__object *object);
     /* Submits the release again after quarantine. */
     void (*resubmit)(struct moor__object *object);
@@ -54,7 +54,7 @@ struct moor__object {
     _Atomic uint32_t state;      /* enum moor__state */
     uint32_t epoch;              /* returned by moor__points_hold for the release under way */
     bool is_retried;             /* has been in quarantine */
-    bool is_pending_by_mappings; /* a segment whose bytes its mappings' releases have made pending */
+    bool is_pending_by_mappings; /* a segment: the releases of its mappings have made its bytes pending */
 };
 
 struct moor_binding {

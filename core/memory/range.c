@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Ranges: how addresses are reserved, and what the host may ask about a range. part.c is the way out. */
+/* Ranges: the reservation of addresses, and the host's queries. part.c is the way out. */
 #include "memory/range.h"
 
 #include "loader/call.h"

@@ -39,7 +39,7 @@ struct moor__range {
     struct moor__lock lock; /* everything below */
     moor__granule *granules;
     struct moor__uses uses;
-    uint64_t parts_out; /* parts whose completion has not come */
+    uint64_t parts_out; /* parts that are being released */
     bool is_leaving;    /* released by the host; the addresses go after the last part */
 };
 
@@ -48,7 +48,7 @@ struct moor__range {
 struct moor__range_part {
     struct moor__object object; /* bytes: committed ones; 0 for a mapping */
     struct moor__range *range;
-    struct moor__segment *segment; /* of a mapping, referenced; NULL: committed granules */
+    struct moor__segment *segment; /* the mapped one, referenced; NULL: committed granules */
     uint64_t first;                /* granule */
     uint64_t count;                /* 0: holds none */
     bool is_awaited;               /* range->lock: a thread waits for the completion, and ends the part */
@@ -137,7 +137,7 @@ moor_status moor__part_take(struct moor__range *range, struct moor__range_part *
 /* Takes a record that holds `count` granules, which were FREE and are BUSY now. PENDING, BUSY, INVALID. */
 moor_status moor__part_claim(struct moor__range *range, uint64_t first, uint64_t count,
                              struct moor__range_part **ret_part);
-/* Ends a record whose granules have become memory: committed, or a mapping of the segment. */
+/* Ends a record: its granules are memory now, committed or a mapping of the segment. */
 void moor__part_publish(struct moor__range_part *part, struct moor__segment *segment, bool is_writable);
 /* Submits the part's release behind the last uses of its granules. On failure nothing is queued. */
 moor_status moor__part_submit(struct moor__range_part *part);

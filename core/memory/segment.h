@@ -27,7 +27,7 @@ struct moor__segment {
     enum moor__ownership ownership;
     bool is_sealed;
     bool is_sealing;           /* a thread is in moor_segment_seal */
-    moor_range writable_range; /* of the writable mapping; 0: none */
+    moor_range writable_range; /* the writable mapping's; 0: there is none */
     uint64_t writable_first;   /* granule */
 };
 

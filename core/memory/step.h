@@ -11,7 +11,7 @@
 
 /* A step as the host states it, with the arguments that single calls add. */
 struct moor__step {
-    uint32_t access; /* of a mapping, MOOR_ACCESS_* */
+    uint32_t access; /* the mapping's, MOOR_ACCESS_* */
     struct moor_binding *binding;
     moor_range range;
     moor_segment segment;

@@ -23,7 +23,7 @@
 #include <sched.h>
 #include <stdlib.h>
 
-#define CHECK_MAX 64u /* closed streams whose watermark one pass reads */
+#define CHECK_MAX 64u /* closed streams checked in one pass */
 
 void moor__stream_ref(struct moor_stream *stream)
 {

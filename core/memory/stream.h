@@ -2,7 +2,7 @@
 /*
  * Streams from the inside.
  *
- * A value covers all work whose submission comes before the value's record. All records that come before a
+ * A value covers all work that is submitted before the value is recorded. All records that come before a
  * piece of work have been started by the time its submission returns. So "records started + 1", read then, is
  * a mark that covers the work and costs no provider call. A record is made only when a release or a wait
  * needs it.
@@ -72,8 +72,8 @@ uint32_t moor__points_hold(struct moor_provider *provider, const struct moor__po
 /* Ends the release or wait. */
 void moor__epoch_leave(struct moor_provider *provider, uint32_t parity);
 
-/* Destroys the closed streams whose work is done and that no release in flight names. Reads the watermarks of
- * some closed streams, in turn, or of all. Leaves the last error alone. Requires no lock. */
+/* Destroys the closed streams that have finished their work and that no release in flight names. Reads the
+ * watermarks of some closed streams, in turn, or of all. Leaves the last error alone. Requires no lock. */
 void moor__streams_retire(struct moor_provider *provider, bool check_all);
 /* Closes a stream that could not be recorded on and that runs nothing. */
 void moor__stream_abandon(struct moor_stream *stream);

@@ -31,7 +31,7 @@ static moor_status reserve_one(struct moor__work *work)
     return status;
 }
 
-/* Draws from the step's grant, which has room whatever other holders do. */
+/* Draws from the step's grant. A grant has room at any time (promise I2). */
 static moor_status draw(struct moor__work *work)
 {
     return work->payer && work->step.grant ? reserve_one(work) : MOOR_OK;

@@ -22,7 +22,7 @@ struct moor__use {
 
 struct moor__uses {
     uint32_t count;
-    uint32_t capacity; /* of spill; 0: entries are in `few` */
+    uint32_t capacity; /* entries that fit into spill; 0: they are in `few` */
     struct moor__use few[MOOR__USES_INLINE];
     struct moor__use *spill;
 };

@@ -265,7 +265,7 @@ static moor_status await_part(struct exchange *exchange)
                               now_ns > late_ns ? "did not complete" : "failed");
         }
         moor__device_reap(exchange->binding->device, now_ns + slice_ns);
-        /* A provider whose queue is empty does not wait: the completion is lost, or another thread has reaped
+        /* A provider with an empty queue does not wait: the completion is lost, or another thread has reaped
          * it. */
         (void)nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
     }
@@ -417,7 +417,7 @@ static moor_status write_mapping(struct exchange *exchange, moor_segment *ret_se
         restore(exchange, HELD);
         return status;
     }
-    /* A mapping elsewhere whose release has completed is no owner any more. */
+    /* A reap ends the mappings elsewhere that have been released: they own the segment no longer. */
     moor__device_reap(exchange->binding->device, MOOR_NO_WAIT);
     return take_alone(exchange) ? write_in_place(exchange, ret_segment) : write_a_copy(exchange, ret_segment);
 }

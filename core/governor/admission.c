@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Admission. A request's parts are taken one after another as if each fitted, and given back at the end
- * unless all did; nobody sees that, for the locks of all its authorities are held. On the way it is seen
- * whether they would fit with all pending bytes back, and whether they could ever.
+ * Admission: reserves the parts of a request one after another, each as if those before it fitted, and undoes
+ * it at the end unless all did. No other thread sees the intermediate state, because the locks of all
+ * authorities are held. The formulas stand in admission.h.
  */
 #include "governor/admission.h"
 
-#include "governor/account.h"
+#include "governor/credit.h"
 #include "util/error.h"
 
 #include <stdlib.h>
@@ -22,8 +22,9 @@ static int compare_ranks(const void *a, const void *b)
 }
 
 moor_status moor__request_set_copy(const struct moor_request *requests, size_t count,
-                                   struct moor__request_set *ret_wish)
+                                   struct moor__request_set *ret_set)
 {
+    assert(count > 0 && count <= MOOR_LIMIT_REQUESTS);
     struct moor_authority **pools = malloc(count * (sizeof *pools + sizeof *requests));
     if (!pools)
         return moor__fail(MOOR_HOST_NOMEM, "no memory for a request of %zu parts", count);
@@ -36,7 +37,8 @@ moor_status moor__request_set_copy(const struct moor_request *requests, size_t c
     for (size_t i = 1; i < count; i++)
         if (pools[i] != pools[pool_count - 1])
             pools[pool_count++] = pools[i];
-    *ret_wish = (struct moor__request_set){parts, count, pools, pool_count};
+    *ret_set = (struct moor__request_set){parts, count, pools, pool_count,
+                                          moor__is_inside_pressure(pools[0]->governor)};
     return MOOR_OK;
 }
 
@@ -52,106 +54,109 @@ void moor__request_set_unlock(const struct moor__request_set *set)
         moor__lock_release(&set->pools[i]->lock);
 }
 
-static uint64_t minus(uint64_t a, uint64_t b)
+/* ---- room ---- */
+
+static uint64_t reserve_of(const struct moor_authority *authority, bool is_inside)
 {
-    return a > b ? a - b : 0;
+    return is_inside ? 0 : authority->limits.set_aside;
 }
 
-static uint64_t plus(uint64_t a, uint64_t b)
-{
-    return a < UINT64_MAX - b ? a + b : UINT64_MAX;
-}
-
-static uint64_t set_aside(const struct moor_authority *authority)
-{
-    return moor__is_inside_pressure(authority->runtime) ? 0 : authority->set_aside;
-}
-
-uint64_t moor__pool_room(const struct moor_holder *holder)
+uint64_t moor__pool_room(const struct moor_holder *holder, bool is_inside)
 {
     const struct moor_authority *authority = holder->authority;
-    uint64_t others = authority->commitments - holder->commitment + holder->has;
-    return minus(moor__authority_capacity(authority), plus(others, set_aside(authority)));
+    uint64_t others = authority->sums.commitments - holder->commitment + holder->has;
+    return moor__sub_sat(moor__authority_capacity(authority),
+                         moor__add_sat(others, reserve_of(authority, is_inside)));
 }
 
-static uint64_t pool_room_later(const struct moor_holder *holder)
+static uint64_t pool_room_later(const struct moor_holder *holder, bool is_inside)
 {
     const struct moor_authority *authority = holder->authority;
     uint64_t has = holder->has - moor__account_get(&holder->account, MOOR__PENDING);
-    uint64_t others = authority->commitments_later - holder->commitment_later + has;
-    return minus(moor__authority_capacity(authority), plus(others, set_aside(authority)));
+    uint64_t others = authority->sums.commitments_later - holder->commitment_later + has;
+    return moor__sub_sat(moor__authority_capacity(authority),
+                         moor__add_sat(others, reserve_of(authority, is_inside)));
 }
 
 static uint64_t own_room_later(const struct moor_holder *holder)
 {
-    return minus(holder->limits.limit_bytes,
-                 holder->has - moor__account_get(&holder->account, MOOR__PENDING));
+    return moor__sub_sat(holder->limits.limit_bytes,
+                         holder->has - moor__account_get(&holder->account, MOOR__PENDING));
 }
 
-/* It is somebody else's turn, and this is not within what is guaranteed. */
-static bool is_barred(const struct moor_holder *holder, uint64_t bytes, const struct moor__ticket *whose)
+/* ---- now ---- */
+
+/* Returns true if another ticket's exclusive turn bars these bytes. */
+static bool is_barred(const struct moor__request_set *set, const struct moor_request *part,
+                      const struct moor__ticket *ticket)
 {
-    const struct moor__ticket *turn = holder->authority->turn;
-    return turn && turn != whose && !moor__is_inside_pressure(holder->authority->runtime) &&
-           plus(holder->has, bytes) > holder->limits.guarantee_bytes;
+    const struct moor_holder *holder = part->holder;
+    const struct moor__ticket *turn = holder->authority->waiting.turn;
+    return turn && turn != ticket && !set->is_inside &&
+           moor__add_sat(holder->has, part->bytes) > holder->limits.guarantee_bytes;
 }
 
-/* What is in the way of one part now; the refusal is filled in if it is the first. */
+/* Returns the obstacle for one part, and fills the refusal in if it is the first. */
 static enum moor__obstacle find_obstacle(const struct moor__request_set *set, size_t index,
-                                         const struct moor__ticket *whose, struct moor__refusal *refusal)
+                                         const struct moor__ticket *ticket, struct moor__refusal *refusal)
 {
     const struct moor_request *part = &set->parts[index];
     const struct moor_holder *holder = part->holder;
     const struct moor_authority *authority = holder->authority;
-    uint64_t own = moor__own_room(holder), pool = moor__pool_room(holder);
-    enum moor__obstacle obstacle = part->bytes > own                       ? MOOR__OBSTACLE_LIMIT
-                                   : part->bytes > pool                    ? MOOR__OBSTACLE_POOL
-                                   : is_barred(holder, part->bytes, whose) ? MOOR__OBSTACLE_TURN
-                                                                           : MOOR__NO_OBSTACLE;
+    uint64_t own = moor__own_room(holder), pool = moor__pool_room(holder, set->is_inside);
+    enum moor__obstacle obstacle = part->bytes > own              ? MOOR__OBSTACLE_LIMIT
+                                   : part->bytes > pool           ? MOOR__OBSTACLE_POOL
+                                   : is_barred(set, part, ticket) ? MOOR__OBSTACLE_TURN
+                                                                  : MOOR__NO_OBSTACLE;
     if (!obstacle || refusal->obstacle)
         return obstacle;
     bool limit = obstacle == MOOR__OBSTACLE_LIMIT;
-    uint64_t room = own < pool ? own : pool;
+    uint64_t room = moor__min(own, pool);
     *refusal = (struct moor__refusal){
         .status = refusal->status,
         .obstacle = obstacle,
         .part = index,
         .wanted = part->bytes,
-        .bytes = obstacle == MOOR__OBSTACLE_TURN ? part->bytes : minus(part->bytes, room),
+        .bytes = obstacle == MOOR__OBSTACLE_TURN ? part->bytes : moor__sub_sat(part->bytes, room),
         .room = room,
-        .most = limit ? holder->limits.limit_bytes : authority->capacity,
-        .external = !limit && moor__authority_capacity(authority) < authority->capacity,
+        .most = limit ? holder->limits.limit_bytes : authority->limits.capacity,
+        .external = !limit && moor__authority_capacity(authority) < authority->limits.capacity,
     };
     memcpy(refusal->name, holder->name, sizeof refusal->name);
     return obstacle;
 }
 
-/* Adds a part to what is wished of its holder and authority; false: it would not fit if nobody had anything. */
+/* ---- ever ---- */
+
+/* Adds a part to the planned bytes of its holder and authority. Returns false if it would not fit with every
+ * byte free. */
 static bool could_ever(const struct moor__request_set *set, size_t index, struct moor__refusal *refusal)
 {
     const struct moor_request *part = &set->parts[index];
     struct moor_holder *holder = part->holder;
     struct moor_authority *authority = holder->authority;
-    uint64_t guarantee = holder->limits.guarantee_bytes;
-    uint64_t before = holder->planned_bytes > guarantee ? holder->planned_bytes : guarantee;
-    holder->planned_bytes = plus(holder->planned_bytes, part->bytes);
-    uint64_t after = holder->planned_bytes > guarantee ? holder->planned_bytes : guarantee;
-    authority->planned_bytes = plus(authority->planned_bytes, after - before);
-    /* Its own guarantee is not in its way, whatever has become of the capacity. */
-    uint64_t all = minus(plus(plus(authority->guarantees, authority->planned_bytes), set_aside(authority)),
-                         after - holder->planned_bytes);
+    uint64_t guarantee = holder->limits.guarantee_bytes, reserve = reserve_of(authority, set->is_inside);
+    uint64_t before = moor__max(holder->planned_bytes, guarantee);
+    holder->planned_bytes = moor__add_sat(holder->planned_bytes, part->bytes);
+    uint64_t after = moor__max(holder->planned_bytes, guarantee);
+    authority->planned_bytes = moor__add_sat(authority->planned_bytes, after - before);
+    uint64_t all =
+        moor__add_sat(moor__add_sat(authority->sums.guarantees, authority->planned_bytes), reserve);
+    /* A holder's own guarantee does not bar its request, even if the capacity has shrunk below the
+     * guarantees. */
+    all = moor__sub_sat(all, after - holder->planned_bytes);
     bool limit = holder->planned_bytes > holder->limits.limit_bytes;
-    if (!limit && all <= authority->capacity && all < UINT64_MAX)
+    if (!limit && all <= authority->limits.capacity && all < UINT64_MAX)
         return true;
-    uint64_t others = plus(authority->guarantees - guarantee, set_aside(authority));
-    uint64_t most = minus(authority->capacity, others);
+    assert(guarantee <= authority->sums.guarantees);
+    uint64_t others = moor__add_sat(authority->sums.guarantees - guarantee, reserve);
     *refusal = (struct moor__refusal){
         .status = MOOR_NEVER_FITS,
         .obstacle = limit ? MOOR__OBSTACLE_LIMIT : MOOR__OBSTACLE_POOL,
         .part = index,
         .wanted = part->bytes,
-        .bytes = holder->limits.limit_bytes < most ? holder->limits.limit_bytes : most,
-        .most = limit ? holder->limits.limit_bytes : authority->capacity,
+        .bytes = moor__min(holder->limits.limit_bytes, moor__sub_sat(authority->limits.capacity, others)),
+        .most = limit ? holder->limits.limit_bytes : authority->limits.capacity,
     };
     memcpy(refusal->name, holder->name, sizeof refusal->name);
     return false;
@@ -160,8 +165,10 @@ static bool could_ever(const struct moor__request_set *set, size_t index, struct
 bool moor__request_set_can(const struct moor__request_set *set, struct moor__refusal *ret_refusal)
 {
     bool can = true;
-    for (size_t i = 0; i < set->count && can; i++)
+    for (size_t i = 0; i < set->count && can; i++) {
+        assert(i > 0 || set->parts[i].holder->planned_bytes == 0);
         can = could_ever(set, i, ret_refusal);
+    }
     for (size_t i = 0; i < set->count; i++)
         set->parts[i].holder->planned_bytes = 0;
     for (size_t i = 0; i < set->pool_count; i++)
@@ -169,23 +176,39 @@ bool moor__request_set_can(const struct moor__request_set *set, struct moor__ref
     return can;
 }
 
-/* What is on its way back to where it is missing. */
-static uint64_t coming(const struct moor__request_set *set, const struct moor__refusal *refusal)
+bool moor__request_set_is_limited(const struct moor__request_set *set)
+{
+    bool limited = false;
+    for (size_t i = 0; i < set->count; i++) {
+        struct moor_holder *holder = set->parts[i].holder;
+        holder->planned_bytes = moor__add_sat(holder->planned_bytes, set->parts[i].bytes);
+        limited |= holder->planned_bytes > moor__own_room(holder);
+    }
+    for (size_t i = 0; i < set->count; i++)
+        set->parts[i].holder->planned_bytes = 0;
+    return limited;
+}
+
+/* ---- granting ---- */
+
+/* Returns the pending bytes of the holder or pool that lacks room. */
+static uint64_t pending_where_missing(const struct moor__request_set *set,
+                                      const struct moor__refusal *refusal)
 {
     const struct moor_holder *holder = set->parts[refusal->part].holder;
     return moor__account_get(refusal->obstacle == MOOR__OBSTACLE_LIMIT ? &holder->account
-                                                                       : &holder->authority->total_account,
+                                                                       : &holder->authority->sums.account,
                              MOOR__PENDING);
 }
 
-/* All parts, also those that do not fit; sign -1: undoes that. */
-static void take(const struct moor_request *part, uint64_t sign)
+/* Reserves a part, fitting or not; sign -1 undoes it. */
+static void reserve(const struct moor_request *part, uint64_t sign)
 {
     moor__holder_account_add(part->holder, MOOR__RESERVED, sign * part->bytes);
 }
 
-static bool try_to_take(const struct moor__request_set *set, const struct moor__ticket *whose,
-                        struct moor__refusal *refusal)
+static bool try_to_grant(const struct moor__request_set *set, const struct moor__ticket *ticket,
+                         struct moor__refusal *refusal)
 {
     bool now = true, later = true;
     *refusal = (struct moor__refusal){.status = MOOR_OVER_BUDGET};
@@ -193,44 +216,34 @@ static bool try_to_take(const struct moor__request_set *set, const struct moor__
         return false;
     for (size_t i = 0; i < set->count; i++) {
         const struct moor_request *part = &set->parts[i];
-        enum moor__obstacle obstacle = find_obstacle(set, i, whose, refusal);
+        enum moor__obstacle obstacle = find_obstacle(set, i, ticket, refusal);
         now &= !obstacle;
         later &= obstacle != MOOR__OBSTACLE_TURN && part->bytes <= own_room_later(part->holder) &&
-                 part->bytes <= pool_room_later(part->holder);
-        take(part, 1);
+                 part->bytes <= pool_room_later(part->holder, set->is_inside);
+        reserve(part, 1);
     }
     for (size_t i = set->count; !now && i-- > 0;)
-        take(&set->parts[i], (uint64_t)-1);
+        reserve(&set->parts[i], (uint64_t)-1);
     if (!now && later) {
         refusal->status = MOOR_PENDING;
-        refusal->bytes = coming(set, refusal);
+        refusal->bytes = pending_where_missing(set, refusal);
     }
+    assert(now == !refusal->obstacle);
     return now;
 }
 
-bool moor__request_set_grant(const struct moor__request_set *set, const struct moor__ticket *whose,
+bool moor__request_set_grant(const struct moor__request_set *set, const struct moor__ticket *ticket,
                              struct moor__refusal *ret_refusal)
 {
-    if (try_to_take(set, whose, ret_refusal))
+    for (size_t i = 0; i < set->pool_count; i++)
+        moor__assert_held(&set->pools[i]->lock);
+    if (try_to_grant(set, ticket, ret_refusal))
         return true;
     if (ret_refusal->status == MOOR_NEVER_FITS)
         return false;
     for (size_t i = 0; i < set->pool_count; i++)
         moor__credit_take_back(set->pools[i], MOOR__STRICT_TIGHT);
-    return try_to_take(set, whose, ret_refusal);
-}
-
-bool moor__request_set_is_limited(const struct moor__request_set *set)
-{
-    bool limited = false;
-    for (size_t i = 0; i < set->count; i++) {
-        struct moor_holder *holder = set->parts[i].holder;
-        holder->planned_bytes = plus(holder->planned_bytes, set->parts[i].bytes);
-        limited |= holder->planned_bytes > moor__own_room(holder);
-    }
-    for (size_t i = 0; i < set->count; i++)
-        set->parts[i].holder->planned_bytes = 0;
-    return limited;
+    return try_to_grant(set, ticket, ret_refusal);
 }
 
 moor_status moor__refuse(const struct moor__refusal *refusal)
@@ -239,6 +252,7 @@ moor_status moor__refuse(const struct moor__refusal *refusal)
     unsigned long long wanted = refusal->wanted, room = refusal->room, most = refusal->most,
                        bytes = refusal->bytes;
     bool limit = refusal->obstacle == MOOR__OBSTACLE_LIMIT;
+    assert(refusal->status > 0);
     switch (refusal->status) {
     case MOOR_NEVER_FITS:
         return moor__fail_short(MOOR_NEVER_FITS, bytes, "%s asks for %llu bytes; %s %llu%s", name, wanted,
@@ -262,5 +276,5 @@ moor_status moor__refuse(const struct moor__refusal *refusal)
     return moor__fail_short(
         refusal->status, bytes, "%s asks for %llu bytes; %llu of %llu are free for it%s%s", name, wanted,
         room, most, refusal->external ? ", others hold part of the pool" : "",
-        refusal->status == MOOR_NO_VICTIM ? ", and those who were asked gave too little" : "");
+        refusal->status == MOOR_NO_VICTIM ? ", and the holders that were asked gave too little" : "");
 }

@@ -1,22 +1,83 @@
 /* SPDX-License-Identifier: MIT */
-/* The steps of a charge, each one move in the account, and one event. */
-#include "governor/account.h"
-#include "governor/pressure.h"
+/*
+ * Carrying out transitions: each is one transfer in the account, and then one event. From the transfer on the
+ * bytes may have been the holder's last, and another thread may destroy it, so the event uses the authority
+ * alone.
+ */
+#include "governor/charge.h"
+
+#include "governor/governor.h"
 #include "governor/request.h"
-#include "observe/trace.h"
-#include "util/error.h"
 
-static inline void move(struct moor_holder *holder, struct moor__transfer step)
+/* A transition of one holder's bytes. */
+struct change {
+    enum moor__transition_kind kind;
+    enum moor__account_line line; /* for MOOR__LIVE_LINE */
+    uint64_t bytes;
+    uint64_t requested; /* differences, which may be negative */
+    uint64_t counts;
+    bool evicts;
+};
+
+/* Carries a transition out. Returns the ticket for which evicted bytes count, or 0. */
+__attribute__((always_inline)) static inline moor_ticket
+run(struct moor__thread_cache *cache, struct moor_holder *holder, const struct change change)
 {
-    moor__transfer_apply(moor__thread_cache_for(holder), holder, step);
+    const struct moor__transition transition = moor__transitions[change.kind];
+    const struct moor__transfer step = {
+        .from = transition.from == MOOR__LIVE_LINE ? change.line : transition.from,
+        .to = transition.to == MOOR__LIVE_LINE ? change.line : transition.to,
+        .bytes = change.bytes,
+        .requested = change.requested,
+        .counts = change.counts,
+    };
+    struct moor_authority *authority = holder->authority;
+    moor_ticket ticket = 0;
+    assert(step.from < MOOR__BYTES && step.to < MOOR__BYTES && step.from != step.to);
+    if (change.evicts)
+        ticket = moor__evict(cache, holder, step, step.to == MOOR__PENDING);
+    else
+        moor__transfer_apply(cache, holder, step);
+    moor__trace(authority->runtime, transition.event, authority, holder, change.bytes, 0);
+    return ticket;
 }
 
-static inline void tell(struct moor_holder *holder, uint32_t kind, uint64_t bytes)
+/* ---- transfers ---- */
+
+void moor__transfer_in_account(struct moor__thread_cache *cache, struct moor_holder *holder,
+                               struct moor__transfer step)
 {
-    moor__trace(holder->authority->runtime, kind, holder->authority, holder, bytes, 0);
+    struct moor_authority *authority = holder->authority;
+    assert(step.from != MOOR__CREDIT);
+    if (cache)
+        moor__thread_account_clear(cache, holder);
+    moor__lock_acquire(&authority->lock);
+    moor__holder_account_apply(holder, &step);
+    moor__credit_allow(authority, 0);
+    moor__credit_lend(cache, holder, 0);
+    bool scans = authority->waiting.tickets > 0 && !step.is_passing;
+    moor__lock_release(&authority->lock);
+    if (scans)
+        moor__queue_scan(authority->governor);
 }
 
-/* In the account. False: tickets are open, or it does not fit; the refusal says so only if it can never fit. */
+moor_ticket moor__evict_under_pressure(struct moor__thread_cache *cache, struct moor_holder *holder,
+                                       struct moor__transfer step, bool behind_fences)
+{
+    struct moor__governor *governor = holder->authority->governor;
+    moor__lock_acquire(&governor->queue.lock);
+    moor_ticket ticket = moor__eviction_count(holder, step.bytes, behind_fences);
+    step.is_passing = true; /* below */
+    moor__transfer_apply(cache, holder, step);
+    moor__queue_scan_locked(governor);
+    moor__lock_release(&governor->queue.lock);
+    return ticket;
+}
+
+/* ---- reserving ---- */
+
+/* Reserves in the account. False: tickets are open, or the bytes do not fit. The refusal is filled in if they
+ * never fit. */
 static bool reserve_in_account(struct moor__thread_cache *cache, const struct moor__request_set *set,
                                uint64_t counts, struct moor__refusal *refusal)
 {
@@ -26,14 +87,13 @@ static bool reserve_in_account(struct moor__thread_cache *cache, const struct mo
     if (cache)
         moor__thread_account_clear(cache, holder);
     moor__lock_acquire(&authority->lock);
-    bool granted = authority->tickets == 0 && moor__request_set_grant(set, NULL, refusal);
+    bool granted = authority->waiting.tickets == 0 && moor__request_set_grant(set, NULL, refusal);
     if (granted) {
         moor__holder_account_count(holder, MOOR__ALIVE, counts);
         moor__credit_allow(authority, 0);
-        uint64_t own = moor__own_room(holder), pool = moor__pool_room(holder);
-        /* What is set aside is not to become credit, which outlasts the pressure function. */
-        bool inside = moor__is_inside_pressure(authority->runtime);
-        moor__credit_lend(cache, holder, inside ? 0 : own < pool ? own : pool);
+        uint64_t room = moor__min(moor__own_room(holder), moor__pool_room(holder, set->is_inside));
+        /* The emergency reserve must not become credit, which outlasts the pressure function. */
+        moor__credit_lend(cache, holder, set->is_inside ? 0 : room);
     }
     moor__lock_release(&authority->lock);
     return granted;
@@ -43,110 +103,95 @@ __attribute__((noinline)) static moor_status reserve_otherwise(struct moor__thre
                                                                struct moor_holder *holder, uint64_t bytes,
                                                                uint64_t counts, uint64_t deadline_ns)
 {
-    struct moor_runtime *runtime = holder->authority->runtime;
     const struct moor_request request = {holder, bytes};
     struct moor_authority *pool = holder->authority;
-    const struct moor__request_set set = {&request, 1, &pool, 1};
+    const struct moor__request_set set = {&request, 1, &pool, 1, moor__is_inside_pressure(pool->governor)};
     struct moor__refusal refusal;
     if (reserve_in_account(cache, &set, counts, &refusal))
         return MOOR_OK;
     if (refusal.status == MOOR_NEVER_FITS)
         return moor__refuse(&refusal);
-    moor_status status = moor__request(runtime, &set, deadline_ns, NULL);
-    if (status || !counts)
-        return status;
-    moor__transfer_apply(cache, holder,
-                         (struct moor__transfer){MOOR__RESERVED, MOOR__RESERVED, .counts = counts});
-    return MOOR_OK;
+    moor_status status = moor__request(pool->governor->runtime, &set, deadline_ns, NULL);
+    if (!status && counts)
+        moor__transfer_apply(cache, holder,
+                             (struct moor__transfer){MOOR__RESERVED, MOOR__RESERVED, .counts = counts});
+    return status;
 }
 
 moor_status moor__reserve(struct moor__thread_cache *cache, struct moor_holder *holder, uint64_t bytes,
                           uint64_t counts, uint64_t deadline_ns)
 {
-    const struct moor__transfer step = {MOOR__CREDIT, MOOR__RESERVED, bytes, .counts = counts};
+    const struct moor__transfer step = moor__transfer_of(MOOR__RESERVE, bytes, counts);
+    struct moor_authority *authority = holder->authority;
     moor_status status = MOOR_OK;
     if (!moor__transfer_in_thread(cache, holder, &step))
         status = reserve_otherwise(cache, holder, bytes, counts, deadline_ns);
     if (!status)
-        tell(holder, MOOR_TRACE_RESERVE, bytes);
+        moor__trace(authority->runtime, moor__transitions[MOOR__RESERVE].event, authority, holder, bytes, 0);
     return status;
 }
 
 void moor__unreserve(struct moor__thread_cache *cache, struct moor_holder *holder, uint64_t bytes,
                      uint64_t counts, bool evicts)
 {
-    struct moor_authority *authority = holder->authority;
-    const struct moor__transfer step = {MOOR__RESERVED, MOOR__CREDIT, bytes, .counts = -counts};
-    if (evicts)
-        (void)moor__evict(cache, holder, step, false);
-    else
-        moor__transfer_apply(cache, holder, step);
-    /* The holder may be gone: it was perhaps the last that it had. */
-    moor__trace(authority->runtime, MOOR_TRACE_RETURN, authority, holder, bytes, 0);
+    (void)run(cache, holder,
+              (struct change){MOOR__RETURN, .bytes = bytes, .counts = -counts, .evicts = evicts});
 }
 
-void moor__charge(struct moor_holder *holder, enum moor__account_line where, uint64_t bytes,
+/* ---- charging ---- */
+
+void moor__charge(struct moor_holder *holder, enum moor__account_line line, uint64_t bytes,
                   uint64_t requested, uint64_t exceed)
 {
     struct moor_authority *authority = holder->authority;
+    assert(exceed <= bytes && line >= MOOR__LIVE && line <= MOOR__LEASED);
     if (exceed) {
         moor__lock_acquire(&authority->lock);
         moor__holder_account_add(holder, MOOR__RESERVED, exceed);
         moor__lock_release(&authority->lock);
-        tell(holder, MOOR_TRACE_EXCEED, exceed);
+        moor__trace(authority->runtime, MOOR_TRACE_EXCEED, authority, holder, exceed, 0);
     }
-    move(holder, (struct moor__transfer){MOOR__RESERVED, where, bytes, .requested = requested});
-    tell(holder, MOOR_TRACE_COMMIT, bytes - exceed);
+    const struct moor__transfer step = {MOOR__RESERVED, line, bytes, .requested = requested};
+    moor__transfer_apply(moor__thread_cache_for(holder), holder, step);
+    moor__trace(authority->runtime, moor__transitions[MOOR__COMMIT].event, authority, holder, bytes - exceed,
+                0);
 }
 
 moor_ticket moor__pending(struct moor_holder *holder, enum moor__account_line from, uint64_t bytes,
                           bool evicts)
 {
-    const struct moor__transfer step = {from, MOOR__PENDING, .bytes = bytes};
-    moor_ticket ticket = 0;
-    if (evicts)
-        ticket = moor__evict(moor__thread_cache_for(holder), holder, step, true);
-    else
-        move(holder, step);
-    tell(holder, MOOR_TRACE_RELEASE, bytes);
-    return ticket;
+    return run(moor__thread_cache_for(holder), holder,
+               (struct change){MOOR__RELEASE, from, .bytes = bytes, .evicts = evicts});
 }
 
 void moor__unpending(struct moor_holder *holder, enum moor__account_line to, uint64_t bytes)
 {
-    move(holder, (struct moor__transfer){MOOR__PENDING, to, .bytes = bytes});
-    tell(holder, MOOR_TRACE_RECALL, bytes);
+    (void)run(moor__thread_cache_for(holder), holder, (struct change){MOOR__RECALL, to, .bytes = bytes});
 }
 
 void moor__refund(struct moor_holder *holder, uint64_t bytes, uint64_t requested, uint64_t restored)
 {
-    if (restored) {
-        move(holder, (struct moor__transfer){MOOR__PENDING, MOOR__RESERVED, .bytes = restored});
-        tell(holder, MOOR_TRACE_RESTORE, restored);
-    }
-    move(holder,
-         (struct moor__transfer){MOOR__PENDING, MOOR__CREDIT, bytes - restored, .requested = -requested});
-    tell(holder, MOOR_TRACE_REFUND, bytes - restored);
+    struct moor__thread_cache *cache = moor__thread_cache_for(holder);
+    assert(restored <= bytes);
+    if (restored)
+        (void)run(cache, holder, (struct change){MOOR__RESTORE, .bytes = restored});
+    (void)run(cache, holder,
+              (struct change){MOOR__REFUND, .bytes = bytes - restored, .requested = -requested});
 }
 
 void moor__quarantine(struct moor_holder *holder, uint64_t bytes)
 {
-    move(holder, (struct moor__transfer){MOOR__PENDING, MOOR__QUARANTINED, .bytes = bytes});
-    tell(holder, MOOR_TRACE_QUARANTINE, bytes);
+    (void)run(moor__thread_cache_for(holder), holder, (struct change){MOOR__QUARANTINE, .bytes = bytes});
 }
 
 void moor__unquarantine(struct moor_holder *holder, uint64_t bytes)
 {
-    move(holder, (struct moor__transfer){MOOR__QUARANTINED, MOOR__PENDING, .bytes = bytes});
-    tell(holder, MOOR_TRACE_RETRY, bytes);
+    (void)run(moor__thread_cache_for(holder), holder, (struct change){MOOR__RETRY, .bytes = bytes});
 }
 
 void moor__refund_leased(struct moor__thread_cache *cache, struct moor_holder *holder, uint64_t bytes,
                          uint64_t counts)
 {
-    struct moor_authority *authority = holder->authority;
-    const struct moor__transfer step = {MOOR__LEASED, MOOR__CREDIT, bytes, .counts = -counts};
-    (void)moor__evict(cache, holder, step, false);
-    /* As above. */
-    moor__trace(authority->runtime, MOOR_TRACE_REFUND, authority, holder, bytes, 0);
+    (void)run(cache, holder,
+              (struct change){MOOR__REFUND_LEASE, .bytes = bytes, .counts = -counts, .evicts = true});
 }

@@ -1,13 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Holders: who holds memory of an authority. Making and ending one takes the queue's lock, for it may be
- * asked, and the authority's, for its account.
+ * Holders of an authority's memory. A thread that makes, changes or destroys one takes the queue's lock,
+ * because the holder may be asked for memory, and the authority's, because it has an account.
  */
-#include "governor/account.h"
+#include "governor/governor.h"
 #include "governor/limits.h"
-#include "governor/pressure.h"
-#include "observe/trace.h"
-#include "util/error.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -30,12 +27,12 @@ static moor_status check_limits(const struct moor_holder_limits *limits)
     return MOOR_OK;
 }
 
-/* authority->lock held. The others' guarantees leave room for this one. */
+/* Checks that the other holders' guarantees leave room for this one. Requires authority->lock. */
 static moor_status check_guarantee(const struct moor_authority *authority, uint64_t before, uint64_t bytes)
 {
-    uint64_t others = authority->guarantees - before;
-    others = others < UINT64_MAX - authority->set_aside ? others + authority->set_aside : UINT64_MAX;
-    uint64_t room = authority->capacity > others ? authority->capacity - others : 0;
+    assert(before <= authority->sums.guarantees);
+    uint64_t others = moor__add_sat(authority->sums.guarantees - before, authority->limits.set_aside);
+    uint64_t room = moor__sub_sat(authority->limits.capacity, others);
     if (bytes <= before || bytes <= room)
         return MOOR_OK;
     return moor__fail_short(MOOR_OVER_BUDGET, bytes - room,
@@ -43,19 +40,19 @@ static moor_status check_guarantee(const struct moor_authority *authority, uint6
                             (unsigned long long)room);
 }
 
-/* Both locks held. */
+/* Requires both locks. */
 static void set_limits(struct moor_holder *holder, const struct moor_holder_limits *limits, uint64_t revision)
 {
-    struct moor__queue *queue = holder->authority->runtime->queue;
+    struct moor__schedule *schedule = &holder->authority->governor->queue.schedule;
     moor__holder_account_guarantee(holder, limits->guarantee_bytes);
     holder->limits.limit_bytes = limit_of(limits);
-    holder->revision = moor__revision_after(holder->revision, revision);
+    holder->settings.revision = moor__revision_after(holder->settings.revision, revision);
     if (holder->limits.priority == limits->priority)
         return;
-    moor__victim_remove(queue, holder);
+    moor__victim_remove(schedule, holder);
     holder->limits.priority = limits->priority;
-    if (holder->pressure || holder->running)
-        moor__victim_add(queue, holder);
+    if (holder->victim.function || holder->victim.is_running)
+        moor__victim_add(schedule, holder);
 }
 
 static bool is_same(const struct moor_holder_limits *a, const struct moor_holder_limits *b)
@@ -70,27 +67,23 @@ moor_status moor_holder_set_limits(struct moor_holder *holder, const struct moor
     if (!holder || !limits)
         return moor__leave(moor__fail(MOOR_INVALID, "holder and limits must not be NULL"));
     struct moor_authority *authority = holder->authority;
-    struct moor__queue *queue = authority->runtime->queue;
+    struct moor__queue *queue = &authority->governor->queue;
     bool known = false;
-    uint64_t over = 0;
-    moor_status status = moor__enter(authority->runtime);
+    moor_status status = moor__governor_enter(authority->governor);
     if (!status)
         status = check_limits(limits);
     if (status)
         return moor__leave(status);
     moor__lock_acquire(&queue->lock);
-    moor__lock_acquire(&authority->lock);
-    status = moor__revision_check(holder->revision, revision, is_same(limits, &holder->limits), &known);
+    moor__accounts_lock(authority);
+    status =
+        moor__revision_check(holder->settings.revision, revision, is_same(limits, &holder->limits), &known);
     if (!status && !known)
         status = check_guarantee(authority, holder->limits.guarantee_bytes, limits->guarantee_bytes);
-    if (!status) {
-        moor__credit_take_back(authority, MOOR__STRICT_READ);
-        if (!known)
-            set_limits(holder, limits, revision);
-        over = holder->has > holder->limits.limit_bytes ? holder->has - holder->limits.limit_bytes : 0;
-        moor__credit_allow(authority, MOOR__STRICT_READ);
-    }
-    moor__lock_release(&authority->lock);
+    if (!status && !known)
+        set_limits(holder, limits, revision);
+    uint64_t over = moor__sub_sat(holder->has, holder->limits.limit_bytes);
+    moor__accounts_unlock(authority);
     moor__lock_release(&queue->lock);
     if (status)
         return moor__leave(status);
@@ -106,24 +99,25 @@ moor_status moor_holder_set_limits(struct moor_holder *holder, const struct moor
 
 moor_status moor_holder_set_pressure(struct moor_holder *holder, moor_pressure_function pressure, void *user)
 {
-    if (!holder)
-        return moor__leave(moor__fail(MOOR_INVALID, "the holder is NULL"));
-    struct moor_runtime *runtime = holder->authority->runtime;
-    moor_status status = moor__enter(runtime);
+    moor_status status = moor__holder_enter(holder);
     if (status)
         return moor__leave(status);
-    moor__lock_acquire(&runtime->queue->lock);
-    status = moor__pressure_await(runtime->queue, holder);
+    struct moor__governor *governor = holder->authority->governor;
+    struct moor__queue *queue = &governor->queue;
+    struct moor__victim *victim = &holder->victim;
+    moor__lock_acquire(&queue->lock);
+    status = moor__pressure_await(governor, holder);
     if (!status) {
-        moor__victim_remove(runtime->queue, holder);
-        holder->pressure = pressure;
-        holder->pressure_user = user;
-        holder->cool_down_ns = holder->cool_until_ns = 0;
-        if (pressure ||
-            holder->running) /* this thread is inside it: what it will let go is waited for all the same */
-            moor__victim_add(runtime->queue, holder);
+        moor__victim_remove(&queue->schedule, holder);
+        victim->function = pressure;
+        victim->user = user;
+        victim->cool_down_ns = victim->cool_until_ns = 0;
+        /* A function that removes itself is still running, and the bytes that it evicts are still
+         * expected. */
+        if (pressure || victim->is_running)
+            moor__victim_add(&queue->schedule, holder);
     }
-    moor__lock_release(&runtime->queue->lock);
+    moor__lock_release(&queue->lock);
     if (!status)
         moor__reclaim_review(holder->authority);
     return moor__leave(status);
@@ -131,39 +125,38 @@ moor_status moor_holder_set_pressure(struct moor_holder *holder, moor_pressure_f
 
 moor_status moor_holder_set_evictable(struct moor_holder *holder, uint64_t bytes)
 {
-    if (!holder)
-        return moor__leave(moor__fail(MOOR_INVALID, "the holder is NULL"));
-    struct moor_runtime *runtime = holder->authority->runtime;
-    moor_status status = moor__enter(runtime);
+    moor_status status = moor__holder_enter(holder);
     if (status)
         return moor__leave(status);
-    moor__lock_acquire(&holder->authority->lock);
-    holder->evictable = bytes;
-    bool heed = holder->authority->tickets > 0;
-    moor__lock_release(&holder->authority->lock);
+    struct moor_authority *authority = holder->authority;
+    struct moor__governor *governor = authority->governor;
+    moor__lock_acquire(&authority->lock);
+    holder->settings.evictable = bytes;
+    bool scans = authority->waiting.tickets > 0;
+    moor__lock_release(&authority->lock);
     if (bytes == 0)
         return MOOR_OK;
-    moor__lock_acquire(&runtime->queue->lock);
-    holder->cool_down_ns = holder->cool_until_ns = 0;
-    if (heed)
-        moor__queue_scan_locked(runtime->queue);
-    moor__lock_release(&runtime->queue->lock);
+    moor__lock_acquire(&governor->queue.lock);
+    holder->victim.cool_down_ns = holder->victim.cool_until_ns = 0;
+    if (scans)
+        moor__queue_scan_locked(governor);
+    moor__lock_release(&governor->queue.lock);
     return MOOR_OK;
 }
 
-/* ---- the holder ---- */
+/* ---- creation ---- */
 
-/* Both locks held. */
-static void enter(struct moor_holder *holder)
+/* Requires both locks. */
+static void join(struct moor_holder *holder)
 {
     struct moor_authority *authority = holder->authority;
-    struct moor__queue *queue = authority->runtime->queue;
+    struct moor__schedule *schedule = &authority->governor->queue.schedule;
     TAILQ_INSERT_TAIL(&authority->holders, holder, entry);
-    holder->created = ++queue->created;
-    holder->thread_account = (uint32_t)(holder->created % MOOR__THREAD_ACCOUNTS);
+    holder->victim.created = ++schedule->holders;
+    holder->thread_account = (uint32_t)(holder->victim.created % MOOR__THREAD_ACCOUNTS);
     authority->holder_count++;
-    if (holder->pressure)
-        moor__victim_add(queue, holder);
+    if (holder->victim.function)
+        moor__victim_add(schedule, holder);
 }
 
 moor_status moor_holder_create(struct moor_authority *authority, const struct moor_holder_options *options,
@@ -172,7 +165,7 @@ moor_status moor_holder_create(struct moor_authority *authority, const struct mo
     static const struct moor_holder_options defaults = {0};
     if (!authority || !ret_holder)
         return moor__leave(moor__fail(MOOR_INVALID, "authority and ret_holder must not be NULL"));
-    moor_status status = moor__enter(authority->runtime);
+    moor_status status = moor__governor_enter(authority->governor);
     if (!options)
         options = &defaults;
     if (!status && (options->role > MOOR_ROLE_CACHE || options->reserved != 0))
@@ -185,23 +178,21 @@ moor_status moor_holder_create(struct moor_authority *authority, const struct mo
     if (!holder)
         return moor__leave(moor__fail(MOOR_HOST_NOMEM, "no memory for a holder"));
     holder->authority = authority;
-    holder->role = options->role;
-    holder->pressure = options->pressure;
-    holder->pressure_user = options->pressure_user;
+    holder->settings.role = options->role;
+    holder->victim.function = options->pressure;
+    holder->victim.user = options->pressure_user;
     holder->limits.priority = options->limits.priority;
     (void)strncpy(holder->name, options->name ? options->name : "holder", sizeof holder->name - 1);
-    struct moor__queue *queue = authority->runtime->queue;
+    struct moor__queue *queue = &authority->governor->queue;
     moor__lock_acquire(&queue->lock);
-    moor__lock_acquire(&authority->lock);
+    moor__accounts_lock(authority);
     status = check_guarantee(authority, 0, options->limits.guarantee_bytes);
     if (!status) {
-        moor__credit_take_back(authority, MOOR__STRICT_READ);
-        enter(holder);
+        join(holder);
         set_limits(holder, &options->limits, 0);
-        holder->revision = 0;
-        moor__credit_allow(authority, MOOR__STRICT_READ);
+        holder->settings.revision = 0;
     }
-    moor__lock_release(&authority->lock);
+    moor__accounts_unlock(authority);
     moor__lock_release(&queue->lock);
     if (status) {
         free(holder);
@@ -212,43 +203,45 @@ moor_status moor_holder_create(struct moor_authority *authority, const struct mo
     return MOOR_OK;
 }
 
-/* Both locks held, its thread_accounts empty. */
+/* ---- destruction ---- */
+
+/* Requires both locks, and that no thread has credit of the holder. */
 static moor_status check_unused(const struct moor_holder *holder)
 {
     uint64_t charged = moor__account_charged(&holder->account),
              reserved = moor__account_get(&holder->account, MOOR__RESERVED);
     uint64_t grants = moor__account_get(&holder->account, MOOR__ALIVE) % MOOR__ONE_LEASE;
     uint32_t bindings = atomic_load_explicit(&holder->bindings, memory_order_acquire);
-    if (!holder->has && !grants && !bindings && !holder->wanted)
+    uint32_t requests = holder->victim.wanted;
+    if (!holder->has && !grants && !bindings && !requests)
         return MOOR_OK;
     return moor__fail(MOOR_BUSY,
                       "%s holds %llu bytes, %llu reserved, and has %u bindings, %llu grants, %u requests",
                       holder->name, (unsigned long long)charged, (unsigned long long)reserved, bindings,
-                      (unsigned long long)grants, holder->wanted);
+                      (unsigned long long)grants, requests);
 }
 
-/* Both locks held. */
+/* Requires both locks. */
 static void leave(struct moor_holder *holder)
 {
     struct moor_authority *authority = holder->authority;
+    assert(holder->has == 0 && authority->holder_count > 0 && !holder->victim.request.is_waiting);
+    moor__holder_account_guarantee(holder, 0);
     TAILQ_REMOVE(&authority->holders, holder, entry);
     authority->holder_count--;
-    moor__holder_account_guarantee(holder, 0);
-    moor__victim_remove(authority->runtime->queue, holder);
-    holder->destroyed = true;
+    moor__victim_remove(&authority->governor->queue.schedule, holder);
+    holder->victim.is_destroyed = true;
 }
 
-/* The queue's lock is held. BUSY. leaves: if it can, it does. */
+/* leaves: the holder leaves its authority if it can. BUSY. Requires queue->lock. */
 static moor_status leave_if_unused(struct moor_holder *holder, bool leaves)
 {
     struct moor_authority *authority = holder->authority;
-    moor__lock_acquire(&authority->lock);
-    moor__credit_take_back(authority, MOOR__STRICT_READ);
+    moor__accounts_lock(authority);
     moor_status status = check_unused(holder);
     if (!status && leaves)
         leave(holder);
-    moor__credit_allow(authority, MOOR__STRICT_READ);
-    moor__lock_release(&authority->lock);
+    moor__accounts_unlock(authority);
     return status;
 }
 
@@ -256,22 +249,23 @@ moor_status moor_holder_destroy(struct moor_holder *holder)
 {
     if (!holder)
         return MOOR_OK;
-    struct moor_authority *authority = holder->authority;
-    struct moor_runtime *runtime = authority->runtime;
-    moor_status status = moor__enter(runtime);
+    struct moor__governor *governor = holder->authority->governor;
+    struct moor__queue *queue = &governor->queue;
+    moor_status status = moor__governor_enter(governor);
     if (status)
         return moor__leave(status);
-    moor__lock_acquire(&runtime->queue->lock);
+    moor__lock_acquire(&queue->lock);
     status = leave_if_unused(holder, false);
     if (!status)
-        status = moor__pressure_await(runtime->queue, holder);
+        status = moor__pressure_await(governor, holder);
     if (!status)
-        status = leave_if_unused(holder, true); /* its function may have done anything */
-    if (status && holder->pressure)
-        moor__victim_add(runtime->queue, holder);
-    bool running = holder->running; /* this thread is in its function: it is freed when that returns */
-    moor__queue_scan_locked(runtime->queue);
-    moor__lock_release(&runtime->queue->lock);
+        status = leave_if_unused(holder, true); /* the pressure function may have done anything meanwhile */
+    if (status && holder->victim.function)
+        moor__victim_add(&queue->schedule, holder);
+    bool running =
+        holder->victim.is_running; /* in this thread: the worker frees it when the function returns */
+    moor__queue_scan_locked(governor);
+    moor__lock_release(&queue->lock);
     if (!status && !running)
         free(holder);
     return moor__leave(status);

@@ -1,129 +1,130 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Requests. One takes what fits; failing that, what has come back meanwhile; failing that, it becomes a
- * ticket in the queue, where others serve it or time ends it. One that is not to wait is such a ticket too,
- * while holders are being asked for it: it waits for their answers, and for no fence.
+ * Requests. A request is granted if it fits; if not, after reaping the releases that have completed; if not,
+ * it becomes a ticket, which other threads serve or time ends. A request that must not wait becomes a brief
+ * ticket while holders are asked for it: it waits for their answers, and for no fence.
  */
 #include "governor/request.h"
 
-#include "governor/account.h"
-#include "governor/pressure.h"
-#include "memory/release.h"
-#include "observe/external.h"
-#include "observe/trace.h"
-#include "util/error.h"
+#include "governor/governor.h"
 
-#include <stdlib.h>
-
-static bool try_now(struct moor_runtime *runtime, const struct moor__request_set *set,
+static bool try_now(struct moor__governor *governor, const struct moor__request_set *set,
                     struct moor__refusal *refusal)
 {
-    if (moor__queue_try(runtime, set, refusal))
+    const struct moor__governor_port *port = &governor->port;
+    if (moor__queue_try(governor, set, refusal))
         return true;
     if (refusal->status == MOOR_NEVER_FITS)
         return false;
-    if (moor__poll(runtime) && moor__queue_try(runtime, set, refusal))
+    if (port->reap(governor->runtime) && moor__queue_try(governor, set, refusal))
         return true;
-    /* Each pool that others may hold less of by now. */
-    for (size_t looks = 0; looks < set->pool_count && refusal->external; looks++) {
-        if (moor__external_refresh(set->parts[refusal->part].holder->authority))
+    /* Each pool that other processes may hold less of by now. */
+    for (size_t tries = 0; tries < set->pool_count && refusal->external; tries++) {
+        if (port->refresh_external(set->parts[refusal->part].holder->authority))
             return false;
-        if (moor__queue_try(runtime, set, refusal))
+        if (moor__queue_try(governor, set, refusal))
             return true;
     }
     return false;
 }
 
-/* Its priority is the highest of its holders'. */
-static void describe(struct moor__ticket *ticket, const struct moor__request_set *set, uint64_t deadline_ns)
+static struct moor__demand describe(const struct moor__request_set *set, uint64_t deadline_ns)
 {
-    ticket->set = *set;
-    ticket->is_brief = deadline_ns == MOOR_NO_WAIT;
-    ticket->is_inside = moor__is_inside_pressure(set->pools[0]->runtime);
-    ticket->deadline_ns = ticket->is_brief ? MOOR_FOREVER : deadline_ns;
-    ticket->priority = INT32_MIN;
+    struct moor__demand demand = {
+        .kind = MOOR__TICKET_REQUEST,
+        .priority = INT32_MIN, /* the highest of the holders' */
+        .is_brief = deadline_ns == MOOR_NO_WAIT,
+        .set = *set,
+        .deadline_ns = deadline_ns == MOOR_NO_WAIT ? MOOR_FOREVER : deadline_ns,
+    };
     for (size_t i = 0; i < set->count; i++) {
         int32_t priority = set->parts[i].holder->limits.priority;
-        bool wraps = ticket->bytes > UINT64_MAX - set->parts[i].bytes;
-        ticket->bytes = wraps ? UINT64_MAX : ticket->bytes + set->parts[i].bytes;
-        ticket->priority = priority > ticket->priority ? priority : ticket->priority;
+        demand.bytes = moor__add_sat(demand.bytes, set->parts[i].bytes);
+        demand.priority = priority > demand.priority ? priority : demand.priority;
     }
+    return demand;
 }
 
-/* The queue's lock is held. */
-static moor_status enqueue(struct moor__queue *queue, struct moor__ticket *ticket)
+/* Requires queue->lock. */
+static moor_status enqueue(struct moor__governor *governor, struct moor__ticket *ticket)
 {
-    moor__request_set_lock(&ticket->set);
-    bool can = moor__request_set_can(&ticket->set, &ticket->refusal);
-    moor__request_set_unlock(&ticket->set);
+    struct moor__queue *queue = &governor->queue;
+    moor__request_set_lock(&ticket->demand.set);
+    bool can = moor__request_set_can(&ticket->demand.set, &ticket->refusal);
+    moor__request_set_unlock(&ticket->demand.set);
     if (!can)
         return moor__refuse(&ticket->refusal);
-    if (queue->count >= MOOR_LIMIT_TICKETS)
+    if (queue->schedule.count >= MOOR_LIMIT_TICKETS)
         return moor__fail(MOOR_LIMIT, "%d tickets are open, the most there can be", MOOR_LIMIT_TICKETS);
-    moor__queue_enter(queue, ticket);
+    moor__schedule_enter(&queue->schedule, ticket, governor->port.clock());
+    moor__queue_wake(queue);
     return MOOR_OK;
 }
 
-moor_status moor__ticket_open(struct moor_runtime *runtime, const struct moor__request_set *set,
+moor_status moor__ticket_open(struct moor__governor *governor, const struct moor__request_set *set,
                               uint64_t deadline_ns, void *memory, struct moor__ticket **ret_ticket)
 {
     struct moor__ticket *ticket;
-    moor_status status = moor__ticket_make(runtime, MOOR__TICKET_REQUEST, &ticket);
+    moor_status status = moor__ticket_make(governor, MOOR__TICKET_REQUEST, &ticket);
     if (status)
         return status;
-    status = moor__workers_start(runtime);
+    status = moor__workers_start(governor);
     if (!status) {
-        moor__lock_acquire(&runtime->queue->lock);
-        moor__workers_started(runtime->queue);
-        describe(ticket, set, deadline_ns);
-        status = enqueue(runtime->queue, ticket);
+        moor__lock_acquire(&governor->queue.lock);
+        moor__workers_started(&governor->queue);
+        ticket->demand = describe(set, deadline_ns);
+        status = enqueue(governor, ticket);
         ticket->memory = status ? NULL : memory;
-        runtime->queue->owned += !status;
-        moor__lock_release(&runtime->queue->lock);
+        governor->queue.owned += !status;
+        moor__lock_release(&governor->queue.lock);
     }
     if (status) {
-        moor__ticket_free(runtime, ticket);
+        moor__ticket_free(governor, ticket);
         return status;
     }
-    moor__trace(runtime, MOOR_TRACE_TICKET, set->pools[0], set->parts[0].holder, ticket->bytes,
-                moor__ticket_handle(runtime, ticket));
+    moor__trace(governor->runtime, MOOR_TRACE_TICKET, set->pools[0], set->parts[0].holder,
+                ticket->demand.bytes, ticket->handle);
     *ret_ticket = ticket;
     return MOOR_OK;
 }
 
-/* The queue's lock is held. Answers are in: what they brought may have to be taken back first. */
-static void conclude(struct moor_runtime *runtime, struct moor__ticket *ticket)
+/* All answers to a brief ticket are in: reaps the bytes that they brought, and ends the ticket unless that
+ * changed something. Requires queue->lock, releases it meanwhile. */
+static void conclude(struct moor__governor *governor, struct moor__ticket *ticket)
 {
-    struct moor__queue *queue = runtime->queue;
-    uint32_t answers = moor__answers_to(queue, ticket);
+    struct moor__queue *queue = &governor->queue;
+    uint32_t answers = moor__plan_answers(&queue->schedule, ticket);
     moor__lock_release(&queue->lock);
-    (void)moor__poll(runtime); /* the look says whether that helped */
+    (void)governor->port.reap(governor->runtime); /* the scan finds out whether that helped */
     moor__lock_acquire(&queue->lock);
-    ticket->is_answered = false;
-    moor__queue_scan_locked(queue);
-    if (ticket->state != MOOR__TICKET_OPEN || !ticket->is_answered ||
-        moor__answers_to(queue, ticket) != answers)
-        return; /* served, or asked for more, or what the last answer brought is not taken back yet */
-    if (ticket->refusal.status == MOOR_OVER_BUDGET && (ticket->asked || ticket->turned_away))
+    ticket->pressure.is_answered = false;
+    moor__queue_scan_locked(governor);
+    if (ticket->state != MOOR__TICKET_OPEN || !ticket->pressure.is_answered ||
+        moor__plan_answers(&queue->schedule, ticket) != answers)
+        return; /* served, or asking again, or the bytes of the last answer are not reaped yet */
+    if (ticket->refusal.status == MOOR_OVER_BUDGET &&
+        (ticket->pressure.asked || ticket->pressure.turned_away))
         ticket->refusal.status = MOOR_NO_VICTIM;
-    moor__queue_end(queue, ticket, MOOR__TICKET_ENDED, ticket->refusal.status);
+    moor__schedule_end(&queue->schedule, ticket, MOOR__TICKET_ENDED, ticket->refusal.status);
 }
 
-void moor__ticket_await(struct moor_runtime *runtime, struct moor__ticket *ticket)
+void moor__ticket_await(struct moor__governor *governor, struct moor__ticket *ticket)
 {
-    struct moor__queue *queue = runtime->queue;
+    struct moor__queue *queue = &governor->queue;
     while (ticket->state == MOOR__TICKET_OPEN) {
-        if (ticket->is_brief && ticket->is_answered)
-            conclude(runtime, ticket);
-        else if (ticket->deadline_ns != MOOR_FOREVER && moor__governor_clock() >= ticket->deadline_ns)
-            moor__queue_scan_locked(queue);
-        else /* why it woke is looked at above */
-            (void)moor__lock_wait_until(&queue->lock, &ticket->changed, ticket->deadline_ns);
+        uint64_t deadline_ns = ticket->demand.deadline_ns;
+        if (ticket->demand.is_brief && ticket->pressure.is_answered)
+            conclude(governor, ticket);
+        else if (deadline_ns != MOOR_FOREVER && governor->port.clock() >= deadline_ns)
+            moor__queue_scan_locked(governor);
+        else /* the loop finds out why it woke */
+            (void)moor__lock_wait_until(&queue->lock, &ticket->changed, deadline_ns);
     }
 }
 
 moor_status moor__ticket_outcome(const struct moor__ticket *ticket)
 {
+    assert(ticket->state != MOOR__TICKET_OPEN);
     if (ticket->ended == MOOR_CANCELLED)
         return moor__fail(MOOR_CANCELLED, "the ticket was cancelled");
     if (ticket->state == MOOR__TICKET_SERVED)
@@ -135,77 +136,109 @@ moor_status moor__ticket_outcome(const struct moor__ticket *ticket)
     return moor__fail_short(MOOR_TIMEOUT, why.bytes, "not by the deadline: %.450s", why.text);
 }
 
-static moor_status wait_in_queue(struct moor_runtime *runtime, const struct moor__request_set *set,
+static moor_status wait_in_queue(struct moor__governor *governor, const struct moor__request_set *set,
                                  uint64_t deadline_ns, size_t *ret_part)
 {
     struct moor__ticket *ticket;
-    moor_status status = moor__ticket_open(runtime, set, deadline_ns, NULL, &ticket);
+    moor_status status = moor__ticket_open(governor, set, deadline_ns, NULL, &ticket);
     if (status)
         return status;
-    moor__lock_acquire(&runtime->queue->lock);
-    moor__ticket_await(runtime, ticket);
-    runtime->queue->owned--;
-    moor__lock_release(&runtime->queue->lock);
+    moor__lock_acquire(&governor->queue.lock);
+    moor__ticket_await(governor, ticket);
+    governor->queue.owned--;
+    moor__lock_release(&governor->queue.lock);
     status = moor__ticket_outcome(ticket);
     *ret_part = ticket->refusal.part;
-    moor__trace(runtime, MOOR_TRACE_END, set->pools[0], set->parts[0].holder, status ? 0 : ticket->bytes,
-                moor__ticket_handle(runtime, ticket));
-    moor__ticket_free(runtime, ticket);
+    moor__trace(governor->runtime, MOOR_TRACE_END, set->pools[0], set->parts[0].holder,
+                status ? 0 : ticket->demand.bytes, ticket->handle);
+    moor__ticket_free(governor, ticket);
     return status;
+}
+
+/* Returns true if a holder of the set's pools has a pressure function. */
+static bool has_victim(struct moor__governor *governor, const struct moor__request_set *set)
+{
+    bool found = false;
+    moor__lock_acquire(&governor->queue.lock);
+    for (const struct moor_holder *victim = governor->queue.schedule.victims; victim && !found;
+         victim = victim->victim.next)
+        for (size_t i = 0; i < set->pool_count && !found; i++)
+            found = victim->authority == set->pools[i];
+    moor__lock_release(&governor->queue.lock);
+    return found;
 }
 
 moor_status moor__request(struct moor_runtime *runtime, const struct moor__request_set *set,
                           uint64_t deadline_ns, size_t *ret_part)
 {
+    struct moor__governor *governor = moor__governor_of(runtime);
     size_t unused;
     ret_part = ret_part ? ret_part : &unused;
     struct moor__refusal refusal;
-    if (try_now(runtime, set, &refusal)) {
+    if (try_now(governor, set, &refusal))
         return MOOR_OK;
-    }
-    bool hopeless = refusal.status == MOOR_NEVER_FITS || moor__is_inside_pressure(runtime);
+    bool hopeless = refusal.status == MOOR_NEVER_FITS || set->is_inside;
     bool comes = refusal.status == MOOR_PENDING || refusal.obstacle == MOOR__OBSTACLE_TURN;
     *ret_part = refusal.part;
-    if (hopeless || (deadline_ns == MOOR_NO_WAIT && (comes || !moor__pressure_is_possible(runtime, set))))
+    if (hopeless || (deadline_ns == MOOR_NO_WAIT && (comes || !has_victim(governor, set))))
         return moor__refuse(&refusal);
-    moor_status status = wait_in_queue(runtime, set, deadline_ns, ret_part);
+    moor_status status = wait_in_queue(governor, set, deadline_ns, ret_part);
     if (deadline_ns == MOOR_NO_WAIT && status == MOOR_LIMIT)
-        return moor__refuse(&refusal); /* nobody can be asked now */
+        return moor__refuse(&refusal); /* no holder can be asked now */
     return status;
+}
+
+moor_status moor__requests_check(struct moor__governor *governor, const struct moor_request *requests,
+                                 size_t count)
+{
+    if (!requests || count == 0)
+        return moor__fail(MOOR_INVALID, "a request without parts");
+    if (count > MOOR_LIMIT_REQUESTS)
+        return moor__fail(MOOR_LIMIT, "%zu parts; at most %d", count, MOOR_LIMIT_REQUESTS);
+    for (size_t i = 0; i < count; i++) {
+        if (!requests[i].holder || requests[i].bytes == 0)
+            return moor__fail(MOOR_INVALID, "part %zu: the holder must not be NULL, bytes not 0", i);
+        if (requests[i].holder->authority->governor != governor)
+            return moor__fail(MOOR_FOREIGN, "part %zu: a holder of another runtime", i);
+    }
+    return MOOR_OK;
 }
 
 bool moor__pressure_for_device(const struct moor_holder *requester, uint64_t bytes)
 {
     struct moor_authority *authority = requester->authority;
-    struct moor_runtime *runtime = authority->runtime;
-    struct moor__queue *queue = runtime->queue;
+    struct moor__governor *governor = authority->governor;
+    struct moor__queue *queue = &governor->queue;
     struct moor__ticket *ticket;
     const struct moor__request_set set = {.pools = &authority, .pool_count = 1};
-    if (moor__is_inside_pressure(runtime) || !moor__pressure_is_possible(runtime, &set) ||
-        moor__ticket_make(runtime, MOOR__TICKET_DEVICE, &ticket))
+    if (moor__is_inside_pressure(governor) || !has_victim(governor, &set) ||
+        moor__ticket_make(governor, MOOR__TICKET_DEVICE, &ticket))
         return false;
-    if (moor__workers_start(runtime)) {
-        moor__ticket_free(runtime, ticket);
+    if (moor__workers_start(governor)) {
+        moor__ticket_free(governor, ticket);
         return false;
     }
-    ticket->set = set;
-    ticket->bytes = bytes;
-    ticket->requester = requester;
-    ticket->priority = requester->limits.priority;
-    ticket->is_brief = true;
-    moor_ticket name = moor__ticket_handle(runtime, ticket);
-    moor__trace(runtime, MOOR_TRACE_TICKET, authority, NULL, bytes, name);
+    ticket->demand = (struct moor__demand){
+        .kind = MOOR__TICKET_DEVICE,
+        .priority = requester->limits.priority,
+        .is_brief = true,
+        .set = set,
+        .bytes = bytes,
+        .requester = requester,
+        .deadline_ns = MOOR_FOREVER,
+    };
+    moor__trace(governor->runtime, MOOR_TRACE_TICKET, authority, NULL, bytes, ticket->handle);
     moor__lock_acquire(&queue->lock);
     moor__workers_started(queue);
-    moor__queue_add(queue, ticket);
-    moor__queue_scan_locked(queue);
-    while (!ticket->is_answered)
+    moor__schedule_add(&queue->schedule, ticket, governor->port.clock());
+    moor__queue_scan_locked(governor);
+    while (!ticket->pressure.is_answered)
         moor__lock_wait(&queue->lock, &ticket->changed);
-    moor__queue_end(queue, ticket, MOOR__TICKET_ENDED, MOOR_OK);
-    bool some = ticket->evicted_bytes > 0;
+    moor__schedule_end(&queue->schedule, ticket, MOOR__TICKET_ENDED, MOOR_OK);
+    bool some = ticket->pressure.evicted_bytes > 0;
     moor__lock_release(&queue->lock);
-    moor__trace(runtime, MOOR_TRACE_END, authority, NULL, 0, name);
-    moor__ticket_free(runtime, ticket);
-    (void)moor__poll(runtime); /* the next try says whether that helped */
+    moor__trace(governor->runtime, MOOR_TRACE_END, authority, NULL, 0, ticket->handle);
+    moor__ticket_free(governor, ticket);
+    (void)governor->port.reap(governor->runtime); /* the next try finds out whether that helped */
     return some;
 }

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Each thread has a list of what it keeps, one for each runtime that it has called; each runtime a list of
- * what threads keep of it. Both are guarded by one lock of the process, which is held for list work only. A
- * thread that ends leaves its things in the runtimes' lists, without an owner; a runtime that ends frees
- * them, whoever owns them. The library is never unmapped (-z nodelete), for threads end after it might have
- * been.
+ * Each thread has a list of its caches, one for each runtime that it has called; each runtime has a list of
+ * all threads' caches. One lock of the process guards both, held for list work only. A thread that ends
+ * leaves its caches in the runtimes' lists, without an owner; a runtime that ends frees its caches, owned or
+ * not. The library is never unmapped (-z nodelete), because threads may end after the host has closed it.
  */
 #include "governor/thread_cache.h"
 
@@ -13,15 +12,15 @@
 
 LIST_HEAD(thread_list, moor__thread_cache);
 
-/* What the end of the thread needs to know. */
+/* The state that the end of the thread needs. */
 struct thread_record {
     struct thread_list caches; /* lists_lock */
-    pid_t process;             /* a forked child leaves alone what its parent's thread had */
+    pid_t process;             /* a forked child leaves the caches of its parent's thread alone */
 };
 
 _Thread_local struct moor__thread_cache_hint moor__thread_cache_last;
 
-static struct moor__lock lists_lock = MOOR__LOCK(MOOR__RANK_THREAD_CACHES, "cache.c's lock");
+static struct moor__lock lists_lock = MOOR__LOCK(MOOR__RANK_THREAD_CACHES, "thread_cache.c's lock");
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t at_end;
 static bool has_key;
@@ -35,6 +34,7 @@ static void thread_ended(void *user)
     moor__lock_acquire(&lists_lock);
     while (!LIST_EMPTY(&record->caches)) {
         struct moor__thread_cache *cache = LIST_FIRST(&record->caches);
+        assert(cache->is_owned && !cache->inside);
         LIST_REMOVE(cache, of_thread);
         cache->is_owned = false;
     }
@@ -42,7 +42,7 @@ static void thread_ended(void *user)
     moor__thread_cache_last = (struct moor__thread_cache_hint){0};
 }
 
-/* A forked child gets the lists whole, and the lock free. */
+/* With the lock held across the fork, a forked child gets whole lists and a free lock. */
 static void before_fork(void)
 {
     moor__lock_acquire(&lists_lock);
@@ -59,7 +59,7 @@ static void make_key(void)
               pthread_key_create(&at_end, thread_ended) == 0;
 }
 
-/* The thread's end will be heard of. */
+/* Makes sure that thread_ended will run for this thread. */
 static bool enroll(void)
 {
     pthread_once(&once, make_key);
@@ -67,19 +67,19 @@ static bool enroll(void)
         return false;
     if (pthread_getspecific(at_end) && thread.process == getpid())
         return true;
-    LIST_INIT(&thread.caches); /* in a forked child: what it had was the parent's */
+    LIST_INIT(&thread.caches); /* in a forked child the old list is the parent's */
     thread.process = getpid();
     return pthread_setspecific(at_end, &thread) == 0;
 }
 
-/* lists_lock held. One of the runtime's that is this thread's, or nobody's. */
-static struct moor__thread_cache *find(struct moor_runtime *runtime)
+/* Returns this thread's cache, or one without an owner, which becomes this thread's. Requires lists_lock. */
+static struct moor__thread_cache *find(struct moor__thread_caches *caches)
 {
     struct moor__thread_cache *cache, *orphan = NULL;
     LIST_FOREACH (cache, &thread.caches, of_thread)
-        if (cache->tag == runtime->grants.tag)
+        if (cache->tag == caches->tag)
             return cache;
-    LIST_FOREACH (cache, &runtime->thread_caches, of_runtime)
+    LIST_FOREACH (cache, &caches->list, of_runtime)
         if (!cache->is_owned)
             orphan = cache;
     if (orphan) {
@@ -89,43 +89,44 @@ static struct moor__thread_cache *find(struct moor_runtime *runtime)
     return orphan;
 }
 
-struct moor__thread_cache *moor__thread_cache_find(struct moor_runtime *runtime)
+struct moor__thread_cache *moor__thread_cache_find(struct moor__thread_caches *caches)
 {
     if (!enroll())
         return NULL;
     moor__lock_acquire(&lists_lock);
-    struct moor__thread_cache *cache = find(runtime);
+    struct moor__thread_cache *cache = find(caches);
     moor__lock_release(&lists_lock);
     if (!cache) {
         cache = calloc(1, sizeof *cache);
         if (!cache)
             return NULL;
-        cache->tag = runtime->grants.tag;
+        cache->tag = caches->tag;
         cache->is_owned = true;
         moor__lock_acquire(&lists_lock);
         LIST_INSERT_HEAD(&thread.caches, cache, of_thread);
-        LIST_INSERT_HEAD(&runtime->thread_caches, cache, of_runtime);
+        LIST_INSERT_HEAD(&caches->list, cache, of_runtime);
         moor__lock_release(&lists_lock);
     }
+    assert(cache->tag == caches->tag);
     moor__thread_cache_last = (struct moor__thread_cache_hint){cache->tag, cache};
     return cache;
 }
 
-void moor__thread_caches_visit(struct moor_runtime *runtime,
+void moor__thread_caches_visit(struct moor__thread_caches *caches,
                                void (*visit)(struct moor__thread_cache *cache, void *user), void *user)
 {
     struct moor__thread_cache *cache;
     moor__lock_acquire(&lists_lock);
-    LIST_FOREACH (cache, &runtime->thread_caches, of_runtime)
+    LIST_FOREACH (cache, &caches->list, of_runtime)
         visit(cache, user);
     moor__lock_release(&lists_lock);
 }
 
-void moor__thread_caches_free(struct moor_runtime *runtime)
+void moor__thread_caches_free(struct moor__thread_caches *caches)
 {
     moor__lock_acquire(&lists_lock);
-    while (!LIST_EMPTY(&runtime->thread_caches)) {
-        struct moor__thread_cache *cache = LIST_FIRST(&runtime->thread_caches);
+    while (!LIST_EMPTY(&caches->list)) {
+        struct moor__thread_cache *cache = LIST_FIRST(&caches->list);
         LIST_REMOVE(cache, of_runtime);
         if (cache->is_owned)
             LIST_REMOVE(cache, of_thread);

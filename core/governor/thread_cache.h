@@ -1,24 +1,27 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a thread keeps for itself of one runtime: thread_accounts, each its share of one holder's account, and slots of
- * handles that are free. Only the thread itself uses it; others may take what is in the thread_accounts, see account.h.
- * When the thread ends, the next new one takes it over as it is.
+ * A thread's cache for one runtime: thread accounts, each its share of one holder's account, and free slots
+ * of handles. Only the thread itself uses it; other threads may empty its thread accounts, see credit.h. When
+ * the thread ends, the next new thread takes the cache over as it is.
  */
-#ifndef MOOR_GOVERNOR_LOCAL_H
-#define MOOR_GOVERNOR_LOCAL_H
+#ifndef MOOR_GOVERNOR_THREAD_CACHE_H
+#define MOOR_GOVERNOR_THREAD_CACHE_H
 
-#include "governor/governor.h"
+#include "governor/objects.h"
+#include "util/handles.h"
+
+#include <assert.h>
 
 #define MOOR__THREAD_ACCOUNTS 64
 #define MOOR__THREAD_SLOTS 16
-_Static_assert(MOOR__THREAD_ACCOUNTS <= 64, "a bit for each, in 64");
+_Static_assert(MOOR__THREAD_ACCOUNTS <= 64, "`used` has a bit for each thread account");
 
 struct moor__thread_account {
     _Atomic(struct moor_holder *) holder; /* NULL: it is empty */
     _Atomic(struct moor_authority *) authority;
     struct moor__account account;
-    _Atomic uint64_t charged; /* of the lines, all charged ones; and how high that has been: for peaks */
-    _Atomic uint64_t highest;
+    _Atomic uint64_t charged; /* sum of the charged lines */
+    _Atomic uint64_t highest; /* the largest that sum has been, for peaks */
 };
 
 struct moor__thread_slots {
@@ -27,59 +30,76 @@ struct moor__thread_slots {
 };
 
 struct moor__thread_cache {
-    _Atomic uint32_t inside; /* the thread is at a thread_account */
-    uint32_t tag;            /* of its runtime */
-    bool is_owned;           /* by a thread; cache.c, as the entries */
+    _Atomic uint32_t inside; /* 1: the thread is using a thread account */
+    uint32_t tag;            /* the runtime's */
+    bool is_owned;           /* by a living thread; thread_cache.c's lock, as the two entries */
     LIST_ENTRY(moor__thread_cache) of_runtime;
     LIST_ENTRY(moor__thread_cache) of_thread;
-    /* A bit for each thread_account that has ever been filled. The thread writes it under the lock of the authority
-     * that it fills the thread_account from, so that whoever empties those sees it. */
+    /* A bit for each thread account that has ever been filled. The thread sets it under the lock of the
+     * authority that it fills the thread account from, so the thread that empties those sees it. */
     _Atomic uint64_t used;
     struct moor__thread_slots grants;
     struct moor__thread_slots leases;
     struct moor__thread_account thread_accounts[MOOR__THREAD_ACCOUNTS];
 };
 
+/* All threads' caches for one runtime. */
+struct moor__thread_caches {
+    uint32_t tag; /* the runtime's; no other runtime ever has it */
+    LIST_HEAD(, moor__thread_cache) list;
+};
+
+/* The cache that this thread used last. Its tag says for which runtime. Small, because it takes the space
+ * that dynamic linkers keep for libraries which are loaded late. */
 struct moor__thread_cache_hint {
-    uint32_t tag; /* of the runtime; tags are not used twice, so it cannot be another one's */
+    uint32_t tag;
     struct moor__thread_cache *cache;
 };
-/* Small enough for the space that loaders keep for libraries that come late. */
 extern _Thread_local struct moor__thread_cache_hint moor__thread_cache_last
     __attribute__((tls_model("initial-exec")));
 
-/* Makes it, or finds it in the thread's list; NULL: no memory, and then the thread does without. */
-struct moor__thread_cache *moor__thread_cache_find(struct moor_runtime *runtime);
+/* Returns this thread's cache, from its list or made now. NULL: no memory, and the thread works without a
+ * cache. */
+struct moor__thread_cache *moor__thread_cache_find(struct moor__thread_caches *caches);
 
-/* It is the runtime that this thread has called last. */
-static inline bool moor__thread_cache_is_last(const struct moor_runtime *runtime)
+/* Returns true if this thread's last call was to the same runtime. */
+static inline bool moor__thread_cache_is_last(const struct moor__thread_caches *caches)
 {
-    return __builtin_expect(moor__thread_cache_last.tag == runtime->grants.tag, 1);
+    return __builtin_expect(moor__thread_cache_last.tag == caches->tag, 1);
 }
 
-static inline struct moor__thread_cache *moor__thread_cache_of(struct moor_runtime *runtime)
+static inline struct moor__thread_cache *moor__thread_cache_of(struct moor__thread_caches *caches)
 {
-    return moor__thread_cache_is_last(runtime) ? moor__thread_cache_last.cache
-                                               : moor__thread_cache_find(runtime);
+    return moor__thread_cache_is_last(caches) ? moor__thread_cache_last.cache
+                                              : moor__thread_cache_find(caches);
 }
 
-/* All that threads keep of this runtime, one after another: see account.c. */
-void moor__thread_caches_visit(struct moor_runtime *runtime,
+static inline struct moor__thread_cache *moor__thread_cache_for(const struct moor_holder *holder)
+{
+    return moor__thread_cache_of(holder->authority->caches);
+}
+
+/* Calls `visit` for each cache of the runtime, one after another, under the lock of the lists. */
+void moor__thread_caches_visit(struct moor__thread_caches *caches,
                                void (*visit)(struct moor__thread_cache *cache, void *user), void *user);
-/* The runtime ends. */
-void moor__thread_caches_free(struct moor_runtime *runtime);
+/* Frees all caches of a runtime that ends. */
+void moor__thread_caches_free(struct moor__thread_caches *caches);
 
-/* A slot of a table of grants or leases, from what the thread keeps of them or anew; and back. */
-static inline moor_status moor__thread_cache_take(struct moor__handles *handles,
+/* Takes a slot from those that the thread keeps, or else from the table. slots: NULL if the thread has no
+ * cache. */
+static inline moor_status moor__thread_slots_take(struct moor__handles *handles,
                                                   struct moor__thread_slots *slots,
                                                   struct moor__slot **ret_slot)
 {
     if (!slots || slots->count == 0)
         return moor__handles_take(handles, ret_slot);
+    assert(slots->count <= MOOR__THREAD_SLOTS);
     *ret_slot = slots->slot[--slots->count];
     return MOOR_OK;
 }
-static inline void moor__thread_cache_return(struct moor__handles *handles, struct moor__thread_slots *slots,
+
+/* Keeps a retired slot for the thread, or returns it to the table. */
+static inline void moor__thread_slots_return(struct moor__handles *handles, struct moor__thread_slots *slots,
                                              struct moor__slot *slot)
 {
     if (!slots || slots->count == MOOR__THREAD_SLOTS)
@@ -87,8 +107,5 @@ static inline void moor__thread_cache_return(struct moor__handles *handles, stru
     else if (moor__handles_renew(slot))
         slots->slot[slots->count++] = slot;
 }
-
-#define MOOR__GRANTS_OF(runtime, cache) &(runtime)->grants, (cache) ? &(cache)->grants : NULL
-#define MOOR__LEASES_OF(runtime, cache) &(runtime)->leases, (cache) ? &(cache)->leases : NULL
 
 #endif

@@ -1,40 +1,36 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The runtime's own threads. Askers call pressure functions, one thread for one holder at a time; there are
- * as many as are in such functions, at most MOOR_LIMIT_PRESSURE_WORKERS, and idle ones end after a while. One more, the
- * attendant, exists while tickets are open: it makes workers, takes back what has come from behind fences, and
- * looks at the queue when time has changed something. It calls no pressure function, so none can keep it.
+ * The governor's threads. Pressure workers call pressure functions, one thread for one holder at a time: as
+ * many as there are running functions, at most MOOR_LIMIT_PRESSURE_WORKERS; idle ones end after a while. One
+ * more thread, the monitor, exists while tickets are open: it makes workers, reaps releases, and runs the
+ * schedule when time changes something. It calls no pressure function, so no holder can block it.
  */
-#include "governor/account.h"
-#include "governor/pressure.h"
-#include "memory/release.h"
-#include "observe/external.h"
-#include "observe/trace.h"
+#include "governor/governor.h"
 #include "util/deadline.h"
-#include "util/error.h"
 
+#include <moorage/abi/provider.h>
 #include <signal.h>
 #include <stdlib.h>
 
-#define IDLE_NS 1000000000u    /* after so long without work a thread ends */
-#define FENCE_SLICE_NS 200000u /* the first wait for fences; doubled while nothing comes */
+#define IDLE_NS 1000000000u    /* a thread ends after this time without work */
+#define FENCE_SLICE_NS 200000u /* the first wait for fences; doubled while nothing completes */
 #define FENCE_SLICE_MAX_NS 5000000u
-#define EXTERNAL_NS 50000000u /* between looks at what others hold, where somebody waits for it */
-#define RETRY_NS 50000000u    /* where no thread could be made */
+#define EXTERNAL_NS 50000000u /* between reads of external use that a ticket waits for */
+#define RETRY_NS 50000000u    /* after a thread could not be made */
 
 struct moor__worker {
     struct moor__worker *next;
-    struct moor_runtime *runtime;
+    struct moor__governor *governor;
     pthread_t thread;
-    bool has_ended; /* it can be joined */
+    bool has_ended; /* the thread can be joined */
 };
 
 /* ---- making and ending threads ---- */
 
-/* lock held. Those that have ended are joined, so that they are not many. */
-static struct moor__worker *take_ended(struct moor__queue *queue)
+/* Unlinks the threads that have ended, to be joined. Requires queue->lock. */
+static struct moor__worker *take_ended(struct moor__workers *workers)
 {
-    struct moor__worker *ended = NULL, **link = &queue->workers;
+    struct moor__worker *ended = NULL, **link = &workers->list;
     while (*link) {
         struct moor__worker *worker = *link;
         if (!worker->has_ended) {
@@ -48,28 +44,29 @@ static struct moor__worker *take_ended(struct moor__queue *queue)
     return ended;
 }
 
-/* No lock held: a thread that ends may run code of the host's, for keys of its own. */
+/* Requires no lock: a thread that ends may run code of the host, for thread-specific data of its own. */
 static void join_all(struct moor__worker *ended)
 {
     moor__assert_unlocked("the end of a thread");
     while (ended) {
         struct moor__worker *worker = ended;
         ended = worker->next;
-        (void)pthread_join(worker->thread, NULL); /* cannot fail: nobody else has it */
+        (void)pthread_join(worker->thread, NULL); /* cannot fail: no other thread joins it */
         free(worker);
     }
 }
 
-/* lock held; it is given up meanwhile. The host's signals are not for these threads. */
-static moor_status start_thread(struct moor_runtime *runtime, void *(*run)(void *))
+/* Starts a thread with all signals blocked, because they are the host's. Requires queue->lock, releases it
+ * meanwhile. */
+static moor_status start_thread(struct moor__governor *governor, void *(*run)(void *))
 {
-    struct moor__queue *queue = runtime->queue;
+    struct moor__queue *queue = &governor->queue;
     sigset_t all, before;
     struct moor__worker *worker = calloc(1, sizeof *worker);
     if (!worker)
         return moor__fail(MOOR_HOST_NOMEM, "no memory for a thread that asks for memory");
-    worker->runtime = runtime;
-    struct moor__worker *ended = take_ended(queue);
+    worker->governor = governor;
+    struct moor__worker *ended = take_ended(&queue->workers);
     moor__lock_release(&queue->lock);
     join_all(ended);
     sigfillset(&all);
@@ -81,280 +78,283 @@ static moor_status start_thread(struct moor_runtime *runtime, void *(*run)(void 
         free(worker);
         return moor__fail_errno(MOOR_LIMIT, error, "no thread to ask for memory with");
     }
-    worker->next = queue->workers;
-    queue->workers = worker;
+    worker->next = queue->workers.list;
+    queue->workers.list = worker;
     return MOOR_OK;
 }
 
-/* ---- workers ---- */
-
-static struct moor_holder *holder_of(struct moor__pressure_request *ask)
+/* Releases queue->lock. */
+static void end_thread(struct moor__worker *worker)
 {
-    return (struct moor_holder *)((char *)ask - offsetof(struct moor_holder, ask));
+    struct moor__queue *queue = &worker->governor->queue;
+    worker->has_ended = true;
+    pthread_cond_broadcast(&queue->workers.quiet);
+    moor__lock_release(&queue->lock);
 }
 
-/* lock held; it is given up while the function runs. */
-static void call(struct moor_runtime *runtime, struct moor_holder *holder)
+/* ---- pressure workers ---- */
+
+static struct moor_holder *holder_of(struct moor__pressure_request *request)
 {
-    struct moor__queue *queue = runtime->queue;
+    return (struct moor_holder *)((char *)request - offsetof(struct moor_holder, victim.request));
+}
+
+/* Calls the holder's pressure function. Requires queue->lock, releases it meanwhile. */
+static void call(struct moor__governor *governor, struct moor_holder *holder)
+{
+    struct moor__queue *queue = &governor->queue;
+    struct moor__victim *victim = &holder->victim;
     const struct moor_pressure pressure = {
-        .bytes = holder->ask.bytes,
-        .deadline_ns = holder->ask.deadline_ns,
-        .ticket = holder->ask.ticket,
-        .reason = holder->ask.reason,
-        .priority = holder->ask.priority,
+        .bytes = victim->request.bytes,
+        .deadline_ns = victim->request.deadline_ns,
+        .ticket = victim->request.ticket,
+        .reason = victim->request.reason,
+        .priority = victim->request.priority,
     };
-    moor_pressure_function function = holder->pressure;
-    void *user = holder->pressure_user;
-    holder->running = true;
-    holder->asked_count++;
-    queue->running_count++;
+    moor_pressure_function function = victim->function;
+    void *user = victim->user;
+    assert(!victim->is_running && pressure.ticket && pressure.bytes);
+    victim->is_running = true;
+    victim->asked++;
+    queue->workers.running++;
     moor__lock_release(&queue->lock);
-    moor__trace(runtime, MOOR_TRACE_ASK, holder->authority, holder, pressure.bytes, pressure.ticket);
+    moor__trace(governor->runtime, MOOR_TRACE_ASK, holder->authority, holder, pressure.bytes,
+                pressure.ticket);
     moor__pressured_holder = holder;
     moor__assert_unlocked("a holder's pressure function");
-    uint64_t said = function(user, &pressure);
+    uint64_t claimed = function(user, &pressure);
     moor__pressured_holder = NULL;
     moor__lock_acquire(&queue->lock);
-    uint64_t evicted = holder->ask.evicted;
+    uint64_t evicted = victim->request.evicted_bytes;
     moor__lock_release(&queue->lock);
-    if (said > evicted)
-        moor__log(runtime, MOOR_ABI_LOG_WARNING, "%s says that it let go %llu bytes; the account say %llu",
-                  holder->name, (unsigned long long)said, (unsigned long long)evicted);
-    moor__trace(runtime, MOOR_TRACE_ANSWER, holder->authority, holder, evicted, pressure.ticket);
+    if (claimed > evicted)
+        moor__log(governor->runtime, MOOR_ABI_LOG_WARNING,
+                  "%s: the pressure function reports %llu evicted bytes: the account has %llu", holder->name,
+                  (unsigned long long)claimed, (unsigned long long)evicted);
+    moor__trace(governor->runtime, MOOR_TRACE_ANSWER, holder->authority, holder, evicted, pressure.ticket);
     moor__lock_acquire(&queue->lock);
-    holder->running = false;
-    queue->running_count--;
+    victim->is_running = false;
+    queue->workers.running--;
 }
 
-/* lock held. */
-static void take_ask(struct moor_runtime *runtime)
+/* Takes the first request and has it answered. Requires queue->lock, releases it meanwhile. */
+static void take_request(struct moor__governor *governor)
 {
-    struct moor__queue *queue = runtime->queue;
-    struct moor_holder *holder = holder_of(STAILQ_FIRST(&queue->asks));
-    STAILQ_REMOVE_HEAD(&queue->asks, entry);
-    holder->ask.is_waiting = false;
-    if (holder->pressure)
-        call(runtime, holder);
-    if (!holder->pressure)
-        moor__victim_remove(queue, holder); /* it has removed its function */
-    moor__pressure_answered(queue, holder);
-    pthread_cond_broadcast(&queue->quiet);
-    if (holder->destroyed)
+    struct moor__queue *queue = &governor->queue;
+    struct moor_holder *holder = holder_of(STAILQ_FIRST(&queue->schedule.requests));
+    assert(holder->victim.request.is_waiting);
+    STAILQ_REMOVE_HEAD(&queue->schedule.requests, entry);
+    holder->victim.request.is_waiting = false;
+    if (holder->victim.function)
+        call(governor, holder);
+    if (!holder->victim.function) /* removed, perhaps from inside it */
+        moor__victim_remove(&queue->schedule, holder);
+    moor__pressure_answered(governor, holder);
+    pthread_cond_broadcast(&queue->workers.quiet);
+    if (holder->victim.is_destroyed)
         free(holder);
 }
 
-static void end_thread(struct moor__worker *worker)
-{
-    struct moor__queue *queue = worker->runtime->queue;
-    worker->has_ended = true;
-    pthread_cond_broadcast(&queue->quiet);
-    moor__lock_release(&queue->lock);
-}
-
-static void *run_asker(void *user)
+static void *run_worker(void *user)
 {
     struct moor__worker *worker = user;
-    struct moor__queue *queue = worker->runtime->queue;
+    struct moor__queue *queue = &worker->governor->queue;
     moor__lock_acquire(&queue->lock);
     for (;;) {
-        if (!STAILQ_EMPTY(&queue->asks)) {
-            take_ask(worker->runtime);
+        if (!STAILQ_EMPTY(&queue->schedule.requests)) {
+            take_request(worker->governor);
             continue;
         }
-        if (queue->is_ending)
+        if (queue->workers.is_ending)
             break;
-        queue->idle_count++;
-        bool in_time = moor__lock_wait_until(&queue->lock, &queue->work, moor__deadline_after(IDLE_NS));
-        queue->idle_count--;
-        if (!in_time && STAILQ_EMPTY(&queue->asks))
+        queue->workers.idle++;
+        bool in_time =
+            moor__lock_wait_until(&queue->lock, &queue->workers.work, moor__deadline_after(IDLE_NS));
+        queue->workers.idle--;
+        if (!in_time && STAILQ_EMPTY(&queue->schedule.requests))
             break;
     }
-    queue->worker_count--;
+    queue->workers.count--;
     end_thread(worker);
     return NULL;
 }
 
-/* ---- the attendant ---- */
+/* ---- the monitor ---- */
 
-/* lock held; it is given up meanwhile. More asks wait than threads do. False: no thread can be made now. */
-static bool add_askers(struct moor_runtime *runtime)
+/* Makes workers while more requests wait than workers do. Requires queue->lock, releases it meanwhile. False:
+ * no thread can be made now. */
+static bool add_workers(struct moor__governor *governor)
 {
-    struct moor__queue *queue = runtime->queue;
+    struct moor__queue *queue = &governor->queue;
+    struct moor__workers *workers = &queue->workers;
     uint32_t waiting = 0;
-    struct moor__pressure_request *ask;
-    STAILQ_FOREACH (ask, &queue->asks, entry)
+    struct moor__pressure_request *request;
+    STAILQ_FOREACH (request, &queue->schedule.requests, entry)
         waiting++;
-    while (waiting > queue->idle_count && queue->worker_count < MOOR_LIMIT_PRESSURE_WORKERS) {
-        queue->worker_count++;
-        if (start_thread(runtime, run_asker)) {
-            queue->worker_count--;
+    while (waiting > workers->idle && workers->count < MOOR_LIMIT_PRESSURE_WORKERS) {
+        workers->count++;
+        if (start_thread(governor, run_worker)) {
+            workers->count--;
             moor__lock_release(&queue->lock);
-            moor__log(runtime, MOOR_ABI_LOG_ERROR, "%s", moor__pending_error()->text);
+            moor__log(governor->runtime, MOOR_ABI_LOG_ERROR, "%s", moor__pending_error()->text);
             moor__lock_acquire(&queue->lock);
             return false;
         }
         waiting--;
     }
+    assert(workers->count <= MOOR_LIMIT_PRESSURE_WORKERS);
     return true;
 }
 
-/* What comes back behind fences is waited for; requests that do not wait see to what has come by themselves,
- * so that it is not in the attendant's hands when they look. lock held. */
-static bool is_to_poll(const struct moor__queue *queue)
+/* Returns true if a ticket waits for fences. Brief ones reap for themselves, and must find the bytes not yet
+ * taken. */
+static bool is_to_reap(const struct moor__schedule *schedule)
 {
     const struct moor__ticket *ticket;
-    TAILQ_FOREACH (ticket, &queue->tickets, entry)
-        if (!ticket->is_brief)
+    TAILQ_FOREACH (ticket, &schedule->tickets, entry)
+        if (!ticket->demand.is_brief)
             return true;
     return false;
 }
 
-/* lock held. A pool of which others hold what some request waits for: only its devices can tell when they do
- * not any more. Authorities stay. */
-static struct moor_authority *find_external(const struct moor__queue *queue)
+/* Returns a pool where other processes hold bytes that a ticket waits for: only its devices know when they
+ * are free. */
+static struct moor_authority *find_external(const struct moor__schedule *schedule)
 {
     const struct moor__ticket *ticket;
-    TAILQ_FOREACH (ticket, &queue->tickets, entry)
+    TAILQ_FOREACH (ticket, &schedule->tickets, entry)
         if (ticket->refusal.external)
-            return ticket->set.parts[ticket->refusal.part].holder->authority;
+            return ticket->demand.set.parts[ticket->refusal.part].holder->authority;
     return NULL;
 }
 
-static uint64_t earlier(uint64_t a, uint64_t b)
+/* Waits for fences, for time, or until another thread has changed something since `calls` were counted.
+ * until_ns: the latest end. Requires queue->lock, releases it meanwhile. */
+static void watch(struct moor__governor *governor, uint64_t calls, uint64_t until_ns, uint64_t *slice_ns)
 {
-    return a < b ? a : b;
-}
-
-/* lock held; it is given up meanwhile. Waits for fences, for time, or until something else has changed since
- * calls were counted as `called`. until_ns: at most. */
-static void attend(struct moor_runtime *runtime, uint64_t called, uint64_t until_ns, uint64_t *slice_ns)
-{
-    struct moor__queue *queue = runtime->queue;
-    if (moor__governor_clock != moor_clock_ns) { /* a test's own time: it looks by itself */
-        if (queue->called == called)
-            (void)moor__lock_wait_until(&queue->lock, &queue->attention, until_ns);
+    struct moor__queue *queue = &governor->queue;
+    const struct moor__governor_port *port = &governor->port;
+    if (!port->reap_until) { /* the owner reaps, and scans when its clock moves */
+        if (queue->workers.calls == calls)
+            (void)moor__lock_wait_until(&queue->lock, &queue->workers.attention, until_ns);
         return;
     }
-    bool gone = false;
-    struct moor_authority *external = find_external(queue);
+    bool some = false;
+    struct moor_authority *external = find_external(&queue->schedule);
     if (external)
-        until_ns = earlier(until_ns, moor__deadline_after(EXTERNAL_NS));
-    if (is_to_poll(queue)) {
+        until_ns = moor__min(until_ns, moor__deadline_after(EXTERNAL_NS));
+    if (is_to_reap(&queue->schedule)) {
         moor__lock_release(&queue->lock);
         if (external)
-            (void)moor__external_refresh(external); /* no lines now, perhaps later */
-        uint64_t pending = moor__poll_until(runtime, moor__deadline_after(*slice_ns), &gone);
+            (void)port->refresh_external(external); /* devices that report nothing now may do so later */
+        uint64_t pending = port->reap_until(governor->runtime, moor__deadline_after(*slice_ns), &some);
         moor__lock_acquire(&queue->lock);
-        *slice_ns = gone ? FENCE_SLICE_NS : earlier(2 * *slice_ns, FENCE_SLICE_MAX_NS);
+        *slice_ns = some ? FENCE_SLICE_NS : moor__min(2 * *slice_ns, FENCE_SLICE_MAX_NS);
         if (pending)
-            until_ns = earlier(until_ns, moor__deadline_after(*slice_ns));
+            until_ns = moor__min(until_ns, moor__deadline_after(*slice_ns));
     }
-    if (!gone && queue->called == called && queue->count && !queue->is_ending)
-        (void)moor__lock_wait_until(&queue->lock, &queue->attention, earlier(until_ns, queue->due_ns));
-    if (moor__governor_clock() >= queue->due_ns) /* what else changes is looked at by who changes it */
-        moor__queue_scan_locked(queue);
+    if (!some && queue->workers.calls == calls && queue->schedule.count && !queue->workers.is_ending)
+        (void)moor__lock_wait_until(&queue->lock, &queue->workers.attention,
+                                    moor__min(until_ns, queue->schedule.due_ns));
+    /* Only time is the monitor's: a thread that changes anything else runs the schedule itself. */
+    if (port->clock() >= queue->schedule.due_ns)
+        moor__queue_scan_locked(governor);
 }
 
-static void *run_attendant(void *user)
+static void *run_monitor(void *user)
 {
     struct moor__worker *worker = user;
-    struct moor__queue *queue = worker->runtime->queue;
+    struct moor__queue *queue = &worker->governor->queue;
     uint64_t slice_ns = FENCE_SLICE_NS;
     moor__lock_acquire(&queue->lock);
-    while (!queue->is_ending) {
-        uint64_t called = queue->called; /* what comes while the lock is given up is not slept through */
-        uint64_t until_ns = add_askers(worker->runtime) ? UINT64_MAX : moor__deadline_after(RETRY_NS);
-        if (queue->count)
-            attend(worker->runtime, called, until_ns, &slice_ns);
-        else if (queue->called == called &&
-                 !moor__lock_wait_until(&queue->lock, &queue->attention, moor__deadline_after(IDLE_NS)) &&
-                 queue->count == 0 && queue->openers == 0 && STAILQ_EMPTY(&queue->asks))
+    while (!queue->workers.is_ending) {
+        uint64_t calls =
+            queue->workers.calls; /* a call while the lock is released must not be slept through */
+        uint64_t until_ns = add_workers(worker->governor) ? UINT64_MAX : moor__deadline_after(RETRY_NS);
+        if (queue->schedule.count)
+            watch(worker->governor, calls, until_ns, &slice_ns);
+        else if (queue->workers.calls == calls &&
+                 !moor__lock_wait_until(&queue->lock, &queue->workers.attention,
+                                        moor__deadline_after(IDLE_NS)) &&
+                 queue->schedule.count == 0 && queue->workers.openers == 0 &&
+                 STAILQ_EMPTY(&queue->schedule.requests))
             break;
     }
-    queue->has_attendant = false;
+    queue->workers.has_monitor = false;
     end_thread(worker);
     return NULL;
 }
 
-void moor__workers_wake(struct moor__queue *queue)
-{
-    if (!STAILQ_EMPTY(&queue->asks))
-        pthread_cond_broadcast(&queue->work);
-    queue->called++;
-    pthread_cond_signal(&queue->attention);
-}
+/* ---- starting and stopping ---- */
 
-moor_status moor__workers_start(struct moor_runtime *runtime)
+moor_status moor__workers_start(struct moor__governor *governor)
 {
-    struct moor__queue *queue = runtime->queue;
+    struct moor__queue *queue = &governor->queue;
+    struct moor__workers *workers = &queue->workers;
     moor_status status = MOOR_OK;
     moor__lock_acquire(&queue->lock);
-    while (queue->is_starting) /* another thread is at it, and may fail */
-        moor__lock_wait(&queue->lock, &queue->quiet);
-    if (!queue->has_attendant) {
-        queue->has_attendant = queue->is_starting = true;
-        status = start_thread(runtime, run_attendant);
+    while (workers->is_starting) /* another thread starts it, and may fail */
+        moor__lock_wait(&queue->lock, &workers->quiet);
+    if (!workers->has_monitor) {
+        workers->has_monitor = workers->is_starting = true;
+        status = start_thread(governor, run_monitor);
         if (status)
-            queue->has_attendant = false;
-        queue->is_starting = false;
-        pthread_cond_broadcast(&queue->quiet);
+            workers->has_monitor = false;
+        workers->is_starting = false;
+        pthread_cond_broadcast(&workers->quiet);
     }
-    queue->openers += !status;
+    workers->openers += !status;
     moor__lock_release(&queue->lock);
     return status;
 }
 
 void moor__workers_started(struct moor__queue *queue)
 {
-    queue->openers--;
+    moor__assert_held(&queue->lock);
+    assert(queue->workers.openers > 0);
+    queue->workers.openers--;
 }
 
-void moor__workers_stop(struct moor__queue *queue)
+void moor__workers_stop(struct moor__governor *governor)
 {
+    struct moor__queue *queue = &governor->queue;
+    struct moor__workers *workers = &queue->workers;
     moor__lock_acquire(&queue->lock);
-    queue->is_ending = true;
-    pthread_cond_broadcast(&queue->work);
-    pthread_cond_broadcast(&queue->attention);
-    while (queue->workers) {
-        struct moor__worker *ended = take_ended(queue);
+    workers->is_ending = true;
+    pthread_cond_broadcast(&workers->work);
+    pthread_cond_broadcast(&workers->attention);
+    while (workers->list) {
+        struct moor__worker *ended = take_ended(workers);
         if (!ended) {
-            moor__lock_wait(&queue->lock, &queue->quiet);
+            moor__lock_wait(&queue->lock, &workers->quiet);
             continue;
         }
         moor__lock_release(&queue->lock);
         join_all(ended);
         moor__lock_acquire(&queue->lock);
     }
+    assert(workers->count == 0 && workers->running == 0 && !workers->has_monitor);
     moor__lock_release(&queue->lock);
 }
 
-/* ---- for others ---- */
+/* ---- waiting for answers ---- */
 
-moor_status moor__pressure_await(struct moor__queue *queue, struct moor_holder *holder)
+moor_status moor__pressure_await(struct moor__governor *governor, struct moor_holder *holder)
 {
-    while (holder->ask.is_waiting || (holder->running && moor__pressured_holder != holder)) {
-        if (holder->ask.is_waiting) {
-            STAILQ_REMOVE(&queue->asks, &holder->ask, moor__pressure_request, entry);
-            holder->ask.is_waiting = false;
-            moor__victim_remove(queue, holder); /* so that it is not asked once more meanwhile */
-            moor__pressure_answered(queue, holder);
-            pthread_cond_broadcast(&queue->quiet);
+    struct moor__queue *queue = &governor->queue;
+    struct moor__victim *victim = &holder->victim;
+    while (victim->request.is_waiting || (victim->is_running && moor__pressured_holder != holder)) {
+        if (victim->request.is_waiting) {
+            STAILQ_REMOVE(&queue->schedule.requests, &victim->request, moor__pressure_request, entry);
+            victim->request.is_waiting = false;
+            moor__victim_remove(&queue->schedule, holder); /* no plan asks it again meanwhile */
+            moor__pressure_answered(governor, holder);
+            pthread_cond_broadcast(&queue->workers.quiet);
         } else if (moor__pressured_holder) {
-            return moor__fail(MOOR_BUSY, "the pressure function of %s is running", holder->name);
+            return moor__fail(MOOR_BUSY, "%s: its pressure function is running", holder->name);
         } else {
-            moor__lock_wait(&queue->lock, &queue->quiet);
+            moor__lock_wait(&queue->lock, &queue->workers.quiet);
         }
     }
     return MOOR_OK;
-}
-
-void moor__pressure_settle(struct moor_runtime *runtime)
-{
-    struct moor__queue *queue = runtime->queue;
-    moor__lock_acquire(&queue->lock);
-    moor__queue_scan_locked(queue);
-    while (!STAILQ_EMPTY(&queue->asks) || queue->running_count)
-        moor__lock_wait(&queue->lock, &queue->quiet);
-    moor__lock_release(&queue->lock);
 }

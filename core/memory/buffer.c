@@ -9,7 +9,6 @@
  */
 #include "memory/buffer.h"
 
-#include "governor/account.h"
 #include "loader/call.h"
 #include "memory/charge.h"
 #include "memory/release.h"

@@ -9,7 +9,6 @@
  */
 #include "memory/charge.h"
 
-#include "governor/request.h"
 #include "memory/release.h"
 #include "util/error.h"
 

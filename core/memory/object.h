@@ -11,7 +11,6 @@
 #ifndef MOOR_MEMORY_OBJECT_H
 #define MOOR_MEMORY_OBJECT_H
 
-#include "governor/pressure.h"
 #include "loader/provider.h"
 #include "util/runtime.h"
 

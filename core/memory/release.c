@@ -9,7 +9,6 @@
  */
 #include "memory/release.h"
 
-#include "governor/request.h"
 #include "loader/call.h"
 #include "util/error.h"
 #include "util/limits.h"

@@ -6,11 +6,11 @@
  */
 #include "util/runtime.h"
 
-#include "governor/account.h"
-#include "governor/queue.h"
-#include "loader/provider.h"
+#include "governor/governor.h"
+#include "loader/device_stats.h"
 #include "memory/buffer.h"
 #include "memory/range.h"
+#include "memory/release.h"
 #include "memory/segment.h"
 #include "util/error.h"
 
@@ -63,6 +63,12 @@ static void init_objects(struct moor_runtime *runtime, uint32_t tag)
 
 moor_status moor_runtime_create(const struct moor_runtime_options *options, struct moor_runtime **ret_runtime)
 {
+    static const struct moor__governor_port port = {
+        .clock = moor_clock_ns,
+        .reap = moor__poll,
+        .reap_until = moor__poll_until,
+        .refresh_external = moor__external_refresh,
+    };
     if (!ret_runtime)
         return moor__leave(moor__fail(MOOR_INVALID, "ret_runtime is NULL"));
     struct moor_runtime *runtime = calloc(1, sizeof *runtime);
@@ -71,20 +77,18 @@ moor_status moor_runtime_create(const struct moor_runtime_options *options, stru
     uint32_t tag = 0;
     moor_status status = take_tag(&tag);
     if (!status)
-        status = moor__queue_create(options ? options->patience_ns : 0, &runtime->queue);
+        status = moor__governor_create(runtime, &port, tag, options ? options->patience_ns : 0,
+                                       &runtime->governor);
     if (!status)
         status = map_alive_page(&runtime->alive);
     if (status) {
-        moor__queue_destroy(runtime->queue);
+        moor__governor_destroy(runtime->governor);
         free(runtime);
         return moor__leave(status);
     }
-    moor__credit_init();
-    LIST_INIT(&runtime->thread_caches);
     if (options)
         runtime->log = (struct moor__host_log){options->log, options->log_user};
     init_objects(runtime, tag);
-    moor__grants_init(runtime, tag);
     moor__lock_init(&runtime->lock, MOOR__RANK_RUNTIME, "runtime.lock");
     pthread_cond_init(&runtime->visited, NULL);
     moor__condition_init(&runtime->moved);
@@ -92,37 +96,11 @@ moor_status moor_runtime_create(const struct moor_runtime_options *options, stru
     return MOOR_OK;
 }
 
-/* Returns BUSY if a grant, a lease, a ticket or a holder is left. */
-static moor_status check_holders(struct moor_runtime *runtime)
-{
-    moor_status status = MOOR_OK;
-    uint64_t grants, leases;
-    moor__authorities_count(runtime, &grants, &leases);
-    uint32_t tickets = moor__queue_count(runtime->queue);
-    if (grants || leases || tickets)
-        return moor__fail(MOOR_BUSY, "alive: %llu grants, %llu leases, %u tickets",
-                          (unsigned long long)grants, (unsigned long long)leases, tickets);
-    for (struct moor_authority *authority = runtime->authorities; authority && !status;
-         authority = authority->next) {
-        moor__lock_acquire(&authority->lock);
-        if (authority->holder_count)
-            status = moor__fail(MOOR_BUSY, "alive: %u holders of %s", authority->holder_count,
-                                authority->pool_key);
-        moor__lock_release(&authority->lock);
-    }
-    return status;
-}
-
 static void free_runtime(struct moor_runtime *runtime)
 {
-    moor__queue_destroy(runtime->queue); /* first, because its threads read authorities */
-    moor__authorities_destroy(runtime);
-    moor__thread_caches_free(runtime);
+    moor__governor_destroy(runtime->governor);
     for (int kind = 1; kind < MOOR__OBJECT_KINDS; kind++)
         moor__handles_finish(&runtime->objects[kind]);
-    moor__handles_finish(&runtime->grants);
-    moor__handles_finish(&runtime->leases);
-    moor__handles_finish(&runtime->tickets);
     pthread_cond_destroy(&runtime->moved);
     pthread_cond_destroy(&runtime->visited);
     moor__lock_finish(&runtime->lock);
@@ -135,10 +113,8 @@ moor_status moor_runtime_destroy(struct moor_runtime *runtime)
     if (!runtime)
         return MOOR_OK;
     moor_status status = moor__enter(runtime);
-    if (!status && moor__is_inside_pressure(runtime))
-        status = moor__fail(MOOR_BUSY, "a pressure function of the runtime is running");
     if (!status)
-        status = check_holders(runtime);
+        status = moor__governor_check_idle(runtime->governor);
     if (!status)
         status = moor__providers_unload(runtime);
     if (!status)

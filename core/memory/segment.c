@@ -8,10 +8,9 @@
  */
 #include "memory/segment.h"
 
-#include "governor/account.h"
 #include "loader/call.h"
 #include "memory/release.h"
-#include "observe/trace.h"
+#include "util/trace.h"
 #include "util/error.h"
 
 #include <time.h>

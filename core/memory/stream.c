@@ -14,10 +14,10 @@
 #include "memory/stream.h"
 
 #include "loader/call.h"
-#include "observe/trace.h"
 #include "util/arith.h"
 #include "util/error.h"
 #include "util/limits.h"
+#include "util/trace.h"
 
 #include <assert.h>
 #include <sched.h>

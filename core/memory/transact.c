@@ -12,9 +12,8 @@
  */
 #include "memory/step.h"
 
-#include "governor/request.h"
 #include "memory/release.h"
-#include "observe/trace.h"
+#include "util/trace.h"
 #include "util/error.h"
 
 #include <stdio.h>

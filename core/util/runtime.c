@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The services of a runtime that every folder uses: the fork check, the log, the clock, the version. */
+/* The services of a runtime that every folder uses: the fork check, the log, the trace, the clock, the version. */
 #include "util/runtime.h"
 
 #include "util/error.h"
@@ -28,6 +28,15 @@ void moor__log(const struct moor_runtime *runtime, uint32_t level, const char *f
     (void)vsnprintf(line, sizeof line, format, args); /* a long line is cut */
     va_end(args);
     runtime->log.function(runtime->log.user, level, line);
+}
+
+moor_status moor_runtime_set_trace(struct moor_runtime *runtime, moor_trace_function trace, void *user)
+{
+    moor_status status = moor__enter(runtime);
+    if (status)
+        return moor__leave(status);
+    runtime->trace = (struct moor__host_trace){trace, user};
+    return MOOR_OK;
 }
 
 uint64_t moor_clock_ns(void)

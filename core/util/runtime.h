@@ -11,7 +11,7 @@
 #include <moorage/trace.h>
 #include <sys/queue.h>
 
-struct moor__queue;
+struct moor__governor;
 
 #define MOOR__OBJECT_KINDS (MOOR__KIND_RANGE_PART + 1)
 
@@ -20,24 +20,23 @@ struct moor__host_log {
     void *user;
 };
 
+struct moor__host_trace {
+    moor_trace_function function; /* NULL: events are dropped */
+    void *user;
+};
+
 struct moor_runtime {
     uint64_t *alive; /* a page of its own that reads 0 in a forked child */
     struct moor__host_log log;
+    struct moor__host_trace trace;
+    struct moor__governor *governor;
     struct moor__handles objects[MOOR__OBJECT_KINDS]; /* by kind, memory/object.h; entry 0 is unused */
-    struct moor__handles grants;
-    struct moor__handles leases;
-    struct moor__handles tickets;
-    moor_trace_function trace; /* NULL: events are dropped */
-    void *trace_user;
-    struct moor__queue *queue;                     /* waiting requests */
-    LIST_HEAD(, moor__thread_cache) thread_caches; /* governor/thread_cache.c */
 
-    struct moor__lock lock;             /* guards the registry, all fields below */
-    pthread_cond_t visited;             /* signalled when the last visitor leaves a provider */
-    pthread_cond_t moved;               /* CLOCK_MONOTONIC; a provider was added, removed or reopened */
-    struct moor_provider *providers;    /* loaded ones */
-    struct moor_provider *moving;       /* providers that are being loaded or unloaded */
-    struct moor_authority *authorities; /* entries stay until the runtime is destroyed */
+    struct moor__lock lock;          /* guards the registry, all fields below */
+    pthread_cond_t visited;          /* signalled when the last visitor leaves a provider */
+    pthread_cond_t moved;            /* CLOCK_MONOTONIC; a provider was added, removed or reopened */
+    struct moor_provider *providers; /* loaded ones */
+    struct moor_provider *moving;    /* providers that are being loaded or unloaded */
 };
 
 /* Returns true if the runtime is not NULL and belongs to this process, not to its parent. */

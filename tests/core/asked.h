@@ -9,7 +9,7 @@
 #define MOOR_TESTS_ASKED_H
 
 #include "fixture.h"
-#include "governor/pressure.h"
+#include "settle.h"
 
 #include <pthread.h>
 #include <time.h>
@@ -282,18 +282,21 @@ static inline uint64_t still_clock(void)
     return atomic_load(&still_ns);
 }
 
-/* Before anything waits. From here on nothing is taken back behind fences but by calls of the test's. */
-static inline void clock_stop(void)
+/* Gives the runtime's governor a clock that stands still, before anything waits. From here on only calls of
+ * the test reap, and only clock_advance lets time pass. */
+static inline void clock_stop(struct fixture *f)
 {
+    struct moor__governor_port *port = &f->runtime->governor->port;
     atomic_store(&still_ns, moor_clock_ns());
-    moor__governor_clock = still_clock;
+    port->clock = still_clock;
+    port->reap_until = NULL;
 }
 
 /* Time goes on by so much, and what is due by then happens. */
 static inline void clock_advance(struct fixture *f, uint64_t ns)
 {
     atomic_fetch_add(&still_ns, ns);
-    moor__queue_scan(f->runtime);
+    moor__queue_scan(f->runtime->governor);
 }
 
 #endif

@@ -174,7 +174,7 @@ static _Atomic int warnings;
 static void count_warnings(void *user, uint32_t level, const char *message)
 {
     (void)user;
-    if (level == MOOR_ABI_LOG_WARNING && strstr(message, "party says that it let go"))
+    if (level == MOOR_ABI_LOG_WARNING && strstr(message, "party: the pressure function reports"))
         atomic_fetch_add(&warnings, 1);
 }
 
@@ -191,7 +191,7 @@ Test(callbacks, one_that_lies_is_told_from_the_books)
     EXPECT(MOOR_OK, moor_runtime_create(&(struct moor_runtime_options){.log = count_warnings}, &runtime));
     struct fixture f = fixture_join(runtime, NULL, 0);
     struct party party;
-    clock_stop();
+    clock_stop(&f);
     set_capacity(&f, UNITS(4));
     party_open(&party, &f, 0, lie);
     party_take(&party, 4);
@@ -211,8 +211,8 @@ Test(callbacks, one_that_lies_is_told_from_the_books)
 Test(callbacks, more_than_asked_is_welcome)
 {
     struct scene scene;
-    clock_stop();
     open_scene(&scene, give_all, NULL);
+    clock_stop(&scene.f);
     EXPECT(MOOR_OK, request(&scene, UNIT, MOOR_NO_WAIT));
     expect_asked(0, &scene.bad, UNIT, MOOR_PRESSURE_REQUEST);
     cr_assert_eq(party_stats(&scene.bad).evicted_bytes, UNITS(4));
@@ -241,8 +241,8 @@ static uint64_t give_on_a_thread(struct party *party, const struct moor_pressure
 Test(callbacks, another_thread_may_do_the_work)
 {
     struct scene scene;
-    clock_stop();
     open_scene(&scene, give_on_a_thread, NULL);
+    clock_stop(&scene.f);
     EXPECT(MOOR_OK, request(&scene, UNIT, MOOR_NO_WAIT));
     cr_assert_eq(party_stats(&scene.bad).evicted_bytes, UNIT);
     cr_assert_eq(scene.good.entered, 0);
@@ -322,8 +322,8 @@ Test(callbacks, one_that_allocates_first_is_refused_and_not_asked_again)
 {
     struct scene scene;
     struct inner inner = {0};
-    clock_stop();
     open_scene(&scene, allocate_first, give_what_is_asked);
+    clock_stop(&scene.f);
     scene.bad.user = &inner;
     EXPECT(MOOR_OK, request(&scene, UNIT, MOOR_NO_WAIT));
     cr_assert_eq(inner.reserved, MOOR_OVER_BUDGET, "%s", moor_status_name(inner.reserved));
@@ -347,8 +347,8 @@ static uint64_t take_and_give_back(struct party *party, const struct moor_pressu
 Test(callbacks, one_that_takes_and_gives_back_has_given_nothing)
 {
     struct scene scene;
-    clock_stop();
     open_scene(&scene, take_and_give_back, NULL);
+    clock_stop(&scene.f);
     (void)party_give(&scene.good, UNIT);
     fixture_reap(&scene.f);
     EXPECT(MOOR_OK,

@@ -318,7 +318,7 @@ Test(credit, holders_end_whoever_has_credit_of_them)
     crew_sit(crew);
     cr_assert_gt(holder->has, 0);
     EXPECT(MOOR_OK, moor_holder_destroy(holder));
-    cr_assert_eq(crew->f.authority->has, 0);
+    cr_assert_eq(crew->f.authority->sums.has, 0);
     crew_stand_up(crew);
     fixture_close(&crew->f);
 }

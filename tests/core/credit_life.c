@@ -57,7 +57,7 @@ static void call_late(void *user)
     atomic_store(&hand->crew->ready, 1);
     fixture_await(&hand->crew->ready, 2);
     hand_get_credit(hand);
-    cr_assert_neq(moor__thread_cache_of(hand->crew->f.runtime), taken_over, "two threads use the same");
+    cr_assert_neq(moor__thread_cache_of(&hand->crew->f.runtime->governor->caches), taken_over, "two threads use the same");
     atomic_store(&hand->crew->ready, 3);
 }
 
@@ -65,7 +65,7 @@ static void *sit_beside(void *user)
 {
     struct hand *hand = user;
     hand_get_credit(hand);
-    taken_over = moor__thread_cache_of(hand->crew->f.runtime);
+    taken_over = moor__thread_cache_of(&hand->crew->f.runtime->governor->caches);
     atomic_store(&hand->crew->ready, 2);
     fixture_await(&hand->crew->ready, 3);
     return NULL;
@@ -83,7 +83,7 @@ Test(credit_life, calls_at_the_end_of_a_thread)
 {
     struct crew *crew = crew_open();
     struct moor_runtime *runtime = crew->f.runtime;
-    (void)moor__thread_cache_of(runtime); /* now there is the core's key; what comes later is called later */
+    (void)moor__thread_cache_of(&runtime->governor->caches); /* now there is the core's key; what comes later is called later */
     cr_assert_eq(pthread_key_create(&late_key, call_late), 0);
     for (int i = 0; i < 20; i++) {
         atomic_store(&crew->ready, 0);
@@ -185,7 +185,7 @@ Test(credit_life, holders_that_share_a_cell)
     (void)refund_all(&many.users[0]);
     for (size_t i = 0; i < MANY; i++) /* cells are still theirs */
         EXPECT(MOOR_OK, moor_holder_destroy(many.holders[i]));
-    cr_assert_eq(many.authorities[0]->has + many.authorities[1]->has, 0);
+    cr_assert_eq(many.authorities[0]->sums.has + many.authorities[1]->sums.has, 0);
     fixture_close(&many.f);
 }
 

@@ -30,7 +30,7 @@ uint32_t crew_count_locals(struct moor_runtime *runtime)
 {
     uint32_t count = 0;
     struct moor__thread_cache *local;
-    LIST_FOREACH (local, &runtime->thread_caches, of_runtime)
+    LIST_FOREACH (local, &runtime->governor->caches.list, of_runtime)
         count++;
     return count;
 }

@@ -3,7 +3,7 @@
 #ifndef MOOR_TESTS_CREW_H
 #define MOOR_TESTS_CREW_H
 
-#include "governor/account.h"
+#include "governor/governor.h"
 
 #include "fixture.h"
 

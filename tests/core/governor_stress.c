@@ -15,10 +15,9 @@
  */
 #include "governor_stress.h"
 
-#include "governor/account.h"
-#include "governor/pressure.h"
 #include "loader/provider.h"
 #include "scripted.h"
+#include "settle.h"
 
 #include <stdio.h>
 #include <stdlib.h>

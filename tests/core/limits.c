@@ -83,7 +83,7 @@ Test(limits, a_guarantee_that_is_raised_presses_those_who_borrow)
     struct party borrower, kept;
     struct moor_holder *guaranteed = NULL;
     moor_grant grant = 0;
-    clock_stop();
+    clock_stop(&f);
     EXPECT(MOOR_OK, moor_holder_create(f.authority, NULL, &guaranteed));
     set_capacity(&f, UNITS(10), 0);
     party_open(&borrower, &f, 7, give_what_is_asked); /* whatever its priority */
@@ -130,7 +130,7 @@ Test(limits, nobody_is_asked_below_its_guarantee)
     struct fixture f = fixture_open(NULL);
     struct party party;
     moor_grant grant = 0;
-    clock_stop();
+    clock_stop(&f);
     party_join(&party, &f, f.authority, SCRIPTED_DOMAIN_DEVICE,
                &(struct moor_holder_limits){.guarantee_bytes = UNITS(6)}, give_what_is_asked);
     set_capacity(&f, UNITS(10), 0);
@@ -241,7 +241,7 @@ Test(limits, growing_back_restores_everything)
     struct fixture f = fixture_open(NULL);
     struct party party;
     moor_grant grant = 0, open = 0;
-    clock_stop();
+    clock_stop(&f);
     party_open(&party, &f, 9, NULL);
     set_capacity(&f, UNITS(10), 0);
     party_take(&party, 7);
@@ -275,7 +275,7 @@ Test(limits, what_is_over_the_capacity_is_asked_of_everybody)
 {
     struct fixture f = fixture_open(NULL);
     struct party low, high;
-    clock_stop();
+    clock_stop(&f);
     set_capacity(&f, UNITS(10), 0);
     party_join(&low, &f, f.authority, SCRIPTED_DOMAIN_DEVICE,
                &(struct moor_holder_limits){.guarantee_bytes = UNITS(2), .priority = 1}, give_what_is_asked);
@@ -301,7 +301,7 @@ Test(limits, what_a_new_provider_leaves_no_room_for_is_asked_for)
 {
     struct fixture f = fixture_open(&(struct scripted_options){.pool_key = "pool", .total_bytes = UNITS(10)});
     struct party party;
-    clock_stop();
+    clock_stop(&f);
     party_open(&party, &f, 0, give_what_is_asked);
     party_take(&party, 6);
     struct scripted *second = scripted_create(
@@ -323,7 +323,7 @@ Test(limits, what_is_over_a_holders_limit_is_asked_of_itself)
     struct fixture f = fixture_open(NULL);
     struct party over, other;
     uint64_t bytes = 0;
-    clock_stop();
+    clock_stop(&f);
     party_open(&over, &f, 5, give_what_is_asked);
     party_open(&other, &f, 0, give_all);
     set_capacity(&f, UNITS(20), 0);
@@ -346,7 +346,7 @@ Test(limits, who_gets_a_function_later_is_asked_for_what_is_over)
 {
     struct fixture f = fixture_open(NULL);
     struct party party;
-    clock_stop();
+    clock_stop(&f);
     party_open(&party, &f, 0, give_what_is_asked);
     EXPECT(MOOR_OK, moor_holder_set_pressure(party.holder, NULL, NULL));
     set_capacity(&f, UNITS(8), 0);
@@ -387,7 +387,7 @@ Test(limits, the_set_aside_serves_those_who_are_asked_and_nobody_else)
     struct party party;
     struct move move = {0};
     moor_grant grant = 0;
-    clock_stop();
+    clock_stop(&f);
     set_capacity(&f, UNITS(10), 0);
     EXPECT(MOOR_OK, moor_authority_set_aside(f.authority, UNITS(2)));
     party_open(&party, &f, 0, move_and_give);
@@ -423,7 +423,7 @@ Test(limits, the_set_aside_does_not_serve_who_waits_for_those_who_are_asked)
 {
     struct fixture f = fixture_open(NULL);
     struct party party;
-    clock_stop();
+    clock_stop(&f);
     set_capacity(&f, UNITS(10), 0);
     EXPECT(MOOR_OK, moor_authority_set_aside(f.authority, UNITS(2)));
     party_open(&party, &f, 0, refund_one);
@@ -446,7 +446,7 @@ Test(limits, a_set_aside_that_is_raised_presses_those_who_borrow)
 {
     struct fixture f = fixture_open(NULL);
     struct party party;
-    clock_stop();
+    clock_stop(&f);
     set_capacity(&f, UNITS(10), 0);
     party_open(&party, &f, 0, give_what_is_asked);
     party_take(&party, 10);

@@ -5,13 +5,10 @@
  * ours. That the core keeps the rules is shown by all suites of such a build.
  */
 #include "fixture.h"
-#include "governor/account.h"
-#include "governor/pressure.h"
 #include "loader/provider.h"
 #include "memory/release.h"
 #include "memory/segment.h"
 #include "memory/stream.h"
-#include "observe/trace.h"
 #include "util/lock.h"
 
 #include <errno.h>
@@ -289,19 +286,19 @@ static void look_at_queue_in_pool(void)
 {
     struct fixture f = fixture_open(NULL);
     moor__lock_acquire(&f.authority->lock);
-    moor__queue_scan(f.runtime);
+    moor__queue_scan(f.runtime->governor);
 }
 
 /* The lists of threads come after the pool, so that credit can be taken back. */
 static void look_at_pool_in_queue(void)
 {
     struct fixture f = fixture_open(NULL);
-    moor__lock_acquire(&f.runtime->queue->lock);
+    moor__lock_acquire(&f.runtime->governor->queue.lock);
     moor__lock_acquire(&f.authority->lock);
     moor__credit_take_back(f.authority, MOOR__STRICT_READ);
     moor__credit_allow(f.authority, MOOR__STRICT_READ);
     moor__lock_release(&f.authority->lock);
-    moor__lock_release(&f.runtime->queue->lock);
+    moor__lock_release(&f.runtime->governor->queue.lock);
 }
 
 Test(lock_order, is_by_rank_among_authorities)
@@ -351,7 +348,7 @@ static void wait_for_fences(void)
 static void wait_for_releases(void)
 {
     struct fixture f = fixture_open(NULL);
-    moor__lock_acquire(&f.runtime->queue->lock);
+    moor__lock_acquire(&f.runtime->governor->queue.lock);
     moor__device_reap(f.device, MOOR_NO_WAIT);
 }
 
@@ -404,7 +401,7 @@ static void wait_for_threads(void)
 {
     struct fixture f = fixture_open(NULL);
     moor__lock_acquire(&middle);
-    (void)moor__workers_start(f.runtime);
+    (void)moor__workers_start(f.runtime->governor);
 }
 
 static void wait_for_a_log_function(void)

@@ -45,7 +45,7 @@ Test(pressure, the_lowest_priority_is_asked_first_and_the_requester_last_of_its_
     enum { REQUESTER, HIGH, FIRST, LOW, SECOND, COUNT };
     static const int32_t priorities[COUNT] = {0, 1, 0, -1, 0};
     struct party parties[COUNT];
-    clock_stop();
+    clock_stop(&f);
     set_capacity(&f, UNITS(COUNT));
     for (size_t i = 0; i < COUNT; i++) {
         party_open(&parties[i], &f, priorities[i], NULL);
@@ -68,7 +68,7 @@ Test(pressure, priorities_change_live)
 {
     struct fixture f = fixture_open(NULL);
     struct party first, second;
-    clock_stop();
+    clock_stop(&f);
     set_capacity(&f, UNITS(2));
     party_open(&first, &f, 0, give_what_is_asked);
     party_open(&second, &f, 0, give_what_is_asked);
@@ -115,7 +115,7 @@ Test(pressure, each_is_asked_for_what_is_short_and_has_it)
 {
     struct fixture f = fixture_open(NULL);
     struct party small, large, spare;
-    clock_stop();
+    clock_stop(&f);
     set_capacity(&f, UNITS(10));
     party_open(&small, &f, -1, give_what_is_asked);
     party_open(&large, &f, 0, give_what_is_asked);
@@ -154,7 +154,7 @@ Test(pressure, the_same_bytes_are_asked_for_once)
     struct fixture f = fixture_open(NULL);
     struct party slow, next;
     moor_ticket tickets[2];
-    clock_stop();
+    clock_stop(&f);
     set_capacity(&f, UNITS(6));
     party_open(&slow, &f, -1, wait_at_the_gate);
     party_open(&next, &f, 0, give_at_the_gate);
@@ -195,7 +195,7 @@ Test(pressure, patience_is_the_hosts)
     EXPECT(MOOR_OK, moor_runtime_create(&options, &runtime));
     struct fixture f = fixture_join(runtime, NULL, 0);
     struct party slow, next;
-    clock_stop();
+    clock_stop(&f);
     set_capacity(&f, UNITS(2));
     party_open(&slow, &f, -1, wait_at_the_gate);
     party_open(&next, &f, 0, give_all);
@@ -221,7 +221,7 @@ Test(pressure, its_own_limit_is_its_own_to_make_room_under)
 {
     struct fixture f = fixture_open(NULL);
     struct party own, other;
-    clock_stop();
+    clock_stop(&f);
     party_join(
         &own, &f, f.authority, SCRIPTED_DOMAIN_DEVICE,
         &(struct moor_holder_limits){.limit_bytes = UNITS(4), .guarantee_bytes = UNITS(4), .priority = 5},
@@ -292,7 +292,7 @@ Test(pressure, only_what_was_asked_for_counts)
 {
     struct fixture f = fixture_open(NULL);
     struct party party;
-    clock_stop();
+    clock_stop(&f);
     party_open(&party, &f, 0, NULL);
     set_capacity(&f, UNITS(4));
     party_take(&party, 4);
@@ -364,7 +364,7 @@ Test(pressure, one_that_gives_too_little_rests_twice_as_long_each_time)
     struct fixture f = fixture_open(NULL);
     struct party party;
     struct moor_holder *other = NULL;
-    clock_stop();
+    clock_stop(&f);
     party_open(&party, &f, 0, NULL);
     EXPECT(MOOR_OK, moor_holder_create(f.authority, NULL, &other));
     set_capacity(&f, UNITS(4));
@@ -389,7 +389,7 @@ Test(pressure, one_that_says_that_it_has_something_is_asked_at_once)
 {
     struct fixture f = fixture_open(NULL);
     struct party party;
-    clock_stop();
+    clock_stop(&f);
     party_open(&party, &f, 0, NULL);
     set_capacity(&f, UNITS(4));
     party_take(&party, 4);

@@ -66,7 +66,7 @@ Test(tickets, holders_that_give_too_little_are_no_victims)
 {
     struct fixture f = fixture_open(NULL);
     struct party party;
-    clock_stop(); /* it rests until the test says otherwise */
+    clock_stop(&f); /* it rests until the test says otherwise */
     party_open(&party, &f, 0, NULL);
     set_capacity(&f, UNITS(10));
     party_take(&party, 6);
@@ -91,7 +91,7 @@ Test(tickets, what_is_short_is_what_is_short_in_the_end)
 {
     struct fixture f = fixture_open(NULL);
     struct party party;
-    clock_stop(); /* nobody but the request takes back what is let go */
+    clock_stop(&f); /* nobody but the request takes back what is let go */
     party_open(&party, &f, 0, give_one);
     set_capacity(&f, UNITS(10));
     party_take(&party, 6);
@@ -112,7 +112,7 @@ Test(tickets, bytes_on_their_way_are_pending_and_nobody_is_asked)
 {
     struct fixture f = fixture_open(NULL);
     struct party party;
-    clock_stop();
+    clock_stop(&f);
     party_open(&party, &f, 0, give_what_is_asked);
     set_capacity(&f, UNITS(10));
     party_take(&party, 10);
@@ -270,7 +270,7 @@ Test(tickets, a_ticket_past_its_deadline_takes_nothing)
     struct fixture f = fixture_open(NULL);
     moor_ticket ticket = 0;
     moor_grant grant = 0;
-    clock_stop();
+    clock_stop(&f);
     set_capacity(&f, UNITS(10));
     moor_lease lease = take_lease(&f, f.holder, UNITS(10));
     const struct moor_request request = {f.holder, UNITS(1)};
@@ -495,7 +495,7 @@ Test(tickets, a_lease_grows_as_a_request_does)
     struct fixture f = fixture_open(NULL);
     struct party party;
     uint64_t bytes = 0;
-    clock_stop();
+    clock_stop(&f);
     party_open(&party, &f, 0, give_what_is_asked);
     set_capacity(&f, UNITS(10));
     moor_lease lease = take_lease(&f, f.holder, UNITS(2));

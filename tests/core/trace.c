@@ -247,7 +247,7 @@ Test(trace, requests_and_who_is_asked_add_up)
 {
     struct fixture f = open_traced();
     struct party party;
-    clock_stop();
+    clock_stop(&f);
     EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, UNITS(4), 0, NULL));
     cr_assert_eq(told.latest[MOOR_TRACE_CAPACITY], UNITS(4));
     party_open(&party, &f, 0, give_what_is_asked);
@@ -307,7 +307,7 @@ Test(trace, limits_and_pressure_for_what_is_over_are_told)
 {
     struct fixture f = open_traced();
     struct party party;
-    clock_stop();
+    clock_stop(&f);
     EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, UNITS(8), 0, NULL));
     party_open(&party, &f, 0, give_what_is_asked);
     party_take(&party, 4);
@@ -333,7 +333,7 @@ Test(trace, a_full_device_is_told)
     struct fixture f = open_traced();
     struct party party;
     moor_buffer buffer = 0;
-    clock_stop();
+    clock_stop(&f);
     party_open(&party, &f, 0, give_what_is_asked);
     party_take(&party, 4);
     scripted_fail(f.script,

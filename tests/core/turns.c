@@ -42,7 +42,7 @@ struct turn {
 static struct turn open_turn(void)
 {
     struct turn turn = {.f = fixture_open(NULL)};
-    clock_stop();
+    clock_stop(&turn.f);
     set_capacity(&turn.f, UNITS(4));
     turn.lease = take_lease(&turn.f, turn.f.holder, UNITS(2));
     turn.big = open_ticket(turn.f.holder, UNITS(3));
@@ -151,7 +151,7 @@ Test(turns, a_big_one_among_many_small_ones_is_served_within_the_bound)
     struct fixture f = fixture_open(NULL);
     moor_ticket small[SMALLS];
     size_t first = 0, count = 0;
-    clock_stop();
+    clock_stop(&f);
     set_capacity(&f, UNITS(16));
     while (count < 16)
         small[count++] = open_ticket(f.holder, UNIT);
@@ -241,7 +241,7 @@ Test(turns, priorities_do_not_starve)
     const struct moor_holder_options options = {.limits.priority = 1};
     moor_ticket tickets[SMALLS];
     size_t n = 0;
-    clock_stop();
+    clock_stop(&f);
     set_capacity(&f, UNITS(1));
     EXPECT(MOOR_OK, moor_holder_create(f.authority, &options, &high));
     tickets[0] = open_ticket(high, UNIT);

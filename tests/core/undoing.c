@@ -43,7 +43,7 @@ Test(undoing, one_may_remove_its_own_function)
     struct fixture f = fixture_open(NULL);
     struct party party;
     moor_grant grant = 0;
-    clock_stop();
+    clock_stop(&f);
     set_capacity(&f, UNITS(4));
     party_open(&party, &f, 0, remove_and_give);
     party_take(&party, 4);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What pressure functions do: all that was asked, a part, nothing, lies, too much; and other things. */
+/* The behaviour of pressure functions: they evict all the bytes asked for, a part, none, or too many, lie, and make
+ * other calls. */
 #include "lockstep.h"
 
 #include <stdio.h>
@@ -17,7 +18,7 @@ static bool carry_out(struct visit *visit, struct model *model, const struct op 
     return place->status == MOOR_OK;
 }
 
-/* A thing of the holder's that it can let go: grants and what is live. Their number, or the n-th of them. */
+/* Evictable things of the holder: grants and live items. Returns their number, or the n-th of them. */
 static uint32_t things(const struct model *model, uint32_t holder, uint32_t nth, struct random *random,
                        struct op *ret_op)
 {

@@ -2,11 +2,11 @@
 /* Everything that can be seen of the real governor, against the model. */
 #include "world.h"
 
-#include "governor/queue.h"
+#include "governor/governor.h"
 
 #include <string.h>
 
-#define CREDIT_BYTES (UINT64_C(1) << 20) /* of a thread and holder; core/README.md */
+#define CREDIT_BYTES (UINT64_C(1) << 20) /* a thread's, for one holder; core/README.md */
 #define ASKERS_MAX 64u
 
 struct field {
@@ -35,7 +35,7 @@ static void compare(struct world *world, const char *whose, uint32_t index, cons
     }
 }
 
-/* What threads had moved in their own cells at the time may be missing, both ways. */
+/* Compares peaks. Transfers that threads made in their thread accounts may be missing, both ways. */
 static void compare_peak(struct world *world, const char *whose, uint64_t expected, uint64_t seen,
                          uint64_t charged, uint64_t slack)
 {
@@ -164,10 +164,10 @@ void world_check_ticket(struct world *world, uint32_t index, const struct moor_t
 /* The attendant sleeps until then: not longer than until time changes something, and not in vain. */
 static void check_due(struct world *world, const struct model *model)
 {
-    struct moor__queue *queue = world->runtime->queue;
+    struct moor__queue *queue = &world->runtime->governor->queue;
     uint64_t expected = model_due(model);
     moor__lock_acquire(&queue->lock);
-    uint64_t seen = queue->count ? queue->due_ns : expected;
+    uint64_t seen = queue->schedule.count ? queue->schedule.due_ns : expected;
     moor__lock_release(&queue->lock);
     if (seen > expected || seen <= model->now)
         world_mismatch(world, "when time changes something", expected, seen);

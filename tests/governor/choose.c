@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What happens next: operations that are possible now, as the model knows, with figures that matter now. */
+/* The next operation: one that is possible in the model's state, with figures near its limits. */
 #include "lockstep.h"
 
 #include <string.h>
@@ -77,7 +77,7 @@ static uint64_t pick_bytes(struct random *random, const struct profile *profile)
     return 1 + random_below(random, UINT64_C(1) << random_below(random, bits + 1));
 }
 
-/* Often what just fits, or just does not. */
+/* Often a size that just fits, or just does not. */
 static uint64_t pick_request(struct random *random, const struct profile *profile, const struct model *model,
                              uint32_t holder)
 {
@@ -321,7 +321,7 @@ static bool make_allocation(struct random *random, const struct profile *profile
                                                                   : MODEL_NONE;
     op->bytes = op->grant == MODEL_NONE ? pick_request(random, profile, model, op->holder)
                                         : 1 + random_below(random, model->grants[op->grant].bytes + 1);
-    /* Nobody is to be asked for room, and then for the device: who of them is quicker would be chance. */
+    /* No operation may ask holders for room and then for the device: the order of their answers would be chance. */
     if (op->kind == OP_ALLOCATE && random_hit(random, 5) &&
         (op->grant != MODEL_NONE || is_there(model, op->holder, op_footprint(op->bytes))))
         op->device_fails = 1 + (uint32_t)random_below(random, 3);

@@ -4,10 +4,10 @@
  *
  *     governor-lockstep [SEED [STEPS [EVERY]]]
  *
- * Without arguments: some seeds, the first of them twice, to see that a run can be repeated. A mismatch ends
- * it with the seed, the step and what was done there; the same seed leads there again. EVERY: after how many
- * steps all figures are compared, which is the seed's choice otherwise. In the environment: LOCKSTEP_TRACE=1 shows
- * all events; LOCKSTEP_PATIENCE_S is how long it waits for a call of a pressure function (20).
+ * Without arguments the program runs some seeds, the first of them twice, to prove that a run can be repeated. A
+ * mismatch ends it with the seed, the step and the operations of that step; the same seed leads there again. EVERY: the
+ * number of steps between comparisons of all figures; the seed chooses it otherwise. In the environment,
+ * LOCKSTEP_TRACE=1 prints all events, and LOCKSTEP_PATIENCE_S is the longest wait for a call of a pressure function (20).
  */
 #include "lockstep.h"
 

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A model and the real governor, step by step beside each other. A step is an operation: it is chosen by what
- * the model says is possible, carried out in the model, which says how it has to end, and then by the real
- * governor.
+ * A model and the real governor, step by step. A step is one operation. The seed chooses it among those that are
+ * possible in the model's state; the model carries it out and predicts its result; then the real governor does it.
  *
- * Pressure functions take part. The model runs stand-ins for them, and what these do is a list of operations
- * too: a visit. The real function, on a thread of the runtime's, takes the next visit and carries it out. So
- * all visits of a step are known before the step is taken, and a function that is called when it should not
- * be, or not called when it should be, is a mismatch as any other.
+ * Pressure functions take part. The model runs stand-ins for them, which record their operations as a visit. The real
+ * function, on a thread of the governor, takes the next visit and carries it out. All visits of a step are known before
+ * the real step begins, so a call that should not happen, or a missing one, is a mismatch like any other.
  */
 #ifndef MOOR_TESTS_GOVERNOR_LOCKSTEP_H
 #define MOOR_TESTS_GOVERNOR_LOCKSTEP_H
@@ -33,7 +31,7 @@ enum op_kind {
     OP_RELEASE,
     OP_SET_CAPACITY,
     OP_SET_ASIDE,
-    OP_SET_EXTERNAL, /* what others hold of the device */
+    OP_SET_EXTERNAL, /* external use of the device */
     OP_REFRESH,
     OP_SET_LIMITS,
     OP_SET_FUNCTION,
@@ -60,17 +58,17 @@ struct op {
     struct model_part parts[MODEL_PARTS];
     uint64_t bytes;
     uint64_t revision;
-    uint64_t until; /* a deadline, or what time it is */
+    uint64_t until; /* a deadline, or the time */
     struct moor_holder_limits limits;
     uint32_t role;
     uint32_t device_fails;
     bool has_function;
-    /* What the model says of it: */
+    /* The model's prediction: */
     moor_status status;
-    uint64_t error_bytes; /* of a shortage */
+    uint64_t error_bytes; /* bytes of a shortage */
     uint64_t over;
     uint32_t made[MODEL_PARTS];
-    bool reaps;          /* somebody waits: what is due is taken back at once, here and there */
+    bool reaps;          /* a ticket waits: due releases are reaped at once, in the model and the real governor */
     uint32_t leaving;    /* releases that are still behind fences then */
     uint32_t free_fails; /* frees that are still to fail */
 };
@@ -82,10 +80,10 @@ struct visit {
     uint32_t holder;
     struct moor_pressure pressure;  /* ticket: not known before */
     uint64_t request;               /* the model's name for the ticket; 0: it is nobody's */
-    bool request_open;              /* it is there when the function is called */
+    bool request_open;              /* the ticket is open when the function is called */
     uint32_t request_ticket;        /* the ticket, if it outlives the step; or MODEL_NONE */
-    struct moor_ticket_stats stats; /* of it, when the function is called */
-    moor_ticket ticket;             /* that it was called with */
+    struct moor_ticket_stats stats; /* the ticket's, when the function is called */
+    moor_ticket ticket;             /* the ticket that the function was called with */
     struct op ops[VISIT_OPS];
     uint32_t count;
     uint64_t says;
@@ -95,17 +93,17 @@ struct step {
     struct op op;
     struct visit visits[VISITS];
     uint32_t visit_count;
-    uint32_t visits_within; /* of them: before the operation has come to its end */
+    uint32_t visits_within; /* visits before the operation ends */
 };
 
-/* ---- choose.c, behave.c: what happens ---- */
+/* ---- choose.c, behave.c: operations and visits ---- */
 
-/* How one seed's run is: how much of what. */
+/* The profile of one seed's run: how often each kind of operation occurs. */
 struct profile {
     uint64_t capacity;
     uint32_t weights[OP_KINDS];
-    uint32_t small;         /* of 100 sizes */
-    uint32_t answers_fully; /* of 100 pressure functions; the others do worse */
+    uint32_t small;         /* in 100 sizes */
+    uint32_t answers_fully; /* in 100 pressure functions; the others do worse */
     uint32_t check_every;
 };
 
@@ -117,23 +115,23 @@ uint64_t random_below(struct random *random, uint64_t bound);
 bool random_hit(struct random *random, uint32_t percent);
 
 struct profile profile_make(struct random *random);
-uint64_t profile_total(const struct profile *profile, uint32_t pool); /* of the device's memory */
+uint64_t profile_total(const struct profile *profile, uint32_t pool); /* part of the device's memory */
 /* The next operation of a step. */
 void choose_op(struct random *random, const struct profile *profile, const struct model *model,
                struct op *ret_op);
 /* A ticket that the holder opens inside its pressure function; false: there are enough. */
 bool choose_ticket(struct random *random, const struct profile *profile, const struct model *model,
                    uint32_t holder, struct op *op);
-/* What is released, behind which stream. */
+/* The released item, and its stream. */
 void choose_release(struct random *random, const struct model *model, uint32_t item, struct op *ret_op);
 
 struct behaviour {
     struct random random;
     const struct profile *profile;
     struct step *step;
-    uint64_t names_before; /* that the model had given out before the step */
+    uint64_t names_before; /* handed out by the model before the step */
 };
-/* Plays the pressure function in the model, and writes down what it does. A model_function. */
+/* Plays the pressure function in the model, and records its operations. A model_function. */
 void behave(void *user, struct model *model, const struct model_ask *ask);
 
 /* ---- ops.c: one operation in the model ---- */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The model's books: what each holder has, what a request may take, and what the statistics say. There is one
- * list of things with bytes; nothing here keeps a sum.
+ * The model's accounts: the bytes of each holder, the room for a request, and the statistics. The model keeps one list of
+ * things with bytes, and no sum.
  */
 #include "model.h"
 
@@ -19,7 +19,7 @@ void model_init(struct model *model, model_function function, void *user)
     model->now = 1;
 }
 
-/* ---- what a holder has ---- */
+/* ---- bytes of a holder ---- */
 
 void model_add_up(const struct model *model, struct model_sums *ret_sums)
 {
@@ -27,7 +27,7 @@ void model_add_up(const struct model *model, struct model_sums *ret_sums)
     for (uint32_t i = 0; i < MODEL_GRANTS; i++)
         if (model->grants[i].alive)
             ret_sums->reserved[model->grants[i].holder] += model->grants[i].bytes;
-    for (uint32_t i = 0; i < MODEL_TICKETS; i++) /* those that are served, and nobody has waited for them */
+    for (uint32_t i = 0; i < MODEL_TICKETS; i++) /* served tickets that no call has waited for */
         for (uint32_t j = 0; j < model->tickets[i].count && model->tickets[i].state == MODEL_SERVED; j++)
             ret_sums->reserved[model->tickets[i].parts[j].holder] += model->tickets[i].parts[j].bytes;
     for (uint32_t i = 0; i < MODEL_ITEMS; i++) {
@@ -54,7 +54,7 @@ static bool is_in(const struct model *model, uint32_t holder, uint32_t pool)
     return model->holders[holder].alive && model->holders[holder].pool == pool;
 }
 
-/* ---- what a request may take ---- */
+/* ---- room for a request ---- */
 
 struct model_view model_view_now(const struct model *model)
 {

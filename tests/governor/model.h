@@ -26,7 +26,7 @@
 #define MODEL_NONE UINT32_MAX
 #define MODEL_ABSURD UINT64_MAX
 
-/* Of core/README.md. */
+/* Constants from core/README.md. */
 #define MODEL_REST_NS UINT64_C(10000000)
 #define MODEL_REST_MAX_NS UINT64_C(1000000000)
 #define MODEL_TURN_NS UINT64_C(100000000)
@@ -43,8 +43,8 @@ struct model_pool {
     uint64_t total; /* at the last refresh, as the next */
     uint64_t external;
     uint64_t peak;
-    bool has_relief;          /* there is a ticket for what is over */
-    uint64_t device_total;    /* what the devices would say now */
+    bool has_relief;          /* the reclaim ticket is open */
+    uint64_t device_total;    /* the devices' report, if they were read now */
     uint64_t device_external; /* MODEL_ABSURD: that more is free than there is */
 };
 
@@ -63,12 +63,12 @@ struct model_holder {
     uint64_t evicted;
     uint64_t cool_down_ns; /* how long it rested last; 0: it gave all it was asked for */
     uint64_t rest_until;
-    uint64_t answered; /* which of all answers its last one was */
+    uint64_t answered; /* number of its last answer among all answers */
 };
 
 struct model_grant {
     bool alive;
-    bool is_claim; /* of a call that is under way: the host has no name for it */
+    bool is_claim; /* belongs to a running call: the host has no handle for it */
     uint32_t holder;
     uint64_t bytes; /* not drawn yet */
 };
@@ -82,9 +82,9 @@ struct model_item {
     uint32_t holder;
     uint64_t bytes;
     uint64_t requested;
-    uint32_t stream;  /* LEAVING: behind what this one is held with; MODEL_NONE: it is due */
+    uint32_t stream;  /* LEAVING: the stream that holds it back; MODEL_NONE: it is due */
     uint64_t order;   /* LEAVING, QUARANTINED: since when */
-    uint64_t request; /* that its holder was asked for when it let go of it; 0: none */
+    uint64_t request; /* the ticket that its holder was asked for when it evicted this; 0: none */
 };
 
 struct model_part {
@@ -107,12 +107,12 @@ struct model_ticket {
     bool has_turn;
     uint64_t turn_end;
     uint64_t next_turn;      /* not before */
-    uint64_t answers_before; /* that had been given when it was opened */
+    uint64_t answers_before; /* answers given before it was opened */
     uint64_t evicted;
-    uint64_t stuck; /* of that: has come into quarantine */
+    uint64_t stuck; /* evicted bytes that came into quarantine */
     uint64_t asked;
     int32_t priority;     /* the highest of its holders', when it was opened */
-    uint32_t device_pool; /* it has no parts, and only asks, for a device that is full; or MODEL_NONE */
+    uint32_t device_pool; /* a full device's requester: the ticket has no parts, and only asks; or MODEL_NONE */
     uint64_t device_bytes;
     uint32_t requester;
     bool waits;       /* false: the call has not returned yet */
@@ -122,9 +122,9 @@ struct model_ticket {
 
 struct model_ask {
     uint32_t holder;
-    uint64_t ticket; /* its name; 0: nobody's */
+    uint64_t ticket; /* the ticket's number; 0: none */
     struct moor_pressure pressure;
-    uint64_t had; /* without what was pending */
+    uint64_t had; /* without pending bytes */
     uint64_t let_go;
 };
 
@@ -143,23 +143,23 @@ struct model {
     uint32_t ask_count;
     uint64_t now;
     uint64_t names;      /* given out so far: holders, tickets, releases */
-    uint64_t answers;    /* of pressure functions so far */
-    uint32_t inside;     /* the holder whose function runs; MODEL_NONE: none does */
+    uint64_t answers;    /* calls of pressure functions so far */
+    uint32_t inside;     /* the holder of the function that runs; MODEL_NONE: none runs */
     bool no_new_turn;    /* all others are gone through first */
     uint32_t busy_item;  /* a call that is under way uses it; or MODEL_NONE */
-    uint32_t busy_grant; /* likewise */
+    uint32_t busy_grant; /* the same for a grant */
     uint32_t submitted;  /* releases since the device was last looked at */
     uint32_t free_fails; /* the next so many frees do */
     model_function function;
     void *user;
-    uint64_t error_bytes; /* of the last shortage */
+    uint64_t error_bytes; /* bytes of the last shortage */
 };
 
 void model_init(struct model *model, model_function function, void *user);
 
 /* ---- the books ---- */
 
-/* What each holder has, added up over all that there is. */
+/* The bytes of each holder, summed over all things. */
 struct model_sums {
     uint64_t reserved[MODEL_HOLDERS];
     uint64_t charged[MODEL_HOLDERS]; /* the next three are parts of it */
@@ -172,16 +172,16 @@ void model_add_up(const struct model *model, struct model_sums *ret_sums);
 uint64_t model_has(const struct model *model, uint32_t holder);
 /* How far it is above its limit. */
 uint64_t model_over_limit(const struct model *model, uint32_t holder);
-/* The pool is over what it may be, or somebody in it who can be asked is. */
+/* Returns true if the pool is over its limits, or a holder in it that can be asked is. */
 bool model_needs_relief(const struct model *model, uint32_t pool);
-/* It has a pressure function, or is in one that it has just removed. */
+/* Returns true if the holder has a pressure function, or is in one that it has just removed. */
 bool model_is_askable(const struct model *model, uint32_t holder);
 
 void model_pool_stats(const struct model *model, uint32_t pool, struct moor_authority_stats *ret_stats);
 void model_holder_stats(const struct model *model, uint32_t holder, struct moor_holder_stats *ret_stats);
 void model_ticket_stats(const struct model *model, uint32_t ticket, struct moor_ticket_stats *ret_stats);
 
-/* ---- what may happen: each as the call of that name, with its status ---- */
+/* ---- operations: each does the same as the call of its name, and returns its status ---- */
 
 moor_status model_set_capacity(struct model *model, uint32_t pool, uint64_t bytes, uint64_t revision,
                                uint64_t *ret_over);
@@ -205,8 +205,8 @@ moor_status model_lease_commit(struct model *model, uint32_t grant, uint64_t byt
                                uint32_t *ret_item);
 moor_status model_lease_adjust(struct model *model, uint32_t item, uint64_t bytes);
 void model_lease_refund(struct model *model, uint32_t item);
-/* footprint: what the provider takes for it. grant: to draw from, or MODEL_NONE. device_fails: so many calls
- * of the provider say that the device is out of memory. */
+/* footprint: bytes that the provider takes. grant: to draw from, or MODEL_NONE. device_fails: number of provider calls
+ * that fail because the device is out of memory. */
 moor_status model_allocate(struct model *model, uint32_t holder, uint64_t bytes, uint64_t footprint,
                            uint32_t grant, uint32_t device_fails, uint32_t *ret_item);
 moor_status model_wrap(struct model *model, uint32_t holder, uint64_t bytes, uint32_t *ret_item);
@@ -215,7 +215,7 @@ void model_release(struct model *model, uint32_t item, uint32_t stream);
 
 moor_status model_ticket_open(struct model *model, const struct model_part *parts, uint32_t count,
                               uint64_t deadline, uint32_t *ret_ticket);
-/* Of one that is not open any more. */
+/* Returns the outcome of a ticket that is not open any more. */
 moor_status model_ticket_wait(struct model *model, uint32_t ticket, uint32_t *ret_grants);
 void model_ticket_cancel(struct model *model, uint32_t ticket);
 
@@ -223,17 +223,16 @@ void model_stream_open(struct model *model, uint32_t stream); /* and held again 
 void model_reap(struct model *model);
 /* Until nobody is asked any more. */
 void model_settle(struct model *model);
-/* When time alone changes something for those who wait; UINT64_MAX: never. */
+/* Returns the time when a rule for waiting tickets applies without any other change; UINT64_MAX: never. */
 uint64_t model_due(const struct model *model);
-/* Somebody waits, or something is over what it may be: then what is due is taken back without being asked
- * for. */
+/* Returns true if a ticket waits or a limit is exceeded: then due releases are reaped without a call. */
 bool model_is_attended(const struct model *model);
 /* Releases that have not come back. */
 uint32_t model_leaving(const struct model *model);
 
 /* ---- between the files of the model ---- */
 
-/* What each holder has, in some case that is thought through. */
+/* The bytes of each holder in a case that is being examined. */
 struct model_view {
     int64_t has[MODEL_HOLDERS];
 };
@@ -246,7 +245,7 @@ int64_t model_pool_room(const struct model *model, const struct model_view *view
 /* Takes the parts in the view, one after another. Returns the first that does not fit, or their number. */
 uint32_t model_take(const struct model *model, struct model_view *view, const struct model_part *parts,
                     uint32_t count);
-/* What is had beyond the pool's capacity, and what is lent out of guarantees and of what is set aside. */
+/* Returns the bytes beyond the pool's capacity, and those lent out of guarantees and the emergency reserve. */
 struct model_over {
     uint64_t beyond;
     uint64_t lent;
@@ -258,19 +257,19 @@ bool model_request_names(const struct model *model, const struct model_part *par
 /* Opens one that waits for answers alone, and asks. */
 uint32_t model_ask_briefly(struct model *model, const struct model_ticket *ticket);
 
-/* Limits of the pool have changed: what is over is asked for from now on. */
+/* After limits of the pool have changed: asks for bytes over them from now on. */
 void model_review(struct model *model, uint32_t pool);
 /* Something changed: the queue is looked at, and holders are asked that should be. */
 void model_look(struct model *model);
-/* Its bytes have gone from what the holder can use, by its own doing. Returns the request it is asked for. */
+/* Counts bytes that the holder has evicted. Returns the ticket that it is asked for. */
 uint64_t model_let_go(struct model *model, uint32_t holder, uint64_t bytes);
-/* From here on it counts where that ticket was opened; returns what counted before. */
+/* Makes the place where the ticket was opened count from here on. Returns the place that counted before. */
 uint32_t model_stand_in(struct model *model, const struct model_ticket *ticket);
 /* The next of the queue after `ticket`; MODEL_NONE: the first, and none. */
 uint32_t model_queue_next(const struct model *model, uint32_t ticket);
 uint32_t model_ticket_find(const struct model *model, uint64_t name);
 
-/* Whether it would fit if nobody had anything. ret_most: may be NULL; if not, what could. */
+/* Returns true if it would fit with every byte free. ret_most: may be NULL; [out] the most that would. */
 bool model_can_ever_fit(const struct model *model, const struct model_part *parts, uint32_t count,
                         uint64_t *ret_most);
 void model_plan(struct model *model); /* whom to ask */

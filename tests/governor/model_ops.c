@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* What happens to pools, holders, grants, leases and memory in the model. Requests are in model_queue.c. */
+/* Operations on pools, holders, grants, leases and memory in the model. Requests are in model_queue.c. */
 #include "model.h"
 
 /* ---- pools ---- */
 
-/* What a decision with this revision is answered; OK: it counts, and *revision is what it is numbered. */
+/* Returns the status of a decision with this revision. OK: it counts, and *revision is its number. */
 static moor_status check_revision(uint64_t present, bool same, uint64_t *revision)
 {
     if (*revision == 0)
@@ -55,7 +55,7 @@ void model_refresh(struct model *model, uint32_t pool)
 {
     struct model_pool *p = &model->pools[pool];
     struct model_sums sums;
-    uint64_t left = p->device_total; /* beside what the provider holds */
+    uint64_t left = p->device_total; /* beside the provider's bytes */
     uint64_t leased = 0;
     model_add_up(model, &sums);
     for (uint32_t i = 0; i < MODEL_HOLDERS; i++) {
@@ -187,7 +187,7 @@ static uint32_t new_item(struct model *model, enum model_kind kind, uint32_t hol
     return i;
 }
 
-/* The highest that what is charged has been. */
+/* The peak of the charged bytes. */
 static void note_peaks(struct model *model)
 {
     uint64_t of_pool[MODEL_POOLS] = {0};
@@ -368,7 +368,7 @@ void model_release(struct model *model, uint32_t item, uint32_t stream)
         model_reap(model);
 }
 
-/* ---- what has gone ---- */
+/* ---- completions ---- */
 
 static uint32_t next_due(const struct model *model)
 {
@@ -382,7 +382,7 @@ static uint32_t next_due(const struct model *model)
     return found;
 }
 
-/* What comes into quarantine has not come back to who asked for it, and never will. */
+/* Quarantined bytes have not come back for the ticket that asked for them, and never will. */
 static void note_stuck(struct model *model, struct model_item *item)
 {
     uint32_t ticket = model_ticket_find(model, item->request);
@@ -416,7 +416,7 @@ void model_stream_open(struct model *model, uint32_t stream)
             model->items[i].stream = MODEL_NONE;
 }
 
-/* What came into quarantine last is tried first. */
+/* The item that came into quarantine last is tried first. */
 static void retry_quarantine(struct model *model)
 {
     for (;;) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Who is asked in the model, for how much, and what follows from the answer. */
+/* The pressure plan of the model: the holders that are asked, for how many bytes, and the answers. */
 #include "model.h"
 
-/* ---- what is on its way ---- */
+/* ---- bytes on their way ---- */
 
 static uint64_t still_expected(const struct model_ask *ask)
 {
@@ -43,15 +43,15 @@ static struct model_view view_later(const struct model *model)
         const struct model_ask *ask = find_ask(model, i);
         view.has[i] -= (int64_t)sums.pending[i];
         int64_t comes = ask ? (int64_t)still_expected(ask) : 0;
-        view.has[i] -= comes < view.has[i] ? comes : view.has[i]; /* it may have less by now */
+        view.has[i] -= comes < view.has[i] ? comes : view.has[i]; /* the holder may have less by now */
     }
     return view;
 }
 
 /* ---- whom to ask ---- */
 
-/* What there is to ask of it, with its guarantee kept or not: of what it has, and will have when those have
- * answered who are being asked. */
+/* Returns the bytes that the holder can be asked for, with its guarantee kept or not: out of the bytes that it has, and
+ * will have once all pressure requests have been answered. */
 static uint64_t can_give(const struct model *model, const struct model_view *view, uint32_t holder,
                          bool keeps_guarantee)
 {
@@ -84,7 +84,7 @@ static bool has_answered(const struct model *model, const struct model_ticket *t
     return ticket && !ticket->waits && model->holders[holder].answered > ticket->answers_before;
 }
 
-/* It is being asked, rests, or has been asked. ticket: who asks; NULL: nobody. */
+/* Returns true if the holder is being asked, cools down, or has answered. ticket: the one that asks, or NULL. */
 static bool is_busy(const struct model *model, const struct model_ticket *ticket, uint32_t holder)
 {
     return find_ask(model, holder) || model->holders[holder].rest_until > model->now ||
@@ -103,7 +103,7 @@ static bool sooner(const struct model *model, uint32_t a, uint32_t b, uint32_t r
     return of_a->created < of_b->created;
 }
 
-/* The next to ask for bytes of the pool. priority: of who asks. */
+/* Returns the next holder to ask for bytes of the pool. priority: the ticket's. */
 static uint32_t next_victim(const struct model *model, const struct model_view *view, uint32_t pool,
                             int32_t priority, uint32_t requester, const struct model_ticket *ticket,
                             bool keeps_guarantee, bool busy)
@@ -122,7 +122,7 @@ static uint64_t smaller(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* pressure: who asks, and why; its bytes are what is short. Takes what is asked for off the view. */
+/* pressure: the ticket and the reason; its bytes are the missing ones. Removes the bytes asked for from the view. */
 static void ask(struct model *model, struct model_view *view, uint32_t holder, uint64_t most, uint64_t ticket,
                 struct moor_pressure pressure)
 {
@@ -141,7 +141,7 @@ static void ask(struct model *model, struct model_view *view, uint32_t holder, u
         model->tickets[asking].asked++;
 }
 
-/* Somebody who could be asked for it is busy. */
+/* A holder that could be asked for it is busy. */
 static void turn_away(struct model *model, uint64_t ticket)
 {
     uint32_t asking = model_ticket_find(model, ticket);
@@ -180,7 +180,7 @@ static void ask_itself(struct model *model, struct model_view *view, uint32_t ho
         ask(model, view, holder, most, ticket, pressure);
 }
 
-/* First what is borrowed; then, where that is not enough, what is guaranteed. Then each that is above its own
+/* Asks for borrowed bytes first; then, if they are not enough, for guaranteed ones; then each holder above its own
  * limit. */
 static void plan_what_is_over(struct model *model, struct model_view *view, uint32_t pool)
 {
@@ -200,8 +200,8 @@ static void plan_what_is_over(struct model *model, struct model_view *view, uint
     }
 }
 
-/* One part, with what is there and on its way. What is missing is asked for, also what is missing until there
- * is any room; then the part counts as taken. */
+/* Plans one part, with the bytes that are there and on their way. Asks for the missing ones, those included that the
+ * pool lacks already; then the part counts as taken. */
 static void plan_part(struct model *model, struct model_view *view, const struct model_ticket *ticket,
                       const struct model_part *part)
 {
@@ -220,7 +220,7 @@ static void plan_part(struct model *model, struct model_view *view, const struct
     view->has[part->holder] += bytes;
 }
 
-/* What it lacks, once: what comes of it, the device says. */
+/* Asks once for the bytes that the device lacks; the device shows whether that helped. */
 static void plan_for_device(struct model *model, struct model_view *view, const struct model_ticket *ticket)
 {
     struct moor_pressure pressure = {.reason = MOOR_PRESSURE_DEVICE, .priority = ticket->priority};
@@ -240,8 +240,8 @@ static bool is_anybody_left(const struct model *model, uint32_t pool)
     return false;
 }
 
-/* What one request is short of in one pool. Where nobody is left, only who waits for answers alone has to
- * know whether somebody could have been asked. */
+/* Plans one request in one pool. With no holder left to ask, only a brief ticket goes on, to learn whether one was
+ * passed over. */
 static void plan_ticket(struct model *model, struct model_view *view, uint32_t pool,
                         const struct model_ticket *ticket)
 {
@@ -281,7 +281,7 @@ static void answer(struct model *model, const struct model_ask *ask)
     struct model_sums sums;
     model_add_up(model, &sums);
     uint64_t has = sums.reserved[ask->holder] + sums.charged[ask->holder] - sums.pending[ask->holder];
-    uint64_t less = ask->had > has ? ask->had - has : 0; /* who takes again what it let go, gave nothing */
+    uint64_t less = ask->had > has ? ask->had - has : 0; /* a holder that takes as many bytes again gave nothing */
     bool enough = smaller(ask->let_go, less) >= ask->pressure.bytes;
     holder->cool_down_ns = enough ? 0 : smaller(longer, MODEL_REST_MAX_NS);
     holder->rest_until = enough ? 0 : model->now + holder->cool_down_ns;

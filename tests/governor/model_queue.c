@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-/* ---- what a request is ---- */
+/* ---- requests ---- */
 
 bool model_request_names(const struct model *model, const struct model_part *parts, uint32_t count,
                          uint32_t pool)
@@ -41,7 +41,7 @@ uint32_t model_ticket_find(const struct model *model, uint64_t name)
     return MODEL_NONE;
 }
 
-/* Beside what all others are guaranteed; external use may change, and does not count. */
+/* Room beside the guarantees of the others; external use may change, and does not count. */
 static int64_t most_of_pool(const struct model *model, const struct model_view *view, uint32_t holder)
 {
     uint32_t pool = model->holders[holder].pool;
@@ -91,7 +91,7 @@ static bool has_turn_on(const struct model *model, uint32_t ticket, uint32_t poo
 
 enum obstacle { NO_OBSTACLE, OBSTACLE_LIMIT, OBSTACLE_POOL, OBSTACLE_TURN };
 
-/* What is in the way of one part. self: its ticket, which may have the turn; or MODEL_NONE. */
+/* Returns the obstacle for one part. self: its ticket, which may have the exclusive turn; or MODEL_NONE. */
 static enum obstacle find_obstacle(const struct model *model, const struct model_view *view, uint32_t self,
                                    const struct model_part *part)
 {
@@ -183,7 +183,7 @@ static void begin_turns(struct model *model)
     }
 }
 
-/* Somebody who arrived as `name` takes bytes. */
+/* Counts a request served that arrived as `name`. */
 static void note_taken(struct model *model, uint64_t name, const struct model_part *parts, uint32_t count)
 {
     for (uint32_t i = 0; i < MODEL_TICKETS; i++) {
@@ -239,7 +239,7 @@ static bool would_fit_later(const struct model *model, uint32_t self, const stru
 struct refusal {
     moor_status status;
     enum obstacle obstacle;
-    uint32_t pool; /* of the first part that is in question */
+    uint32_t pool; /* the first part that does not fit */
     uint64_t bytes;
 };
 
@@ -275,7 +275,7 @@ static struct refusal refuse(const struct model *model, uint32_t self, const str
     return refusal;
 }
 
-/* What it was short of when it was last tried, if it ends now. */
+/* Returns the refusal of the last attempt, if the ticket ends now. */
 static void note_shortage(struct model *model, uint32_t ticket)
 {
     struct model_ticket *t = &model->tickets[ticket];
@@ -324,7 +324,7 @@ static void end_those_due(struct model *model)
 void model_look(struct model *model)
 {
     uint32_t inside = model->inside;
-    model->inside = MODEL_NONE; /* what is served was not asked for in there */
+    model->inside = MODEL_NONE; /* the pressure function did not make the served request */
     model->no_new_turn = end_turns(model);
     serve_all(model);
     model->no_new_turn = false;
@@ -434,14 +434,14 @@ static void make_grants(struct model *model, const struct model_part *parts, uin
     }
 }
 
-/* Others hold what is missing of the first part that is in question. */
+/* Returns true if other processes hold bytes that the first part lacks. */
 static bool is_external(const struct model *model, const struct refusal *refusal)
 {
     return refusal->obstacle != NO_OBSTACLE && refusal->obstacle != OBSTACLE_LIMIT &&
            model_capacity(model, refusal->pool) < (int64_t)model->pools[refusal->pool].capacity;
 }
 
-/* Whether it fits, now or with what has come back; or with what others hold by now, of each pool. */
+/* Returns true if it fits now, after reaping, or after a refresh of each pool's external use. */
 static bool fits_at_last(struct model *model, const struct model_part *parts, uint32_t count)
 {
     if (fits_now(model, MODEL_NONE, parts, count))
@@ -523,7 +523,7 @@ void model_ticket_cancel(struct model *model, uint32_t ticket)
     t->state = t->state == MODEL_SERVED ? MODEL_SERVED : MODEL_FREE;
     model_look(model);
     for (uint32_t i = 0; i < t->count && t->state == MODEL_SERVED;
-         i++) { /* what it was served with returns */
+         i++) { /* the granted bytes return */
         t->parts[i].bytes = 0;
         model_look(model);
     }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* One operation in the model: what is done, and how it has to end. */
+/* One operation in the model, and its expected result. */
 #include "lockstep.h"
 
-#define FOOTPRINT UINT64_C(256) /* what the scripted provider rounds sizes up to */
+#define FOOTPRINT UINT64_C(256) /* the scripted provider rounds sizes up to it */
 
 const char *op_name(enum op_kind kind)
 {

@@ -2,7 +2,7 @@
 /* One operation on the real governor, and whether it ends as the model says. */
 #include "world.h"
 
-/* What a call has given. */
+/* The results of a call. */
 struct made {
     struct moor_holder *holder;
     moor_grant grants[MODEL_PARTS];
@@ -183,7 +183,7 @@ static moor_status carry_out(struct world *world, const struct op *op, uint64_t 
     }
 }
 
-/* The handles go where the model has put what they name. */
+/* Stores the handles at the indices that the model chose. */
 static void keep(struct world *world, const struct op *op, const struct made *made)
 {
     switch ((int)op->kind) {
@@ -209,7 +209,7 @@ static void keep(struct world *world, const struct op *op, const struct made *ma
     }
 }
 
-/* What a call says of bytes is a part of its answer. */
+/* The bytes that a call reports are part of its result. */
 static bool says_bytes(moor_status status)
 {
     return status == MOOR_PENDING || status == MOOR_OVER_BUDGET || status == MOOR_NEVER_FITS ||

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What is told of a mismatch: what was being done, how the model stands, what was expected and seen. */
+/* The report of a mismatch: the step, the state of the model, the expected and the observed value. */
 #include "world.h"
 
 #include <stdlib.h>
@@ -33,7 +33,7 @@ static void describe(FILE *file, const struct op *op)
                   op->made[0]);
 }
 
-/* As it is after the step. */
+/* The state after the step. */
 static void describe_model(FILE *file, const struct model *model)
 {
     struct model_sums sums;
@@ -72,7 +72,7 @@ static void describe_model(FILE *file, const struct model *model)
     }
 }
 
-/* What was done, and what is being done. */
+/* The last steps, and the present one. */
 static void describe_step(FILE *file, const struct world *world)
 {
     const struct step *step = world->step;

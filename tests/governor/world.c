@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The real runtime of the lockstep: how it is set up and taken down, its clock, and its pressure functions,
- * which carry out the visits of the present step in their order. Holders that are asked at the same time are
- * called on threads of their own; here they take turns, so that a run can be repeated: the next begins when
- * the runtime has heard the answer of the last.
+ * The real runtime of the lockstep: set-up and end, its clock, and its pressure functions, which carry out the visits of
+ * the present step in their order. The governor calls holders on threads of their own; here they take turns, so that a
+ * run can be repeated: the next visit begins when the governor has noted the answer of the last.
  */
 #include "world.h"
 
-#include "governor/pressure.h"
 #include "loader/provider.h"
 
 #include <sched.h>
@@ -31,7 +29,7 @@ void world_set_time(uint64_t now)
     present = now;
 }
 
-/* ---- what is counted ---- */
+/* ---- counting ---- */
 
 static const moor_status outcomes[OUTCOMES - 1] = {
     MOOR_OK, MOOR_PENDING, MOOR_OVER_BUDGET, MOOR_NEVER_FITS, MOOR_BUSY, MOOR_NO_VICTIM, MOOR_TIMEOUT};
@@ -77,9 +75,9 @@ static bool is_heard(struct world *world, uint32_t visit)
     uint32_t holder = world->step->visits[visit].holder;
     if (world->entered[holder] != world->entered_before)
         return true;
-    struct moor__queue *queue = world->runtime->queue;
+    struct moor__queue *queue = &world->runtime->governor->queue;
     moor__lock_acquire(&queue->lock);
-    bool heard = !world->holders[holder]->running;
+    bool heard = !world->holders[holder]->victim.is_running;
     moor__lock_release(&queue->lock);
     return heard;
 }
@@ -107,14 +105,14 @@ static void await_last(struct world *world)
  * answers: they do not answer before that. */
 static void await_waiting(struct world *world)
 {
-    struct moor__queue *queue = world->runtime->queue;
+    struct moor__queue *queue = &world->runtime->governor->queue;
     while (!world->is_open && !world->is_awaited) {
         const struct moor__ticket *ticket;
         (void)pthread_mutex_unlock(&world->lock);
         bool found = false;
         moor__lock_acquire(&queue->lock);
-        TAILQ_FOREACH (ticket, &queue->tickets, entry)
-            found |= ticket->is_brief;
+        TAILQ_FOREACH (ticket, &queue->schedule.tickets, entry)
+            found |= ticket->demand.is_brief;
         moor__lock_release(&queue->lock);
         if (!found)
             (void)sched_yield();
@@ -210,10 +208,10 @@ static void let_visits_begin(struct world *world, struct step *step, bool is_ope
 /* Until nobody is asked any more. Nothing is looked at for that. */
 static void await_quiet(struct world *world)
 {
-    struct moor__queue *queue = world->runtime->queue;
+    struct moor__queue *queue = &world->runtime->governor->queue;
     moor__lock_acquire(&queue->lock);
-    while (!STAILQ_EMPTY(&queue->asks) || queue->running_count)
-        moor__lock_wait(&queue->lock, &queue->quiet);
+    while (!STAILQ_EMPTY(&queue->schedule.requests) || queue->workers.running)
+        moor__lock_wait(&queue->lock, &queue->workers.quiet);
     moor__lock_release(&queue->lock);
 }
 
@@ -223,7 +221,7 @@ void world_step(struct world *world, struct step *step, uint64_t number)
     let_visits_begin(world, step, false);
     world_do(world, &step->op, false);
     if (step->op.kind == OP_TIME)
-        moor__queue_scan(world->runtime); /* the attendant would; all else is seen by who does it */
+        moor__queue_scan(world->runtime->governor); /* without a monitor that watches the clock, the step does it */
     let_visits_begin(world, step, true);
     world_await_visits(world, step->visit_count);
     await_quiet(world);
@@ -306,7 +304,6 @@ struct world *world_open(const struct profile *profile, const struct model *mode
     world->total = profile_total(profile, 0);
     (void)pthread_mutex_init(&world->lock, NULL);
     (void)pthread_cond_init(&world->changed, NULL);
-    moor__governor_clock = world_time;
     world_set_time(1);
     struct scripted_options script_options = {.total_bytes = world->total};
     world->script = scripted_create(&script_options);
@@ -317,6 +314,8 @@ struct world *world_open(const struct profile *profile, const struct model *mode
     static struct step nothing;
     world->step = &nothing;
     world_must(world, "runtime", moor_runtime_create(&runtime_options, &world->runtime));
+    world->runtime->governor->port.clock = world_time;
+    world->runtime->governor->port.reap_until = NULL; /* only operations reap, and only they scan the queue */
     world->tells_trace = getenv("LOCKSTEP_TRACE") != NULL;
     (void)pthread_mutex_init(&world->trace_lock, NULL);
     world_must(world, "trace", moor_runtime_set_trace(world->runtime, trace, world));

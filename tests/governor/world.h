@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The real side of the lockstep: what the model's numbers name. */
+/* The real side of the lockstep: the objects behind the model's indices. */
 #ifndef MOOR_TESTS_GOVERNOR_WORLD_H
 #define MOOR_TESTS_GOVERNOR_WORLD_H
 
@@ -12,7 +12,7 @@
 
 struct world;
 
-struct world_slot { /* what a pressure function is given */
+struct world_slot { /* the argument of a pressure function */
     struct world *world;
     uint32_t holder;
 };
@@ -37,16 +37,16 @@ struct world {
     pthread_mutex_t lock; /* everything below */
     pthread_cond_t changed;
     struct step *step;
-    const struct model *model; /* as it is after the step */
+    const struct model *model; /* the state after the step */
     uint64_t number;
     uint32_t next;                   /* visit */
     bool is_open;                    /* visits may begin */
     bool is_awaited;                 /* the operation waits for them */
     uint32_t entered[MODEL_HOLDERS]; /* calls of its function */
-    uint32_t entered_before;         /* those of the last visit's holder, when it came */
+    uint32_t entered_before;         /* calls of the last visit's holder when it began */
     uint64_t seed;
     uint64_t total;             /* bytes of the device */
-    struct op history[HISTORY]; /* a ring: what was done last */
+    struct op history[HISTORY]; /* a ring of the last operations */
     uint64_t done;
     struct tally tally;
     pthread_mutex_t trace_lock;              /* the two below */
@@ -55,23 +55,23 @@ struct world {
     bool tells_trace;
 };
 
-/* real.c. Carries out one operation, and compares what it says. inside: a pressure function. */
+/* real.c. Carries out one operation and compares its result. inside: in a pressure function. */
 void world_do(struct world *world, const struct op *op, bool inside);
 
-/* The end: tells what was being done, what was expected and what was seen. */
+/* Ends the process with a report: the step, the expected and the observed value. */
 void world_mismatch(struct world *world, const char *what, uint64_t expected, uint64_t seen)
     __attribute__((noreturn));
 void world_expect(struct world *world, const char *what, uint64_t expected, uint64_t seen);
 void world_mismatch_status(struct world *world, const char *what, moor_status expected, moor_status seen)
     __attribute__((noreturn));
-/* For what belongs to the test itself. */
+/* For calls that belong to the test itself. */
 void world_must(struct world *world, const char *what, moor_status status);
 
 void world_check_ticket(struct world *world, uint32_t index, const struct moor_ticket_stats *expected,
                         const struct moor_ticket_stats *seen);
 /* Counts how it ended. */
 void world_note(struct world *world, const struct op *op, bool inside);
-/* What time it is for the governor. */
+/* Returns the governor's time. */
 void world_set_time(uint64_t now);
 uint64_t world_time(void);
 

@@ -307,143 +307,175 @@ plant("core/memory/binding.c",
 
 plant("core/governor/admission.c",
       ("what is pending counts as gone for good",
-       "uint64_t has = holder->has - moor__account_get(&holder->account, MOOR__PENDING);"
-       " uint64_t others = authority->commitments_later - holder->commitment_later + has;",
-       "uint64_t has = holder->has; uint64_t others = authority->commitments - holder->commitment + has;",
-       "core/governor, sim pressure"),
-      ("a holder's limit is ignored", "part->bytes > own ? MOOR__OBSTACLE_LIMIT", "false ? MOOR__OBSTACLE_LIMIT",
-       "core/governor, lockstep, sim mixed"),
+       "uint64_t has = holder->has - moor__account_get(&holder->account, MOOR__PENDING); uint64_t others = "
+       "authority->sums.commitments_later - holder->commitment_later + has;",
+       "uint64_t has = holder->has; uint64_t others = authority->sums.commitments - holder->commitment + "
+       "has;", "core/governor, sim pressure"),
+      ("a holder's limit is ignored", "part->bytes > own ? MOOR__OBSTACLE_LIMIT",
+       "false ? MOOR__OBSTACLE_LIMIT", "core/governor, lockstep, sim mixed"),
       ("room wraps when the capacity shrinks below what is held",
-       "return minus(moor__authority_capacity(authority), plus(others, set_aside(authority))); }"
-       "  static uint64_t pool_room_later",
-       "return moor__authority_capacity(authority) - others - set_aside(authority); } static uint64_t pool_room_later",
-       "core/governor, sim memory"),
-      ("what never fits is over budget",
-       "*refusal = (struct moor__refusal){ .status = MOOR_NEVER_FITS,",
+       "return moor__sub_sat(moor__authority_capacity(authority), moor__add_sat(others, "
+       "reserve_of(authority, is_inside))); }  static uint64_t pool_room_later",
+       "return moor__authority_capacity(authority) - others - reserve_of(authority, is_inside); } static "
+       "uint64_t pool_room_later", "core/governor, sim memory"),
+      ("what never fits is over budget", "*refusal = (struct moor__refusal){ .status = MOOR_NEVER_FITS,",
        "*refusal = (struct moor__refusal){ .status = MOOR_OVER_BUDGET,", "core/governor, sim memory"),
-      ("a guarantee that is not used is lent", "uint64_t others = authority->commitments - holder->commitment + holder->has;",
-       "uint64_t others = authority->has;", "core/limits, lockstep, sim governor"),
-      ("the set-aside serves everybody", "? 0 : authority->set_aside;", "? 0 : 0;",
-       "core/limits, lockstep, sim governor"),
-      ("what a request would have of a pool is not forgotten", "set->pools[i]->planned_bytes = 0;", "(void)set;",
-       "core/tickets, lockstep, sweep ticket"),
+      ("a guarantee that is not used is lent",
+       "uint64_t others = authority->sums.commitments - holder->commitment + holder->has;",
+       "uint64_t others = authority->sums.has;", "core/limits, lockstep, sim governor"),
+      ("the set-aside serves everybody", "return is_inside ? 0 : authority->limits.set_aside;",
+       "return is_inside ? 0 : 0 * authority->limits.set_aside;", "core/limits, lockstep, sim governor"),
+      ("what a request would have of a pool is not forgotten", "set->pools[i]->planned_bytes = 0;",
+       "(void)set;", "core/tickets, lockstep, sweep ticket"),
       ("a request that does not fit keeps its first part", "for (size_t i = set->count; !now && i-- > 0;)",
        "for (size_t i = set->count; !now && i-- > 1;)", "core/tickets, lockstep"),
       ("it is pending though only a part of it will fit", "later &= obstacle != MOOR__OBSTACLE_TURN &&",
        "later = obstacle != MOOR__OBSTACLE_TURN &&", "lockstep, sim governor"),
-      ("who has a turn has no more right than others", "return turn && turn != whose &&",
-       "return false && turn != whose &&", "core/turns, lockstep"),
-      ("credit is not taken back before a no",
-       "moor__credit_take_back(set->pools[i], MOOR__STRICT_TIGHT);", "(void)set;", "lockstep, sim pressure"))
+      ("who has a turn has no more right than others", "return turn && turn != ticket &&",
+       "return false && turn != ticket &&", "core/turns, lockstep"),
+      ("credit is not taken back before a no", "moor__credit_take_back(set->pools[i], MOOR__STRICT_TIGHT);",
+       "(void)set;", "lockstep, sim pressure"))
+
+plant("core/governor/schedule.c",
+      ("nobody is passed", "ticket->place.passed++;", "(void)ticket;", "core/turns, lockstep"),
+      ("a turn does not end", "if (ticket->place.turn_until_ns == 0 || (now_ns <",
+       "if (ticket->place.turn_until_ns == 0 || (now_ns / 2 <", "core/turns, lockstep"),
+      ("a turn outlives its ticket",
+       "if (authority->waiting.turn == ticket) authority->waiting.turn = NULL;", "(void)ticket;",
+       "core/turns, lockstep"),
+      ("a ticket is not ended at its deadline", "&& now_ns >= ticket->demand.deadline_ns)",
+       "&& now_ns / 2 >= ticket->demand.deadline_ns)", "core/tickets, lockstep"),
+      ("reclaim does not end", "else if (ticket->demand.kind == MOOR__TICKET_RECLAIM &&",
+       "else if (ticket->demand.kind == MOOR__TICKET_RECLAIM && false &&",
+       "core/limits, lockstep, sweep smaller"),
+      ("requests are served as they come, whatever their priority",
+       "while (after && after->demand.priority < ticket->demand.priority)", "while (false)",
+       "core/tickets, lockstep"))
 
 plant("core/governor/queue.c",
-      ("nobody is passed", "ticket->passed++;", "(void)ticket;", "core/turns, lockstep"),
-      ("who does not wait passes nobody", "pass(queue, set, UINT64_MAX);", "", "core/turns, lockstep"),
-      ("a turn does not end", "if (ticket->turn_until_ns == 0 || (now_ns <",
-       "if (ticket->turn_until_ns == 0 || (now_ns / 2 <", "core/turns, lockstep"),
-      ("a turn outlives its ticket", "if (authority->turn == ticket) authority->turn = NULL;", "(void)ticket;",
+      ("who does not wait passes nobody", "moor__schedule_count_pass(schedule, set, UINT64_MAX);", "",
        "core/turns, lockstep"),
-      ("a ticket is not ended at its deadline", "&& now_ns >= ticket->deadline_ns)",
-       "&& now_ns / 2 >= ticket->deadline_ns)", "core/tickets, lockstep"),
-      ("reclaim does not end", "else if (ticket->kind == MOOR__TICKET_RECLAIM &&",
-       "else if (ticket->kind == MOOR__TICKET_RECLAIM && false &&", "core/limits, lockstep, sweep smaller"),
-      ("requests are served as they come, whatever their priority",
-       "while (after && after->priority < ticket->priority)", "while (false)", "core/tickets, lockstep"),
-      ("a request takes bytes and nobody else is looked at",
-       "if (granted && queue->count) {", "if (false && queue->count) {", "core/turns, lockstep"))
-
-plant("core/governor/account.c",
-      ("what comes back is not given to those who wait", "if (heed)", "if (false && heed)",
-       "core/tickets, lockstep, sim governor"),
-      ("what will be there later is not kept", "authority->commitments_later += later - holder->commitment_later;", "",
-       "core/pressure, lockstep, sweep pressed, sim governor"),
-      ("a guarantee is given back and not counted", "holder->limits.guarantee_bytes = bytes; update_commitments(holder);",
-       "holder->limits.guarantee_bytes = bytes;", "core/limits, lockstep"),
-      ("a thread_account is emptied twice", "atomic_store_explicit(&thread_account->account.line[i], 0, memory_order_relaxed);", "",
-       "core/stats, sweep grant, stress"),
-      ("the credit of a thread_account is lost with it", "atomic_store_explicit(&thread_account->holder, NULL, memory_order_relaxed);"
-       " free_credit(holder);", "atomic_store_explicit(&thread_account->holder, NULL, memory_order_relaxed);",
-       "lockstep, sweep grant, sim governor"),
-      ("the peak falls again", "if (charged > (int64_t)*peak)", "if (charged >= 0)", "core/stats, sim memory"))
-
-plant("core/governor/account.h",
-      ("more credit is given out than there is", "? moor__account_get(&thread_account->account, MOOR__CREDIT) >= step->bytes",
-       "? moor__account_get(&thread_account->account, MOOR__CREDIT) > 0", "core/credit, lockstep"), unit="core/governor/grant.c")
-
-plant("core/governor/charge.c",
-      ("a release is not told", "tell(holder, MOOR_TRACE_RELEASE, bytes);", "", "core/trace"),
-      ("what is returned is not told", "moor__trace(authority->runtime, MOOR_TRACE_RETURN, authority, holder, bytes, 0);",
-       "(void)authority;", "core/trace, lockstep, sweep allocate"),
-      ("quarantine is not told", "tell(holder, MOOR_TRACE_QUARANTINE, bytes);", "", "sweep evict"),
-      ("what goes back to a grant is told as free", "tell(holder, MOOR_TRACE_RESTORE, restored);",
-       "tell(holder, MOOR_TRACE_REFUND, restored);", "core/trace, sweep transaction"))
-
-plant("core/governor/pressure.c",
-      ("what was let go is not counted for the ticket", "ticket->evicted_bytes += bytes;", "(void)bytes;",
+      ("a request takes bytes and nobody else is looked at", "if (granted && schedule->count) {",
+       "if (false && schedule->count) {", "core/turns, lockstep"),
+      ("what was let go is not counted for the ticket", "tally->evicted_bytes += bytes;", "(void)bytes;",
        "core/pressure, lockstep"),
       ("what is back stays pending for its ticket",
-       "ticket->pending_bytes -= smaller(bytes, ticket->pending_bytes);", "(void)bytes;",
+       "tally->pending_bytes = moor__sub_sat(tally->pending_bytes, bytes);", "(void)bytes;",
        "core/pressure, lockstep"),
-      ("one that is asked counts beyond patience",
-       "it->counts &= look->now_ns - it->since_ns < look->queue->patience_ns;", "", "core/callbacks"),
       ("one that gave too little does not rest",
-       "holder->cool_until_ns = moor__governor_clock() + holder->cool_down_ns;", "", "core/pressure, lockstep"),
-      ("each is asked for all that is short", "bytes -= ask(look, ticket, victim, bytes, false, deep);",
-       "(void)ask(look, ticket, victim, bytes, false, deep);", "core/pressure, lockstep"),
-      ("what one is asked for is asked for again for the next request", "plan_change(look, holder, -asked);", "", "lockstep"),
-      ("holders are asked for what is guaranteed to them", "return deep ? movable :", "return deep || true ? movable :",
-       "core/limits, lockstep"),
-      ("holders of a higher priority are asked", "if (victim->limits.priority > ticket->priority) break;", "",
-       "core/pressure, lockstep"),
+       "victim->cool_until_ns = governor->port.clock() + victim->cool_down_ns;", "",
+       "core/pressure, lockstep"))
+
+plant("core/governor/charge.c",
+      ("what comes back is not given to those who wait", "if (scans) moor__queue_scan(",
+       "if (false && scans) moor__queue_scan(", "core/tickets, lockstep, sim governor"),
+      ("a release is not told",
+       "moor__trace(authority->runtime, transition.event, authority, holder, change.bytes, 0);",
+       "if (change.kind != MOOR__RELEASE) moor__trace(authority->runtime, transition.event, authority, "
+       "holder, change.bytes, 0);", "core/trace"),
+      ("what is returned is not told",
+       "moor__trace(authority->runtime, transition.event, authority, holder, change.bytes, 0);",
+       "if (change.kind != MOOR__RETURN) moor__trace(authority->runtime, transition.event, authority, "
+       "holder, change.bytes, 0);", "core/trace, lockstep, sweep allocate"),
+      ("quarantine is not told",
+       "moor__trace(authority->runtime, transition.event, authority, holder, change.bytes, 0);",
+       "if (change.kind != MOOR__QUARANTINE) moor__trace(authority->runtime, transition.event, authority, "
+       "holder, change.bytes, 0);", "sweep evict"))
+
+plant("core/governor/account.c",
+      ("what will be there later is not kept",
+       "sums->commitments_later += later - holder->commitment_later;", "",
+       "core/pressure, lockstep, sweep pressed, sim governor"),
+      ("a guarantee is given back and not counted",
+       "holder->limits.guarantee_bytes = bytes; update_commitments(holder);",
+       "holder->limits.guarantee_bytes = bytes;", "core/limits, lockstep"),
+      ("a thread_account is emptied twice",
+       "atomic_store_explicit(&lines->line[i], 0, memory_order_relaxed);", "",
+       "core/stats, sweep grant, stress"),
+      ("the credit of a thread_account is lost with it",
+       "atomic_store_explicit(&lines->line[i], 0, memory_order_relaxed); } free_credit(holder);",
+       "atomic_store_explicit(&lines->line[i], 0, memory_order_relaxed); }",
+       "lockstep, sweep grant, sim governor"),
+      ("the peak falls again", "if (charged > (int64_t)*peak)", "if (charged >= 0)",
+       "core/stats, sim memory"),
+      ("live bytes include what is pending", "return moor__account_get(account, MOOR__LIVE) +",
+       "return moor__account_get(account, MOOR__PENDING) + moor__account_get(account, MOOR__LIVE) +",
+       "core/stats, sim memory"))
+
+plant("core/governor/credit.h",
+      ("more credit is given out than there is",
+       "? moor__account_get(&thread_account->account, MOOR__CREDIT) >= step->bytes",
+       "? moor__account_get(&thread_account->account, MOOR__CREDIT) > 0", "core/credit, lockstep"), unit="core/governor/grant.c")
+
+plant("core/governor/charge.h",
+      ("what goes back to a grant is told as free", "{MOOR__PENDING, MOOR__RESERVED, MOOR_TRACE_RESTORE}",
+       "{MOOR__PENDING, MOOR__RESERVED, MOOR_TRACE_REFUND}", "core/trace, sweep transaction"), unit="core/governor/charge.c")
+
+plant("core/governor/plan.c",
+      ("one that is asked counts beyond patience",
+       "request->is_expected &= plan->now_ns - request->since_ns < plan->schedule->patience_ns;", "",
+       "core/callbacks"),
+      ("each is asked for all that is short", "bytes -= ask(plan, ticket, victim, bytes, false, deep);",
+       "(void)ask(plan, ticket, victim, bytes, false, deep);", "core/pressure, lockstep"),
+      ("what one is asked for is asked for again for the next request", "plan_change(plan, holder, -asked);",
+       "", "lockstep"),
+      ("holders are asked for what is guaranteed to them", "return deep ? movable :",
+       "return deep || true ? movable :", "core/limits, lockstep"),
+      ("holders of a higher priority are asked",
+       "if (victim->limits.priority > ticket->demand.priority) break;", "", "core/pressure, lockstep"),
       ("the highest priority is asked first", "? a->limits.priority < b->limits.priority",
        "? a->limits.priority > b->limits.priority", "core/pressure, lockstep"),
       ("the requester is asked before its equals", "if (victim == last) kept = victim; else if", "if",
        "core/pressure, lockstep"),
-      ("wishes are not forgotten", "ticket->set.parts[i].holder->planned_bytes = 0;", "(void)ticket;",
+      ("wishes are not forgotten", "ticket->demand.set.parts[i].holder->planned_bytes = 0;", "(void)ticket;",
        "lockstep, sweep pressed"),
       ("one above its limit is not asked",
-       "(void)ask(look, ticket, holder, minus(would_have(holder), holder->limits.limit_bytes), true, true);",
-       "(void)holder;", "core/limits, lockstep, sweep smaller"))
+       "(void)ask(plan, ticket, holder, moor__sub_sat(would_have(holder), holder->limits.limit_bytes), "
+       "true, true);", "(void)holder;", "core/limits, lockstep, sweep smaller"))
 
 plant("core/governor/worker.c",
-      ("the function is not waited for", "(holder->running && moor__pressured_holder != holder)) {", "false) {",
-       "core/undoing"),
+      ("the function is not waited for", "(victim->is_running && moor__pressured_holder != holder)) {",
+       "false) {", "core/undoing"),
       ("a holder goes, and what it was asked stays",
-       "STAILQ_REMOVE(&queue->asks, &holder->ask, moor__pressure_request, entry);", "", "core/callbacks"))
+       "STAILQ_REMOVE(&queue->schedule.requests, &victim->request, moor__pressure_request, entry);", "",
+       "core/callbacks"))
 
 plant("core/governor/request.c",
-      ("completions are not looked at before a no", "if (moor__poll(runtime) && moor__queue_try(runtime, set, refusal))", "if (false)",
+      ("completions are not looked at before a no",
+       "if (port->reap(governor->runtime) && moor__queue_try(governor, set, refusal))", "if (false)",
        "core/governor, sim pressure"),
       ("who was asked in vain is not told", "ticket->refusal.status = MOOR_NO_VICTIM;", "(void)0;",
        "core/tickets, lockstep"))
 
 plant("core/governor/ticket.c",
       ("a ticket that was served keeps its bytes when it is cancelled",
-       "*ret_was_served = ticket->state == MOOR__TICKET_SERVED;", "*ret_was_served = false;",
+       "bool was_served = ticket->state == MOOR__TICKET_SERVED;", "bool was_served = false;",
        "core/tickets, lockstep, sweep cancel"))
 
 plant("core/governor/grant.c",
       ("a grant is overdrawn", "if (remaining < bytes)", "if (remaining == 0)",
-       "core/governor, sim pressure"),
+       "core/governor, sim pressure"))
+
+plant("core/governor/reservation.c",
       ("a grant of another holder pays", "status = grant->holder == holder ?", "status = grant->holder ?",
        "core/governor, sim faults"),
       ("a reservation that is not used is lost to its grant",
-       "atomic_fetch_add_explicit(&reservation->grant->remaining, reservation->bytes, memory_order_relaxed);"
-       " moor__grant_unpin(reservation->grant);", "moor__grant_unpin(reservation->grant);", "core/allocate, sim pressure"),
+       "moor__grant_restore(reservation->grant, reservation->bytes);",
+       "moor__grant_restore(reservation->grant, 0);", "core/allocate, sim pressure"),
       ("what is reserved but not needed stays reserved",
-       "reservation->bytes -= actual; moor__reservation_return(reservation);", "reservation->bytes = 0; moor__reservation_return(reservation);",
-       "core/allocate"))
+       "reservation->bytes -= actual - exceed; moor__reservation_return(reservation);",
+       "reservation->bytes = 0; moor__reservation_return(reservation);", "core/allocate"))
 
 plant("core/governor/lease.c",
-      ("a lease that shrinks keeps its bytes", "else if (before > bytes)", "else if (before > UINT64_MAX / 2)",
-       "lockstep, sweep lease"),
-      ("what is left of a grant that is committed stays reserved", "if (remaining > bytes) moor__unreserve", "if (false) moor__unreserve",
-       "lockstep, sweep commit"))
+      ("a lease that shrinks keeps its bytes", "else if (before > bytes)",
+       "else if (before > UINT64_MAX / 2)", "lockstep, sweep lease"),
+      ("what is left of a grant that is committed stays reserved", "if (remaining > bytes) moor__unreserve",
+       "if (false) moor__unreserve", "lockstep, sweep commit"))
 
 plant("core/governor/authority.c",
-      ("the first total that is told counts", "authority->capacity <= total_bytes)", "true)", "core/providers"),
-      ("what providers of ours hold is external", "uint64_t ours = held_bytes +", "uint64_t ours = 0 * held_bytes +",
-       "lockstep, sweep/external_cases"),
+      ("the first total that is told counts", "limits->capacity <= total_bytes)", "true)", "core/providers"),
+      ("what providers of ours hold is external", "uint64_t ours = held_bytes +",
+       "uint64_t ours = 0 * held_bytes +", "lockstep, sweep/external_cases"),
       ("a decision comes late and counts", "if (revision < current)", "if (revision == UINT64_MAX)",
        "core/limits, lockstep, sim governor"),
       ("the capacity grows and nobody is looked at",
@@ -452,12 +484,32 @@ plant("core/governor/authority.c",
 
 plant("core/governor/holder.c",
       ("a holder with bytes goes", "if (!holder->has &&", "if (!reserved &&", "core/governor, sim lifecycle"),
-      ("a limit is raised and nobody is looked at",
-       "moor__reclaim_review(authority); if (ret_over_bytes)", "if (ret_over_bytes)", "core/tickets, lockstep"),
+      ("a limit is raised and nobody is looked at", "moor__reclaim_review(authority); if (ret_over_bytes)",
+       "if (ret_over_bytes)", "core/tickets, lockstep"),
       ("a guarantee stays when its holder goes", "moor__holder_account_guarantee(holder, 0);", "",
        "core/limits, lockstep, sweep guarantee, sim governor"),
       ("one that has something again still rests", "if (bytes == 0) return MOOR_OK;", "return MOOR_OK;",
        "core/pressure, lockstep"))
+
+plant("core/governor/stats.c",
+      ("free bytes wrap", ".free_bytes = moor__sub_sat(authority->limits.capacity, sums->has),",
+       ".free_bytes = authority->limits.capacity - sums->has,", "core/governor, sim sharing"),
+      ("holders say more than they have", "evictable += evictable_of(holder);",
+       "evictable += holder->settings.evictable;", "lockstep"))
+
+plant("core/loader/device_stats.c",
+      ("a contradiction is not told", "stats->inconsistent = odd;", "stats->inconsistent = odd && false;",
+       "core/stats, sim faults"))
+
+plant("core/loader/external.c",
+      ("a device that says nothing counts as full", "if ((stats.valid & needed) != needed) return;", "",
+       "core/stats"),
+      ("what providers of ours hold is not counted", "sum->held += stats.held_bytes;", "(void)stats;",
+       "lockstep, sweep/external_cases"))
+
+plant("core/governor/governor.c",
+      ("a runtime ends with a holder alive", "if (authority->holder_count) status", "if (false) status",
+       "core/providers, sim memory"))
 
 plant("core/memory/release.c",
       ("what came into quarantine stays pending for its ticket",
@@ -469,24 +521,6 @@ plant("core/memory/transact.c",
       ("a failure names the first step whatever failed", "if (status && failed-- == 0)", "if (status && i == 0)",
        "core/transactions"))
 
-plant("core/observe/stats.c",
-      ("free bytes wrap", ".free_bytes = minus(authority->capacity, authority->has),",
-       ".free_bytes = authority->capacity - authority->has,", "core/governor, sim sharing"),
-      ("live bytes include what is pending",
-       "return moor__account_get(account, MOOR__LIVE) +", "return moor__account_get(account, MOOR__PENDING) +"
-       " moor__account_get(account, MOOR__LIVE) +", "core/stats, sim memory"),
-      ("holders say more than they have", "evictable += holder->evictable < live ? holder->evictable : live;",
-       "evictable += holder->evictable;", "lockstep"))
-
-plant("core/observe/device_stats.c",
-      ("a contradiction is not told", "stats->inconsistent = odd;", "stats->inconsistent = odd && false;",
-       "core/stats, sim faults"))
-
-plant("core/observe/external.c",
-      ("a device that says nothing counts as full", "if ((stats.valid & needed) != needed) return;", "",
-       "core/stats"),
-      ("what providers of ours hold is not counted", "sum->held += stats.held_bytes;", "(void)stats;",
-       "lockstep, sweep/external_cases"))
 
 # What the governor's model must see: no single call is wrong in a way that it says, the account add up, and somebody is
 # asked, served, passed or refused that should not be.
@@ -495,157 +529,182 @@ plant("core/observe/external.c",
 
 vary("core/governor/admission.c",
      ("its own guarantee is no room for a holder",
-      "uint64_t others = authority->commitments - holder->commitment + holder->has;", "uint64_t others = authority->commitments;"),
+      "uint64_t others = authority->sums.commitments - holder->commitment + holder->has;",
+      "uint64_t others = authority->sums.commitments;"),
      ("its own guarantee is in the way of what could ever fit",
-      "set_aside(authority)), after - holder->planned_bytes);", "set_aside(authority)), 0);"),
-     ("what is on its way is counted twice", "refusal->bytes = coming(set, refusal);",
-      "refusal->bytes = 2 * coming(set, refusal);"),
-     ("a turn bars what is guaranteed", "plus(holder->has, bytes) > holder->limits.guarantee_bytes; }",
-      "plus(holder->has, bytes) > 0; }"),
-     ("a turn bars those inside pressure functions",
-      "return turn && turn != whose && !moor__is_inside_pressure(holder->authority->runtime) &&",
-      "return turn && turn != whose &&"),
+      "all = moor__sub_sat(all, after - holder->planned_bytes);", "all = moor__sub_sat(all, 0 * after);"),
+     ("what is on its way is counted twice", "refusal->bytes = pending_where_missing(set, refusal);",
+      "refusal->bytes = 2 * pending_where_missing(set, refusal);"),
+     ("a turn bars what is guaranteed",
+      "moor__add_sat(holder->has, part->bytes) > holder->limits.guarantee_bytes; }",
+      "moor__add_sat(holder->has, part->bytes) > 0; }"),
+     ("a turn bars those inside pressure functions", "return turn && turn != ticket && !set->is_inside &&",
+      "return turn && turn != ticket && (set || true) &&"),
      ("a shortage that a turn makes is told as none", "obstacle == MOOR__OBSTACLE_TURN ? part->bytes :", ""))
 
-vary("core/governor/authority.c",
+vary("core/governor/objects.h",
      ("a holder may have what others hold of the device",
-      "return there < authority->capacity ? there : authority->capacity;", "return authority->capacity;"),
+      "return moor__min(authority->external.total_bytes - authority->external.bytes, capacity);",
+      "return capacity;"), unit="core/governor/admission.c")
+
+vary("core/governor/authority.c",
      ("what hosts have leased is taken for external use",
-      "held_bytes + moor__account_get(&authority->total_account, MOOR__LEASED);", "held_bytes;"),
+      "held_bytes + moor__account_get(&authority->sums.account, MOOR__LEASED);", "held_bytes;"),
      ("one revision counts with two lines", "if (!same) return moor__fail(MOOR_REFUSED,",
       "if (false) return moor__fail(MOOR_REFUSED,"),
-     ("what others do not hold any more is given to nobody", "if (heed)", "if (false && heed)"),
+     ("what others do not hold any more is given to nobody", "if (scans)", "if (false && scans)"),
      ("bytes are set aside and nobody is asked for them",
       "if (status) return moor__leave(status); moor__reclaim_review(authority); return MOOR_OK;",
       "if (status) return moor__leave(status); return MOOR_OK;"),
-     ("more is set aside than is not guaranteed", "if (bytes > room && bytes > authority->set_aside)",
+     ("more is set aside than is not guaranteed", "if (bytes > room && bytes > authority->limits.set_aside)",
       "if (false)"))
 
 vary("core/governor/holder.c",
      ("more is guaranteed than there is", "if (bytes <= before || bytes <= room)", "if (true)"),
-     ("who gets another function still rests",
-      "holder->cool_down_ns = holder->cool_until_ns = 0; if (pressure || holder->running)",
-      "if (pressure || holder->running)"),
+     ("who gets another function still rests", "victim->cool_down_ns = victim->cool_until_ns = 0;", ""),
      ("a guarantee goes with its holder, and to nobody",
-      "moor__queue_scan_locked(runtime->queue); moor__lock_release(&runtime->queue->lock); if (!status && !running)",
-      "moor__lock_release(&runtime->queue->lock); if (!status && !running)"),
+      "moor__queue_scan_locked(governor); moor__lock_release(&queue->lock); if (!status && !running)",
+      "moor__lock_release(&queue->lock); if (!status && !running)"),
      ("a guarantee comes with its holder and nobody is asked for it",
       "*ret_holder = holder; moor__reclaim_review(authority);", "*ret_holder = holder;"),
      ("one can be asked from now on and is not", "if (!status) moor__reclaim_review(holder->authority);", ""),
-     ("one that has something again is not asked", "if (heed) moor__queue_scan_locked(runtime->queue);",
-      "(void)heed;"),
-     ("who removes its function inside it is forgotten",
-      "if (pressure || holder->running) /* this thread is inside it: what it will let go is waited for all the same */",
+     ("one that has something again is not asked", "if (scans) moor__queue_scan_locked(governor);",
+      "(void)scans;"),
+     ("who removes its function inside it is forgotten", "if (pressure || victim->is_running)",
       "if (pressure)"))
 
-# ---- the governor: credit ----
-
-vary("core/governor/queue.c",
+vary("core/governor/schedule.c",
      ("threads keep their credit when a ticket opens",
-      "moor__credit_take_back(authority, MOOR__STRICT_TICKETS);", ""))
-
-vary("core/governor/charge.c",
-     ("threads get credit beyond a holder's limit", "inside ? 0 : own < pool ? own : pool);", "pool * 64);"))
-
-vary("core/observe/stats.c",
-     ("a snapshot leaves out what threads have",
-      "moor__credit_take_back(authority, MOOR__STRICT_READ); }  static void look_away", "}  static void look_away"))
-
-vary("core/governor/account.c",
-     ("credit that comes back is lost", "moor__holder_account_add(holder, MOOR__CREDIT, -moor__account_get(", "(void)(-moor__account_get("))
-
-# ---- the governor: order and turns ----
-
-vary("core/governor/queue.c",
-     ("those who came later are passed", "ticket->arrival < arrival && share_pool", "ticket->arrival > arrival && share_pool"),
-     ("requests of other pools are passed", "ticket->arrival < arrival && share_pool(&ticket->set, set))",
-      "ticket->arrival < arrival)"),
-     ("a turn begins one request too early", "if (ticket->passed < MOOR_PASSED_MAX ||",
-      "if (ticket->passed + 1 < MOOR_PASSED_MAX ||"),
+      "moor__credit_take_back(authority, MOOR__STRICT_TICKETS);", ""),
+     ("those who came later are passed", "ticket->place.arrival < arrival && share_pool",
+      "ticket->place.arrival > arrival && share_pool"),
+     ("requests of other pools are passed",
+      "ticket->place.arrival < arrival && share_pool(&ticket->demand.set, set))",
+      "ticket->place.arrival < arrival)"),
+     ("a turn begins one request too early", "if (place->passed < MOOR_PASSED_MAX ||",
+      "if (place->passed + 1 < MOOR_PASSED_MAX ||"),
      ("a turn is given to one that its own limit holds back", "return !limited && can_ever(ticket);",
       "return can_ever(ticket);"),
-     ("a turn is given to one that can never fit", "return !limited && can_ever(ticket);", "return !limited;"),
-     ("one who had a turn gets the next at once", "|| now_ns < ticket->next_turn_ns)", ")"),
-     ("turns are too short", "uint64_t turn_ns = (now_ns - next->opened_ns) / 2;",
-      "uint64_t turn_ns = (now_ns - next->opened_ns) / 3;"),
-     ("after a turn it is still passed as often", "ticket->turn_until_ns = 0; ticket->passed = 0;",
-      "ticket->turn_until_ns = 0;"),
-     ("two have a turn in one pool", "if (ticket->set.pools[i]->turn) return false;", ""),
+     ("a turn is given to one that can never fit", "return !limited && can_ever(ticket);",
+      "return !limited;"),
+     ("one who had a turn gets the next at once", "|| now_ns < place->next_turn_ns)", ")"),
+     ("turns are too short", "uint64_t turn_ns = (now_ns - next->place.opened_ns) / 2;",
+      "uint64_t turn_ns = (now_ns - next->place.opened_ns) / 3;"),
+     ("after a turn it is still passed as often",
+      "ticket->place.turn_until_ns = 0; ticket->place.passed = 0;", "ticket->place.turn_until_ns = 0;"),
+     ("two have a turn in one pool", "if (set->pools[i]->waiting.turn) return false;", ";"),
      ("those who stood back for a turn are not gone through again",
-      "if (had_turn) next = TAILQ_FIRST(&queue->tickets);", ""),
-     ("one turn follows upon another", "serve(queue, now_ns, !ended);", "serve(queue, now_ns, true);"),
-     ("more than sixteen are served at once before one that waits", "serve(queue, now_ns, !ended);",
-      "serve(queue, now_ns, false);"),
+      "if (had_turn) next = TAILQ_FIRST(&schedule->tickets);", ""),
+     ("one turn follows upon another", "serve(schedule, now_ns, !ended);", "serve(schedule, now_ns, true);"),
+     ("more than sixteen are served at once before one that waits", "serve(schedule, now_ns, !ended);",
+      "serve(schedule, now_ns, false);"),
      ("turns are given with what is set aside",
-      "struct moor_holder *here = stand_in(ticket); moor__request_set_lock(&ticket->set); bool can =",
-      "struct moor_holder *here = moor__pressured_holder; moor__request_set_lock(&ticket->set); bool can ="),
-     ("the end of a turn by cancelling is not seen", "if (had_turn) moor__queue_scan_locked(queue);",
-      "(void)had_turn;"),
-     ("a ticket waits that fits as it is opened", "try_to_serve(queue, ticket)) {", "false) {"),
+      "const struct moor__request_set set = ticket->demand.set; moor__request_set_lock(&set); bool can =",
+      "struct moor__request_set set = ticket->demand.set; set.is_inside = moor__pressured_holder != NULL; "
+      "moor__request_set_lock(&set); bool can ="),
+     ("a ticket waits that fits as it is opened", "|| try_to_serve(schedule, ticket)) moor__schedule_run",
+      "|| false) moor__schedule_run"),
      ("its deadline is not waited for",
-      "queue->due_ns = ticket->deadline_ns < queue->due_ns ? ticket->deadline_ns : queue->due_ns;", ""),
+      "schedule->due_ns = moor__min(ticket->demand.deadline_ns, schedule->due_ns);", ""),
      ("tickets are served with what is set aside",
-      "moor__pressured_holder = ticket->is_inside ? ticket->set.parts[0].holder : NULL;",
-      "moor__pressured_holder = ticket->set.parts[0].holder;"))
+      "const struct moor__request_set set = ticket->demand.set; moor__request_set_lock(&set); bool served =",
+      "struct moor__request_set set = ticket->demand.set; set.is_inside = true; "
+      "moor__request_set_lock(&set); bool served ="))
 
-# ---- the governor: asking ----
+vary("core/governor/charge.c",
+     ("threads get credit beyond a holder's limit", "set->is_inside ? 0 : room);",
+      "moor__pool_room(holder, false) * 64);"),
+     ("bytes are back and expected at once",
+      "moor_ticket ticket = moor__eviction_count(holder, step.bytes, behind_fences); step.is_passing = "
+      "true; /* below */ moor__transfer_apply(cache, holder, step); moor__queue_scan_locked(governor);",
+      "step.is_passing = true; moor__transfer_apply(cache, holder, step); "
+      "moor__queue_scan_locked(governor); moor_ticket ticket = moor__eviction_count(holder, step.bytes, "
+      "behind_fences);"))
 
-vary("core/governor/pressure.c",
-     ("those who came last are asked first", ": a->created < b->created;", ": a->created > b->created;"),
+vary("core/governor/stats.c",
+     ("a snapshot leaves out what threads have", "moor__accounts_lock(authority); }  static void end",
+      "moor__lock_acquire(&authority->lock); }  static void end"))
+
+vary("core/governor/account.c",
+     ("credit that comes back is lost", "moor__holder_account_add(holder, MOOR__CREDIT, -credit);", ""))
+
+vary("core/governor/ticket.c",
+     ("the end of a turn by cancelling is not seen", "if (had_turn) moor__queue_scan_locked(governor);",
+      "(void)had_turn;"))
+
+vary("core/governor/plan.c",
+     ("those who came last are asked first", ": a->victim.created < b->victim.created;",
+      ": a->victim.created > b->victim.created;"),
      ("inside a pressure function, too, what is set aside is asked for",
-      "uint64_t set_aside = ticket->is_inside ? 0 : authority->set_aside;",
-      "uint64_t set_aside = authority->set_aside;"),
+      "uint64_t reserve = ticket->demand.set.is_inside ? 0 : authority->limits.set_aside;",
+      "uint64_t reserve = authority->limits.set_aside;"),
      ("a turn ends and nobody wakes",
-      "if (ticket->turn_until_ns != 0) due = smaller(due, ticket->turn_until_ns);", ""),
+      "if (place->turn_until_ns != 0) due = moor__min(due, place->turn_until_ns);", ""),
      ("a turn can begin again and nobody wakes",
-      "if (ticket->passed >= MOOR_PASSED_MAX && ticket->next_turn_ns > now_ns)"
-      " due = smaller(due, ticket->next_turn_ns);", ""),
-     ("one has rested and nobody wakes", "if (!holder->ask.ticket && holder->cool_until_ns > now_ns)"
-      " due = smaller(due, holder->cool_until_ns);", ""),
-     ("what is pending is asked for again", "struct look look = {queue, authority, now_ns, authority->commitments_later,",
-      "struct look look = {queue, authority, now_ns, authority->commitments,"),
-     ("what has been asked for is asked for again", "if (it->counts) plan_change(look, holder, -smaller(",
-      "if (false) plan_change(look, holder, -smaller("),
+      "if (place->passed >= MOOR_PASSED_MAX && place->next_turn_ns > now_ns) due = moor__min(due, "
+      "place->next_turn_ns);", ""),
+     ("one has rested and nobody wakes",
+      "if (!victim->request.ticket && victim->cool_until_ns > now_ns) due = moor__min(due, "
+      "victim->cool_until_ns);", ""),
+     ("what is pending is asked for again",
+      "struct plan plan = {schedule, authority, now_ns, sums->commitments_later,",
+      "struct plan plan = {schedule, authority, now_ns, sums->commitments,"),
+     ("what has been asked for is asked for again",
+      "if (request->is_expected) plan_change(plan, holder, -moor__min(",
+      "if (false) plan_change(plan, holder, -moor__min("),
      ("what is in quarantine is asked for",
-      "uint64_t movable = minus(has, moor__account_get(&holder->account, MOOR__QUARANTINED));", "uint64_t movable = has;"),
-     ("who gives too little again rests no longer", "holder->cool_down_ns ? 2 * holder->cool_down_ns :",
-      "holder->cool_down_ns ? holder->cool_down_ns :"),
-     ("rest has no end", "holder->cool_down_ns = smaller(twice_ns, MOOR_COOL_DOWN_MAX_NS);", "holder->cool_down_ns = twice_ns;"),
-     ("whatever was let go was enough", "if (smaller(it->evicted, given(holder)) >= it->bytes) {",
-      "if (it->evicted > 0) {"),
-     ("who takes again what it let go has given it", "if (smaller(it->evicted, given(holder)) >= it->bytes) {",
-      "if (it->evicted >= it->bytes) {"),
-     ("what a holder let go is counted twice", "holder->evicted_bytes += bytes;", "holder->evicted_bytes += 2 * bytes;"),
-     ("its guarantee keeps a holder above its limit", "(void)ask(look, ticket, holder, own, true, true);",
-      "(void)ask(look, ticket, holder, own, true, false);"),
+      "uint64_t movable = moor__sub_sat(has, moor__account_get(&holder->account, MOOR__QUARANTINED));",
+      "uint64_t movable = has;"),
+     ("its guarantee keeps a holder above its limit", "(void)ask(plan, ticket, holder, own, true, true);",
+      "(void)ask(plan, ticket, holder, own, true, false);"),
      ("a request that does not wait asks on and on",
-      "return ticket->is_brief && holder->answered > ticket->answers_before;", "return false;"),
+      "return ticket->demand.is_brief && holder->victim.answered > ticket->pressure.answers_before;",
+      "return false;"),
      ("a request that does not wait does not count on what others ask for",
-      "if (ticket->set.pools[i] == holder->authority) return true;",
-      "if (ticket->set.pools[i] == holder->authority && holder->ask.ticket == name) return true;"),
+      "if (has_pool(ticket, holder->authority)) return true;",
+      "if (has_pool(ticket, holder->authority) && request->ticket == ticket->handle) return true;"),
      ("one that can never fit has others asked", "|| ticket->refusal.status == MOOR_NEVER_FITS)", ")"),
      ("nobody gives of what is guaranteed, though the pool is over its capacity",
-      "(void)ask_victims(look, ticket, NULL, minus(look->has, authority->capacity), true);", ""),
+      "ask_victims(plan, ticket, NULL, moor__sub_sat(plan->has, capacity), true);", ""),
      ("what is lent out of guarantees is not asked for",
-      "(void)ask_victims(look, ticket, NULL, smaller(lent, borrowed), false);", ""),
+      "ask_victims(plan, ticket, NULL, moor__min(lent, borrowed), false);", ""),
      ("what is lent out of guarantees is not told",
-      "return larger(beyond, smaller(lent, authority->commitments - authority->guarantees));", "return beyond;"),
-     ("what the pool lacks already is not asked for", "uint64_t pool = minus(plus(others, part->bytes),",
-      "uint64_t pool = minus(larger(others, moor__authority_capacity(authority)) + part->bytes,"))
+      "return moor__max(moor__sub_sat(sums->has, capacity), moor__min(lent, sums->commitments - "
+      "sums->guarantees));", "return moor__sub_sat(sums->has, capacity);"),
+     ("what the pool lacks already is not asked for",
+      "uint64_t pool = moor__sub_sat(moor__add_sat(others, part->bytes),",
+      "uint64_t pool = moor__sub_sat(moor__max(others, moor__authority_capacity(authority)) + part->bytes,"))
+
+vary("core/governor/queue.c",
+     ("who gives too little again rests no longer", "victim->cool_down_ns ? 2 * victim->cool_down_ns :",
+      "victim->cool_down_ns ? victim->cool_down_ns :"),
+     ("rest has no end", "victim->cool_down_ns = moor__min(twice_ns, MOOR_COOL_DOWN_MAX_NS);",
+      "victim->cool_down_ns = twice_ns;"),
+     ("whatever was let go was enough",
+      "if (moor__min(victim->request.evicted_bytes, freed_bytes(holder)) >= victim->request.bytes) {",
+      "if (victim->request.evicted_bytes > 0) {"),
+     ("who takes again what it let go has given it",
+      "if (moor__min(victim->request.evicted_bytes, freed_bytes(holder)) >= victim->request.bytes) {",
+      "if (victim->request.evicted_bytes >= victim->request.bytes) {"),
+     ("what a holder let go is counted twice", "holder->victim.evicted_bytes += bytes;",
+      "holder->victim.evicted_bytes += 2 * bytes;"))
 
 vary("core/governor/request.c",
      ("others are asked though enough is on its way", "bool comes = refusal.status == MOOR_PENDING ||",
       "bool comes = refusal.status == MOOR_CORRUPT ||"),
-     ("a full device asks whoever needs it first", "ticket->requester = requester;", "ticket->requester = NULL;"),
-     ("external use is not looked at again", "looks < set->pool_count && refusal->external;",
-      "looks < set->pool_count && false;"))
+     ("a full device asks whoever needs it first", ".requester = requester,", ".requester = NULL,"),
+     ("external use is not looked at again", "tries < set->pool_count && refusal->external;",
+      "tries < set->pool_count && false;"))
 
-vary("core/governor/pressure.c",
-     ("bytes are back and expected at once",
-      "moor_ticket name = count_let_go(holder, step.bytes, behind_fences); step.is_passing = true; /* the look is"
-      " below */ moor__transfer_apply(cache, holder, step); moor__queue_scan_locked(queue);",
-      "step.is_passing = true; moor__transfer_apply(cache, holder, step); moor__queue_scan_locked(queue);"
-      " moor_ticket name = count_let_go(holder, step.bytes, behind_fences);"))
+
+# ---- the governor: credit ----
+
+
+# ---- the governor: order and turns ----
+
+
+# ---- the governor: asking ----
+
 
 plant("core/memory/charge.c",
       ("a failed allocation keeps its reservation",
@@ -807,10 +866,6 @@ plant("core/util/handles.h",
       ("a renewed handle is the old one", "((word >> MOOR__GENERATION_SHIFT) + 1) <<",
        "(word >> MOOR__GENERATION_SHIFT) <<", "core/writable"), unit="core/memory/writable.c")
 
-plant("core/memory/runtime.c",
-      ("a runtime ends with a holder alive", "if (authority->holder_count) status", "if (false) status",
-       "core/providers, sim memory"))
-
 plant("core/loader/provider.c",
       ("a NULL is written to", "if (!provider || !out)", "if (!provider)", "core/arguments"))
 
@@ -839,8 +894,8 @@ plant("abi/kit/queue.c",
        "while (entry->points) entry_drop_point(queue, entry); } entry->next = NULL;",
        "kit/queue, sim streams"),
       ("a stream with one entry is forgotten",
-       "if (stream->heap_count == 0 || stream->look == queue->looks)",
-       "if (stream->heap_count < 2 || stream->look == queue->looks)", "kit/queue, sim sharing"),
+       "if (stream->heap_count == 0 || stream->scan == queue->scan_count)",
+       "if (stream->heap_count < 2 || stream->scan == queue->scan_count)", "kit/queue, sim sharing"),
       ("the heap is upside down",
        "while (hole > 0 && stream->heap[(hole - 1) / 2].value > value)",
        "while (hole > 0 && stream->heap[(hole - 1) / 2].value < value)", "kit/queue, sim faults"),
@@ -851,7 +906,7 @@ plant("abi/kit/queue.c",
        "entry->status = stream->status;", "entry->points->value = 0;", "kit/queue"),
       ("a reap gives one more than there is room for",
        "while (*link && count < capacity)", "while (*link && count <= capacity)", "kit/queue"),
-      ("a wake is not remembered", "queue->nudges++;", "", "kit/queue_wait"),
+      ("a wake is not remembered", "queue->wakes++;", "", "kit/queue_wait"),
       ("completions carry the handle for a cookie",
        ".cookie = entry->release.cookie,", ".cookie = entry->release.handle,", "kit/queue, sim faults"),
       ("a failed free counts as done",
@@ -863,7 +918,7 @@ plant("abi/kit/handles.c",
        "if (!slot || !slot->record || handle_of(handles, slot) != handle) return fail_unknown",
        "if (!slot || !slot->record) return fail_unknown", "kit/handles"),
       ("what a call uses is taken away",
-       "if (status == MOOR_OK && slot->users > 0)", "if (status == MOOR_OK && slot->users == CLAIMED)",
+       "if (!status && slot->users > 0)", "if (!status && slot->users == CLAIMED)",
        "kit/handles"),
       ("what is being released is lent",
        "if (slot->users == CLAIMED) return moor_kit_fail(", "if (false) return moor_kit_fail(",
@@ -873,6 +928,69 @@ plant("abi/kit/handles.c",
       ("an opaque address reaches past its record",
        "size_bytes > slot->span_bytes - offset_bytes) {", "false) {", "kit/handles"))
 
+plant("abi/kit/provider.c",
+      ("a setting above its bound is taken", "number < setting->least || number > setting->most",
+       "number < setting->least", "kit/provider"),
+      ("a setting that is no power of two is taken", "|| (is_power && !moor_kit_is_power_of_two(number)))", ")", "kit/provider"),
+      ("an unknown word stands for the first one", "if (strcmp(text, setting->words[i]) == 0)", "if (*text)", "kit/provider"),
+      ("a host without settings is read", "host->config ? host->config(host->user, setting->name) : NULL",
+       "host->config(host->user, setting->name)", "kit/provider"),
+      ("a newer minor is accepted", "|| negotiated_minor > MOOR_ABI_MINOR)", ")", "kit/provider"),
+      ("an instance ends under its contexts", "if (contexts) return moor_kit_fail(", "if (false) return moor_kit_fail(",
+       "kit/provider"),
+      ("a context that does not open is counted", "if (status) { free(context); return status; }",
+       "if (status) { free(context); kit->context_count++; return status; }", "kit/provider"),
+      ("memory that the device uses is freed", "if (!kit->provider->stop || kit->provider->stop(instance)) free(instance);",
+       "if (kit->provider->stop) (void)kit->provider->stop(instance); free(instance);", "kit/provider"))
+
+plant("abi/kit/release.c",
+      ("a stream of another instance is waited for",
+       "if (kit_of(context_of(point.stream))->instance != kit->instance)", "if (!kit->instance)", "kit/release"),
+      ("a value that was never recorded is waited for",
+       "int32_t status = kit->ops->check_recorded(point.stream, point.value, error);", "int32_t status = MOOR_OK;",
+       "kit/release"),
+      ("a provider releases what it lacks", "if (!(kit->ops->capabilities & releases[release->kind].capability))",
+       "if (!kit->ops->capabilities)", "kit/release"),
+      ("a range goes with its granules", "status = moor_kit_range_check_empty(record, error);", "status = MOOR_OK;",
+       "kit/release"),
+      ("a refused range stays claimed", "if (status) moor_kit_handles_unclaim(kit->handles, release->handle); return status;",
+       "return status;", "kit/release"),
+      ("a failed free keeps the claim", "else moor_kit_handles_unclaim(kit->handles, release->handle);", "", "kit/release"),
+      ("a failed part keeps the claim", "if (moor_kit_release_is_part(release->kind)) moor_kit_range_give_up(kit->handles, release); else",
+       "if (!moor_kit_release_is_part(release->kind))", "kit/release"),
+      ("a stream that is left is not counted", "if (!queued && !handles && !streams)", "if (!queued && !handles)",
+       "kit/release"),
+      ("domains share one count of bytes",
+       "__atomic_add_fetch(&kit_of(context)->held_bytes[domain], bytes, __ATOMIC_RELAXED)",
+       "__atomic_add_fetch(&kit_of(context)->held_bytes[0], bytes, __ATOMIC_RELAXED)", "kit/release"),
+      ("streams of two instances wait for each other",
+       "if (kit_of(context_of(stream))->instance == kit_of(context_of(other))->instance)", "if (stream && other)", "kit/release"),
+      ("a reading of a range keeps it", "moor_kit_range_committed(found, offset_bytes, length_bytes); moor_kit_handles_put(handles, range);",
+       "moor_kit_range_committed(found, offset_bytes, length_bytes);", "kit/release"),
+      ("a budget is exceeded", "if (bytes > budget->total_bytes - used)", "if (used + bytes > budget->total_bytes)",
+       "kit/release"))
+
+plant("abi/kit/host.c",
+      ("a thread of a provider takes signals", "pthread_sigmask(SIG_SETMASK, &all, &before);", "pthread_sigmask(0, NULL, &before);", "kit/host"),
+      ("a caller keeps signals blocked", "pthread_sigmask(SIG_SETMASK, &before, NULL);", "(void)before;", "kit/host"),
+      ("a wait loses its whole seconds", "(time_t)(longest_ns / second_ns + fraction_ns / second_ns)", "(time_t)(fraction_ns * 60 / second_ns)", "kit/host"),
+      ("a past deadline wraps", "return now_ns < deadline_ns ? deadline_ns - now_ns : 0;", "return deadline_ns - now_ns;", "kit/host"),
+      ("a fill writes words for halves", "((uint16_t *)memory)[i] = (uint16_t)pattern;", "((uint16_t *)memory)[i] = (uint8_t)pattern;", "kit/host"),
+      ("a hole frees nothing", "if (result == 0) return MOOR_OK; return moor_kit_fail(error, MOOR_PROVIDER, errno,",
+       "return MOOR_OK; return moor_kit_fail(error, MOOR_PROVIDER, errno,", "kit/host"),
+      ("a memory file is made without room", "limit.rlim_cur < MOOR_KIT_FILE_BYTES", "limit.rlim_cur == 0", "kit/host"))
+
+plant("abi/kit/limits.c",
+      ("a limit above the own group is ignored", "*slash = '\\0'; } }  int moor_kit_limits_open", "break; } }  int moor_kit_limits_open",
+       "kit/limits"),
+      ("dirty cache counts as free", "(clean > dirty ? clean - dirty : 0)", "clean", "kit/limits"),
+      ("throttling is no limit", "min64(read_number(level->limit), read_number(level->high))", "read_number(level->limit)",
+       "kit/limits"))
+
+plant("abi/kit/timeline.c",
+      ("a value that was never recorded passes", "if (value <= recorded) return MOOR_OK;", "if (recorded || value) return MOOR_OK;",
+       "kit/timeline"))
+
 plant("abi/kit/range.c",
       ("a granule has two owners", "if (are_free) set(range, first, count, MOOR_KIT_GRANULE_BUSY);", "", "kit/range"),
       ("the first granule stands for all", "for (uint64_t i = first; i < first + count; i++) { if (range->states[i] != state)",
@@ -881,8 +999,8 @@ plant("abi/kit/range.c",
        "kit/range"),
       ("a part of a mapping can go", "? moor_kit_range_mapping(range, first) == count : are_all",
        "? moor_kit_range_mapping(range, first) >= count : are_all", "kit/range"),
-      ("what leaves can leave twice", "if (is_there) set(range, first, count, leaving(release));", "", "kit/range"),
-      ("a release that failed has left", "end_release(handles, release, there(release));",
+      ("what leaves can leave twice", "if (is_whole) set(range, first, count, state_during(release));", "", "kit/range"),
+      ("a release that failed has left", "end_release(handles, release, state_before(release));",
        "end_release(handles, release, MOOR_KIT_GRANULE_FREE);", "kit/range"),
       ("what is queued for decommit is gone", "range->states[i] == MOOR_KIT_GRANULE_DECOMMITTING;", "false;", "kit/range"),
       ("a refused release keeps the range", "moor_kit_handles_put(handles, release->handle); return moor_kit_fail(",

@@ -6,8 +6,7 @@
  */
 #include "account.h"
 
-#include "governor/account.h"
-#include "governor/pressure.h"
+#include "governor/governor.h"
 #include "world.h"
 
 #include <stdatomic.h>
@@ -84,23 +83,18 @@ static uint64_t unclaimed_of(struct moor_runtime *runtime, moor_ticket name,
                              const struct moor_authority *authority)
 {
     uint64_t bytes = 0;
-    moor__lock_acquire(&runtime->queue->lock);
-    struct moor__ticket *ticket = name ? moor__ticket_pin(runtime, name) : NULL;
-    for (size_t i = 0; ticket && ticket->state == MOOR__TICKET_SERVED && i < ticket->set.count; i++)
-        if (ticket->set.parts[i].holder->authority == authority)
-            bytes += ticket->set.parts[i].bytes;
+    moor__lock_acquire(&runtime->governor->queue.lock);
+    struct moor__ticket *ticket = name ? moor__ticket_pin(runtime->governor, name) : NULL;
+    for (size_t i = 0; ticket && ticket->state == MOOR__TICKET_SERVED && i < ticket->demand.set.count; i++)
+        if (ticket->demand.set.parts[i].holder->authority == authority)
+            bytes += ticket->demand.set.parts[i].bytes;
     if (ticket)
-        moor__ticket_unpin(runtime, ticket);
-    moor__lock_release(&runtime->queue->lock);
+        moor__ticket_unpin(runtime->governor, ticket);
+    moor__lock_release(&runtime->governor->queue.lock);
     return bytes;
 }
 
 /* ---- what the core keeps ---- */
-
-static uint64_t larger(uint64_t a, uint64_t b)
-{
-    return a > b ? a : b;
-}
 
 static void check_sums(struct moor_authority *authority)
 {
@@ -118,36 +112,36 @@ static void check_sums(struct moor_authority *authority)
         CHECK(moor__account_get(&holder->account, MOOR__CREDIT) == 0 && holder->planned_bytes == 0,
               "%s has credit in its account, or wishes", holder->name);
         has += sum;
-        claims += larger(sum, guarantee);
-        later += larger(sum - pending, guarantee);
+        claims += moor__max(sum, guarantee);
+        later += moor__max(sum - pending, guarantee);
         guarantees += guarantee;
         holders++;
     }
-    CHECK(authority->has == has && authority->commitments == claims &&
-              authority->commitments_later == later && authority->guarantees == guarantees &&
+    CHECK(authority->sums.has == has && authority->sums.commitments == claims &&
+              authority->sums.commitments_later == later && authority->sums.guarantees == guarantees &&
               authority->holder_count == holders && !authority->planned_bytes,
           "the sums of %s are not those of its holders", authority->pool_key);
-    CHECK(authority->tickets || !authority->turn, "it is the turn of nobody");
+    CHECK(authority->waiting.tickets || !authority->waiting.turn, "it is the turn of nobody");
     moor__credit_allow(authority, MOOR__STRICT_READ);
     moor__lock_release(&authority->lock);
 }
 
 /* Tickets and asks that have been told of and not ended, less those that are open. */
-static int64_t unended(const struct moor_runtime *runtime, struct account *accounts, moor_ticket ticket)
+static int64_t unended(struct moor_runtime *runtime, struct account *accounts, moor_ticket ticket)
 {
     int64_t sum = ticket == 0 ? 0 : -1;
-    moor__lock_acquire(&runtime->queue->lock);
-    for (struct moor_authority *authority = runtime->authorities; authority; authority = authority->next) {
+    moor__lock_acquire(&runtime->governor->queue.lock);
+    for (struct moor_authority *authority = runtime->governor->authorities; authority; authority = authority->next) {
         sum += atomic_load(&account_of(accounts, authority)->pressure);
-        sum -= authority->reclaim && authority->reclaim->state == MOOR__TICKET_OPEN;
+        sum -= authority->waiting.reclaim && authority->waiting.reclaim->state == MOOR__TICKET_OPEN;
     }
-    moor__lock_release(&runtime->queue->lock);
+    moor__lock_release(&runtime->governor->queue.lock);
     return sum;
 }
 
 void account_check(struct moor_runtime *runtime, struct account *accounts, moor_ticket ticket)
 {
-    for (struct moor_authority *authority = runtime->authorities; authority; authority = authority->next) {
+    for (struct moor_authority *authority = runtime->governor->authorities; authority; authority = authority->next) {
         struct moor_authority_stats stats;
         MUST(moor_authority_get_stats(authority, &stats, NULL, 0, NULL));
         check_told(account_of(accounts, authority), &stats, unclaimed_of(runtime, ticket, authority));
@@ -190,15 +184,15 @@ static void check_table(struct moor__handles *table, uint32_t kept)
 void account_check_slots(struct moor_runtime *runtime)
 {
     struct kept kept = {0};
-    moor__thread_caches_visit(runtime, count_kept, &kept);
-    for (const struct moor_authority *authority = runtime->authorities; authority;
+    moor__thread_caches_visit(&runtime->governor->caches, count_kept, &kept);
+    for (const struct moor_authority *authority = runtime->governor->authorities; authority;
          authority = authority->next)
-        kept.tickets += authority->reclaim != NULL; /* made once, and used again */
+        kept.tickets += authority->waiting.reclaim != NULL; /* made once, and used again */
     check_table(&runtime->objects[MOOR__KIND_BUFFER], 0);
     check_table(&runtime->objects[MOOR__KIND_RANGE], 0);
     check_table(&runtime->objects[MOOR__KIND_SEGMENT], 0);
     check_table(&runtime->objects[MOOR__KIND_RANGE_PART], 0);
-    check_table(&runtime->grants, kept.grants);
-    check_table(&runtime->leases, kept.leases);
-    check_table(&runtime->tickets, kept.tickets);
+    check_table(&runtime->governor->grants, kept.grants);
+    check_table(&runtime->governor->leases, kept.leases);
+    check_table(&runtime->governor->tickets, kept.tickets);
 }

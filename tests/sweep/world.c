@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "world.h"
 
-#include "governor/pressure.h"
+#include "settle.h"
 
 #include <dlfcn.h>
 #include <moorage/abi/provider.h>
@@ -46,7 +46,7 @@ static void log_line(void *user, uint32_t level, const char *message)
         atomic_fetch_add(&world->logged, 1);
     if (strstr(message, "was made to fail"))
         atomic_fetch_add(&world->told, 1);
-    if (strstr(message, "nobody is asked for what is over"))
+    if (strstr(message, "are not asked for bytes over the limits"))
         atomic_fetch_add(&world->unasked, 1);
     if (getenv("MOOR_TEST_LOG"))
         fprintf(stderr, "# %s\n", message);

@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * External use: what a pool's devices say is in use, less what the providers of this runtime hold of it. The
- * lines come from several calls, between which anything may happen, so they are brought into order, and
- * never make a line of ours. Where several devices speak of one pool, the one that sees least free is
- * believed.
+ * External use: bytes of a pool that its devices report as used, less the bytes that providers of this
+ * runtime hold. The figures come from several calls, between which anything may change, so they are clamped
+ * and never become a line of an account. Where several devices report on one pool, the least free bytes
+ * count.
  */
-#include "observe/external.h"
-
-#include "loader/provider.h"
-#include "observe/device_stats.h"
+#include "loader/device_stats.h"
 #include "util/error.h"
 
 struct sum {
@@ -58,7 +55,7 @@ moor_status moor__external_refresh(struct moor_authority *authority)
                     add_domain(device, d, &sum);
         }
     if (!sum.known)
-        return moor__fail(MOOR_UNSUPPORTED, "no open device of pool %s says how much of it is free",
+        return moor__fail(MOOR_UNSUPPORTED, "pool %s: no open device reports its free bytes",
                           authority->pool_key);
     moor__authority_set_external(authority, sum.total, sum.free_bytes, sum.held, sum.inconsistent);
     return MOOR_OK;
@@ -66,8 +63,6 @@ moor_status moor__external_refresh(struct moor_authority *authority)
 
 moor_status moor_authority_refresh(struct moor_authority *authority)
 {
-    if (!authority)
-        return moor__leave(moor__fail(MOOR_INVALID, "the authority is NULL"));
-    moor_status status = moor__enter(authority->runtime);
+    moor_status status = moor__authority_enter(authority);
     return moor__leave(status ? status : moor__external_refresh(authority));
 }

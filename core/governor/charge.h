@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: MIT */
+/* The transitions of a holder's bytes: one table, and one function that carries a transition out. */
+#ifndef MOOR_GOVERNOR_CHARGE_H
+#define MOOR_GOVERNOR_CHARGE_H
+
+#include "governor/credit.h"
+#include "governor/queue.h"
+
+#include <moorage/trace.h>
+
+enum moor__transition_kind {
+    MOOR__RESERVE,
+    MOOR__RETURN,
+    MOOR__COMMIT,
+    MOOR__COMMIT_LEASE,
+    MOOR__RELEASE,
+    MOOR__RECALL,
+    MOOR__REFUND,
+    MOOR__REFUND_LEASE,
+    MOOR__RESTORE,
+    MOOR__QUARANTINE,
+    MOOR__RETRY,
+    MOOR__TRANSITIONS
+};
+
+struct moor__transition {
+    enum moor__account_line from;
+    enum moor__account_line to;
+    uint32_t event; /* MOOR_TRACE_* */
+};
+
+/* In `from` or `to`: the caller says which of the live lines. */
+#define MOOR__LIVE_LINE MOOR__ACCOUNT_LINES
+
+static const struct moor__transition moor__transitions[MOOR__TRANSITIONS] = {
+    [MOOR__RESERVE] = {MOOR__CREDIT, MOOR__RESERVED, MOOR_TRACE_RESERVE},
+    [MOOR__RETURN] = {MOOR__RESERVED, MOOR__CREDIT, MOOR_TRACE_RETURN},
+    [MOOR__COMMIT] = {MOOR__RESERVED, MOOR__LIVE_LINE, MOOR_TRACE_COMMIT},
+    [MOOR__COMMIT_LEASE] = {MOOR__RESERVED, MOOR__LEASED, MOOR_TRACE_COMMIT},
+    [MOOR__RELEASE] = {MOOR__LIVE_LINE, MOOR__PENDING, MOOR_TRACE_RELEASE},
+    [MOOR__RECALL] = {MOOR__PENDING, MOOR__LIVE_LINE, MOOR_TRACE_RECALL},
+    [MOOR__REFUND] = {MOOR__PENDING, MOOR__CREDIT, MOOR_TRACE_REFUND},
+    [MOOR__REFUND_LEASE] = {MOOR__LEASED, MOOR__CREDIT, MOOR_TRACE_REFUND},
+    [MOOR__RESTORE] = {MOOR__PENDING, MOOR__RESERVED, MOOR_TRACE_RESTORE},
+    [MOOR__QUARANTINE] = {MOOR__PENDING, MOOR__QUARANTINED, MOOR_TRACE_QUARANTINE},
+    [MOOR__RETRY] = {MOOR__QUARANTINED, MOOR__PENDING, MOOR_TRACE_RETRY},
+};
+
+/* ---- transfers: the account's part of a transition ---- */
+
+/* Returns the transfer of a transition without a choice of line. */
+static inline struct moor__transfer moor__transfer_of(enum moor__transition_kind kind, uint64_t bytes,
+                                                      uint64_t counts)
+{
+    return (struct moor__transfer){moor__transitions[kind].from, moor__transitions[kind].to, bytes,
+                                   .counts = counts};
+}
+
+/* Makes a transfer in the holder's account; it is not from credit. cache: may be NULL. Requires no lock of
+ * the governor, or queue->lock if the transfer says is_passing. */
+void moor__transfer_in_account(struct moor__thread_cache *cache, struct moor_holder *holder,
+                               struct moor__transfer step);
+
+__attribute__((always_inline)) static inline void
+moor__transfer_apply(struct moor__thread_cache *cache, struct moor_holder *holder, struct moor__transfer step)
+{
+    if (!moor__transfer_in_thread(cache, holder, &step))
+        moor__transfer_in_account(cache, holder, step);
+}
+
+moor_ticket moor__evict_under_pressure(struct moor__thread_cache *cache, struct moor_holder *holder,
+                                       struct moor__transfer step, bool behind_fences);
+/* Makes a transfer by which the holder evicts bytes. behind_fences: they are pending afterwards. If the
+ * holder is being asked, no plan is made between the transfer and its accounting, which would count the
+ * bytes twice or not at all. Returns the ticket for which the bytes count, or 0. Requires no lock of the
+ * governor. */
+static inline moor_ticket moor__evict(struct moor__thread_cache *cache, struct moor_holder *holder,
+                                      struct moor__transfer step, bool behind_fences)
+{
+    if (__builtin_expect(atomic_load_explicit(&holder->is_asked, memory_order_relaxed), 0))
+        return moor__evict_under_pressure(cache, holder, step, behind_fences);
+    moor__transfer_apply(cache, holder, step);
+    return 0;
+}
+
+/* ---- transitions. None can fail but the first. cache: the thread's, or NULL. Each requires no lock of the
+ * governor ---- */
+
+/* Reserves bytes, with the statuses of moor_grant_reserve. counts: MOOR__ONE_GRANT for a grant, or 0. */
+moor_status moor__reserve(struct moor__thread_cache *cache, struct moor_holder *holder, uint64_t bytes,
+                          uint64_t counts, uint64_t deadline_ns);
+/* Returns reserved bytes. evicts: the holder gives them up of its own accord, so they count if it is being
+ * asked. */
+void moor__unreserve(struct moor__thread_cache *cache, struct moor_holder *holder, uint64_t bytes,
+                     uint64_t counts, bool evicts);
+/* Charges reserved bytes to the line. requested: bytes asked for. exceed: the part of the bytes that is not
+ * reserved. */
+void moor__charge(struct moor_holder *holder, enum moor__account_line line, uint64_t bytes,
+                  uint64_t requested, uint64_t exceed);
+/* Makes charged bytes pending. Returns the ticket for which they count, or 0. */
+moor_ticket moor__pending(struct moor_holder *holder, enum moor__account_line from, uint64_t bytes,
+                          bool evicts);
+/* Makes pending bytes live again: the provider has not accepted the release. */
+void moor__unpending(struct moor_holder *holder, enum moor__account_line to, uint64_t bytes);
+/* Refunds pending bytes, `restored` of them as reserved bytes of a grant. */
+void moor__refund(struct moor_holder *holder, uint64_t bytes, uint64_t requested, uint64_t restored);
+/* Quarantines pending bytes, and makes quarantined bytes pending again. */
+void moor__quarantine(struct moor_holder *holder, uint64_t bytes);
+void moor__unquarantine(struct moor_holder *holder, uint64_t bytes);
+/* Refunds leased bytes. */
+void moor__refund_leased(struct moor__thread_cache *cache, struct moor_holder *holder, uint64_t bytes,
+                         uint64_t counts);
+
+#endif

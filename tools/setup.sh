@@ -1,5 +1,5 @@
-# Sourced by tools/demo and tools/test: finds or installs what is needed. Debian package names.
-# Usage: need_packages PACKAGE...
+# Sourced by tools/demo and tools/test. need_packages PACKAGE... installs the Debian packages that are missing, or
+# names them if the caller is not root.
 
 need_packages() {
     local missing=() package
@@ -8,7 +8,7 @@ need_packages() {
     done
     [ ${#missing[@]} -eq 0 ] && return 0
     if [ "$(id -u)" -ne 0 ]; then
-        echo "These packages are missing; as root: apt-get install ${missing[*]}" >&2
+        echo "setup: packages are missing; run as root: apt-get install ${missing[*]}" >&2
         return 1
     fi
     echo "Installing: ${missing[*]}"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Argument checks and error records. Nothing here keeps state. */
+/* Argument checks and error records, without any state. */
 #include <inttypes.h>
 #include <moorage/kit/check.h>
 #include <stdarg.h>
@@ -9,7 +9,8 @@
 
 #define IN_STRUCT_BYTES_MAX (64u * 1024u)
 
-/* Makes one line of UTF-8 of what vsnprintf wrote: no control characters, no character cut in half. */
+/* Turns the text into one line of UTF-8: removes control characters, and the rest of a character that was
+ * cut. */
 static void tidy_text(char *text, bool cut)
 {
     size_t length = strlen(text);
@@ -20,7 +21,7 @@ static void tidy_text(char *text, bool cut)
     }
     if (!cut)
         return;
-    size_t lead = length; /* the last byte that starts a character */
+    size_t lead = length; /* the first byte of the last character */
     do {
         if (lead == 0)
             return;
@@ -42,8 +43,8 @@ int32_t moor_kit_fail(struct moor_abi_error *error, int32_t status, int64_t nati
     error->native_code = native_code;
 
     size_t room = error->struct_size - text_offset;
-    if (room > sizeof(error->text))
-        room = sizeof(error->text);
+    if (room > sizeof error->text)
+        room = sizeof error->text;
     if (room == 0)
         return status;
     va_list arguments;
@@ -51,7 +52,7 @@ int32_t moor_kit_fail(struct moor_abi_error *error, int32_t status, int64_t nati
     int length = vsnprintf(error->text, room, format, arguments);
     va_end(arguments);
     if (length < 0)
-        error->text[0] = '\0'; /* a format that cannot be printed: the status and the code stand */
+        error->text[0] = '\0'; /* the format cannot be printed: status and code remain */
     tidy_text(error->text, length >= 0 && (size_t)length >= room);
     return status;
 }
@@ -60,58 +61,58 @@ int32_t moor_kit_fail(struct moor_abi_error *error, int32_t status, int64_t nati
 static uint32_t struct_size_of(const void *pointer)
 {
     uint32_t size;
-    memcpy(&size, pointer, sizeof(size));
+    memcpy(&size, pointer, sizeof size);
     return size;
 }
 
-int32_t moor_kit_check_in(const void *args, uint32_t known_size, uint32_t least_size, const char *what,
+int32_t moor_kit_check_in(const void *args, uint32_t known_size, uint32_t least_size, const char *object,
                           struct moor_abi_error *error)
 {
     if (!args)
-        return moor_kit_fail(error, MOOR_INVALID, 0, "%s: NULL", what);
+        return moor_kit_fail(error, MOOR_INVALID, 0, "%s: NULL", object);
     uint32_t size = struct_size_of(args);
     if (size < least_size || size % 8 != 0 || size > IN_STRUCT_BYTES_MAX)
-        return moor_kit_fail(error, MOOR_INVALID, 0, "%s: struct_size %u, at least %u are needed", what, size,
-                             least_size);
+        return moor_kit_fail(error, MOOR_INVALID, 0, "%s: struct_size %u, at least %u are needed", object,
+                             size, least_size);
     const unsigned char *bytes = args;
     for (uint32_t i = known_size; i < size; i++) {
         if (bytes[i] != 0)
-            return moor_kit_fail(error, MOOR_INVALID, 0, "%s: byte %u is not zero, known are %u", what, i,
+            return moor_kit_fail(error, MOOR_INVALID, 0, "%s: byte %u is not zero, known are %u", object, i,
                                  known_size);
     }
     return MOOR_OK;
 }
 
-int32_t moor_kit_check_out(const void *out, uint32_t least_size, const char *what,
+int32_t moor_kit_check_out(const void *out, uint32_t least_size, const char *object,
                            struct moor_abi_error *error)
 {
     if (!out)
-        return moor_kit_fail(error, MOOR_INVALID, 0, "%s: NULL", what);
+        return moor_kit_fail(error, MOOR_INVALID, 0, "%s: NULL", object);
     uint32_t size = struct_size_of(out);
-    if (size < least_size || size < sizeof(size))
-        return moor_kit_fail(error, MOOR_INVALID, 0, "%s: struct_size %u, at least %u are needed", what, size,
-                             least_size);
+    if (size < least_size || size < sizeof size)
+        return moor_kit_fail(error, MOOR_INVALID, 0, "%s: struct_size %u, at least %u are needed", object,
+                             size, least_size);
     return MOOR_OK;
 }
 
 int32_t moor_kit_fill_out(void *out, const void *value, uint32_t known_size, uint32_t least_size,
-                          const char *what, struct moor_abi_error *error)
+                          const char *object, struct moor_abi_error *error)
 {
-    int32_t status = moor_kit_check_out(out, least_size, what, error);
-    if (status != MOOR_OK)
+    int32_t status = moor_kit_check_out(out, least_size, object, error);
+    if (status)
         return status;
     uint32_t size = struct_size_of(out);
     uint32_t filled = size < known_size ? size : known_size;
-    if (filled > sizeof(size))
-        memcpy((char *)out + sizeof(size), (const char *)value + sizeof(size), filled - sizeof(size));
+    if (filled > sizeof size)
+        memcpy((char *)out + sizeof size, (const char *)value + sizeof size, filled - sizeof size);
     return MOOR_OK;
 }
 
-int32_t moor_kit_check_flags(uint64_t flags, uint64_t known, const char *what, struct moor_abi_error *error)
+int32_t moor_kit_check_flags(uint64_t flags, uint64_t known, const char *object, struct moor_abi_error *error)
 {
     if ((flags & ~known) == 0)
         return MOOR_OK;
-    return moor_kit_fail(error, MOOR_INVALID, 0, "%s: unknown flags 0x%" PRIx64, what, flags & ~known);
+    return moor_kit_fail(error, MOOR_INVALID, 0, "%s: unknown flags 0x%" PRIx64, object, flags & ~known);
 }
 
 int32_t moor_kit_check_span(uint64_t offset_bytes, uint64_t length_bytes, uint64_t size_bytes,
@@ -135,7 +136,7 @@ int32_t moor_kit_check_span(uint64_t offset_bytes, uint64_t length_bytes, uint64
     return MOOR_OK;
 }
 
-static bool is_power_of_two(uint64_t value)
+bool moor_kit_is_power_of_two(uint64_t value)
 {
     return value != 0 && (value & (value - 1)) == 0;
 }
@@ -143,31 +144,31 @@ static bool is_power_of_two(uint64_t value)
 int32_t moor_kit_check_alloc(const struct moor_abi_alloc_args *args, uint64_t alignment_bytes,
                              struct moor_abi_error *error)
 {
-    int32_t status = moor_kit_check_in(args, sizeof(*args), MOOR_ABI_ALLOC_ARGS_SIZE, "alloc args", error);
-    if (status == MOOR_OK)
+    int32_t status = moor_kit_check_in(args, sizeof *args, MOOR_ABI_ALLOC_ARGS_SIZE, "alloc args", error);
+    if (!status)
         status = moor_kit_check_flags(args->flags, MOOR_ABI_ALLOC_ZERO, "alloc args", error);
-    if (status != MOOR_OK)
+    if (status)
         return status;
     if (args->size_bytes == 0)
         return moor_kit_fail(error, MOOR_INVALID, 0, "alloc args: 0 bytes");
-    if (!is_power_of_two(args->alignment_bytes) || args->alignment_bytes < alignment_bytes)
+    if (!moor_kit_is_power_of_two(args->alignment_bytes) || args->alignment_bytes < alignment_bytes)
         return moor_kit_fail(error, MOOR_INVALID, 0,
                              "alloc args: alignment %" PRIu64 " is no power of two of at least %" PRIu64,
                              args->alignment_bytes, alignment_bytes);
     return MOOR_OK;
 }
 
-/* Of ranges and segments: whole granules, of at least the domain's. */
+/* Checks that a range or segment is whole granules, of at least the domain's least granule. */
 static int32_t check_granules(uint64_t size_bytes, uint64_t granule_bytes, uint64_t granule_min_bytes,
-                              const char *what, struct moor_abi_error *error)
+                              const char *object, struct moor_abi_error *error)
 {
-    if (!is_power_of_two(granule_bytes) || granule_bytes < granule_min_bytes)
+    if (!moor_kit_is_power_of_two(granule_bytes) || granule_bytes < granule_min_bytes)
         return moor_kit_fail(error, MOOR_INVALID, 0,
-                             "%s: granule %" PRIu64 " is no power of two of at least %" PRIu64, what,
+                             "%s: granule %" PRIu64 " is no power of two of at least %" PRIu64, object,
                              granule_bytes, granule_min_bytes);
     if (size_bytes == 0 || size_bytes % granule_bytes != 0)
         return moor_kit_fail(error, MOOR_INVALID, 0,
-                             "%s: %" PRIu64 " bytes are no whole granules of %" PRIu64, what, size_bytes,
+                             "%s: %" PRIu64 " bytes are no whole granules of %" PRIu64, object, size_bytes,
                              granule_bytes);
     return MOOR_OK;
 }
@@ -175,15 +176,15 @@ static int32_t check_granules(uint64_t size_bytes, uint64_t granule_bytes, uint6
 int32_t moor_kit_check_range(const struct moor_abi_range_args *args, uint64_t granule_min_bytes,
                              struct moor_abi_error *error)
 {
-    int32_t status = moor_kit_check_in(args, sizeof(*args), MOOR_ABI_RANGE_ARGS_SIZE, "range args", error);
-    if (status == MOOR_OK)
+    int32_t status = moor_kit_check_in(args, sizeof *args, MOOR_ABI_RANGE_ARGS_SIZE, "range args", error);
+    if (!status)
         status = moor_kit_check_flags(args->flags, 0, "range args", error);
-    if (status == MOOR_OK)
+    if (!status)
         status =
             check_granules(args->size_bytes, args->granule_bytes, granule_min_bytes, "range args", error);
-    if (status != MOOR_OK)
+    if (status)
         return status;
-    if (!is_power_of_two(args->alignment_bytes) || args->alignment_bytes < args->granule_bytes)
+    if (!moor_kit_is_power_of_two(args->alignment_bytes) || args->alignment_bytes < args->granule_bytes)
         return moor_kit_fail(error, MOOR_INVALID, 0,
                              "range args: alignment %" PRIu64 " is no power of two of at least the granule",
                              args->alignment_bytes);
@@ -197,11 +198,10 @@ int32_t moor_kit_check_range(const struct moor_abi_range_args *args, uint64_t gr
 int32_t moor_kit_check_segment(const struct moor_abi_segment_args *args, uint64_t granule_min_bytes,
                                struct moor_abi_error *error)
 {
-    int32_t status =
-        moor_kit_check_in(args, sizeof(*args), MOOR_ABI_SEGMENT_ARGS_SIZE, "segment args", error);
-    if (status == MOOR_OK)
+    int32_t status = moor_kit_check_in(args, sizeof *args, MOOR_ABI_SEGMENT_ARGS_SIZE, "segment args", error);
+    if (!status)
         status = moor_kit_check_flags(args->flags, 0, "segment args", error);
-    if (status == MOOR_OK)
+    if (!status)
         status =
             check_granules(args->size_bytes, args->granule_bytes, granule_min_bytes, "segment args", error);
     return status;
@@ -209,8 +209,8 @@ int32_t moor_kit_check_segment(const struct moor_abi_segment_args *args, uint64_
 
 int32_t moor_kit_check_map(const struct moor_abi_map_args *args, struct moor_abi_error *error)
 {
-    int32_t status = moor_kit_check_in(args, sizeof(*args), MOOR_ABI_MAP_ARGS_SIZE, "map args", error);
-    if (status != MOOR_OK)
+    int32_t status = moor_kit_check_in(args, sizeof *args, MOOR_ABI_MAP_ARGS_SIZE, "map args", error);
+    if (status)
         return status;
     if (args->access != MOOR_ABI_ACCESS_READ && args->access != MOOR_ABI_ACCESS_READ_WRITE)
         return moor_kit_fail(error, MOOR_INVALID, 0,
@@ -221,10 +221,10 @@ int32_t moor_kit_check_map(const struct moor_abi_map_args *args, struct moor_abi
 int32_t moor_kit_check_pin(const struct moor_abi_pin_args *args, uint64_t page_bytes,
                            struct moor_abi_error *error)
 {
-    int32_t status = moor_kit_check_in(args, sizeof(*args), MOOR_ABI_PIN_ARGS_SIZE, "pin args", error);
-    if (status == MOOR_OK)
+    int32_t status = moor_kit_check_in(args, sizeof *args, MOOR_ABI_PIN_ARGS_SIZE, "pin args", error);
+    if (!status)
         status = moor_kit_check_flags(args->flags, 0, "pin args", error);
-    if (status != MOOR_OK)
+    if (status)
         return status;
     if (args->reserved != 0)
         return moor_kit_fail(error, MOOR_INVALID, 0, "pin args: reserved is not zero");
@@ -241,10 +241,10 @@ int32_t moor_kit_check_pin(const struct moor_abi_pin_args *args, uint64_t page_b
 
 int32_t moor_kit_check_stream(const struct moor_abi_stream_args *args, struct moor_abi_error *error)
 {
-    int32_t status = moor_kit_check_in(args, sizeof(*args), MOOR_ABI_STREAM_ARGS_SIZE, "stream args", error);
-    if (status == MOOR_OK)
+    int32_t status = moor_kit_check_in(args, sizeof *args, MOOR_ABI_STREAM_ARGS_SIZE, "stream args", error);
+    if (!status)
         status = moor_kit_check_flags(args->flags, MOOR_ABI_STREAM_IMPORT, "stream args", error);
-    if (status != MOOR_OK)
+    if (status)
         return status;
     if (args->reserved != 0)
         return moor_kit_fail(error, MOOR_INVALID, 0, "stream args: reserved is not zero");
@@ -253,21 +253,22 @@ int32_t moor_kit_check_stream(const struct moor_abi_stream_args *args, struct mo
     return MOOR_OK;
 }
 
-/* One side of a copy or fill. That the memory is there is the caller's promise. */
-static int32_t check_memory(uint64_t address, uint64_t size_bytes, const char *what,
+/* Checks one side of a copy or fill. The caller promises that the memory exists. */
+static int32_t check_memory(uint64_t address, uint64_t size_bytes, const char *object,
                             struct moor_abi_error *error)
 {
     if (address == 0 || size_bytes == 0)
-        return moor_kit_fail(error, MOOR_INVALID, 0, "%s: address 0x%" PRIx64 ", %" PRIu64 " bytes", what,
+        return moor_kit_fail(error, MOOR_INVALID, 0, "%s: address 0x%" PRIx64 ", %" PRIu64 " bytes", object,
                              address, size_bytes);
     if (size_bytes > UINT64_MAX - address)
         return moor_kit_fail(error, MOOR_OVERFLOW, 0,
-                             "%s: address 0x%" PRIx64 " + %" PRIu64 " bytes does not fit in 64 bits", what,
+                             "%s: address 0x%" PRIx64 " + %" PRIu64 " bytes does not fit in 64 bits", object,
                              address, size_bytes);
     return MOOR_OK;
 }
 
-/* Host and device addresses may be the same numbers, so only two of one side can be seen to overlap. */
+/* Returns true if the two sides overlap. A host address and a device address may be the same number, so only
+ * two addresses of one side are compared. */
 static bool overlap(const struct moor_abi_copy_args *args)
 {
     bool one_side = args->direction == MOOR_ABI_COPY_H2H || args->direction == MOOR_ABI_COPY_D2D;
@@ -278,14 +279,14 @@ static bool overlap(const struct moor_abi_copy_args *args)
 
 int32_t moor_kit_check_copy(const struct moor_abi_copy_args *args, struct moor_abi_error *error)
 {
-    int32_t status = moor_kit_check_in(args, sizeof(*args), MOOR_ABI_COPY_ARGS_SIZE, "copy args", error);
-    if (status == MOOR_OK)
+    int32_t status = moor_kit_check_in(args, sizeof *args, MOOR_ABI_COPY_ARGS_SIZE, "copy args", error);
+    if (!status)
         status = moor_kit_check_flags(args->flags, 0, "copy args", error);
-    if (status == MOOR_OK)
+    if (!status)
         status = check_memory(args->destination, args->size_bytes, "copy destination", error);
-    if (status == MOOR_OK)
+    if (!status)
         status = check_memory(args->source, args->size_bytes, "copy source", error);
-    if (status != MOOR_OK)
+    if (status)
         return status;
     if (args->direction < MOOR_ABI_COPY_H2H || args->direction > MOOR_ABI_COPY_D2D)
         return moor_kit_fail(error, MOOR_INVALID, 0, "copy args: direction %" PRIu32, args->direction);
@@ -296,12 +297,12 @@ int32_t moor_kit_check_copy(const struct moor_abi_copy_args *args, struct moor_a
 
 int32_t moor_kit_check_fill(const struct moor_abi_fill_args *args, struct moor_abi_error *error)
 {
-    int32_t status = moor_kit_check_in(args, sizeof(*args), MOOR_ABI_FILL_ARGS_SIZE, "fill args", error);
-    if (status == MOOR_OK)
+    int32_t status = moor_kit_check_in(args, sizeof *args, MOOR_ABI_FILL_ARGS_SIZE, "fill args", error);
+    if (!status)
         status = moor_kit_check_flags(args->flags, 0, "fill args", error);
-    if (status == MOOR_OK)
+    if (!status)
         status = check_memory(args->destination, args->size_bytes, "fill destination", error);
-    if (status != MOOR_OK)
+    if (status)
         return status;
     uint32_t unit = args->pattern_bytes;
     if (unit != 1 && unit != 2 && unit != 4)
@@ -316,8 +317,8 @@ int32_t moor_kit_check_fill(const struct moor_abi_fill_args *args, struct moor_a
 
 int32_t moor_kit_check_release(const struct moor_abi_release *release, struct moor_abi_error *error)
 {
-    int32_t status = moor_kit_check_in(release, sizeof(*release), MOOR_ABI_RELEASE_SIZE, "release", error);
-    if (status != MOOR_OK)
+    int32_t status = moor_kit_check_in(release, sizeof *release, MOOR_ABI_RELEASE_SIZE, "release", error);
+    if (status)
         return status;
     if (release->kind < MOOR_ABI_RELEASE_ALLOCATION || release->kind > MOOR_ABI_RELEASE_PIN)
         return moor_kit_fail(error, MOOR_INVALID, 0, "release: unknown kind %" PRIu32, release->kind);
@@ -348,16 +349,16 @@ bool moor_kit_release_is_part(uint32_t kind)
 
 struct moor_abi_fence_point moor_kit_release_point(const struct moor_abi_release *release, uint32_t index)
 {
-    struct moor_abi_fence_point point = {0}; /* what a host of an older minor does not say */
+    struct moor_abi_fence_point point = {0}; /* fields of a newer minor are zero */
     size_t stride = release->point_stride;
     memcpy(&point, (const char *)release->points + index * stride,
-           stride < sizeof(point) ? stride : sizeof(point));
+           stride < sizeof point ? stride : sizeof point);
     return point;
 }
 
 int32_t moor_kit_round_up(uint64_t bytes, uint64_t granule_bytes, uint64_t *ret_bytes)
 {
-    if (!is_power_of_two(granule_bytes))
+    if (!moor_kit_is_power_of_two(granule_bytes))
         return MOOR_INVALID;
     uint64_t mask = granule_bytes - 1;
     if (bytes > UINT64_MAX - mask)
@@ -366,14 +367,14 @@ int32_t moor_kit_round_up(uint64_t bytes, uint64_t granule_bytes, uint64_t *ret_
     return MOOR_OK;
 }
 
-/* The number of bits that a unit shifts by; -1 for what is no unit. */
+/* Returns the number of bits that a unit shifts by; -1: no such unit. */
 static int unit_shift(const char *unit)
 {
     static const struct {
         const char *name;
         int shift;
     } units[] = {{"", 0}, {"KiB", 10}, {"MiB", 20}, {"GiB", 30}};
-    for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++) {
+    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++) {
         if (strcmp(unit, units[i].name) == 0)
             return units[i].shift;
     }
@@ -396,7 +397,7 @@ int32_t moor_kit_parse_size(const char *text, uint64_t *ret_bytes)
         unit++;
     int shift = unit_shift(unit);
     if (shift < 0 || (shift == 0 && unit != text))
-        return MOOR_INVALID; /* not a unit, or nothing but blanks after the number */
+        return MOOR_INVALID; /* no unit, or blanks without a unit */
     if (overflow || number > UINT64_MAX >> shift)
         return MOOR_OVERFLOW;
     *ret_bytes = number << shift;

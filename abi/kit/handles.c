@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A handle is a slot's number, the slot's generation and the table's tag, so that what has gone is told from
- * what is live even when the slot serves again, and what another table gave from what this one gave. Slots
- * are an array with a list of free ones; a mutex guards all of it and is held for no more than a few reads
- * and writes, or for growing. An opaque address is the number in the upper bits and an offset below, so it
- * needs no search.
+ * A handle is the number of a slot, the generation of the slot and the tag of the table. The generation tells
+ * a removed record from a live one in the same slot, and the tag tells handles of other tables.
+ *
+ * Slots are an array with a list of free slots. A mutex guards all of it, for a few reads and writes or while
+ * the array grows. An opaque address is the slot number in the upper bits and an offset below, so no search
+ * is needed.
  */
 #include <assert.h>
 #include <inttypes.h>
@@ -21,7 +22,7 @@
 #define TAG_COUNT 255
 #define NUMBER_MASK ((UINT64_C(1) << NUMBER_BITS) - 1)
 #define FIRST_CAPACITY 64
-#define CLAIMED UINT32_MAX /* in place of a count of users */
+#define CLAIMED UINT32_MAX /* in place of a count of borrows */
 
 _Static_assert(MOOR_KIT_HANDLES_MAX <= NUMBER_MASK, "every number fits");
 _Static_assert(MOOR_KIT_HANDLES_MAX < MOOR_KIT_ADDRESS_OPAQUE / MOOR_KIT_ADDRESS_SPAN_BYTES,
@@ -30,9 +31,9 @@ _Static_assert(MOOR_KIT_HANDLES_MAX < MOOR_KIT_ADDRESS_OPAQUE / MOOR_KIT_ADDRESS
 struct slot {
     void *record; /* NULL: free */
     uint64_t span_bytes;
-    uint32_t generation; /* of its handle; while it is free, of the next one */
+    uint32_t generation; /* the handle's; in a free slot, the next handle's */
     uint32_t kind;
-    uint32_t users;     /* who has it now, or CLAIMED */
+    uint32_t users;     /* borrows, or CLAIMED */
     uint32_t next_free; /* number; 0: none */
 };
 
@@ -42,7 +43,7 @@ struct moor_kit_handles {
     uint32_t records_max;
     uint64_t tag;
     pthread_mutex_t lock;
-    struct slot *slots; /* under lock, as all below */
+    struct slot *slots; /* guarded by `lock`, with all fields below */
     uint32_t capacity;
     uint32_t slot_count; /* used so far */
     uint32_t first_free; /* number; 0: none */
@@ -54,14 +55,14 @@ int32_t moor_kit_handles_create(const char *const *kind_names, uint32_t kind_cou
 {
     static _Atomic uint64_t tables_made;
     assert(records_max > 0 && records_max <= MOOR_KIT_HANDLES_MAX);
-    struct moor_kit_handles *handles = malloc(sizeof(*handles));
+    struct moor_kit_handles *handles = malloc(sizeof *handles);
     if (!handles)
         return MOOR_HOST_NOMEM;
     *handles = (struct moor_kit_handles){
         .kind_names = kind_names,
         .kind_count = kind_count,
         .records_max = records_max,
-        /* Relaxed: a number to tell tables apart, which orders nothing. */
+        /* Relaxed: a number that distinguishes tables, and orders nothing. */
         .tag = atomic_fetch_add_explicit(&tables_made, 1, memory_order_relaxed) % TAG_COUNT + 1,
     };
     pthread_mutex_init(&handles->lock, NULL); /* does not fail on Linux with default attributes */
@@ -86,7 +87,7 @@ uint32_t moor_kit_handles_length(struct moor_kit_handles *handles)
     return length;
 }
 
-/* ---- slots; the lock is held ---- */
+/* ---- slots; all functions require handles->lock ---- */
 
 static uint64_t handle_of(const struct moor_kit_handles *handles, const struct slot *slot)
 {
@@ -94,7 +95,7 @@ static uint64_t handle_of(const struct moor_kit_handles *handles, const struct s
     return handles->tag << TAG_SHIFT | (uint64_t)slot->generation << NUMBER_BITS | number;
 }
 
-/* NULL if no slot has had this number. */
+/* Returns the slot of that number, or NULL if no slot ever had it. */
 static struct slot *slot_of(const struct moor_kit_handles *handles, uint64_t number)
 {
     return number > 0 && number <= handles->slot_count ? &handles->slots[number - 1] : NULL;
@@ -103,7 +104,7 @@ static struct slot *slot_of(const struct moor_kit_handles *handles, uint64_t num
 static int32_t grow(struct moor_kit_handles *handles, struct moor_abi_error *error)
 {
     uint32_t capacity = handles->capacity ? handles->capacity * 2 : FIRST_CAPACITY;
-    struct slot *slots = realloc(handles->slots, capacity * sizeof(*slots));
+    struct slot *slots = realloc(handles->slots, capacity * sizeof *slots);
     if (!slots)
         return moor_kit_fail(error, MOOR_HOST_NOMEM, 0, "no memory for %" PRIu32 " handles", capacity);
     handles->slots = slots;
@@ -119,10 +120,10 @@ static int32_t take_slot(struct moor_kit_handles *handles, struct slot **ret_slo
         handles->first_free = slot->next_free;
     } else {
         if (handles->slot_count == handles->records_max)
-            return moor_kit_fail(error, MOOR_LIMIT, 0, "there are %" PRIu32 " handles, the most there can be",
+            return moor_kit_fail(error, MOOR_LIMIT, 0, "handles: %" PRIu32 " exist, and no more fit",
                                  handles->length);
         int32_t status = handles->slot_count == handles->capacity ? grow(handles, error) : MOOR_OK;
-        if (status != MOOR_OK)
+        if (status)
             return status;
         slot = &handles->slots[handles->slot_count++];
         slot->generation = 1;
@@ -137,11 +138,11 @@ static int32_t fail_unknown(const struct moor_kit_handles *handles, uint64_t han
     const struct slot *slot = slot_of(handles, handle & NUMBER_MASK);
     uint32_t generation = (uint32_t)(handle >> NUMBER_BITS);
     if (slot && handle >> TAG_SHIFT == handles->tag && generation > 0 && generation < slot->generation)
-        return moor_kit_fail(error, MOOR_STALE, 0, "what 0x%" PRIx64 " named is gone", handle);
-    return moor_kit_fail(error, MOOR_INVALID, 0, "0x%" PRIx64 " is no handle", handle);
+        return moor_kit_fail(error, MOOR_STALE, 0, "handle 0x%" PRIx64 ": its object was released", handle);
+    return moor_kit_fail(error, MOOR_INVALID, 0, "handle 0x%" PRIx64 ": no such handle", handle);
 }
 
-/* What can be borrowed or claimed. */
+/* Finds the slot of a record that can be borrowed or claimed. */
 static int32_t find(const struct moor_kit_handles *handles, uint64_t handle, uint32_t kind,
                     struct slot **ret_slot, struct moor_abi_error *error)
 {
@@ -150,17 +151,17 @@ static int32_t find(const struct moor_kit_handles *handles, uint64_t handle, uin
     if (!slot || !slot->record || handle_of(handles, slot) != handle)
         return fail_unknown(handles, handle, error);
     if (slot->kind != kind)
-        return moor_kit_fail(error, MOOR_INVALID, 0, "0x%" PRIx64 " is of another kind: %s, not %s", handle,
+        return moor_kit_fail(error, MOOR_INVALID, 0, "handle 0x%" PRIx64 ": kind %s, not %s", handle,
                              handles->kind_names[slot->kind], handles->kind_names[kind]);
     if (slot->users == CLAIMED)
-        return moor_kit_fail(error, MOOR_INVALID, 0, "the %s 0x%" PRIx64 " is being released",
+        return moor_kit_fail(error, MOOR_INVALID, 0, "%s 0x%" PRIx64 ": its release is queued",
                              handles->kind_names[kind], handle);
     *ret_slot = slot;
     return MOOR_OK;
 }
 
-/* What the provider itself holds on to, so that it is there. */
-static struct slot *held(const struct moor_kit_handles *handles, uint64_t handle)
+/* Returns the slot of a record that the provider has borrowed or claimed. */
+static struct slot *used_slot(const struct moor_kit_handles *handles, uint64_t handle)
 {
     struct slot *slot = slot_of(handles, handle & NUMBER_MASK);
     assert(slot && slot->record && slot->users > 0 && handle_of(handles, slot) == handle);
@@ -180,7 +181,7 @@ int32_t moor_kit_handles_add(struct moor_kit_handles *handles, uint32_t kind, vo
     struct slot *slot = NULL;
     pthread_mutex_lock(&handles->lock);
     int32_t status = take_slot(handles, &slot, error);
-    if (status == MOOR_OK) {
+    if (!status) {
         *slot = (struct slot){
             .record = record, .span_bytes = span_bytes, .generation = slot->generation, .kind = kind};
         handles->length++;
@@ -193,11 +194,11 @@ int32_t moor_kit_handles_add(struct moor_kit_handles *handles, uint32_t kind, vo
 void moor_kit_handles_remove(struct moor_kit_handles *handles, uint64_t handle)
 {
     pthread_mutex_lock(&handles->lock);
-    struct slot *slot = held(handles, handle);
+    struct slot *slot = used_slot(handles, handle);
     assert(slot->users == CLAIMED);
     slot->record = NULL;
     handles->length--;
-    /* A slot whose generations are used up serves no more. */
+    /* A slot that has used up its generations is never used again. */
     if (++slot->generation != UINT32_MAX) {
         slot->next_free = handles->first_free;
         handles->first_free = (uint32_t)(handle & NUMBER_MASK);
@@ -205,7 +206,7 @@ void moor_kit_handles_remove(struct moor_kit_handles *handles, uint64_t handle)
     pthread_mutex_unlock(&handles->lock);
 }
 
-/* ---- the two hands ---- */
+/* ---- borrow and claim ---- */
 
 int32_t moor_kit_handles_get(struct moor_kit_handles *handles, uint64_t handle, uint32_t kind,
                              void **ret_record, struct moor_abi_error *error)
@@ -213,7 +214,7 @@ int32_t moor_kit_handles_get(struct moor_kit_handles *handles, uint64_t handle, 
     struct slot *slot = NULL;
     pthread_mutex_lock(&handles->lock);
     int32_t status = find(handles, handle, kind, &slot, error);
-    if (status == MOOR_OK) {
+    if (!status) {
         slot->users++;
         *ret_record = slot->record;
     }
@@ -224,7 +225,7 @@ int32_t moor_kit_handles_get(struct moor_kit_handles *handles, uint64_t handle, 
 void moor_kit_handles_put(struct moor_kit_handles *handles, uint64_t handle)
 {
     pthread_mutex_lock(&handles->lock);
-    struct slot *slot = held(handles, handle);
+    struct slot *slot = used_slot(handles, handle);
     assert(slot->users != CLAIMED);
     slot->users--;
     pthread_mutex_unlock(&handles->lock);
@@ -236,10 +237,10 @@ int32_t moor_kit_handles_claim(struct moor_kit_handles *handles, uint64_t handle
     struct slot *slot = NULL;
     pthread_mutex_lock(&handles->lock);
     int32_t status = find(handles, handle, kind, &slot, error);
-    if (status == MOOR_OK && slot->users > 0)
-        status = moor_kit_fail(error, MOOR_BUSY, 0, "the %s 0x%" PRIx64 " is in use %" PRIu32 " times",
+    if (!status && slot->users > 0)
+        status = moor_kit_fail(error, MOOR_BUSY, 0, "%s 0x%" PRIx64 ": %" PRIu32 " users still borrow it",
                                handles->kind_names[kind], handle, slot->users);
-    if (status == MOOR_OK) {
+    if (!status) {
         slot->users = CLAIMED;
         *ret_record = slot->record;
     }
@@ -250,7 +251,7 @@ int32_t moor_kit_handles_claim(struct moor_kit_handles *handles, uint64_t handle
 void moor_kit_handles_unclaim(struct moor_kit_handles *handles, uint64_t handle)
 {
     pthread_mutex_lock(&handles->lock);
-    struct slot *slot = held(handles, handle);
+    struct slot *slot = used_slot(handles, handle);
     assert(slot->users == CLAIMED);
     slot->users = 0;
     pthread_mutex_unlock(&handles->lock);
@@ -259,7 +260,7 @@ void moor_kit_handles_unclaim(struct moor_kit_handles *handles, uint64_t handle)
 void *moor_kit_handles_peek(struct moor_kit_handles *handles, uint64_t handle)
 {
     pthread_mutex_lock(&handles->lock);
-    void *record = held(handles, handle)->record;
+    void *record = used_slot(handles, handle)->record;
     pthread_mutex_unlock(&handles->lock);
     return record;
 }
@@ -282,7 +283,8 @@ uint64_t moor_kit_handles_address(uint64_t handle)
     return MOOR_KIT_ADDRESS_OPAQUE | (handle & NUMBER_MASK) * MOOR_KIT_ADDRESS_SPAN_BYTES;
 }
 
-/* The slot that an opaque address lies in; NULL if there is none of this kind that can be borrowed. */
+/* Returns the slot that an opaque address lies in, or NULL if no record of this kind there can be borrowed.
+ * */
 static struct slot *slot_at(const struct moor_kit_handles *handles, uint64_t address, uint32_t kind)
 {
     if (!(address & MOOR_KIT_ADDRESS_OPAQUE))

@@ -2,30 +2,29 @@
 /*
  * The deferred-free queue.
  *
- * An entry is one accepted release. It waits for one fence point at a time: it lies in the heap of that
- * point's stream, smallest value on top, and moves on to its next point when the stream has passed the first.
- * Without points left, or once a stream it waits for is lost, it is due:
+ * An entry is one accepted release. The entry waits for one fence point at a time: it lies in the heap of
+ * that point's stream, with the smallest value on top, and moves to its next point when the stream has
+ * passed the first. An entry is due when no point is left, or when a stream that it waits for is lost:
  *
  *     submit -> heap of a stream -> heap of the next ... -> due -> reap: free_now -> completion
  *
- * Memory. submit takes all that its entry will ever need: the entry, its points, and in each of their
- * streams' heaps a slot, where it will lie when its turn comes. Moving on takes none, so an accepted release
- * never fails for want of host memory. Entries, points and stream records are used again and given back at
- * destroy: a queue that has reached its working size does not call malloc.
+ * Memory. submit allocates everything that its entry will ever need: the entry, its points, and a heap slot
+ * at each of their streams. A move allocates nothing, so an accepted release never fails for want of host
+ * memory. Entries, points and stream records are reused, and freed by destroy: a queue at its working size
+ * does not call malloc.
  *
- * Streams. A record exists while points refer to its stream, and goes with the last of them, before the entry
- * can be told as complete. The provider may then destroy the stream, and make another at the same address.
- * For this to hold no watermark may be asked of a stream whose entries somebody else completes meanwhile: so
- * one thread at a time looks, it asks only streams that have entries in their heap, and entries leave a heap
- * by that thread alone.
+ * Streams. A record exists while points refer to its stream, and is removed with the last point, before the
+ * entry can complete. The provider may then destroy the stream, and create another at the same address. So
+ * the watermark of a stream is never read while another thread completes its entries: one thread at a time
+ * scans, it reads only streams with entries in their heap, and only that thread removes entries from a heap.
  *
- * Locking. `lock` guards everything; no callback is called under it. Frees run in parallel, on entries that a
+ * Locking. `lock` guards everything; no callback runs under it. Frees run in parallel, on entries that a
  * reap has taken off the due list.
  */
-#include "wait.h"
 #include <assert.h>
 #include <inttypes.h>
 #include <moorage/kit/check.h>
+#include <moorage/kit/host.h>
 #include <moorage/kit/queue.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -37,7 +36,7 @@
 #define BUCKET_BITS 8
 #define BUCKET_COUNT (1u << BUCKET_BITS)
 
-/* Memory for one kind of object. Every pooled struct starts with a pointer: it links those that are free. */
+/* Memory for one kind of object. Every pooled struct starts with a pointer, which links free objects. */
 struct pool_item {
     struct pool_item *next;
 };
@@ -48,36 +47,36 @@ struct pool {
 };
 
 struct slot {
-    uint64_t value; /* of the entry's first point */
+    uint64_t value; /* the value of the entry's first point */
     struct entry *entry;
 };
 
 struct stream {
-    struct stream *next; /* of the bucket, or of the free records */
+    struct stream *next; /* in the bucket, or in the list of free records */
     struct moor_abi_stream *handle;
-    struct slot *heap; /* a binary heap of the entries whose first point is here and not reached */
+    struct slot *heap; /* a binary heap of entries with their first point here, not reached */
     size_t heap_count;
-    size_t heap_capacity;  /* at least point_count, for each of them may come to lie here */
-    size_t point_count;    /* points that refer to this record */
-    uint64_t reached;      /* the highest value ever told */
-    int32_t status;        /* not OK: lost, for good */
-    int32_t answer_status; /* this and the rest belong to the thread that looks */
-    uint64_t answer;
-    uint64_t look; /* the last one that asked */
-    struct stream *next_asked;
+    size_t heap_capacity; /* at least point_count: each of them may come to lie here */
+    size_t point_count;   /* points that refer to this record */
+    uint64_t reached;     /* the highest value ever read */
+    int32_t status;       /* not OK: the stream is lost */
+    int32_t read_status;  /* this field and those below belong to the scanning thread */
+    uint64_t read_value;
+    uint64_t scan; /* the last scan that read the watermark */
+    struct stream *next_unread;
 };
 
 struct point {
-    struct point *next; /* of the entry */
+    struct point *next; /* the entry's next point */
     struct stream *stream;
     uint64_t value;
 };
 
 struct entry {
-    struct entry *next;              /* of those that are due */
-    struct point *points;            /* not known to be reached; the first is the one waited for */
-    struct moor_abi_release release; /* without its points */
-    int32_t status;                  /* of a lost stream; OK: to be freed */
+    struct entry *next;              /* in the due list */
+    struct point *points;            /* not known to be reached; the entry waits for the first */
+    struct moor_abi_release release; /* without points */
+    int32_t status;                  /* the lost stream's; OK: no stream was lost */
 };
 
 struct moor_kit_queue {
@@ -86,18 +85,18 @@ struct moor_kit_queue {
     const struct moor_abi_host *host;
     uint64_t poll_ns;
 
-    _Atomic uint32_t waiters; /* reaps that may sleep: counted before they first look */
+    _Atomic uint32_t waiters; /* reaps that may sleep; counted before their first scan */
 
-    pthread_mutex_t lock; /* guards all below */
-    pthread_cond_t moved; /* there may be something due; nobody sleeps before looking again after a nudge */
-    pthread_cond_t turn;  /* `looking` became false */
-    uint64_t nudges;
-    uint64_t looks;
-    uint64_t length; /* entries accepted and not yet told as complete */
+    pthread_mutex_t lock;     /* guards all fields below */
+    pthread_cond_t moved;     /* an entry may be due; a thread scans after every wake before it sleeps */
+    pthread_cond_t scan_done; /* is_scanning became false */
+    uint64_t wakes;
+    uint64_t scan_count;
+    uint64_t length; /* accepted entries that have not completed */
     uint64_t due_count;
     struct entry *due_first;
-    struct entry *due_last; /* valid if there is a first */
-    bool looking;
+    struct entry *due_last; /* valid if due_first is not NULL */
+    bool is_scanning;
     struct pool entries;
     struct pool points;
     struct stream *free_streams;
@@ -115,7 +114,7 @@ static void *pool_take(struct pool *pool)
     return item;
 }
 
-static void pool_give(struct pool *pool, void *object)
+static void pool_return(struct pool *pool, void *object)
 {
     struct pool_item *item = object;
     item->next = pool->free_items;
@@ -164,14 +163,14 @@ static struct stream **bucket_of(struct moor_kit_queue *queue, const struct moor
     return &queue->buckets[hash >> (64 - BUCKET_BITS)];
 }
 
-/* A record, new or used before, with the slots of its earlier life. NULL: no host memory. */
+/* Creates a record, or reuses one together with its heap memory. NULL: no host memory. */
 static struct stream *stream_create(struct moor_kit_queue *queue, struct moor_abi_stream *handle)
 {
     struct stream *stream = queue->free_streams;
     if (stream)
         queue->free_streams = stream->next;
     else
-        stream = calloc(1, sizeof(*stream));
+        stream = calloc(1, sizeof *stream);
     if (!stream)
         return NULL;
     struct stream **bucket = bucket_of(queue, handle);
@@ -181,7 +180,7 @@ static struct stream *stream_create(struct moor_kit_queue *queue, struct moor_ab
     return stream;
 }
 
-/* Takes the stream out of the books once no point refers to it. */
+/* Removes the stream's record once no point refers to it. */
 static void stream_forget_unused(struct moor_kit_queue *queue, struct stream *stream)
 {
     if (stream->point_count > 0)
@@ -195,7 +194,8 @@ static void stream_forget_unused(struct moor_kit_queue *queue, struct stream *st
     queue->free_streams = stream;
 }
 
-/* The stream's record, made if there is none, with one more point to it. NULL: no host memory. */
+/* Returns the stream's record with one more point, and creates the record first if there is none. NULL: no
+ * host memory. */
 static struct stream *stream_ref(struct moor_kit_queue *queue, struct moor_abi_stream *handle)
 {
     struct stream *stream = *bucket_of(queue, handle);
@@ -207,7 +207,7 @@ static struct stream *stream_ref(struct moor_kit_queue *queue, struct moor_abi_s
         return NULL;
     if (stream->point_count == stream->heap_capacity) {
         size_t capacity = stream->heap_capacity ? 2 * stream->heap_capacity : 16;
-        struct slot *heap = realloc(stream->heap, capacity * sizeof(*heap));
+        struct slot *heap = realloc(stream->heap, capacity * sizeof *heap);
         if (!heap) {
             stream_forget_unused(queue, stream);
             return NULL;
@@ -232,7 +232,7 @@ static void entry_drop_point(struct moor_kit_queue *queue, struct entry *entry)
     struct point *point = entry->points;
     entry->points = point->next;
     stream_unref(queue, point->stream);
-    pool_give(&queue->points, point);
+    pool_return(&queue->points, point);
 }
 
 static int32_t entry_add_point(struct moor_kit_queue *queue, struct entry *entry,
@@ -243,7 +243,7 @@ static int32_t entry_add_point(struct moor_kit_queue *queue, struct entry *entry
         return MOOR_HOST_NOMEM;
     struct stream *stream = stream_ref(queue, place->stream);
     if (!stream) {
-        pool_give(&queue->points, point);
+        pool_return(&queue->points, point);
         return MOOR_HOST_NOMEM;
     }
     *point = (struct point){.next = entry->points, .stream = stream, .value = place->value};
@@ -251,7 +251,7 @@ static int32_t entry_add_point(struct moor_kit_queue *queue, struct entry *entry
     return MOOR_OK;
 }
 
-/* Puts the entry where it belongs now: into the heap of its next point, or among those that are due. */
+/* Moves the entry to its place: into the heap of its next point, or to the due list. */
 static void entry_place(struct moor_kit_queue *queue, struct entry *entry)
 {
     while (entry->points) {
@@ -262,7 +262,7 @@ static void entry_place(struct moor_kit_queue *queue, struct entry *entry)
                 heap_push(stream, point->value, entry);
                 return;
             }
-            entry->status = stream->status; /* lost: no use in waiting for its other points */
+            entry->status = stream->status; /* the release has failed: its other points do not matter */
         }
         entry_drop_point(queue, entry);
     }
@@ -275,7 +275,7 @@ static void entry_place(struct moor_kit_queue *queue, struct entry *entry)
     queue->due_count++;
 }
 
-/* Of what a caller of another minor has, and what is known here. */
+/* The bytes that both sides know of a struct of another minor. */
 static size_t smaller(size_t theirs, size_t ours)
 {
     return theirs < ours ? theirs : ours;
@@ -288,18 +288,18 @@ static int32_t entry_create(struct moor_kit_queue *queue, const struct moor_abi_
     if (!entry)
         return MOOR_HOST_NOMEM;
     *entry = (struct entry){.status = MOOR_OK};
-    memcpy(&entry->release, release, smaller(release->struct_size, sizeof(*release)));
-    entry->release.struct_size = sizeof(entry->release); /* what the caller's lacks is zero now */
+    memcpy(&entry->release, release, smaller(release->struct_size, sizeof *release));
+    entry->release.struct_size = sizeof entry->release; /* fields of a newer minor are zero */
     entry->release.points = NULL;
     entry->release.point_count = 0;
     entry->release.point_stride = 0;
     for (uint32_t i = 0; i < release->point_count; i++) {
         struct moor_abi_fence_point point = moor_kit_release_point(release, i);
         int32_t status = entry_add_point(queue, entry, &point);
-        if (status != MOOR_OK) {
+        if (status) {
             while (entry->points)
                 entry_drop_point(queue, entry);
-            pool_give(&queue->entries, entry);
+            pool_return(&queue->entries, entry);
             return status;
         }
     }
@@ -307,80 +307,82 @@ static int32_t entry_create(struct moor_kit_queue *queue, const struct moor_abi_
     return MOOR_OK;
 }
 
-/* ---- looking: which entries are due ---- */
+/* ---- the scan: finds due entries ---- */
 
-/* A status of a callback that failed, held to the frozen list. */
+/* Returns a failure of a callback as a status of the contract. */
 static int32_t failure_of(int32_t status)
 {
     return status < 0 && status >= MOOR_CORRUPT ? status : MOOR_PROVIDER;
 }
 
-/* The streams that are waited for and that this look has not asked, linked by next_asked. */
-static struct stream *unasked_streams(struct moor_kit_queue *queue)
+/* Returns the streams with waiting entries that this scan has not read, linked by next_unread. */
+static struct stream *unread_streams(struct moor_kit_queue *queue)
 {
-    struct stream *unasked = NULL;
+    struct stream *unread = NULL;
     for (uint32_t i = 0; i < BUCKET_COUNT; i++) {
         for (struct stream *stream = queue->buckets[i]; stream; stream = stream->next) {
-            if (stream->heap_count == 0 || stream->look == queue->looks)
+            if (stream->heap_count == 0 || stream->scan == queue->scan_count)
                 continue;
-            stream->look = queue->looks;
-            stream->next_asked = unasked;
-            unasked = stream;
+            stream->scan = queue->scan_count;
+            stream->next_unread = unread;
+            unread = stream;
         }
     }
-    return unasked;
+    return unread;
 }
 
-static void stream_ask(const struct moor_kit_queue *queue, struct stream *stream)
+static void stream_read(const struct moor_kit_queue *queue, struct stream *stream)
 {
     struct moor_abi_error error = {.struct_size = MOOR_ABI_ERROR_SIZE};
     uint64_t value = 0;
     int32_t status = queue->callbacks.watermark(queue->user, stream->handle, &value, &error);
-    stream->answer = value;
-    stream->answer_status = status == MOOR_OK ? MOOR_OK : failure_of(status);
-    if (status != MOOR_OK) {
+    stream->read_value = value;
+    stream->read_status = status == MOOR_OK ? MOOR_OK : failure_of(status);
+    if (status) {
         char message[300];
-        snprintf(message, sizeof(message), "a stream is lost, what waits for it is kept: %s", error.text);
+        snprintf(message, sizeof message, "stream: lost; memory that waits for it is quarantined: %s",
+                 error.text);
         queue->host->log(queue->host->user, MOOR_ABI_LOG_ERROR, message);
     }
 }
 
 static void stream_apply(struct moor_kit_queue *queue, struct stream *stream)
 {
-    if (stream->answer_status != MOOR_OK)
-        stream->status = stream->answer_status;
-    else if (stream->answer > stream->reached)
-        stream->reached = stream->answer;
+    if (stream->read_status != MOOR_OK)
+        stream->status = stream->read_status;
+    else if (stream->read_value > stream->reached)
+        stream->reached = stream->read_value;
 
-    stream->point_count++; /* the record must outlast the last of its entries in this loop */
+    stream->point_count++; /* keeps the record over the last of its entries in this loop */
     while (stream->heap_count > 0 && (stream->status != MOOR_OK || stream->heap[0].value <= stream->reached))
         entry_place(queue, heap_pop(stream));
     stream_unref(queue, stream);
 }
 
-/* Asks each stream that is waited for once, and moves the entries on. An entry may move on to a stream that
- * nothing waited for when the look began: so it goes on until there is no such stream. Lets go of the lock
- * meanwhile. */
-static void look(struct moor_kit_queue *queue)
+/* Reads each stream with waiting entries once, and moves its entries. An entry may move to a stream that had
+ * no entries when the scan began, so the scan repeats until no such stream is left. Requires queue->lock.
+ * Releases it meanwhile. */
+static void scan(struct moor_kit_queue *queue)
 {
-    while (queue->looking) /* its answers may be older than this call: wait for them, and ask again */
-        pthread_cond_wait(&queue->turn, &queue->lock);
-    queue->looking = true;
-    queue->looks++;
-    struct stream *asked;
-    while ((asked = unasked_streams(queue)) != NULL) {
+    while (
+        queue->is_scanning) /* the scan may have begun before this call: wait for its end, and scan again */
+        pthread_cond_wait(&queue->scan_done, &queue->lock);
+    queue->is_scanning = true;
+    queue->scan_count++;
+    struct stream *read;
+    while ((read = unread_streams(queue)) != NULL) {
         pthread_mutex_unlock(&queue->lock);
-        for (struct stream *stream = asked; stream; stream = stream->next_asked)
-            stream_ask(queue, stream);
+        for (struct stream *stream = read; stream; stream = stream->next_unread)
+            stream_read(queue, stream);
         pthread_mutex_lock(&queue->lock);
-        while (asked) {
-            struct stream *stream = asked;
-            asked = stream->next_asked;
+        while (read) {
+            struct stream *stream = read;
+            read = stream->next_unread;
             stream_apply(queue, stream);
         }
     }
-    queue->looking = false;
-    pthread_cond_signal(&queue->turn);
+    queue->is_scanning = false;
+    pthread_cond_signal(&queue->scan_done);
 }
 
 /* ---- life, submit, reap ---- */
@@ -389,7 +391,7 @@ int32_t moor_kit_queue_create(const struct moor_kit_queue_callbacks *callbacks, 
                               const struct moor_abi_host *host, uint64_t poll_ns,
                               struct moor_kit_queue **ret_queue)
 {
-    struct moor_kit_queue *queue = calloc(1, sizeof(*queue));
+    struct moor_kit_queue *queue = calloc(1, sizeof *queue);
     if (!queue)
         return MOOR_HOST_NOMEM;
     queue->callbacks = *callbacks;
@@ -398,18 +400,18 @@ int32_t moor_kit_queue_create(const struct moor_kit_queue_callbacks *callbacks, 
     queue->poll_ns = poll_ns ? poll_ns : POLL_NS_DEFAULT;
     queue->entries.item_bytes = sizeof(struct entry);
     queue->points.item_bytes = sizeof(struct point);
-    if (kit_cond_init(&queue->moved) != MOOR_OK)
+    if (moor_kit_cond_init(&queue->moved) != MOOR_OK)
         goto free_queue;
-    if (kit_cond_init(&queue->turn) != MOOR_OK)
+    if (moor_kit_cond_init(&queue->scan_done) != MOOR_OK)
         goto destroy_moved;
     if (pthread_mutex_init(&queue->lock, NULL) != 0)
-        goto destroy_turn;
+        goto destroy_scan_done;
     *ret_queue = queue;
     return MOOR_OK;
 
-    /* Nobody can wait on them yet, so destroying them cannot fail. */
-destroy_turn:
-    (void)pthread_cond_destroy(&queue->turn);
+    /* No thread waits on them yet, so their destruction cannot fail. */
+destroy_scan_done:
+    (void)pthread_cond_destroy(&queue->scan_done);
 destroy_moved:
     (void)pthread_cond_destroy(&queue->moved);
 free_queue:
@@ -432,19 +434,19 @@ void moor_kit_queue_destroy(struct moor_kit_queue *queue)
         free(stream->heap);
         free(stream);
     }
-    (void)pthread_mutex_destroy(&queue->lock); /* nobody is in the queue: none of the three can be in use */
-    (void)pthread_cond_destroy(&queue->turn);
+    (void)pthread_mutex_destroy(&queue->lock); /* no thread is in the queue: none of the three is in use */
+    (void)pthread_cond_destroy(&queue->scan_done);
     (void)pthread_cond_destroy(&queue->moved);
     free(queue);
 }
 
-/* Makes the reaps that sleep look again, and those that are about to. */
-static void nudge(struct moor_kit_queue *queue)
+/* Makes sleeping reaps scan again, and those that are about to sleep. Requires queue->lock. */
+static void wake_reaps(struct moor_kit_queue *queue)
 {
-    /* Relaxed: a reap not counted yet takes the lock later, and so sees what the caller changed under it. */
+    /* Relaxed: a reap that is not counted yet takes the lock later, and sees the caller's change. */
     if (atomic_load_explicit(&queue->waiters, memory_order_relaxed) == 0)
         return;
-    queue->nudges++;
+    queue->wakes++;
     pthread_cond_broadcast(&queue->moved);
 }
 
@@ -452,40 +454,42 @@ int32_t moor_kit_queue_submit(struct moor_kit_queue *queue, const struct moor_ab
                               struct moor_abi_error *error)
 {
     int32_t status = moor_kit_check_release(release, error);
-    if (status != MOOR_OK)
+    if (status)
         return status;
     pthread_mutex_lock(&queue->lock);
     struct entry *entry = NULL;
     status = entry_create(queue, release, &entry);
-    if (status == MOOR_OK) {
+    if (!status) {
         queue->length++;
         entry_place(queue, entry);
-        nudge(queue); /* its points may long be reached, and then no wake will come for them */
+        wake_reaps(queue); /* the points may be reached already, and then no wake follows */
     }
     pthread_mutex_unlock(&queue->lock);
-    if (status != MOOR_OK)
+    if (status)
         return moor_kit_fail(error, status, 0, "release: no host memory for the queue's entry");
     return MOOR_OK;
 }
 
-/* Under the lock: returns when something is due, nothing is queued, or the deadline has passed. */
+/* Returns when an entry is due, nothing is queued, or the deadline has passed. Requires queue->lock. Releases
+ * it while waiting. */
 static void await_due(struct moor_kit_queue *queue, uint32_t capacity, uint64_t deadline_ns)
 {
     for (;;) {
-        uint64_t nudges = queue->nudges;
+        uint64_t wakes = queue->wakes;
         if (queue->due_count < capacity)
-            look(queue);
+            scan(queue);
         if (queue->due_count > 0 || queue->length == 0)
             return;
-        uint64_t left_ns = kit_time_left(queue->host, deadline_ns);
+        uint64_t left_ns = moor_kit_time_left(queue->host, deadline_ns);
         if (left_ns == 0)
             return;
-        if (nudges == queue->nudges)
-            kit_cond_wait(&queue->moved, &queue->lock, left_ns < queue->poll_ns ? left_ns : queue->poll_ns);
+        if (wakes == queue->wakes)
+            moor_kit_cond_wait(&queue->moved, &queue->lock,
+                               left_ns < queue->poll_ns ? left_ns : queue->poll_ns);
     }
 }
 
-/* Under the lock: takes up to `capacity` entries off the due list, oldest first. */
+/* Takes up to `capacity` entries off the due list, oldest first. Requires queue->lock. */
 static struct entry *take_due(struct moor_kit_queue *queue, uint32_t capacity, uint32_t *ret_count)
 {
     struct entry *first = queue->due_first;
@@ -509,12 +513,12 @@ static int32_t entry_free(const struct moor_kit_queue *queue, const struct entry
     struct moor_abi_error error = {.struct_size = MOOR_ABI_ERROR_SIZE};
     uint64_t actual_bytes = 0;
     int32_t status = queue->callbacks.free_now(queue->user, &entry->release, &actual_bytes, &error);
-    if (status == MOOR_OK) {
+    if (!status) {
         *ret_actual_bytes = actual_bytes;
         return MOOR_OK;
     }
     char message[400];
-    snprintf(message, sizeof(message),
+    snprintf(message, sizeof message,
              "release of kind %" PRIu32 ", handle 0x%" PRIx64 ": failed with %" PRId32 ", %s",
              entry->release.kind, entry->release.handle, status, error.text);
     queue->host->log(queue->host->user, MOOR_ABI_LOG_WARNING, message);
@@ -540,7 +544,7 @@ int32_t moor_kit_queue_reap(struct moor_kit_queue *queue, struct moor_abi_comple
     if (stride < MOOR_ABI_COMPLETION_SIZE || stride % 8 != 0)
         return moor_kit_fail(error, MOOR_INVALID, 0, "reap: stride %" PRIu32, stride);
 
-    /* Counted before it looks: see moor_kit_queue_wake. */
+    /* Counted before the scan: see moor_kit_queue_wake. */
     bool may_wait = deadline_ns != 0;
     if (may_wait)
         atomic_fetch_add_explicit(&queue->waiters, 1, memory_order_acq_rel);
@@ -551,24 +555,24 @@ int32_t moor_kit_queue_reap(struct moor_kit_queue *queue, struct moor_abi_comple
     if (may_wait)
         atomic_fetch_sub_explicit(&queue->waiters, 1, memory_order_relaxed);
     if (queue->due_count > 0)
-        nudge(queue);
+        wake_reaps(queue);
     pthread_mutex_unlock(&queue->lock);
 
     char *place = (char *)completions;
     for (struct entry *entry = taken; entry; entry = entry->next, place += stride) {
         struct moor_abi_completion completion = entry_finish(queue, entry);
-        memcpy(place, &completion, smaller(stride, sizeof(completion)));
+        memcpy(place, &completion, smaller(stride, sizeof completion));
     }
 
     pthread_mutex_lock(&queue->lock);
     while (taken) {
         struct entry *entry = taken;
         taken = entry->next;
-        pool_give(&queue->entries, entry);
+        pool_return(&queue->entries, entry);
     }
     queue->length -= count;
     if (queue->length == 0)
-        nudge(queue); /* the other reaps have nothing left to wait for */
+        wake_reaps(queue); /* no entry is left for the other reaps */
     pthread_mutex_unlock(&queue->lock);
     *ret_count = count;
     return MOOR_OK;
@@ -576,13 +580,12 @@ int32_t moor_kit_queue_reap(struct moor_kit_queue *queue, struct moor_abi_comple
 
 void moor_kit_queue_wake(struct moor_kit_queue *queue)
 {
-    /* A read-modify-write, so that it is ordered with a reap's own. Either it comes after the reap was
-     * counted: then it sees the count. Or before: then the reap synchronises with it, and its look sees what
-     * moved before the wake. */
+    /* A read-modify-write, so it is ordered with that of each reap. If it comes after the reap's, it sees the
+     * count. If it comes before, the reap synchronises with it, and the scan sees the stream's move. */
     if (atomic_fetch_add_explicit(&queue->waiters, 0, memory_order_acq_rel) == 0)
         return;
     pthread_mutex_lock(&queue->lock);
-    nudge(queue);
+    wake_reaps(queue);
     pthread_mutex_unlock(&queue->lock);
 }
 

@@ -25,11 +25,11 @@ int32_t moor_kit_range_init(struct moor_kit_range *range, const struct moor_abi_
 
 void moor_kit_range_finish(struct moor_kit_range *range)
 {
-    (void)pthread_mutex_destroy(&range->lock); /* nobody has it */
+    (void)pthread_mutex_destroy(&range->lock); /* no thread uses it */
     free(range->states);
 }
 
-/* ---- granules; the lock is held ---- */
+/* ---- granules; all functions require range->lock ---- */
 
 static bool are_all(const struct moor_kit_range *range, uint64_t first, uint64_t count,
                     enum moor_kit_granule state)
@@ -119,11 +119,11 @@ int32_t moor_kit_range_get(struct moor_kit_handles *handles, uint64_t handle, ui
 {
     void *found = NULL;
     int32_t status = moor_kit_handles_get(handles, handle, kind, &found, error);
-    if (status != MOOR_OK)
+    if (status)
         return status;
     struct moor_kit_range *range = found;
     status = moor_kit_check_span(offset_bytes, length_bytes, range->size_bytes, range->granule_bytes, error);
-    if (status == MOOR_OK)
+    if (!status)
         *ret_range = range;
     else
         moor_kit_handles_put(handles, handle);
@@ -145,31 +145,31 @@ uint64_t moor_kit_range_committed(struct moor_kit_range *range, uint64_t offset_
 
 /* ---- releases ---- */
 
-/* What its granules are before it, */
-static enum moor_kit_granule there(const struct moor_abi_release *release)
+/* Returns the state of the granules before their release. */
+static enum moor_kit_granule state_before(const struct moor_abi_release *release)
 {
     return release->kind == MOOR_ABI_RELEASE_UNMAP ? MOOR_KIT_GRANULE_MAPPED : MOOR_KIT_GRANULE_COMMITTED;
 }
 
-/* and while it is queued. */
-static enum moor_kit_granule leaving(const struct moor_abi_release *release)
+/* Returns the state of the granules while their release is queued. */
+static enum moor_kit_granule state_during(const struct moor_abi_release *release)
 {
     return release->kind == MOOR_ABI_RELEASE_UNMAP ? MOOR_KIT_GRANULE_UNMAPPING
                                                    : MOOR_KIT_GRANULE_DECOMMITTING;
 }
 
-static bool mark(struct moor_kit_range *range, const struct moor_abi_release *release)
+static bool take_granules(struct moor_kit_range *range, const struct moor_abi_release *release)
 {
     uint64_t first = release->offset_bytes / range->granule_bytes;
     uint64_t count = release->length_bytes / range->granule_bytes;
     pthread_mutex_lock(&range->lock);
-    bool is_there = there(release) == MOOR_KIT_GRANULE_MAPPED
+    bool is_whole = state_before(release) == MOOR_KIT_GRANULE_MAPPED
                         ? moor_kit_range_mapping(range, first) == count
                         : are_all(range, first, count, MOOR_KIT_GRANULE_COMMITTED);
-    if (is_there)
-        set(range, first, count, leaving(release));
+    if (is_whole)
+        set(range, first, count, state_during(release));
     pthread_mutex_unlock(&range->lock);
-    return is_there;
+    return is_whole;
 }
 
 int32_t moor_kit_range_take(struct moor_kit_handles *handles, uint32_t kind,
@@ -179,13 +179,13 @@ int32_t moor_kit_range_take(struct moor_kit_handles *handles, uint32_t kind,
     struct moor_kit_range *range = NULL;
     int32_t status = moor_kit_range_get(handles, release->handle, kind, release->offset_bytes,
                                         release->length_bytes, &range, error);
-    if (status != MOOR_OK || mark(range, release))
+    if (status || take_granules(range, release))
         return status;
     moor_kit_handles_put(handles, release->handle);
     return moor_kit_fail(error, MOOR_INVALID, 0, "[%llu, +%llu) is not %s, or is leaving already",
                          (unsigned long long)release->offset_bytes, (unsigned long long)release->length_bytes,
-                         there(release) == MOOR_KIT_GRANULE_MAPPED ? "exactly one mapping"
-                                                                   : "committed throughout");
+                         state_before(release) == MOOR_KIT_GRANULE_MAPPED ? "exactly one mapping"
+                                                                          : "committed throughout");
 }
 
 static void end_release(struct moor_kit_handles *handles, const struct moor_abi_release *release,
@@ -195,7 +195,7 @@ static void end_release(struct moor_kit_handles *handles, const struct moor_abi_
     uint64_t first = release->offset_bytes / range->granule_bytes;
     uint64_t count = release->length_bytes / range->granule_bytes;
     pthread_mutex_lock(&range->lock);
-    assert(are_all(range, first, count, leaving(release)));
+    assert(are_all(range, first, count, state_during(release)));
     set(range, first, count, state);
     pthread_mutex_unlock(&range->lock);
     moor_kit_handles_put(handles, release->handle);
@@ -208,7 +208,7 @@ void moor_kit_range_done(struct moor_kit_handles *handles, const struct moor_abi
 
 void moor_kit_range_give_up(struct moor_kit_handles *handles, const struct moor_abi_release *release)
 {
-    end_release(handles, release, there(release));
+    end_release(handles, release, state_before(release));
 }
 
 int32_t moor_kit_range_check_empty(struct moor_kit_range *range, struct moor_abi_error *error)

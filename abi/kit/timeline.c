@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A timeline is two counters: how far it was recorded, and how far it was reached. `state` holds the second,
- * so that reading the watermark is one atomic load. A failure replaces it for good by the status with the top
- * bit set.
+ * A timeline is two counters: the last value recorded, and the last value reached. `state` holds the second,
+ * so the watermark is one atomic load. A failure replaces it with the status and the top bit.
  *
- * The lock is taken by whoever changes `state`, and by waiters. signal takes it even when nobody waits: a
- * thread that reads the last value as reached may destroy the timeline at once, and destroy then waits for
- * signal to let go.
+ * The lock is taken by threads that change `state`, and by waiters. signal takes it even without waiters: a
+ * thread that reads the last value as reached may destroy the timeline at once, and destroy then waits until
+ * signal has released the lock.
  */
-#include "wait.h"
 #include <assert.h>
+#include <inttypes.h>
+#include <moorage/kit/check.h>
+#include <moorage/kit/host.h>
 #include <moorage/kit/timeline.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -19,18 +20,18 @@
 struct moor_kit_timeline {
     const struct moor_abi_host *host;
     _Atomic uint64_t recorded;
-    _Atomic uint64_t state; /* the value reached, or STATE_FAILED and the status; written under `lock` */
+    _Atomic uint64_t state; /* the value reached, or STATE_FAILED with the status; written under `lock` */
     pthread_mutex_t lock;
     pthread_cond_t moved;
 };
 
 int32_t moor_kit_timeline_create(const struct moor_abi_host *host, struct moor_kit_timeline **ret_timeline)
 {
-    struct moor_kit_timeline *timeline = calloc(1, sizeof(*timeline));
+    struct moor_kit_timeline *timeline = calloc(1, sizeof *timeline);
     if (!timeline)
         return MOOR_HOST_NOMEM;
     timeline->host = host;
-    if (kit_cond_init(&timeline->moved) != MOOR_OK)
+    if (moor_kit_cond_init(&timeline->moved) != MOOR_OK)
         goto free_timeline;
     if (pthread_mutex_init(&timeline->lock, NULL) != 0)
         goto destroy_moved;
@@ -38,7 +39,7 @@ int32_t moor_kit_timeline_create(const struct moor_abi_host *host, struct moor_k
     return MOOR_OK;
 
 destroy_moved:
-    (void)pthread_cond_destroy(&timeline->moved); /* nobody can wait on it yet */
+    (void)pthread_cond_destroy(&timeline->moved); /* no thread waits on it yet */
 free_timeline:
     free(timeline);
     return MOOR_HOST_NOMEM;
@@ -48,26 +49,27 @@ void moor_kit_timeline_destroy(struct moor_kit_timeline *timeline)
 {
     if (!timeline)
         return;
-    pthread_mutex_lock(&timeline->lock); /* a signal that is about to return */
+    pthread_mutex_lock(&timeline->lock); /* waits for a signal that is about to return */
     pthread_mutex_unlock(&timeline->lock);
-    (void)pthread_mutex_destroy(&timeline->lock); /* both are out of use: see above */
+    (void)pthread_mutex_destroy(&timeline->lock); /* both are out of use */
     (void)pthread_cond_destroy(&timeline->moved);
     free(timeline);
 }
 
 uint64_t moor_kit_timeline_record(struct moor_kit_timeline *timeline)
 {
-    /* Relaxed: whoever signals or waits for the value was handed it by this thread. */
+    /* Relaxed: this thread passes the value to the thread that signals or waits for it. */
     return atomic_fetch_add_explicit(&timeline->recorded, 1, memory_order_relaxed) + 1;
 }
 
-/* States only grow, and the first failure stays: a lower value, or any after a failure, changes nothing. */
+/* Raises the state. States only grow, and the first failure stays: a lower value, or any value after a
+ * failure, changes nothing. */
 static void raise_state(struct moor_kit_timeline *timeline, uint64_t state)
 {
     pthread_mutex_lock(&timeline->lock);
     uint64_t old = atomic_load_explicit(&timeline->state, memory_order_relaxed);
     if (old < STATE_FAILED && state > old) {
-        /* Release: whoever reads the value reached also sees the work that it stands for. */
+        /* Release: a thread that reads the value also sees the work that it stands for. */
         atomic_store_explicit(&timeline->state, state, memory_order_release);
         pthread_cond_broadcast(&timeline->moved);
     }
@@ -95,6 +97,17 @@ int32_t moor_kit_timeline_watermark(struct moor_kit_timeline *timeline, uint64_t
     return MOOR_OK;
 }
 
+int32_t moor_kit_timeline_check_recorded(struct moor_kit_timeline *timeline, uint64_t value,
+                                         struct moor_abi_error *error)
+{
+    uint64_t recorded = atomic_load_explicit(&timeline->recorded, memory_order_relaxed); /* see record */
+    if (value <= recorded)
+        return MOOR_OK;
+    return moor_kit_fail(error, MOOR_INVALID, 0,
+                         "timeline: value %" PRIu64 " was never recorded; the last one is %" PRIu64, value,
+                         recorded);
+}
+
 int32_t moor_kit_timeline_wait(struct moor_kit_timeline *timeline, uint64_t value, uint64_t deadline_ns)
 {
     if (value > atomic_load_explicit(&timeline->recorded, memory_order_relaxed))
@@ -102,20 +115,20 @@ int32_t moor_kit_timeline_wait(struct moor_kit_timeline *timeline, uint64_t valu
 
     uint64_t reached = 0;
     int32_t status = moor_kit_timeline_watermark(timeline, &reached);
-    if (status != MOOR_OK || reached >= value)
+    if (status || reached >= value)
         return status;
 
     pthread_mutex_lock(&timeline->lock);
     for (;;) {
         status = moor_kit_timeline_watermark(timeline, &reached);
-        if (status != MOOR_OK || reached >= value)
+        if (status || reached >= value)
             break;
-        uint64_t left_ns = kit_time_left(timeline->host, deadline_ns);
+        uint64_t left_ns = moor_kit_time_left(timeline->host, deadline_ns);
         if (left_ns == 0) {
             status = MOOR_TIMEOUT;
             break;
         }
-        kit_cond_wait(&timeline->moved, &timeline->lock, left_ns);
+        moor_kit_cond_wait(&timeline->moved, &timeline->lock, left_ns);
     }
     pthread_mutex_unlock(&timeline->lock);
     return status;

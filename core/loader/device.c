@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Devices and domains of a provider. The core reads them once after init, checks them and keeps its own
- * copies. A device whose device_info fails is left out; a device that breaks the contract gets the provider
- * refused. The first caller that needs a device opens its context. The provider's call runs without a lock
- * while other callers wait for its outcome.
+ * copies. A device is left out if its device_info fails; a provider is refused if one of its devices breaks
+ * the contract. The first caller that needs a device opens its context. The provider's call runs without a
+ * lock while other callers wait for its outcome.
  */
 #include "loader/call.h"
 
@@ -116,7 +116,7 @@ static const char *key_fault(const struct moor_provider *provider, const char *k
     return NULL;
 }
 
-/* Adds a device whose description has passed device_fault. */
+/* Adds a device after device_fault has found no fault in its description. */
 static moor_status add_device(struct moor_provider *provider, uint32_t index,
                               const struct moor_abi_device_info *info)
 {
@@ -285,7 +285,7 @@ static moor_status enter_device(struct moor_device *device, const void *out)
     return moor__enter(device->provider->runtime);
 }
 
-static moor_status enter_domain(struct moor_device *device, uint32_t domain, const void *out)
+moor_status moor__domain_enter(struct moor_device *device, uint32_t domain, const void *out)
 {
     moor_status status = enter_device(device, out);
     if (!status && domain >= device->info.domain_count)
@@ -304,7 +304,7 @@ moor_status moor_device_get_info(struct moor_device *device, struct moor_abi_dev
 moor_status moor_device_get_domain_info(struct moor_device *device, uint32_t domain,
                                         struct moor_abi_domain_info *ret_info)
 {
-    moor_status status = enter_domain(device, domain, ret_info);
+    moor_status status = moor__domain_enter(device, domain, ret_info);
     if (!status)
         *ret_info = device->domains[domain].info;
     return moor__leave(status);
@@ -342,7 +342,7 @@ moor_status moor_device_get_native(struct moor_device *device, uint64_t *ret_nat
 moor_status moor_device_get_authority(struct moor_device *device, uint32_t domain,
                                       struct moor_authority **ret_authority)
 {
-    moor_status status = enter_domain(device, domain, ret_authority);
+    moor_status status = moor__domain_enter(device, domain, ret_authority);
     if (!status)
         *ret_authority = device->domains[domain].authority;
     return moor__leave(status);

@@ -20,16 +20,13 @@ static bool clamp(uint64_t *line, uint64_t bit, uint64_t whole, uint64_t whole_b
 
 static void make_sane(struct moor_device_stats *stats)
 {
-    bool odd =
-        clamp(&stats->free_bytes, MOOR_ABI_STAT_FREE, stats->total_bytes, MOOR_ABI_STAT_TOTAL, stats->valid);
-    odd |=
-        clamp(&stats->held_bytes, MOOR_ABI_STAT_HELD, stats->total_bytes, MOOR_ABI_STAT_TOTAL, stats->valid);
-    odd |= clamp(&stats->system_held_bytes, MOOR_ABI_STAT_SYSTEM_HELD, stats->total_bytes,
-                 MOOR_ABI_STAT_TOTAL, stats->valid);
-    odd |=
-        clamp(&stats->huge_bytes, MOOR_ABI_STAT_HUGE, stats->total_bytes, MOOR_ABI_STAT_TOTAL, stats->valid);
+    const uint64_t valid = stats->valid, total = stats->total_bytes;
+    bool odd = clamp(&stats->free_bytes, MOOR_ABI_STAT_FREE, total, MOOR_ABI_STAT_TOTAL, valid);
+    odd |= clamp(&stats->held_bytes, MOOR_ABI_STAT_HELD, total, MOOR_ABI_STAT_TOTAL, valid);
+    odd |= clamp(&stats->system_held_bytes, MOOR_ABI_STAT_SYSTEM_HELD, total, MOOR_ABI_STAT_TOTAL, valid);
+    odd |= clamp(&stats->huge_bytes, MOOR_ABI_STAT_HUGE, total, MOOR_ABI_STAT_TOTAL, valid);
     odd |= clamp(&stats->huge_bytes, MOOR_ABI_STAT_HUGE, stats->system_held_bytes, MOOR_ABI_STAT_SYSTEM_HELD,
-                 stats->valid);
+                 valid);
     const uint64_t all = MOOR_ABI_STAT_TOTAL | MOOR_ABI_STAT_FREE | MOOR_ABI_STAT_HELD;
     if ((stats->valid & all) == all && stats->held_bytes > stats->total_bytes - stats->free_bytes) {
         stats->free_bytes = stats->total_bytes - stats->held_bytes;
@@ -64,14 +61,9 @@ moor_status moor__device_stats(struct moor_device *device, uint32_t domain,
 moor_status moor_device_get_stats(struct moor_device *device, uint32_t domain,
                                   struct moor_device_stats *ret_stats)
 {
-    if (!device || !ret_stats)
-        return moor__leave(moor__fail(MOOR_INVALID, "device and ret_stats must not be NULL"));
-    moor_status status = moor__enter(device->provider->runtime);
-    if (status)
-        return moor__leave(status);
-    if (domain >= device->info.domain_count)
-        return moor__leave(moor__fail(MOOR_INVALID, "domain %u of %u", domain, device->info.domain_count));
-    status = moor__device_open(device);
+    moor_status status = moor__domain_enter(device, domain, ret_stats);
+    if (!status)
+        status = moor__device_open(device);
     return moor__leave(status ? status : moor__device_stats(device, domain, ret_stats));
 }
 
@@ -92,10 +84,10 @@ static void add_device(const struct moor_device *device, struct moor_object_coun
 moor_status moor_runtime_get_counts(struct moor_runtime *runtime, struct moor_object_counts *ret_counts)
 {
     moor_status status = moor__enter(runtime);
+    if (!status && !ret_counts)
+        status = moor__fail(MOOR_INVALID, "ret_counts is NULL");
     if (status)
         return moor__leave(status);
-    if (!ret_counts)
-        return moor__leave(moor__fail(MOOR_INVALID, "ret_counts is NULL"));
     struct moor_object_counts counts = {0};
     moor__governor_count(runtime->governor, &counts.grants, &counts.leases, &counts.tickets);
     moor__lock_acquire(&runtime->lock);

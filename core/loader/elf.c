@@ -133,7 +133,7 @@ static moor_status read_segments(struct image *image)
 
 /* ---- the segments ---- */
 
-/* Returns the PT_LOAD segment whose memory holds [address, address + length), or NULL. */
+/* Returns the PT_LOAD segment with [address, address + length) in its memory, or NULL. */
 static const Elf64_Phdr *find_load(const struct image *image, uint64_t address, uint64_t length)
 {
     for (unsigned i = 0; i < image->header.e_phnum; i++) {
@@ -145,7 +145,7 @@ static const Elf64_Phdr *find_load(const struct image *image, uint64_t address, 
     return NULL;
 }
 
-/* Returns the PT_LOAD segment whose part from the file holds [address, address + length), or NULL. */
+/* Returns the PT_LOAD segment with [address, address + length) in its part from the file, or NULL. */
 static const Elf64_Phdr *find_file_backed(const struct image *image, uint64_t address, uint64_t length)
 {
     const Elf64_Phdr *load = find_load(image, address, length);
@@ -319,7 +319,7 @@ static const struct dynamic_table {
     int tag;
     int size_tag;
     uint32_t least_bytes;
-    uint32_t flags; /* its load must have these */
+    uint32_t flags; /* flags that its load must have */
 } dynamic_tables[] = {
     {"DT_STRTAB", DT_STRTAB, DT_STRSZ, 1, PF_R},
     {"DT_SYMTAB", DT_SYMTAB, 0, sizeof(Elf64_Sym), PF_R},

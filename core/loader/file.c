@@ -6,7 +6,7 @@
  * last. A file without a Moorage note is not a provider, and none of its code runs.
  *
  * Only root and the caller's own user may own the file, and neither its group nor others may write to it. The
- * same holds for every directory on the real path, because a user who can write to a directory can put
+ * same holds for every directory on the real path, because any user with write access to a directory can put
  * another file in place. The one exception is a sticky directory of root (/tmp): there only its owner can
  * rename or remove an entry, and each entry on the path is itself checked to belong to root or the caller.
  *
@@ -104,7 +104,7 @@ static const char *kind_name(mode_t mode)
         return "a socket";
     if (S_ISCHR(mode) || S_ISBLK(mode))
         return "a device";
-    return "a symbolic link"; /* it appeared after the path was resolved */
+    return "a symbolic link"; /* the link appeared after the path was resolved */
 }
 
 static moor_status check_attributes(const struct stat *info, const char *path)
@@ -120,7 +120,7 @@ static struct moor__file_id id_of(const struct stat *info)
         .device = info->st_dev,
         .inode = info->st_ino,
         .size_bytes = info->st_size,
-        /* The time is only compared, so a time beyond the year 2262 may wrap. */
+        /* the link appeared after the path was resolved */
         .mtime_ns = (int64_t)((uint64_t)info->st_mtim.tv_sec * 1000000000u + (uint64_t)info->st_mtim.tv_nsec),
     };
 }

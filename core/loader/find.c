@@ -20,7 +20,7 @@
 
 /* Sets *ret_path to the provider's path in the directory, or to NULL if there is no such file. ret_path:
  * [out, owned]. */
-static moor_status look_in(const char *directory, int length, const char *name, char **ret_path)
+static moor_status find_in(const char *directory, int length, const char *name, char **ret_path)
 {
     char *path = NULL;
     struct stat status;
@@ -35,14 +35,14 @@ static moor_status look_in(const char *directory, int length, const char *name, 
     return MOOR_OK;
 }
 
-static moor_status look_in_each(struct moor_runtime *runtime, const char *directories, const char *name,
+static moor_status find_in_each(struct moor_runtime *runtime, const char *directories, const char *name,
                                 char **ret_path)
 {
     moor_status status = MOOR_OK;
     for (const char *at = directories; *at && !*ret_path && !status;) {
         size_t length = strcspn(at, ":");
         if (at[0] == '/')
-            status = look_in(at, (int)length, name, ret_path);
+            status = find_in(at, (int)length, name, ret_path);
         else if (length > 0)
             moor__log(runtime, MOOR_ABI_LOG_WARNING, PATH_VARIABLE ": %.*s is not absolute and is ignored",
                       (int)length, at);
@@ -67,11 +67,11 @@ static moor_status find_provider(struct moor_runtime *runtime, const char *name,
     const char *directories = searched_directories(runtime);
     char *installed = NULL;
     char *path = NULL;
-    moor_status status = directories ? look_in_each(runtime, directories, name, &path) : MOOR_OK;
+    moor_status status = directories ? find_in_each(runtime, directories, name, &path) : MOOR_OK;
     if (!status && !path)
         status = moor__path_beside("moorage", &installed);
     if (!status && !path)
-        status = look_in(installed, (int)strlen(installed), name, &path);
+        status = find_in(installed, (int)strlen(installed), name, &path);
     if (!status && !path)
         status =
             directories

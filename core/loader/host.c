@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The services that a provider gets from its host: settings, log and clock. A provider may use them on any
- * thread from init to shutdown. A provider whose init or shutdown never finishes is poisoned: it keeps its
+ * thread from init to shutdown. A provider is poisoned if its init or shutdown never finishes: it keeps its
  * services for ever, but they no longer reach the runtime, which may end.
  */
 #include "loader/provider.h"
@@ -25,12 +25,12 @@ void moor__provider_log(struct moor_provider *provider, uint32_t level, const ch
     (void)vsnprintf(line, sizeof line, format, args); /* a long line is cut */
     va_end(args);
     /* Sequentially consistent, like the accesses in moor__provider_poison: either this thread sees
-     * `poisoned`, or the poisoning thread sees `talking` and waits. */
-    atomic_fetch_add(&provider->host.talking, 1);
+     * `poisoned`, or the poisoning thread sees `loggers` and waits. */
+    atomic_fetch_add(&provider->host.loggers, 1);
     if (!atomic_load(&provider->host.poisoned))
         moor__log(provider->runtime, level, "%s", line);
-    uint32_t talking = atomic_fetch_sub(&provider->host.talking, 1);
-    assert(talking > 0);
+    uint32_t loggers = atomic_fetch_sub(&provider->host.loggers, 1);
+    assert(loggers > 0);
 }
 
 static void host_log(void *user, uint32_t level, const char *message)
@@ -142,7 +142,7 @@ void moor__provider_poison(struct moor_provider *provider)
     moor__assert_unlocked("a wait for the host's log function");
     assert(!atomic_load(&provider->host.poisoned));
     atomic_store(&provider->host.poisoned, true);
-    while (atomic_load(&provider->host.talking)) /* bounded by the host's own log function */
+    while (atomic_load(&provider->host.loggers)) /* bounded by the host's own log function */
         (void)sched_yield();
     provider->host.poisoned_next = atomic_load(&poisoned);
     while (!atomic_compare_exchange_weak(&poisoned, &provider->host.poisoned_next, provider))

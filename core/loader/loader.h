@@ -54,7 +54,8 @@ moor_status moor__file_check(const char *path, char **ret_real_path, struct moor
 moor_status moor__file_check_same(const char *real_path, const struct moor__file_id *id);
 
 /* elf.c: checks the structure of an open regular file and reads its notes. ret_notes: [out] may be NULL.
- * REFUSED: the file cannot be mapped safely, or its notes contradict themselves. The text does not name it. */
+ * REFUSED: the file cannot be mapped safely, or its notes contradict themselves. The text does not name
+ *     it. */
 moor_status moor__elf_check(int fd, int64_t size_bytes, struct moor__notes *ret_notes);
 
 /* module.c: the only file that includes ltdl.h. */
@@ -88,9 +89,9 @@ struct moor__table {
     struct moor_abi_stats_table stats;
 };
 
-/* Checks a prefix; `what` names its place. Clears the bits that a newer minor may add.
+/* Checks a prefix; `place` names it. Clears the bits that a newer minor may add.
  * REFUSED, VERSION: a field, named in the error, breaks a rule. */
-moor_status moor__prefix_check(struct moor_abi_prefix *prefix, const char *what);
+moor_status moor__prefix_check(struct moor_abi_prefix *prefix, const char *place);
 /* Copies the tables fault-safely and checks every rule of the contract.
  * REFUSED, VERSION: a field, named in the error, breaks a rule. */
 moor_status moor__table_copy(const struct moor_abi_provider *provider, struct moor__table *ret_table);

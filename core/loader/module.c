@@ -45,11 +45,12 @@ struct moor__module {
     lt_dlhandle handle; /* NULL while users is 0 */
     void *object;       /* from dlopen, valid with the handle */
     unsigned users;
-    bool is_stuck; /* its provider's start has not finished; the module keeps one user for ever */
+    bool is_stuck; /* the provider's start has not finished; the module keeps one user for ever */
 };
 
 static struct moor__lock lock = MOOR__LOCK(MOOR__RANK_MODULES, "module.c's lock");
-static _Thread_local bool is_here;   /* this thread holds the lock, perhaps inside a constructor */
+/* the provider's start has not finished; the module keeps one user for ever */
+static _Thread_local bool holds_lock;
 static struct moor__module *modules; /* every module ever mapped */
 static bool is_started;
 
@@ -61,7 +62,7 @@ struct request {
 };
 
 static _Thread_local struct request *request; /* not NULL: the thread's next module_open comes from here */
-static char stand_in;                         /* its address stands for the module of a failed dlopen */
+static char stand_in;                         /* the address stands for the module of a failed dlopen */
 
 static lt_module open_now(lt_user_data data, const char *path, lt_dladvise advise)
 {
@@ -91,7 +92,7 @@ static void *find_symbol(lt_user_data data, lt_module module, const char *name)
     return module == &stand_in ? NULL : dlsym(module, name);
 }
 
-/* Compares functions, not names: the process may hold another copy of this library. */
+/* the address stands for the module of a failed dlopen */
 static bool is_installed(void)
 {
     for (lt_dlloader loader = lt_dlloader_next(NULL); loader; loader = lt_dlloader_next(loader))
@@ -184,7 +185,7 @@ static moor_status fail_linking(const char *path, const char *cause)
 /* Maps the file. Requires module->handle == NULL, which also holds after a failure. */
 static moor_status map_module(struct moor__module *module)
 {
-    assert(is_here && !module->handle && module->users == 0);
+    assert(holds_lock && !module->handle && module->users == 0);
     moor_status status = install();
     if (status)
         return status;
@@ -259,9 +260,9 @@ static void drop(struct moor__module *module)
 
 /* The meaning of a symbol's name in a module. */
 struct finding {
-    void *address;        /* defined by the file itself; NULL: the file defines no such symbol */
-    bool is_code;         /* the address is a function */
-    const char *stranger; /* with address NULL: the dependency that defines the symbol, or NULL */
+    void *address;           /* defined by the file itself; NULL: the file defines no such symbol */
+    bool is_code;            /* the address is a function */
+    const char *other_owner; /* with address NULL: the dependency that defines the symbol, or NULL */
 };
 
 /* Finds a symbol of the module's own file. dlsym searches the dependencies as well; dladdr1 names the owner
@@ -278,7 +279,7 @@ static struct finding find_own(const struct moor__module *module, const char *na
     if (dladdr1(address, &info, &owner, RTLD_DL_LINKMAP) == 0)
         return (struct finding){.address = address}; /* thread-local or absolute */
     if (owner != own)
-        return (struct finding){.stranger = ((struct link_map *)owner)->l_name};
+        return (struct finding){.other_owner = ((struct link_map *)owner)->l_name};
     bool is_data = false;
     if (dladdr1(address, &info, &entry, RTLD_DL_SYMENT) != 0 && entry)
         is_data = ELF64_ST_TYPE(((const ElfW(Sym) *)entry)->st_info) == STT_OBJECT;
@@ -312,10 +313,10 @@ static moor_status find_entry(const struct moor__module *module, moor_abi_entry 
     if (major >= 0)
         return moor__fail(MOOR_VERSION, MOOR__LABEL "built for ABI %d, but this core speaks %u", module->path,
                           major, MOOR_ABI_MAJOR);
-    if (found.stranger)
+    if (found.other_owner)
         return moor__fail(MOOR_REFUSED,
                           MOOR__LABEL "no " MOOR_ABI_ENTRY_NAME " of its own, only the one of %.128s",
-                          module->path, found.stranger);
+                          module->path, found.other_owner);
     return moor__fail(MOOR_REFUSED, MOOR__LABEL "no " MOOR_ABI_ENTRY_NAME ", so it is not a provider",
                       module->path);
 }
@@ -324,21 +325,21 @@ static moor_status find_entry(const struct moor__module *module, moor_abi_entry 
 
 static void enter(void)
 {
-    assert(!is_here);
+    assert(!holds_lock);
     moor__lock_acquire(&lock);
-    is_here = true;
+    holds_lock = true;
 }
 
 static void leave(void)
 {
-    is_here = false;
+    holds_lock = false;
     moor__lock_release(&lock);
 }
 
 moor_status moor__module_open(const char *real_path, struct moor__module **ret_module,
                               moor_abi_entry *ret_entry)
 {
-    if (is_here)
+    if (holds_lock)
         return moor__fail(MOOR_REFUSED,
                           MOOR__LABEL "requested by the constructor of a provider that is being loaded",
                           real_path);
@@ -367,7 +368,7 @@ void moor__module_abandon(struct moor__module *module)
 void moor__module_close(struct moor__module *module)
 {
     /* Inside a constructor this thread holds the lock already. The reference is kept then, at no cost. */
-    if (!module || is_here)
+    if (!module || holds_lock)
         return;
     enter();
     drop(module);

@@ -146,7 +146,7 @@ static moor_status make_sockets(int ret_ends[2])
 
 /* ---- the process ---- */
 
-static bool is_over(const struct probe *probe, int timeout_ms)
+static bool has_ended(const struct probe *probe, int timeout_ms)
 {
     struct pollfd process = {.fd = probe->process_fd, .events = POLLIN};
     int ready;
@@ -157,18 +157,19 @@ static bool is_over(const struct probe *probe, int timeout_ms)
 
 /* Kills the process unless it has ended. ret_how: its end; si_pid is 0 if another thread has reaped the
  * process. */
-static void end(const struct probe *probe, siginfo_t *ret_how)
+static void kill_process(const struct probe *probe, siginfo_t *ret_how)
 {
     *ret_how = (siginfo_t){0};
     (void)syscall(SYS_pidfd_send_signal, probe->process_fd, SIGKILL, NULL, 0); /* fails only after the end */
     /* A process that the kernel cannot end now, because it is inside a driver, is not waited for. */
-    if (!is_over(probe, END_MS) || waitid(P_PIDFD, (id_t)probe->process_fd, ret_how, WEXITED | WNOHANG) != 0)
+    if (!has_ended(probe, END_MS) ||
+        waitid(P_PIDFD, (id_t)probe->process_fd, ret_how, WEXITED | WNOHANG) != 0)
         ret_how->si_pid = 0;
 }
 
 /* Kills a process that has no descriptor by its number. If the process is gone (ESRCH), its number may name
  * another process and is not used. */
-static moor_status give_up(const struct probe *probe, int reason)
+static moor_status kill_by_number(const struct probe *probe, int reason)
 {
     if (reason != ESRCH && kill(probe->process, SIGKILL) == 0)
         while (waitpid(probe->process, NULL, 0) < 0 && errno == EINTR)
@@ -177,7 +178,7 @@ static moor_status give_up(const struct probe *probe, int reason)
                             "no descriptor for the process of " PROGRAM);
 }
 
-static moor_status start(struct probe *probe)
+static moor_status start_process(struct probe *probe)
 {
     int ends[2] = {-1, -1};
     char *program = NULL;
@@ -197,7 +198,7 @@ static moor_status start(struct probe *probe)
         probe->process_fd = (int)syscall(SYS_pidfd_open, probe->process, 0);
         if (probe->process_fd >= 0)
             return MOOR_OK;
-        status = give_up(probe, errno);
+        status = kill_by_number(probe, errno);
     }
     (void)close(probe->socket);
     return status;
@@ -239,7 +240,7 @@ static moor_status fill_request(struct moor__probe_request *request, const char 
 
 /* Sends the request without waiting: the socket's buffer takes it whole. If the program has already ended, it
  * ended before it loaded anything. */
-static moor_status ask(const struct probe *probe, const struct moor__probe_request *request)
+static moor_status send_request(const struct probe *probe, const struct moor__probe_request *request)
 {
     size_t bytes = offsetof(struct moor__probe_request, text) + request->text_bytes;
     ssize_t sent = send(probe->socket, request, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -267,7 +268,7 @@ static ssize_t receive(struct probe *probe)
     return count;
 }
 
-static enum ending listen_to(struct probe *probe, uint64_t deadline_ns)
+static enum ending receive_answer(struct probe *probe, uint64_t deadline_ns)
 {
     for (;;) {
         uint64_t now_ns = moor_clock_ns();
@@ -290,13 +291,13 @@ static enum ending listen_to(struct probe *probe, uint64_t deadline_ns)
 
 /* ---- the report ---- */
 
-static moor_status explain_silence(const char *path, const siginfo_t *how, bool was_over)
+static moor_status explain_missing_answer(const char *path, const siginfo_t *how, bool had_ended)
 {
-    if (!was_over || (how->si_pid && how->si_code == CLD_EXITED && how->si_status == MOOR__PROBE_MUTE))
+    if (!had_ended || (how->si_pid && how->si_code == CLD_EXITED && how->si_status == MOOR__PROBE_NO_SOCKET))
         return moor__fail(MOOR_REFUSED, MOOR__LABEL "closed the files of its probe process", path);
     if (how->si_pid == 0)
         return moor__fail(MOOR_REFUSED, MOOR__LABEL "ended its probe process before it answered", path);
-    if (how->si_code == CLD_EXITED && how->si_status == MOOR__PROBE_STRANGER)
+    if (how->si_code == CLD_EXITED && how->si_status == MOOR__PROBE_OTHER_VERSION)
         return moor__fail(MOOR_UNSUPPORTED, PROGRAM " belongs to another version of this library");
     if (how->si_code == CLD_EXITED)
         return moor__fail(MOOR_REFUSED,
@@ -328,13 +329,13 @@ static moor_status take_answer(struct moor_runtime *runtime, const char *path, s
     return moor__fail_copy(&refusal);
 }
 
-static moor_status judge(struct moor_runtime *runtime, const char *path, struct probe *probe,
-                         const struct moor__probe_request *request)
+static moor_status conclude(struct moor_runtime *runtime, const char *path, struct probe *probe,
+                            const struct moor__probe_request *request)
 {
-    enum ending ending = listen_to(probe, moor__deadline_after(request->timeout_ns));
-    bool was_over = ending == SILENT && is_over(probe, END_MS);
+    enum ending ending = receive_answer(probe, moor__deadline_after(request->timeout_ns));
+    bool had_ended = ending == SILENT && has_ended(probe, END_MS);
     siginfo_t how;
-    end(probe, &how);
+    kill_process(probe, &how);
     switch (ending) {
     case ANSWERED:
         return take_answer(runtime, path, probe, request->token);
@@ -343,23 +344,23 @@ static moor_status judge(struct moor_runtime *runtime, const char *path, struct 
                           (unsigned long long)(request->timeout_ns / 1000000));
     case SILENT:
     default:
-        return explain_silence(path, &how, was_over);
+        return explain_missing_answer(path, &how, had_ended);
     }
 }
 
-static moor_status ask_and_judge(struct moor_runtime *runtime, const char *path,
-                                 const struct moor__probe_request *request)
+static moor_status run_probe(struct moor_runtime *runtime, const char *path,
+                             const struct moor__probe_request *request)
 {
     struct probe probe = {.process_fd = -1};
     siginfo_t how;
-    moor_status status = start(&probe);
+    moor_status status = start_process(&probe);
     if (status)
         return status;
-    status = ask(&probe, request);
+    status = send_request(&probe, request);
     if (status)
-        end(&probe, &how);
+        kill_process(&probe, &how);
     else
-        status = judge(runtime, path, &probe, request);
+        status = conclude(runtime, path, &probe, request);
     (void)close(probe.socket);
     (void)close(probe.process_fd);
     return status;
@@ -374,7 +375,7 @@ moor_status moor__probe(struct moor_runtime *runtime, const char *path,
     moor__assert_unlocked("a wait for a probe");
     moor_status status = fill_request(request, path, options, timeout_ns);
     if (!status)
-        status = ask_and_judge(runtime, path, request);
+        status = run_probe(runtime, path, request);
     free(request);
     return status;
 }

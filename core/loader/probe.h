@@ -12,8 +12,8 @@
 
 #define MOOR__PROBE_SOCKET 3          /* the program's descriptor */
 #define MOOR__PROBE_PROTOCOL 1u       /* counted up with every change in this file */
-#define MOOR__PROBE_STRANGER 121      /* exit status: the request has another version */
-#define MOOR__PROBE_MUTE 122          /* exit status: its socket was closed or replaced */
+#define MOOR__PROBE_OTHER_VERSION 121 /* exit status: the request has another version */
+#define MOOR__PROBE_NO_SOCKET 122     /* exit status: its socket was closed or replaced */
 #define MOOR__PROBE_WARNINGS 8        /* lines in an answer */
 #define MOOR__PROBE_WARNING_BYTES 160 /* in one line */
 

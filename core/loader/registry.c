@@ -20,14 +20,14 @@
 
 /* ---- the lists; every function here requires runtime->lock ---- */
 
-static void insert(struct moor_provider **list, struct moor_provider *provider)
+static void list_insert(struct moor_provider **list, struct moor_provider *provider)
 {
     assert(!provider->next);
     provider->next = *list;
     *list = provider;
 }
 
-static void take_out(struct moor_provider **list, struct moor_provider *provider)
+static void list_remove(struct moor_provider **list, struct moor_provider *provider)
 {
     while (*list && *list != provider)
         list = &(*list)->next;
@@ -71,7 +71,7 @@ static struct moor_provider *find_rival(const struct moor_provider *provider, ui
 }
 
 /* Counts one more load of the rival. The rival is loaded and, because of the lock, stays. */
-static moor_status count_up(const struct moor_provider *provider, struct moor_provider *rival,
+static moor_status add_load(const struct moor_provider *provider, struct moor_provider *rival,
                             struct moor_provider **ret_loaded)
 {
     if (!is_same_file(provider, rival))
@@ -103,7 +103,7 @@ static const struct moor_provider *find_closing(const struct moor_runtime *runti
 }
 
 /* Stops new visits and waits for the present visitors. Releases runtime->lock while waiting. */
-static void keep_out(struct moor_provider *provider)
+static void close_provider(struct moor_provider *provider)
 {
     provider->closing = true;
     while (provider->visitors)
@@ -135,13 +135,13 @@ moor_status moor__registry_announce(struct moor_provider *provider, uint64_t fla
     }
     if (!rival) {
         provider->closing = true;
-        insert(&runtime->moving, provider);
+        list_insert(&runtime->moving, provider);
         status = MOOR_OK;
     } else if (rival->closing) {
         (void)moor__fail(status, "%.200s: another load or unload of %.200s has not finished", provider->path,
                          rival->path);
     } else {
-        status = count_up(provider, rival, ret_loaded);
+        status = add_load(provider, rival, ret_loaded);
     }
     moor__lock_release(&runtime->lock);
     return status;
@@ -156,10 +156,10 @@ moor_status moor__registry_enter(struct moor_provider *provider, uint64_t flags)
         for (struct moor_provider *other = runtime->providers; other && !status; other = other->next)
             status = check_keys(provider, other);
     if (!status) {
-        take_out(&runtime->moving, provider);
+        list_remove(&runtime->moving, provider);
         provider->closing = false;
         provider->loads = 1;
-        insert(&runtime->providers, provider);
+        list_insert(&runtime->providers, provider);
         pthread_cond_broadcast(&runtime->moved);
     }
     moor__lock_release(&runtime->lock);
@@ -177,7 +177,7 @@ moor_status moor__registry_close(struct moor_provider *provider, bool *ret_is_la
     if (provider->closing)
         status = moor__fail(MOOR_BUSY, "%.256s is being unloaded", provider->path);
     else if (is_last)
-        keep_out(provider);
+        close_provider(provider);
     else
         provider->loads--;
     moor__lock_release(&provider->runtime->lock);
@@ -196,7 +196,7 @@ moor_status moor__registry_close_all(struct moor_runtime *runtime)
     for (struct moor_provider *provider = runtime->providers; provider && !status; provider = provider->next)
         provider->closing = true; /* mark all before the first wait, so that none leaves meanwhile */
     for (struct moor_provider *provider = runtime->providers; provider && !status; provider = provider->next)
-        keep_out(provider);
+        close_provider(provider);
     moor__lock_release(&runtime->lock);
     return status;
 }
@@ -222,15 +222,15 @@ void moor__registry_leave(struct moor_provider *provider)
 {
     moor__lock_acquire(&provider->runtime->lock);
     assert(provider->closing && provider->visitors == 0);
-    take_out(&provider->runtime->providers, provider);
-    insert(&provider->runtime->moving, provider);
+    list_remove(&provider->runtime->providers, provider);
+    list_insert(&provider->runtime->moving, provider);
     moor__lock_release(&provider->runtime->lock);
 }
 
 void moor__registry_forget(struct moor_provider *provider)
 {
     moor__lock_acquire(&provider->runtime->lock);
-    take_out(&provider->runtime->moving, provider);
+    list_remove(&provider->runtime->moving, provider);
     pthread_cond_broadcast(&provider->runtime->moved);
     moor__lock_release(&provider->runtime->lock);
 }

@@ -79,7 +79,7 @@ static bool join(pthread_t thread, struct moor__start *start, uint64_t deadline_
     return true;
 }
 
-static moor_status leave_behind(struct moor_provider *provider, pthread_t thread, uint64_t timeout_ns)
+static moor_status abandon(struct moor_provider *provider, pthread_t thread, uint64_t timeout_ns)
 {
     (void)pthread_detach(thread); /* cannot fail: no other thread joins or detaches it */
     moor__provider_poison(provider);
@@ -101,7 +101,7 @@ moor_status moor__provider_start(struct moor_provider *provider, uint64_t timeou
     if (reason)
         return moor__fail_errno(MOOR_LIMIT, reason, "%s: no thread for its start", provider->table.name);
     if (!join(thread, start, moor__deadline_after(timeout_ns)))
-        return leave_behind(provider, thread, timeout_ns);
+        return abandon(provider, thread, timeout_ns);
     uint64_t took_ns = moor_clock_ns() - begin_ns;
     if (took_ns > MOOR_START_SLOW_NS)
         moor__provider_log(provider, MOOR_ABI_LOG_WARNING, "%s: the start took %llu ms", provider->table.name,

@@ -149,24 +149,24 @@ struct table_head {
 _Static_assert(sizeof(struct table_head) % sizeof(uintptr_t) == 0,
                "functions follow the head without padding");
 
-static moor_status read_memory(void *to, const void *from, size_t length, const char *what)
+static moor_status read_memory(void *to, const void *from, size_t length, const char *place)
 {
     int reason = moor__address_read(to, from, length);
     if (reason == 0)
         return MOOR_OK;
     if (reason == EFAULT)
-        return moor__fail(MOOR_REFUSED, "%s is not readable memory (%p)", what, from);
-    return moor__fail_errno(MOOR_REFUSED, reason, "%s cannot be read safely", what);
+        return moor__fail(MOOR_REFUSED, "%s is not readable memory (%p)", place, from);
+    return moor__fail_errno(MOOR_REFUSED, reason, "%s cannot be read safely", place);
 }
 
 /* Copies the first bytes of a struct. Checks that the pointer is not NULL, aligned and readable. */
-static moor_status read_struct(void *to, const void *from, size_t length, const char *what)
+static moor_status read_struct(void *to, const void *from, size_t length, const char *place)
 {
     if (!from)
-        return moor__fail(MOOR_REFUSED, "%s is NULL", what);
+        return moor__fail(MOOR_REFUSED, "%s is NULL", place);
     if ((uintptr_t)from % _Alignof(uint64_t) != 0)
-        return moor__fail(MOOR_REFUSED, "%s is misaligned (%p)", what, from);
-    return read_memory(to, from, length, what);
+        return moor__fail(MOOR_REFUSED, "%s is misaligned (%p)", place, from);
+    return read_memory(to, from, length, place);
 }
 
 /* Returns the newest minor that this core knows, at most the given one. */
@@ -176,27 +176,27 @@ static uint32_t known_minor(uint32_t minor)
 }
 
 /* Checks a struct_size. sizes: one per minor. The structs of a newer minor begin with all known fields. */
-static moor_status check_size(uint32_t size, const uint32_t *sizes, uint32_t minor, const char *what)
+static moor_status check_size(uint32_t size, const uint32_t *sizes, uint32_t minor, const char *place)
 {
     if (size < sizes[0])
-        return moor__fail(MOOR_REFUSED, "%s.struct_size is %u, below the %u of 1.0", what, size, sizes[0]);
+        return moor__fail(MOOR_REFUSED, "%s.struct_size is %u, below the %u of 1.0", place, size, sizes[0]);
     if (size % 8 != 0 || size > STRUCT_SIZE_MAX)
-        return moor__fail(MOOR_REFUSED, "%s.struct_size is %u, not a multiple of 8 up to %u", what, size,
+        return moor__fail(MOOR_REFUSED, "%s.struct_size is %u, not a multiple of 8 up to %u", place, size,
                           STRUCT_SIZE_MAX);
     uint32_t known = sizes[known_minor(minor)];
     assert(known >= sizes[0]);
     if (size < known || (size > known && minor <= MOOR_ABI_MINOR))
-        return moor__fail(MOOR_REFUSED, "%s.struct_size is %u, but in %u.%u it is %u", what, size,
+        return moor__fail(MOOR_REFUSED, "%s.struct_size is %u, but in %u.%u it is %u", place, size,
                           MOOR_ABI_MAJOR, known_minor(minor), known);
     return MOOR_OK;
 }
 
-static moor_status check_version(const struct moor_abi_prefix *prefix, const char *what)
+static moor_status check_version(const struct moor_abi_prefix *prefix, const char *place)
 {
     if (prefix->magic == __builtin_bswap64(MOOR_ABI_MAGIC))
-        return moor__fail(MOOR_REFUSED, "%s.magic is byte-swapped: built for the other byte order", what);
+        return moor__fail(MOOR_REFUSED, "%s.magic is byte-swapped: built for the other byte order", place);
     if (prefix->magic != MOOR_ABI_MAGIC)
-        return moor__fail(MOOR_REFUSED, "%s.magic is %#llx, not %#llx", what,
+        return moor__fail(MOOR_REFUSED, "%s.magic is %#llx, not %#llx", place,
                           (unsigned long long)prefix->magic, (unsigned long long)MOOR_ABI_MAGIC);
     if (prefix->major != MOOR_ABI_MAJOR)
         return moor__fail(MOOR_VERSION, "built for ABI %u.%u, but this core speaks %u.%u", prefix->major,
@@ -204,11 +204,11 @@ static moor_status check_version(const struct moor_abi_prefix *prefix, const cha
     if (prefix->min_host_minor > MOOR_ABI_MINOR)
         return moor__fail(MOOR_VERSION, "needs a core of ABI %u.%u or later, but this core speaks %u.%u",
                           MOOR_ABI_MAJOR, prefix->min_host_minor, MOOR_ABI_MAJOR, MOOR_ABI_MINOR);
-    return check_size(prefix->struct_size, provider_sizes, prefix->minor, what);
+    return check_size(prefix->struct_size, provider_sizes, prefix->minor, place);
 }
 
 /* Checks capabilities and flags. Clears unknown bits of a newer minor and refuses them in a known one. */
-static moor_status check_capabilities(struct moor_abi_prefix *prefix, const char *what)
+static moor_status check_capabilities(struct moor_abi_prefix *prefix, const char *place)
 {
     if (prefix->minor > MOOR_ABI_MINOR) {
         prefix->capabilities &= MOOR_ABI_CAPS_1_0;
@@ -216,26 +216,26 @@ static moor_status check_capabilities(struct moor_abi_prefix *prefix, const char
     }
     uint64_t unknown = prefix->capabilities & ~MOOR_ABI_CAPS_1_0;
     if (unknown != 0)
-        return moor__fail(MOOR_REFUSED, "%s.capabilities has bits that %u.%u does not know: %#llx", what,
+        return moor__fail(MOOR_REFUSED, "%s.capabilities has bits that %u.%u does not know: %#llx", place,
                           prefix->major, prefix->minor, (unsigned long long)unknown);
     unknown = prefix->flags & ~MOOR_ABI_PROVIDER_SIMULATED;
     if (unknown != 0)
-        return moor__fail(MOOR_REFUSED, "%s.flags has bits that %u.%u does not know: %#llx", what,
+        return moor__fail(MOOR_REFUSED, "%s.flags has bits that %u.%u does not know: %#llx", place,
                           prefix->major, prefix->minor, (unsigned long long)unknown);
     for (size_t i = 0; i < RULE_COUNT; i++)
         if ((rules[i].bit & MOOR_ABI_CAPS_REQUIRED & ~prefix->capabilities) != 0)
-            return moor__fail(MOOR_REFUSED, "%s.capabilities lacks %s, which is required", what,
+            return moor__fail(MOOR_REFUSED, "%s.capabilities lacks %s, which is required", place,
                               rules[i].capability);
     if ((prefix->capabilities & MOOR_ABI_CAP_SHARED) != 0 &&
         (prefix->capabilities & MOOR_ABI_CAP_VIRTUAL) == 0)
-        return moor__fail(MOOR_REFUSED, "%s.capabilities has SHARED without VIRTUAL", what);
+        return moor__fail(MOOR_REFUSED, "%s.capabilities has SHARED without VIRTUAL", place);
     return MOOR_OK;
 }
 
-moor_status moor__prefix_check(struct moor_abi_prefix *prefix, const char *what)
+moor_status moor__prefix_check(struct moor_abi_prefix *prefix, const char *place)
 {
-    moor_status status = check_version(prefix, what);
-    return status ? status : check_capabilities(prefix, what);
+    moor_status status = check_version(prefix, place);
+    return status ? status : check_capabilities(prefix, place);
 }
 
 static moor_status check_functions(const char *table, const struct rule *rule, uint32_t size)
@@ -316,17 +316,17 @@ static bool is_utf8(const char *text)
 }
 
 /* Copies a string up to its NUL, page by page: the page after the string need not be mapped. */
-static moor_status copy_string(char *to, size_t capacity, const char *from, const char *what)
+static moor_status copy_string(char *to, size_t capacity, const char *from, const char *place)
 {
     if (!from)
-        return moor__fail(MOOR_REFUSED, "%s is NULL", what);
+        return moor__fail(MOOR_REFUSED, "%s is NULL", place);
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     size_t length = 0;
     while (length < capacity) {
         size_t part = page - (uintptr_t)(from + length) % page;
         if (part > capacity - length)
             part = capacity - length;
-        moor_status status = read_memory(to + length, from + length, part, what);
+        moor_status status = read_memory(to + length, from + length, part, place);
         if (status)
             return status;
         size_t used = strnlen(to + length, part);
@@ -335,11 +335,11 @@ static moor_status copy_string(char *to, size_t capacity, const char *from, cons
             break;
     }
     if (length == capacity)
-        return moor__fail(MOOR_REFUSED, "%s does not end within %zu bytes", what, capacity);
+        return moor__fail(MOOR_REFUSED, "%s does not end within %zu bytes", place, capacity);
     if (length == 0)
-        return moor__fail(MOOR_REFUSED, "%s is empty", what);
+        return moor__fail(MOOR_REFUSED, "%s is empty", place);
     if (!is_utf8(to))
-        return moor__fail(MOOR_REFUSED, "%s is not UTF-8", what);
+        return moor__fail(MOOR_REFUSED, "%s is not UTF-8", place);
     return MOOR_OK;
 }
 

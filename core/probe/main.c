@@ -10,6 +10,7 @@
  */
 #include "watch.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <moorage/moorage.h>
 #include <signal.h>
@@ -43,17 +44,17 @@ static bool receive(void *to, size_t bytes)
     return true;
 }
 
-static void take_request(void)
+static void receive_request(void)
 {
     /* The order matters: a host that ended before the prctl call is found by the getppid check below. */
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (!receive(&request, offsetof(struct moor__probe_request, text)))
-        _exit(MOOR__PROBE_STRANGER);
+        _exit(MOOR__PROBE_OTHER_VERSION);
     if (request.protocol != MOOR__PROBE_PROTOCOL || request.text_bytes == 0 ||
         request.text_bytes > sizeof request.text || !receive(request.text, request.text_bytes) ||
         request.text[request.text_bytes - 1] != '\0' || getppid() != request.host ||
         fstat(MOOR__PROBE_SOCKET, &socket_identity) != 0)
-        _exit(MOOR__PROBE_STRANGER);
+        _exit(MOOR__PROBE_OTHER_VERSION);
 }
 
 /* Returns the seconds that all processors together have until the deadline. */
@@ -65,7 +66,7 @@ static rlim_t processor_seconds(void)
     return seconds < LONGEST_S / processors ? seconds * processors : LONGEST_S;
 }
 
-static void limit(void)
+static void set_limits(void)
 {
     rlim_t seconds = processor_seconds();
     /* One byte, not zero: a nonzero limit also stops a core dump into a pipe. */
@@ -78,13 +79,14 @@ static const char *next_text(const char **at)
 {
     const char *end = request.text + request.text_bytes;
     if (*at == end)
-        _exit(MOOR__PROBE_STRANGER);
+        _exit(MOOR__PROBE_OTHER_VERSION);
+    assert(*at < end);
     const char *text = *at;
     *at += strlen(text) + 1;
     return text;
 }
 
-static moor_status try(const char *path, const struct moor_load_options *options)
+static moor_status load_and_unload(const char *path, const struct moor_load_options *options)
 {
     struct moor_runtime *runtime = NULL;
     struct moor_provider *provider = NULL;
@@ -100,17 +102,18 @@ static moor_status try(const char *path, const struct moor_load_options *options
 static void send_answer(void)
 {
     struct stat now;
+    assert(answer.warning_count <= MOOR__PROBE_WARNINGS);
     memcpy(answer.token, request.token, sizeof answer.token);
     if (fstat(MOOR__PROBE_SOCKET, &now) != 0 || now.st_dev != socket_identity.st_dev ||
         now.st_ino != socket_identity.st_ino ||
         send(MOOR__PROBE_SOCKET, &answer, sizeof answer, MSG_NOSIGNAL) != (ssize_t)sizeof answer)
-        _exit(MOOR__PROBE_MUTE);
+        _exit(MOOR__PROBE_NO_SOCKET);
 }
 
 int main(void)
 {
-    take_request();
-    limit();
+    receive_request();
+    set_limits();
     const char *at = request.text;
     const char *path = next_text(&at);
     struct moor_setting *settings = calloc(request.setting_count + 1, sizeof *settings);
@@ -122,7 +125,7 @@ int main(void)
     const struct moor_load_options options = {
         .settings = settings, .setting_count = request.setting_count, .timeout_ns = UINT64_MAX};
     watch_begin();
-    answer.status = try(path, &options);
+    answer.status = load_and_unload(path, &options);
     if (answer.status) {
         const struct moor_error *error = moor_last_error();
         answer.native_code = error->native_code;

@@ -2,11 +2,12 @@
 /*
  * Reports symbols that a provider exports besides its entry. A host's symbol of the same name replaces them,
  * even inside the provider (interposition), unless the provider was linked with -Bsymbolic. Unique symbols
- * (from C++ templates and inline functions) are shared by all objects that define them, whatever the flags.
+ * (from C++ templates and inline functions) are shared by all objects that define them, with any flags.
  * The check reads the dynamic section of the loaded file, as the linker does.
  */
 #include "watch.h"
 
+#include <assert.h>
 #include <dlfcn.h>
 #include <elf.h>
 #include <link.h>
@@ -20,7 +21,7 @@ struct symbols {
     const char *names;
     const uint32_t *gnu_hash; /* NULL: use `hash` */
     const uint32_t *hash;
-    bool is_symbolic; /* its code binds to its own symbols */
+    bool is_symbolic; /* the file's code binds to its own symbols */
 };
 
 /* Converts a value of the dynamic section. On most machines the linker has already added the load address. */
@@ -104,6 +105,7 @@ void check_symbols(const char *path, struct moor__probe_answer *answer)
     if (!object || dlinfo(object, RTLD_DI_LINKMAP, &map) != 0)
         return;
     struct symbols symbols = find_symbols(map);
+    assert(symbols.table && symbols.names); /* a load has accepted the file: elf.c */
     uint32_t total = count_symbols(&symbols);
     uint32_t count = 0;
     const char *first = NULL;

@@ -6,6 +6,7 @@
  */
 #include "watch.h"
 
+#include <assert.h>
 #include <dirent.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -29,6 +30,7 @@ static struct {
 
 void warn(struct moor__probe_answer *answer, const char *format, ...)
 {
+    assert(answer->warning_count <= MOOR__PROBE_WARNINGS);
     if (answer->warning_count == MOOR__PROBE_WARNINGS)
         return;
     va_list args;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Arithmetic on byte counts and times: minimum, maximum, and sums and differences that saturate instead of
- * wrapping. */
+/* Arithmetic on byte counts and times. Sums and differences saturate instead of wrapping. */
 #ifndef MOOR_UTIL_ARITH_H
 #define MOOR_UTIL_ARITH_H
 
@@ -23,15 +22,15 @@ static inline uint64_t moor__add_sat(uint64_t a, uint64_t b)
     return a < UINT64_MAX - b ? a + b : UINT64_MAX;
 }
 
-static inline bool moor__is_power_of_two(uint64_t value)
-{
-    return value != 0 && (value & (value - 1)) == 0;
-}
-
 /* Returns a - b, at least 0. */
 static inline uint64_t moor__sub_sat(uint64_t a, uint64_t b)
 {
     return a > b ? a - b : 0;
+}
+
+static inline bool moor__is_power_of_two(uint64_t value)
+{
+    return value != 0 && (value & (value - 1)) == 0;
 }
 
 #endif

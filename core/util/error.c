@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A thread has two records: the pending one, which each failure inside the core overwrites, and the last one, which
- * hosts read. The last one is thread-local. The pending one is allocated at the thread's first failure, because the
- * library's thread-local storage must stay small: it comes out of the space that the dynamic linker keeps for libraries
- * which are loaded late, and a process may load two copies of this one. A thread that gets no memory for it writes the
- * last record at once.
+ * A thread has two records: the pending one, which each failure inside the core overwrites, and the last one,
+ * which hosts read. The last one is thread-local. The pending one is allocated at the thread's first failure,
+ * because the library's thread-local storage must stay small: it comes out of the space that the dynamic
+ * linker keeps for libraries which are loaded late, and a process may load two copies of this one. A thread
+ * that gets no memory for it writes the last record at once.
  */
 #include "util/error.h"
 
@@ -163,10 +163,10 @@ static int is_known(int32_t status)
 }
 
 moor_status moor__fail_provider(int32_t status, const struct moor_abi_error *error, const char *provider_name,
-                                const char *what)
+                                const char *call)
 {
     if (!is_known(status))
-        return moor__fail(MOOR_PROVIDER, "%s: %s returned %d, which is not a status", provider_name, what,
+        return moor__fail(MOOR_PROVIDER, "%s: %s returned %d, which is not a status", provider_name, call,
                           (int)status);
     struct moor_error *record = pending();
     record->status = status;
@@ -174,7 +174,7 @@ moor_status moor__fail_provider(int32_t status, const struct moor_abi_error *err
     record->bytes = 0;
     /* The text comes from the provider: it may be empty or lack its NUL. */
     int length = (int)strnlen(error->text, sizeof error->text);
-    (void)snprintf(record->text, sizeof record->text, "%s: %s: %.*s%s", provider_name, what, length,
+    (void)snprintf(record->text, sizeof record->text, "%s: %s: %.*s%s", provider_name, call, length,
                    error->text, length > 0 ? "" : "failed without an error text");
     return status;
 }

@@ -17,10 +17,10 @@ moor_status moor__fail_short(moor_status status, uint64_t bytes, const char *for
 /* Does the same with the system's errno value. */
 moor_status moor__fail_errno(moor_status status, int errno_value, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* Does the same for a failed provider call; `what` is its name. A status outside the frozen list becomes
+/* Does the same for a failed provider call; `call` is its name. A status outside the frozen list becomes
  * PROVIDER. */
 moor_status moor__fail_provider(int32_t status, const struct moor_abi_error *error, const char *provider_name,
-                                const char *what);
+                                const char *call);
 /* Writes a copy of a record from another thread or process. */
 moor_status moor__fail_copy(const struct moor_error *record);
 /* Inserts a text before the pending record's text. Returns the record's status. */

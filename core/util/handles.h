@@ -6,8 +6,8 @@
  *     kind:3 | runtime tag:16 | generation:23 | index:22
  *
  * A slot's life: free -> taken (private) -> published (live: handles find it) -> retired (handles are stale,
- * pins and the provider may still hold it) -> free, with the next generation. A slot whose generations are
- * used up is never used again.
+ * pins and the provider may still hold it) -> free, with the next generation. A slot without a next
+ * generation is never used again.
  */
 #ifndef MOOR_UTIL_HANDLES_H
 #define MOOR_UTIL_HANDLES_H
@@ -41,7 +41,7 @@ struct moor__slot {
 #define MOOR__FIRST_CHUNK_BITS 6
 #define MOOR__FIRST_CHUNK (1u << MOOR__FIRST_CHUNK_BITS)
 #define MOOR__TAG_BITS 16
-/* tags are never used again: the limit of runtimes in a process */
+/* Tags are never used again: the limit of runtimes in a process. */
 #define MOOR__TAG_MAX ((1u << MOOR__TAG_BITS) - 1)
 
 struct moor__handles {

@@ -22,13 +22,13 @@
 #define MOOR_PATIENCE_NS 100000000ull  /* time that a holder has to answer, unless the host sets another */
 #define MOOR_COOL_DOWN_NS 10000000ull  /* after a holder evicted too little; doubles each time in a row */
 #define MOOR_COOL_DOWN_MAX_NS 1000000000ull
-/* later requests that may be served before an earlier one gets its exclusive turn */
+/* Later requests that may be served before an earlier one gets its exclusive turn. */
 #define MOOR_PASSED_MAX 16
 #define MOOR_TURN_NS 100000000ull /* the shortest exclusive turn; MOOR_TURN_MAX_NS: the longest */
 #define MOOR_TURN_MAX_NS 10000000000ull
 #define MOOR_CREDIT_BYTES (1u << 20)      /* credit of one thread for one holder */
 #define MOOR_CREDIT_STEP_BYTES (1u << 18) /* a larger charge goes to the account directly */
-#define MOOR_CREDIT_AMPLE (64u << 20)     /* this much free room is never short, whatever the capacity */
+#define MOOR_CREDIT_AMPLE (64u << 20)     /* this much free room is never short, for any capacity */
 
 #define MOOR_START_TIMEOUT_NS 60000000000ull /* for a provider's start, unless the host sets another */
 #define MOOR_START_SLOW_NS 1000000000ull     /* a longer start is logged */

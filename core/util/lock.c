@@ -3,7 +3,7 @@
  * Checks the rules of lock.h while they are kept. Only builds with MOOR_CHECK_LOCKS contain this file.
  *
  * The locks of a thread form a list from the innermost outwards. The thread that holds a lock writes its
- * `outer`. A new lock is always the innermost, in whatever order locks are released.
+ * `outer`. A new lock is always the innermost, in any order locks are released.
  */
 #include "util/lock.h"
 
@@ -63,10 +63,11 @@ void moor__lock_check_held(const struct moor__lock *lock)
     abort();
 }
 
-void moor__lock_check_none(const char *what)
+void moor__lock_check_none(const char *action)
 {
     if (!innermost)
         return;
-    (void)dprintf(STDERR_FILENO, "moorage: %s under " LOCK "\n", what, ARGS(innermost));
+    (void)dprintf(STDERR_FILENO, "moorage: %s under " LOCK "
+", action, ARGS(innermost));
     abort();
 }

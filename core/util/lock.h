@@ -23,7 +23,7 @@ enum moor__rank {
     MOOR__RANK_MODULES, /* module.c; constructors run under it and may take any other */
     MOOR__RANK_RUNTIME,
     MOOR__RANK_DEVICE,
-    MOOR__RANK_OBJECT, /* of a range, a buffer or a segment */
+    MOOR__RANK_OBJECT, /* a range's, a buffer's or a segment's */
     MOOR__RANK_STREAMS,
     MOOR__RANK_QUEUE,
     MOOR__RANK_AUTHORITY,
@@ -66,7 +66,7 @@ void moor__lock_given_up(struct moor__lock *lock);
 /* Checks that this thread holds the lock. */
 void moor__lock_check_held(const struct moor__lock *lock);
 /* Checks that this thread holds no lock. */
-void moor__lock_check_none(const char *what);
+void moor__lock_check_none(const char *action);
 
 /* ---- locks ---- */
 
@@ -105,12 +105,12 @@ static inline void moor__lock_release(struct moor__lock *lock)
     (void)pthread_mutex_unlock(&lock->mutex);
 }
 
-/* Checks that this thread holds no lock, before a call that may block or runs foreign code. what: names the
+/* Checks that this thread holds no lock, before a call that may block or runs foreign code. action: names the
  * call. */
-static inline void moor__assert_unlocked(const char *what)
+static inline void moor__assert_unlocked(const char *action)
 {
     if (MOOR__CHECKS_LOCKS)
-        moor__lock_check_none(what);
+        moor__lock_check_none(action);
 }
 
 /* Ends the process if this thread does not hold the lock, where locks are checked. */
@@ -120,7 +120,7 @@ static inline void moor__assert_held(const struct moor__lock *lock)
         moor__lock_check_held(lock);
 }
 
-/* Makes a condition whose waits end by moor_clock_ns(). pthread_cond_destroy ends it. */
+/* Makes a condition for waits with deadlines of moor_clock_ns(). pthread_cond_destroy ends it. */
 static inline void moor__condition_init(pthread_cond_t *condition)
 {
     pthread_condattr_t monotonic;

@@ -2,21 +2,22 @@
 /*
  * The inside of the CPU provider: host memory as a device.
  *
- * Locks, outermost first; no two of one line are ever held together:
- *   pins.lock (instance)         the list of pins, and the locking of pages itself
- *   range.lock                   the states and mappings of one range
- *   segments.lock (context)      the segment file and the next offset in it
- *   the kit's, of a handle table (context)
- *   stream.lock                  the queue of one stream
- *   pool.lock (instance)         bytes taken and the cached reading of what is left
+ * Locks, outermost first; no two locks of one line are ever held together:
+ *
+ *     pins.lock (instance)      the list of pins, and the locking of their pages
+ *     range->lock               the states and mappings of one range
+ *     segments.lock (context)   the segment file and the next offset in it
+ *     the kit's                 a table of handles
+ *     stream->lock              the queue of one stream
+ *     pool->lock (instance)     the bytes taken, and the credit of the last reading
  */
 #ifndef MOORAGE_CPU_H
 #define MOORAGE_CPU_H
 
-#include "limits.h"
 #include <moorage/kit/check.h>
-#include <moorage/kit/handles.h>
-#include <moorage/kit/queue.h>
+#include <moorage/kit/host.h>
+#include <moorage/kit/limits.h>
+#include <moorage/kit/provider.h>
 #include <moorage/kit/range.h>
 #include <moorage/kit/timeline.h>
 #include <pthread.h>
@@ -30,64 +31,66 @@
 #define CPU_HUGE_BYTES (UINT64_C(2) << 20) /* the large page of x86-64 and arm64 */
 #define CPU_ALIGNMENT_BYTES UINT64_C(256)  /* promised for every allocation; pages give more */
 #define CPU_ADDRESS_BYTES_MAX (UINT64_C(1) << 47)
-#define CPU_STREAM_OPS_MAX (UINT32_C(1) << 20) /* waiting on one stream */
-/* Handed out between two readings of the system's figures. */
+#define CPU_STREAM_OPS_MAX (UINT32_C(1) << 20) /* waiting operations of one stream */
+/* Granted at most between two readings of the system's figures. */
 #define CPU_CREDIT_BYTES_MAX (UINT64_C(64) << 20)
-/* Never handed out: the kernel and the host need some, too. */
+/* Never granted: left for the kernel and the host. */
 #define CPU_MARGIN_BYTES_MAX (UINT64_C(64) << 20)
 
 #define CPU_DOMAIN_DEVICE 0u
 #define CPU_DOMAIN_PINNED 1u
 #define CPU_DOMAIN_COUNT 2u
 
-/* ---- pool.c: what may be taken of the machine's memory ---- */
+_Static_assert(CPU_DOMAIN_COUNT <= MOOR_KIT_DOMAINS_MAX, "the kit counts bytes by domain");
+_Static_assert(CPU_GRANULE_MIN_BYTES <= CPU_HUGE_BYTES && CPU_HUGE_BYTES <= CPU_GRANULE_MAX_BYTES,
+               "the default fits");
+
+/* ---- pool.c: the memory of the machine that may still be taken ---- */
 
 struct cpu_pool {
-    struct cpu_limits limits;
+    struct moor_kit_limits limits;
     uint64_t total_bytes;
     pthread_mutex_t lock;
-    pthread_cond_t settled;
-    uint64_t used_bytes;   /* taken and not given back; by `lock`, as all below */
-    uint64_t flight_bytes; /* part of used_bytes that is not yet backed, so that no reading shows it */
-    uint64_t credit_bytes; /* may be taken before the system's figures are read again */
+    pthread_cond_t confirmed;
+    uint64_t used_bytes;        /* taken and not returned; guarded by `lock`, with the two fields below */
+    uint64_t unconfirmed_bytes; /* part of used_bytes without pages yet, which no reading shows */
+    uint64_t credit_bytes;      /* may be taken before the next reading of the system's figures */
 };
 
-/* total_bytes: 0: what the system says. */
+/* Initialises the pool. total_bytes: 0: the memory that the system reports. PROVIDER: no such report. */
 int32_t cpu_pool_init(struct cpu_pool *pool, uint64_t total_bytes, struct moor_abi_error *error);
 void cpu_pool_finish(struct cpu_pool *pool);
-/* Before the memory is there. DEVICE_NOMEM. */
+/* Takes bytes before the kernel is asked for pages; cpu_pool_confirm must follow. DEVICE_NOMEM. */
 int32_t cpu_pool_take(struct cpu_pool *pool, uint64_t bytes, struct moor_abi_error *error);
-/* After it is there, or is known not to come (then give follows). */
-void cpu_pool_settle(struct cpu_pool *pool, uint64_t bytes);
-void cpu_pool_give(struct cpu_pool *pool, uint64_t bytes);
-/* What could be taken now. */
+/* Confirms that taken bytes have their pages, or that they never will (then cpu_pool_return follows). */
+void cpu_pool_confirm(struct cpu_pool *pool, uint64_t bytes);
+void cpu_pool_return(struct cpu_pool *pool, uint64_t bytes);
+/* Returns the bytes that could be taken now. */
 int32_t cpu_pool_free_bytes(struct cpu_pool *pool, uint64_t *ret_bytes, struct moor_abi_error *error);
 
 /* ---- pages.c: the system calls ---- */
 
-/* Addresses that fault: no memory. large: back them with large pages later. NO_VA, LIMIT. */
+/* Reserves addresses that fault, without memory. large: use large pages for them later. NO_VA, LIMIT. */
 int32_t cpu_pages_reserve(uint64_t bytes, uint64_t alignment_bytes, bool large, uint64_t *ret_address,
                           struct moor_abi_error *error);
-/* One anon_vma for a whole reservation, so that pieces backed later merge in any order. Best effort. */
+/* Gives a whole reservation one anon_vma, so that parts backed later merge in any order. Best effort. */
 void cpu_pages_prime(uint64_t address);
 /* Backs reserved addresses with zeroed memory, all of it or nothing. */
 int32_t cpu_pages_back(uint64_t address, uint64_t bytes, struct moor_abi_error *error);
-/* The memory goes, the addresses fault again. On failure some of the memory may still be there. */
+/* Frees the memory; the addresses fault again. After a failure some of the memory may still be there. */
 int32_t cpu_pages_unback(uint64_t address, uint64_t bytes, struct moor_abi_error *error);
-/* Puts a fresh reservation in the place of whatever is there. */
+/* Replaces everything at the addresses by a fresh reservation. */
 int32_t cpu_pages_reset(uint64_t address, uint64_t bytes, bool large, struct moor_abi_error *error);
 int32_t cpu_pages_unmap(uint64_t address, uint64_t bytes, struct moor_abi_error *error);
-/* A piece of a file over reserved addresses. */
+/* Maps a part of a file over reserved addresses. */
 int32_t cpu_pages_map_file(uint64_t address, uint64_t bytes, int protection, int file, uint64_t offset,
                            struct moor_abi_error *error);
-/* Names the reason of an ENOMEM that says nothing of memory: LIMIT if the map count is used up, else
+/* Fills the record for a failed system call: LIMIT if ENOMEM means that the map count is used up, else
  * `otherwise`. */
 int32_t cpu_pages_fail(struct moor_abi_error *error, int32_t otherwise, int code, const char *call,
                        uint64_t bytes);
 
-/* ---- what handles name ---- */
-
-enum cpu_kind { CPU_ALLOCATION, CPU_RANGE, CPU_SEGMENT, CPU_PIN, CPU_KIND_COUNT };
+/* ---- the records behind handles ---- */
 
 struct cpu_allocation {
     uint64_t handle;
@@ -98,16 +101,17 @@ struct cpu_allocation {
 
 struct cpu_segment {
     uint64_t handle;
-    uint64_t offset; /* in the context's file */
+    uint64_t offset; /* within the context's file */
     uint64_t bytes;
-    uint64_t huge_bytes; /* part of it that the system gave in large pages */
+    uint64_t huge_bytes; /* part of `bytes` that is in large pages */
 };
 
 struct cpu_range {
     struct moor_kit_range kit;
     bool large;
-    atomic_bool mixed; /* a segment has been mapped in it */
-    uint64_t *mapped; /* handle of the segment, at the first granule of each mapping; NULL before the first */
+    atomic_bool mixed; /* a segment was mapped in the range once */
+    /* the segment's handle, at the first granule of each mapping; NULL before the first one */
+    uint64_t *mapped;
 };
 
 struct cpu_pin {
@@ -120,57 +124,53 @@ struct cpu_pin {
 /* ---- instance, context, stream ---- */
 
 struct moor_abi_instance {
-    const struct moor_abi_host *host;
+    struct moor_kit_instance kit;
+    uint64_t granule_bytes; /* setting: recommended */
+    uint64_t total_bytes;   /* setting; 0: the memory that the system reports */
     uint64_t page_bytes;
-    uint64_t granule_bytes; /* recommended */
     struct cpu_pool pool;
     struct {
         pthread_mutex_t lock;
         struct cpu_pin *first;
     } pins;
-    atomic_uint context_count;
     char device_key[64];
     char device_name[64];
 };
 
 struct moor_abi_context {
-    struct moor_abi_instance *instance;
-    struct moor_kit_queue *queue;
-    struct moor_kit_handles *handles;
+    struct moor_kit_context kit;
     struct {
         pthread_mutex_t lock;
         int file; /* -1 before the first segment */
         uint64_t next_offset;
     } segments;
     _Atomic uint64_t segment_huge_bytes;
-    _Atomic uint64_t held_bytes[CPU_DOMAIN_COUNT];
-    atomic_uint stream_count;
 };
 
-/* A stream's timeline outlives the stream while another stream still has a wait on it queued. */
-struct cpu_line {
+/* The timeline of a stream. It outlives the stream while another stream still has a wait for it queued. */
+struct cpu_timeline {
     atomic_uint refs;
-    struct moor_kit_timeline *timeline;
+    struct moor_kit_timeline *kit;
 };
 
 struct cpu_op;
 
 struct moor_abi_stream {
-    struct moor_abi_context *context;
-    struct cpu_line *line;
+    struct moor_kit_stream kit;
+    struct cpu_timeline *timeline;
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t more;
-    struct cpu_op *ring; /* capacity is a power of two; by `lock`, as all below */
+    struct cpu_op *ring; /* the capacity is a power of two; guarded by `lock`, with all fields below */
     uint32_t capacity;
     uint32_t first;
     uint32_t count;
-    bool busy; /* the thread is at work on an operation that has left the ring */
+    bool busy; /* the thread executes an operation that has left the ring */
     bool ending;
-    uint64_t recorded; /* the last value */
+    uint64_t recorded; /* the last recorded value */
 };
 
-/* ---- frees, by what they free; called by release.c when every fence point is reached ---- */
+/* ---- frees, called when every fence point is reached ---- */
 
 int32_t cpu_allocation_free(struct moor_abi_context *context, struct cpu_allocation *allocation,
                             uint64_t *ret_bytes, struct moor_abi_error *error);
@@ -180,47 +180,46 @@ int32_t cpu_segment_free(struct moor_abi_context *context, struct cpu_segment *s
                          struct moor_abi_error *error);
 int32_t cpu_pin_free(struct moor_abi_context *context, struct cpu_pin *pin, struct moor_abi_error *error);
 
-/* Of a part; what a failure has left is tried again. */
-int32_t cpu_range_give_back(struct moor_abi_context *context, struct cpu_range *range,
+/* Decommits or unmaps a part of a range; after a failure the same call continues. */
+int32_t cpu_range_free_part(struct moor_abi_context *context, struct cpu_range *range,
                             const struct moor_abi_release *release, uint64_t *ret_bytes,
                             struct moor_abi_error *error);
 
-/* Makes context->queue. HOST_NOMEM. */
-int32_t cpu_release_queue_create(struct moor_abi_context *context);
-
 /* ---- shared by range.c and segment.c ---- */
 
-/* Ranges and segments are of the device domain. INVALID, UNSUPPORTED. */
+/* Checks that a range or segment is in the device domain. INVALID, UNSUPPORTED. */
 int32_t cpu_check_virtual(uint32_t domain, struct moor_abi_error *error);
 
-/* Makes the granules reserved addresses again, together with the free ones around them. The lock is held. */
+/* Turns granules into reserved addresses again, together with the free granules around them. Requires
+ * range->lock. */
 int32_t cpu_range_reset(struct cpu_range *range, uint64_t first, uint64_t count,
                         struct moor_abi_error *error);
 
-/* The highest value reached, and whether a value was recorded at all. */
+/* The two functions of struct moor_kit_release_ops. */
 int32_t cpu_stream_watermark(struct moor_abi_stream *stream, uint64_t *ret_value,
                              struct moor_abi_error *error);
 int32_t cpu_stream_check_recorded(struct moor_abi_stream *stream, uint64_t value,
                                   struct moor_abi_error *error);
 
-/* ---- kernel.c: what the kernel says of addresses ---- */
+/* ---- kernel.c: memory by address, as the kernel reports it ---- */
 
 struct cpu_interval {
     uint64_t start;
     uint64_t end;
-    bool mixed; /* pages of files may be within; looking for them costs */
+    bool mixed; /* may contain pages of files, which cost a search */
 };
 
-/* Private memory of some addresses. */
+/* The private memory of a set of intervals. */
 struct cpu_held {
     uint64_t bytes; /* resident or swapped out */
     uint64_t huge_bytes;
     bool huge_known;
 };
 
-/* intervals: [in] sorted here, and joined where they touch. 0 or an errno. */
+/* Reads the memory of intervals. intervals: [in] sorted here, and joined where they touch. Returns 0 or an
+ * errno. */
 int cpu_kernel_held(struct cpu_interval *intervals, size_t count, struct cpu_held *ret_held);
-/* The two ways to ask: since Linux 6.7 (else ENOTTY), and always. */
+/* Read one interval: by PAGEMAP_SCAN (ENOTTY before Linux 6.7), and by /proc/self/pagemap. */
 int cpu_kernel_scan(int pagemap, const struct cpu_interval *interval, struct cpu_held *held);
 int cpu_kernel_read(int pagemap, const struct cpu_interval *interval, struct cpu_held *held);
 
@@ -228,17 +227,11 @@ int cpu_kernel_read(int pagemap, const struct cpu_interval *interval, struct cpu
 
 extern const struct moor_abi_alloc_table cpu_alloc_table;
 extern const struct moor_abi_stream_table cpu_stream_table;
-extern const struct moor_abi_release_table cpu_release_table;
 extern const struct moor_abi_copy_table cpu_copy_table;
 extern const struct moor_abi_virtual_table cpu_virtual_table;
 extern const struct moor_abi_shared_table cpu_shared_table;
 extern const struct moor_abi_pinned_table cpu_pinned_table;
 extern const struct moor_abi_stats_table cpu_stats_table;
-
-static inline bool cpu_is_power_of_two(uint64_t value)
-{
-    return value != 0 && (value & (value - 1)) == 0;
-}
 
 /* Addresses travel as integers; this is the one place where they become pointers. */
 static inline void *cpu_pointer(uint64_t address)

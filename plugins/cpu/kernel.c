@@ -1,23 +1,24 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the kernel says it holds for us, told by addresses and not by mappings: neighbouring mappings merge,
- * also with ones that are not ours, so the lines of /proc/self/smaps cannot be told apart. There are two
- * ways, both exact.
+ * The memory that the kernel holds for the provider, by address. Mappings cannot identify it: neighbouring
+ * mappings merge, also with mappings of the host, so a line of /proc/self/smaps may be both. There are two
+ * exact sources.
  *
- * PAGEMAP_SCAN (Linux 6.7) answers with runs of pages that are there, and which of them are large. Its cost
- * follows the runs: a millisecond for thousands of them, whatever lies between. Before, /proc/self/pagemap
- * has 8 bytes for every page of address space, and says nothing of large pages.
+ * PAGEMAP_SCAN (Linux 6.7) returns runs of present pages, and which of them are large. The cost follows the
+ * runs: a millisecond for thousands of them, at any distance. Before, /proc/self/pagemap has 8 bytes
+ * for every page of address space, and does not show large pages.
  *
- * Pages of files (maps of segments) are left out: the segment file itself says how many it has.
+ * Pages of files (maps of segments) are left out: the segment file reports its own blocks.
  */
 #include "cpu.h"
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-/* linux/fs.h since Linux 6.7; under names of our own, as newer headers have them too. */
+/* From linux/fs.h of Linux 6.7, under other names, because newer headers define those. */
 struct scan_region {
     uint64_t start;
     uint64_t end;
@@ -59,9 +60,10 @@ int cpu_kernel_scan(int pagemap, const struct cpu_interval *interval, struct cpu
 {
     struct scan_region regions[REGIONS_AT_ONCE];
     uint64_t at = interval->start;
+    assert(interval->start <= interval->end);
     while (at < interval->end) {
         struct scan_args args = {
-            .size = sizeof(args),
+            .size = sizeof args,
             .start = at,
             .end = interval->end,
             .regions = (uint64_t)(uintptr_t)regions,
@@ -93,10 +95,10 @@ int cpu_kernel_read(int pagemap, const struct cpu_interval *interval, struct cpu
     uint64_t end = interval->end / page_bytes;
     for (uint64_t page = interval->start / page_bytes; page < end;) {
         uint64_t count = end - page < PAGES_AT_ONCE ? end - page : PAGES_AT_ONCE;
-        ssize_t length = pread(pagemap, entries, count * sizeof(*entries), (off_t)(page * sizeof(*entries)));
-        if (length < (ssize_t)sizeof(*entries))
+        ssize_t length = pread(pagemap, entries, count * sizeof *entries, (off_t)(page * sizeof *entries));
+        if (length < (ssize_t)sizeof *entries)
             return length < 0 ? errno : EIO;
-        count = (uint64_t)length / sizeof(*entries);
+        count = (uint64_t)length / sizeof *entries;
         for (uint64_t i = 0; i < count; i++) {
             bool there = entries[i] & (PAGE_PRESENT | PAGE_SWAPPED);
             held->bytes += there && !(entries[i] & PAGE_FILE) ? page_bytes : 0;
@@ -114,18 +116,20 @@ static int compare(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
-/* The kernel lays mappings out side by side, so that thousands of them make few intervals. */
+/* Sorts intervals and joins neighbours. The kernel places mappings side by side, so thousands of mappings
+ * make few intervals. */
 static size_t join(struct cpu_interval *intervals, size_t count)
 {
     if (count == 0)
         return 0;
-    qsort(intervals, count, sizeof(*intervals), compare);
+    qsort(intervals, count, sizeof *intervals, compare);
     size_t last = 0;
     for (size_t i = 1; i < count; i++) {
         if (intervals[i].start == intervals[last].end) {
             intervals[last].end = intervals[i].end;
             intervals[last].mixed |= intervals[i].mixed;
         } else {
+            assert(intervals[i].start > intervals[last].end); /* records never overlap */
             intervals[++last] = intervals[i];
         }
     }
@@ -139,13 +143,13 @@ int cpu_kernel_held(struct cpu_interval *intervals, size_t count, struct cpu_hel
     if (pagemap < 0)
         return errno;
     struct cpu_held held = {.huge_known = true};
-    int (*ask)(int, const struct cpu_interval *, struct cpu_held *) = cpu_kernel_scan;
+    int (*read)(int, const struct cpu_interval *, struct cpu_held *) = cpu_kernel_scan;
     int code = 0;
     for (size_t i = 0; i < count && code == 0; i++) {
-        code = ask(pagemap, &intervals[i], &held);
-        if (code == ENOTTY && ask == cpu_kernel_scan) {
-            ask = cpu_kernel_read;
-            code = ask(pagemap, &intervals[i], &held);
+        code = read(pagemap, &intervals[i], &held);
+        if (code == ENOTTY && read == cpu_kernel_scan) {
+            read = cpu_kernel_read;
+            code = read(pagemap, &intervals[i], &held);
         }
     }
     (void)close(pagemap); /* read only: nothing is lost */

@@ -2,21 +2,23 @@
 /*
  * Address space and pages.
  *
- * Reservations are private anonymous memory with no access. Three things about them are not obvious.
+ * Reservations are private anonymous memory with no access. Three properties need a reason.
  *
- * MADV_DONTFORK: a child of fork has no business here (promise I13). Without it fork would copy the page
- * tables of everything, and each later write of the parent would copy a page: time, and bytes that nobody
- * charged.
+ * MADV_DONTFORK: a child of fork does not use device memory (promise I13). Without it fork would copy the
+ * page tables of everything, and each later write of the parent would copy a page: time, and bytes that no
+ * holder is charged for.
  *
- * One anon_vma for all: the kernel merges neighbouring mappings only if they share the object that it makes
- * at their first fault. Pieces backed in random order would each make one and never merge again, up to the
- * limit on maps. So one page of the whole is touched and dropped while it is still one mapping.
+ * One anon_vma for the whole: the kernel merges neighbouring mappings only if they share the object that it
+ * creates at their first fault. Parts that are backed in random order would each create one and never merge
+ * again, up to the limit on maps. So one page is touched and dropped while the reservation is still one
+ * mapping.
  *
- * MADV_HUGEPAGE or its opposite over the whole: with granules smaller than a large page, the kernel must not
- * put a large page across several of them; dropping one would give nothing back, and khugepaged would fill
- * the gaps.
+ * MADV_HUGEPAGE or MADV_NOHUGEPAGE over the whole: with granules smaller than a large page, the kernel must
+ * not put a large page across several granules. Dropping one granule would then free nothing, and khugepaged
+ * would fill the gaps.
  */
 #include "cpu.h"
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,7 +26,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* Linux 5.14 and 5.18; older libc headers lack them. */
+/* From Linux 5.14 and 5.18; older libc headers lack both. */
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
 #endif
@@ -32,7 +34,7 @@
 #define MADV_DONTNEED_LOCKED 24
 #endif
 
-/* The kernel counts its maps itself, a few more or less than the file shows. */
+/* The kernel's own count differs by a few maps from the lines of the file. */
 #define MAPS_SLACK 8u
 
 static uint64_t count_maps(void)
@@ -74,8 +76,7 @@ int32_t cpu_pages_fail(struct moor_abi_error *error, int32_t otherwise, int code
 
 static void advise(uint64_t address, uint64_t bytes, bool large)
 {
-    /* Advice: a kernel built without large pages answers EINVAL, and there is nothing to do about any of
-     * these. */
+    /* Advice: a kernel without large pages answers EINVAL, and a failure changes nothing but speed. */
     (void)madvise(cpu_pointer(address), bytes, MADV_DONTFORK);
     (void)madvise(cpu_pointer(address), bytes, large ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
 }
@@ -85,9 +86,10 @@ int32_t cpu_pages_reserve(uint64_t bytes, uint64_t alignment_bytes, bool large, 
 {
     if (bytes > CPU_ADDRESS_BYTES_MAX || alignment_bytes > CPU_ADDRESS_BYTES_MAX)
         return moor_kit_fail(error, MOOR_NO_VA, 0,
-                             "%llu bytes aligned to %llu: larger than the address space",
+                             "%llu bytes aligned to %llu are requested: more than the address space",
                              (unsigned long long)bytes, (unsigned long long)alignment_bytes);
     uint64_t page_bytes = (uint64_t)sysconf(_SC_PAGESIZE);
+    assert(moor_kit_is_power_of_two(alignment_bytes) && bytes % page_bytes == 0);
     uint64_t slack = alignment_bytes > page_bytes ? alignment_bytes - page_bytes : 0;
     void *raw = mmap(NULL, bytes + slack, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (raw == MAP_FAILED)
@@ -96,11 +98,13 @@ int32_t cpu_pages_reserve(uint64_t bytes, uint64_t alignment_bytes, bool large, 
     uint64_t start = (uint64_t)(uintptr_t)raw;
     uint64_t address = (start + alignment_bytes - 1) & ~(alignment_bytes - 1);
     uint64_t head = address - start;
+    assert(head <= slack);
     if ((head && munmap(raw, head) != 0) ||
         (slack - head && munmap(cpu_pointer(address + bytes), slack - head) != 0)) {
         int code = errno;
         (void)munmap(raw,
-                     bytes + slack); /* at the limit on maps even this may fail: addresses lost, no memory */
+                     /* at the limit on maps this may fail, too: addresses are lost, no memory */
+                     bytes + slack);
         return cpu_pages_fail(error, MOOR_NO_VA, code, "munmap", slack);
     }
     advise(address, bytes, large);
@@ -110,9 +114,9 @@ int32_t cpu_pages_reserve(uint64_t bytes, uint64_t alignment_bytes, bool large, 
 
 void cpu_pages_prime(uint64_t address)
 {
-    /* One page, not all: with overcommit forbidden, write access to the whole would be charged as if it were
-     * used. The page's mapping merges back and brings its anon_vma along. If this fails, maps are merely
-     * more. */
+    /* One page, not all: with overcommit forbidden, write access to the whole would count as used memory. The
+     * page's mapping merges back and brings its anon_vma along. If this fails, there are more maps, no fault.
+     * */
     size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE);
     void *page = cpu_pointer(address);
     if (mprotect(page, page_bytes, PROT_READ | PROT_WRITE) != 0)
@@ -128,8 +132,8 @@ static int populate(uint64_t address, uint64_t bytes)
         return 0;
     if (errno != EINVAL)
         return errno;
-    /* Before Linux 5.14. The pool has looked at what is left, so touching does not run into the OOM killer.
-     */
+    /* Before Linux 5.14. The pool has checked that the memory is available, so the OOM killer does not run.
+     * */
     uint64_t page_bytes = (uint64_t)sysconf(_SC_PAGESIZE);
     for (uint64_t at = address; at < address + bytes; at += page_bytes)
         *(volatile char *)cpu_pointer(at) = 0;
@@ -148,19 +152,20 @@ static int discard(uint64_t address, uint64_t bytes)
 
 int32_t cpu_pages_back(uint64_t address, uint64_t bytes, struct moor_abi_error *error)
 {
+    assert(address != 0 && bytes > 0);
     if (mprotect(cpu_pointer(address), bytes, PROT_READ | PROT_WRITE) != 0)
         return cpu_pages_fail(error, MOOR_DEVICE_NOMEM, errno, "mprotect", bytes);
     int code = populate(address, bytes);
     if (code == 0)
         return MOOR_OK;
     (void)cpu_pages_unback(address, bytes,
-                           NULL); /* the pages go first of all; the first failure is what is told */
+                           NULL); /* frees the pages that exist; the first failure is reported */
     return cpu_pages_fail(error, MOOR_DEVICE_NOMEM, code, "populate", bytes);
 }
 
 int32_t cpu_pages_unback(uint64_t address, uint64_t bytes, struct moor_abi_error *error)
 {
-    /* Access first: where that fails (it may split a map), nothing has changed. */
+    /* Access first: if that fails (it may split a map), nothing has changed. */
     if (mprotect(cpu_pointer(address), bytes, PROT_NONE) != 0)
         return cpu_pages_fail(error, MOOR_PROVIDER, errno, "mprotect", bytes);
     int code = discard(address, bytes);

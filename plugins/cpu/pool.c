@@ -1,18 +1,25 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The pool answers one question before memory is taken: will it really be there? The kernel grants more than
- * it has and kills later, so the provider asks first.
+ * The pool decides before memory is taken whether the system has it. The kernel grants more than it has and
+ * kills later, so the provider reads the system's figures first.
  *
- * Reading the system's figures costs some ten microseconds. They are read when a credit is used up: at most
- * 64 MiB, and at most a quarter of what is left, so that readings become denser as memory becomes short. A
- * reading cannot show memory that is granted but not yet backed (flight_bytes); it is taken off, and where
- * that makes a refusal, the request waits for those others to settle and reads again. They are at work in the
- * kernel, never behind a fence.
+ *     left   = headroom - unconfirmed bytes, headroom = available - margin
+ *     credit = bytes + min(64 MiB, (left - bytes) / 4)
+ *
+ * A reading costs some ten microseconds, so the figures are read only when the credit of the last reading is
+ * used up. The credit shrinks with the memory that is left, so readings become denser when memory becomes
+ * short. Example: with 1 GiB left, a request of 1 MiB sets a credit of 1 MiB + 64 MiB, and with 101 MiB left
+ * 1 MiB + 25 MiB.
+ *
+ * A reading does not show bytes that were granted and have no pages yet (unconfirmed). They are subtracted;
+ * if that causes a refusal, the request waits until other calls have confirmed theirs, and reads again.
+ * Those calls are in the kernel, never behind a fence point.
  */
 #include "cpu.h"
+#include <assert.h>
 #include <string.h>
 
-/* Page tables come on top: 8 bytes for each 4 KiB, and a little for the levels above. */
+/* Adds the page tables: 8 bytes for each 4 KiB, and less than as much for the levels above. */
 static uint64_t with_tables(uint64_t bytes)
 {
     return bytes + bytes / 256;
@@ -25,10 +32,11 @@ static uint64_t less(uint64_t a, uint64_t b)
 
 static int32_t read_headroom(const struct cpu_pool *pool, uint64_t *ret_bytes, struct moor_abi_error *error)
 {
-    struct cpu_reading reading;
-    int code = cpu_limits_read(&pool->limits, &reading);
+    struct moor_kit_reading reading;
+    int code = moor_kit_limits_read(&pool->limits, &reading);
     if (code != 0)
-        return moor_kit_fail(error, MOOR_PROVIDER, code, "cannot read how much memory is left: %s",
+        return moor_kit_fail(error, MOOR_PROVIDER, code,
+                             "/proc and control groups: cannot read the memory that is left: %s",
                              strerrorname_np(code));
     uint64_t margin = reading.total_bytes / 16;
     margin = margin < CPU_MARGIN_BYTES_MAX ? margin : CPU_MARGIN_BYTES_MAX;
@@ -39,86 +47,89 @@ static int32_t read_headroom(const struct cpu_pool *pool, uint64_t *ret_bytes, s
 int32_t cpu_pool_init(struct cpu_pool *pool, uint64_t total_bytes, struct moor_abi_error *error)
 {
     *pool = (struct cpu_pool){.total_bytes = total_bytes};
-    struct cpu_reading reading = {0, 0};
-    int code = cpu_limits_open(&pool->limits, "");
+    struct moor_kit_reading reading = {0, 0};
+    int code = moor_kit_limits_open(&pool->limits, "");
     if (code == 0)
-        code = cpu_limits_read(&pool->limits, &reading);
+        code = moor_kit_limits_read(&pool->limits, &reading);
     if (code != 0) {
-        cpu_limits_close(&pool->limits);
-        return moor_kit_fail(error, MOOR_PROVIDER, code, "cannot read /proc/meminfo: %s",
+        moor_kit_limits_close(&pool->limits);
+        return moor_kit_fail(error, MOOR_PROVIDER, code, "/proc/meminfo: cannot be read: %s",
                              strerrorname_np(code));
     }
     if (pool->total_bytes == 0)
         pool->total_bytes = reading.total_bytes;
     pthread_mutex_init(&pool->lock, NULL); /* neither fails on Linux with default attributes */
-    pthread_cond_init(&pool->settled, NULL);
+    pthread_cond_init(&pool->confirmed, NULL);
     return MOOR_OK;
 }
 
 void cpu_pool_finish(struct cpu_pool *pool)
 {
-    pthread_cond_destroy(&pool->settled);
+    pthread_cond_destroy(&pool->confirmed);
     pthread_mutex_destroy(&pool->lock);
-    cpu_limits_close(&pool->limits);
+    moor_kit_limits_close(&pool->limits);
 }
 
-/* Makes the credit cover `bytes`. The lock is held, and let go while waiting. */
+/* Raises the credit to at least `bytes`. Requires pool->lock. Releases it while waiting. */
 static int32_t refresh_credit(struct cpu_pool *pool, uint64_t bytes, struct moor_abi_error *error)
 {
     for (;;) {
         uint64_t headroom = 0;
         int32_t status = read_headroom(pool, &headroom, error);
-        if (status != MOOR_OK)
+        if (status)
             return status;
-        uint64_t left = less(headroom, with_tables(pool->flight_bytes));
+        uint64_t left = less(headroom, with_tables(pool->unconfirmed_bytes));
         if (left >= bytes) {
             uint64_t extra = (left - bytes) / 4;
             pool->credit_bytes = bytes + (extra < CPU_CREDIT_BYTES_MAX ? extra : CPU_CREDIT_BYTES_MAX);
             return MOOR_OK;
         }
-        if (pool->flight_bytes == 0 || bytes > headroom)
+        if (pool->unconfirmed_bytes == 0 || bytes > headroom)
             return moor_kit_fail(error, MOOR_DEVICE_NOMEM, 0,
-                                 "%llu bytes are not there: %llu are left under the limits of the system",
+                                 "%llu bytes are requested: the limits of the system leave %llu",
                                  (unsigned long long)bytes, (unsigned long long)left);
-        pthread_cond_wait(&pool->settled, &pool->lock);
+        pthread_cond_wait(&pool->confirmed, &pool->lock);
     }
 }
 
 int32_t cpu_pool_take(struct cpu_pool *pool, uint64_t bytes, struct moor_abi_error *error)
 {
     if (bytes > pool->total_bytes)
-        return moor_kit_fail(error, MOOR_DEVICE_NOMEM, 0, "%llu bytes are more than the device's %llu",
+        return moor_kit_fail(error, MOOR_DEVICE_NOMEM, 0, "%llu bytes are requested: the device has %llu",
                              (unsigned long long)bytes, (unsigned long long)pool->total_bytes);
     uint64_t cost = with_tables(bytes);
     pthread_mutex_lock(&pool->lock);
     int32_t status = MOOR_OK;
     if (pool->credit_bytes < cost)
         status = refresh_credit(pool, cost, error);
-    /* Looked at last: waiting lets the lock go, and others take. */
-    if (status == MOOR_OK && bytes > pool->total_bytes - pool->used_bytes)
+    /* Checked last: while refresh_credit waits, other threads may take bytes. */
+    if (!status && bytes > pool->total_bytes - pool->used_bytes)
         status = moor_kit_fail(error, MOOR_DEVICE_NOMEM, 0,
-                               "%llu bytes are not there: %llu of %llu are in use", (unsigned long long)bytes,
+                               "%llu bytes are requested: %llu of %llu are in use", (unsigned long long)bytes,
                                (unsigned long long)pool->used_bytes, (unsigned long long)pool->total_bytes);
-    if (status == MOOR_OK) {
+    if (!status) {
+        assert(pool->credit_bytes >= cost && pool->used_bytes <= pool->total_bytes);
         pool->credit_bytes -= cost;
         pool->used_bytes += bytes;
-        pool->flight_bytes += bytes;
+        pool->unconfirmed_bytes += bytes;
     }
     pthread_mutex_unlock(&pool->lock);
     return status;
 }
 
-void cpu_pool_settle(struct cpu_pool *pool, uint64_t bytes)
+void cpu_pool_confirm(struct cpu_pool *pool, uint64_t bytes)
 {
     pthread_mutex_lock(&pool->lock);
-    pool->flight_bytes -= bytes;
-    pthread_cond_broadcast(&pool->settled);
+    assert(pool->unconfirmed_bytes >= bytes);
+    pool->unconfirmed_bytes -= bytes;
+    pthread_cond_broadcast(&pool->confirmed);
     pthread_mutex_unlock(&pool->lock);
 }
 
-void cpu_pool_give(struct cpu_pool *pool, uint64_t bytes)
+void cpu_pool_return(struct cpu_pool *pool, uint64_t bytes)
 {
     pthread_mutex_lock(&pool->lock);
+    assert(pool->used_bytes >= bytes && pool->used_bytes - bytes >= pool->unconfirmed_bytes);
     pool->used_bytes -= bytes;
     pthread_mutex_unlock(&pool->lock);
 }
@@ -127,7 +138,7 @@ int32_t cpu_pool_free_bytes(struct cpu_pool *pool, uint64_t *ret_bytes, struct m
 {
     uint64_t headroom = 0;
     int32_t status = read_headroom(pool, &headroom, error);
-    if (status != MOOR_OK)
+    if (status)
         return status;
     pthread_mutex_lock(&pool->lock);
     uint64_t left = less(pool->total_bytes, pool->used_bytes);

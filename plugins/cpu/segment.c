@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * SHARED: the segments of a context lie in one sparse memory file, each at an offset of its own that never
- * serves again, so that a late access through a stale mapping meets a hole and not somebody else's data. One
- * file, because a process has few descriptors; st_blocks then says what the kernel really holds for all
- * segments.
+ * SHARED: the segments of a context lie in one sparse memory file, each at an offset that is never used
+ * again. A late access through a stale mapping then finds a hole, never another segment's data. One file,
+ * because a process has few descriptors; its st_blocks is the memory that the kernel holds for all segments.
  *
- * Large pages: the usual settings give none to memory files, but MADV_COLLAPSE (Linux 6.1) makes one of each
- * 2 MiB on request, for a tenth of what 512 faults cost. It wants to see one page of it there. What it
- * refuses is allocated in small pages; the count of what it gave is kept for STATS.
+ * Large pages: with the usual settings memory files have none, but MADV_COLLAPSE (Linux 6.1) makes one from
+ * each 2 MiB on request, at a tenth of the cost of 512 faults. At least one page of the 2 MiB must exist.
+ * Where the kernel refuses, small pages are allocated; the bytes in large pages are counted for STATS.
  */
 #include "cpu.h"
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -22,41 +22,18 @@
 #define MADV_COLLAPSE 25
 #endif
 
-/* Sparse: a size that costs nothing. */
-#define FILE_BYTES (INT64_C(1) << 62)
-
-/* Opens the context's file; segments.lock is held. */
-static int32_t open_file(struct moor_abi_context *context, struct moor_abi_error *error)
-{
-    if (context->segments.file >= 0)
-        return MOOR_OK;
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 &&
-        limit.rlim_cur < (rlim_t)FILE_BYTES) /* else a signal tells us */
-        return moor_kit_fail(error, MOOR_LIMIT, EFBIG, "segments need RLIMIT_FSIZE to be unlimited");
-    int file = memfd_create("moorage-segments", MFD_CLOEXEC);
-    if (file < 0)
-        return moor_kit_fail(error, errno == EMFILE || errno == ENFILE ? MOOR_LIMIT : MOOR_PROVIDER, errno,
-                             "memfd_create: %s", strerrorname_np(errno));
-    if (ftruncate(file, FILE_BYTES) != 0) {
-        int code = errno;
-        (void)close(file); /* empty */
-        return moor_kit_fail(error, MOOR_PROVIDER, code, "ftruncate of a memory file: %s",
-                             strerrorname_np(code));
-    }
-    context->segments.file = file;
-    return MOOR_OK;
-}
-
 static int32_t take_offset(struct moor_abi_context *context, uint64_t bytes, uint64_t alignment,
                            uint64_t *ret_offset, struct moor_abi_error *error)
 {
     pthread_mutex_lock(&context->segments.lock);
-    int32_t status = open_file(context, error);
+    int32_t status = context->segments.file >= 0
+                         ? MOOR_OK
+                         : moor_kit_file_open("moorage-segments", &context->segments.file, error);
     uint64_t offset = (context->segments.next_offset + alignment - 1) & ~(alignment - 1);
-    if (status == MOOR_OK && (offset > (uint64_t)FILE_BYTES || bytes > (uint64_t)FILE_BYTES - offset))
-        status = moor_kit_fail(error, MOOR_LIMIT, 0, "the context's segment file is used up");
-    if (status == MOOR_OK) {
+    if (!status && (offset > MOOR_KIT_FILE_BYTES || bytes > MOOR_KIT_FILE_BYTES - offset))
+        status = moor_kit_fail(error, MOOR_LIMIT, 0, "segment: the context's file is used up");
+    if (!status) {
+        assert(offset >= context->segments.next_offset); /* an offset is used once */
         context->segments.next_offset = offset + bytes;
         *ret_offset = offset;
     }
@@ -64,8 +41,8 @@ static int32_t take_offset(struct moor_abi_context *context, uint64_t bytes, uin
     return status;
 }
 
-/* Large pages for as much as the system gives, from the start; how many bytes that was. The mapping is for
- * this alone: the pages stay in the file. */
+/* Makes large pages from the start, until the system refuses, and returns their bytes. The mapping is
+ * temporary: the pages stay in the file. */
 static uint64_t collapse(int file, uint64_t offset, uint64_t bytes)
 {
     uint64_t address = 0;
@@ -80,34 +57,26 @@ static uint64_t collapse(int file, uint64_t offset, uint64_t bytes)
                 break;
         }
     }
-    (void)cpu_pages_unmap(address, bytes, NULL); /* just mapped, so it is */
+    (void)cpu_pages_unmap(address, bytes, NULL); /* cannot fail for a fresh mapping */
     return huge_bytes;
 }
 
-static int punch(int file, uint64_t offset, uint64_t bytes)
-{
-    int result;
-    do
-        result = fallocate(file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset, (off_t)bytes);
-    while (result != 0 && errno == EINTR);
-    return result == 0 ? 0 : errno;
-}
-
-/* Every page of the segment, zeroed, or none. */
+/* Allocates every page of the segment, zeroed, or none. */
 static int32_t fill_file(int file, uint64_t offset, uint64_t bytes, bool large, uint64_t *ret_huge_bytes,
                          struct moor_abi_error *error)
 {
     uint64_t huge_bytes = large ? collapse(file, offset, bytes) : 0;
+    assert(huge_bytes <= bytes);
     int result;
     do
-        result = fallocate(file, 0, (off_t)offset, (off_t)bytes); /* what is there already costs nothing */
+        result = fallocate(file, 0, (off_t)offset, (off_t)bytes); /* pages that exist cost nothing */
     while (result != 0 && errno == EINTR);
     if (result == 0) {
         *ret_huge_bytes = huge_bytes;
         return MOOR_OK;
     }
     int code = errno;
-    (void)punch(file, offset, bytes); /* the first failure is what is told */
+    (void)moor_kit_file_punch(file, offset, bytes, NULL); /* the first failure is reported */
     return moor_kit_fail(error, MOOR_DEVICE_NOMEM, code, "fallocate of %llu bytes: %s",
                          (unsigned long long)bytes, strerrorname_np(code));
 }
@@ -116,44 +85,45 @@ static int32_t create(struct moor_abi_context *context, const struct moor_abi_se
                       struct moor_abi_segment *ret_segment, struct moor_abi_error *error)
 {
     int32_t status = moor_kit_check_segment(args, CPU_GRANULE_MIN_BYTES, error);
-    if (status == MOOR_OK)
+    if (!status)
         status = cpu_check_virtual(args->domain, error);
-    if (status == MOOR_OK)
+    if (!status)
         status = moor_kit_check_out(ret_segment, MOOR_ABI_SEGMENT_SIZE, "segment", error);
-    if (status != MOOR_OK)
+    if (status)
         return status;
-    struct cpu_segment *segment = calloc(1, sizeof(*segment));
+    struct cpu_segment *segment = calloc(1, sizeof *segment);
     if (!segment)
-        return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "no memory for a segment's record");
+        return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "segment: no host memory for its record");
     segment->bytes = args->size_bytes;
     bool large = args->granule_bytes % CPU_HUGE_BYTES == 0;
 
-    struct cpu_pool *pool = &context->instance->pool;
+    struct cpu_pool *pool = &context->kit.instance->pool;
     status = cpu_pool_take(pool, segment->bytes, error);
-    if (status != MOOR_OK)
+    if (status)
         goto free_record;
-    status = take_offset(context, segment->bytes, large ? CPU_HUGE_BYTES : context->instance->page_bytes,
+    status = take_offset(context, segment->bytes, large ? CPU_HUGE_BYTES : context->kit.instance->page_bytes,
                          &segment->offset, error);
-    if (status == MOOR_OK)
+    if (!status)
         status = fill_file(context->segments.file, segment->offset, segment->bytes, large,
                            &segment->huge_bytes, error);
-    cpu_pool_settle(pool, segment->bytes);
-    if (status != MOOR_OK)
-        goto give_back;
-    status = moor_kit_handles_add(context->handles, CPU_SEGMENT, segment, 0, &segment->handle, error);
-    if (status != MOOR_OK)
+    cpu_pool_confirm(pool, segment->bytes);
+    if (status)
+        goto return_bytes;
+    status =
+        moor_kit_handles_add(context->kit.handles, MOOR_KIT_SEGMENT, segment, 0, &segment->handle, error);
+    if (status)
         goto punch;
-    atomic_fetch_add(&context->held_bytes[CPU_DOMAIN_DEVICE], segment->bytes);
+    moor_kit_held_add(context, CPU_DOMAIN_DEVICE, segment->bytes);
     atomic_fetch_add(&context->segment_huge_bytes, segment->huge_bytes);
     struct moor_abi_segment result = {MOOR_ABI_SEGMENT_SIZE, 0, segment->handle, segment->bytes};
     return moor_kit_fill_out(ret_segment, &result, MOOR_ABI_SEGMENT_SIZE, MOOR_ABI_SEGMENT_SIZE, "segment",
                              error);
 
 punch:
-    (void)punch(context->segments.file, segment->offset,
-                segment->bytes); /* the first failure is what is told */
-give_back:
-    cpu_pool_give(pool, segment->bytes);
+    (void)moor_kit_file_punch(context->segments.file, segment->offset, segment->bytes,
+                              NULL); /* the first failure is reported */
+return_bytes:
+    cpu_pool_return(pool, segment->bytes);
 free_record:
     free(segment);
     return status;
@@ -162,15 +132,15 @@ free_record:
 int32_t cpu_segment_free(struct moor_abi_context *context, struct cpu_segment *segment, uint64_t *ret_bytes,
                          struct moor_abi_error *error)
 {
-    int code = punch(context->segments.file, segment->offset, segment->bytes);
-    if (code != 0)
-        return moor_kit_fail(error, MOOR_PROVIDER, code, "fallocate, punching a hole of %llu bytes: %s",
-                             (unsigned long long)segment->bytes, strerrorname_np(code));
-    atomic_fetch_sub(&context->held_bytes[CPU_DOMAIN_DEVICE], segment->bytes);
+    assert(context->segments.file >= 0);
+    int32_t status = moor_kit_file_punch(context->segments.file, segment->offset, segment->bytes, error);
+    if (status)
+        return status;
+    moor_kit_held_sub(context, CPU_DOMAIN_DEVICE, segment->bytes);
     atomic_fetch_sub(&context->segment_huge_bytes, segment->huge_bytes);
-    cpu_pool_give(&context->instance->pool, segment->bytes);
+    cpu_pool_return(&context->kit.instance->pool, segment->bytes);
     *ret_bytes = segment->bytes;
-    moor_kit_handles_remove(context->handles, segment->handle);
+    moor_kit_handles_remove(context->kit.handles, segment->handle);
     free(segment);
     return MOOR_OK;
 }
@@ -184,11 +154,11 @@ static int to_protection(uint32_t access)
 
 static void drop_map(struct moor_abi_context *context, const struct moor_abi_map_args *args)
 {
-    moor_kit_handles_put(context->handles, args->segment);
-    moor_kit_handles_put(context->handles, args->range);
+    moor_kit_handles_put(context->kit.handles, args->segment);
+    moor_kit_handles_put(context->kit.handles, args->range);
 }
 
-/* Looks up both ends of a map; they are borrowed until drop_map. */
+/* Borrows the range and the segment of a map until drop_map. */
 static int32_t get_map(struct moor_abi_context *context, const struct moor_abi_map_args *args,
                        struct cpu_range **ret_range, struct cpu_segment **ret_segment,
                        struct moor_abi_error *error)
@@ -196,17 +166,17 @@ static int32_t get_map(struct moor_abi_context *context, const struct moor_abi_m
     void *segment = NULL;
     struct moor_kit_range *range = NULL;
     int32_t status = moor_kit_check_map(args, error);
-    if (status == MOOR_OK)
-        status = moor_kit_handles_get(context->handles, args->segment, CPU_SEGMENT, &segment, error);
-    if (status != MOOR_OK)
+    if (!status)
+        status = moor_kit_handles_get(context->kit.handles, args->segment, MOOR_KIT_SEGMENT, &segment, error);
+    if (status)
         return status;
     *ret_segment = segment;
-    status = moor_kit_range_get(context->handles, args->range, CPU_RANGE, args->offset_bytes,
+    status = moor_kit_range_get(context->kit.handles, args->range, MOOR_KIT_RANGE, args->offset_bytes,
                                 (*ret_segment)->bytes, &range, error);
-    if (status == MOOR_OK)
+    if (!status)
         *ret_range = (struct cpu_range *)range;
     else
-        moor_kit_handles_put(context->handles, args->segment);
+        moor_kit_handles_put(context->kit.handles, args->segment);
     return status;
 }
 
@@ -214,28 +184,29 @@ static int32_t make_room(struct cpu_range *range, struct moor_abi_error *error)
 {
     pthread_mutex_lock(&range->kit.lock);
     if (!range->mapped)
-        range->mapped = calloc(range->kit.size_bytes / range->kit.granule_bytes, sizeof(*range->mapped));
+        range->mapped = calloc(range->kit.size_bytes / range->kit.granule_bytes, sizeof *range->mapped);
     bool has_room = range->mapped != NULL;
     pthread_mutex_unlock(&range->kit.lock);
     return has_room ? MOOR_OK
-                    : moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "no memory for a range's mappings");
+                    : moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "range: no host memory for its mappings");
 }
 
-/* The granules are BUSY. */
+/* Maps the segment at granules that are BUSY. */
 static int32_t map_file(struct moor_abi_context *context, const struct moor_abi_map_args *args,
                         struct cpu_range *range, const struct cpu_segment *segment, uint64_t first,
                         uint64_t count, struct moor_abi_error *error)
 {
+    assert(range->mapped && count > 0 && context->segments.file >= 0);
     atomic_store(&range->mixed, true);
     int32_t status =
         cpu_pages_map_file(range->kit.address + args->offset_bytes, segment->bytes,
                            to_protection(args->access), context->segments.file, segment->offset, error);
-    if (status == MOOR_OK) {
+    if (!status) {
         range->mapped[first] = args->segment;
         moor_kit_range_settle(&range->kit, first, count, MOOR_KIT_GRANULE_MAPPED);
         return MOOR_OK;
     }
-    /* Some kernels have by then taken away what was there: nobody else may move in. */
+    /* Some kernels have unmapped the old reservation by now: restore it before the granules are FREE. */
     pthread_mutex_lock(&range->kit.lock);
     (void)cpu_range_reset(range, first, count, NULL);
     moor_kit_range_set(&range->kit, first, count, MOOR_KIT_GRANULE_FREE);
@@ -249,17 +220,17 @@ static int32_t map(struct moor_abi_context *context, const struct moor_abi_map_a
     struct cpu_range *range = NULL;
     struct cpu_segment *segment = NULL;
     int32_t status = get_map(context, args, &range, &segment, error);
-    if (status != MOOR_OK)
+    if (status)
         return status;
     uint64_t first = args->offset_bytes / range->kit.granule_bytes;
     uint64_t count = segment->bytes / range->kit.granule_bytes;
     status = make_room(range, error);
-    if (status == MOOR_OK)
+    if (!status)
         status = moor_kit_range_claim(&range->kit, first, count, error);
-    if (status == MOOR_OK)
+    if (!status)
         status = map_file(context, args, range, segment, first, count, error);
-    if (status == MOOR_OK)
-        moor_kit_handles_put(context->handles, args->range); /* the mapping has the segment */
+    if (!status)
+        moor_kit_handles_put(context->kit.handles, args->range); /* the mapping keeps the segment borrowed */
     else
         drop_map(context, args);
     return status;
@@ -271,12 +242,12 @@ static int32_t protect(struct moor_abi_context *context, const struct moor_abi_m
     struct cpu_range *range = NULL;
     struct cpu_segment *segment = NULL;
     int32_t status = get_map(context, args, &range, &segment, error);
-    if (status != MOOR_OK)
+    if (status)
         return status;
     uint64_t first = args->offset_bytes / range->kit.granule_bytes;
     pthread_mutex_lock(&range->kit.lock);
     if (moor_kit_range_mapping(&range->kit, first) == 0 || range->mapped[first] != args->segment)
-        status = moor_kit_fail(error, MOOR_INVALID, 0, "the segment is not mapped at offset %llu",
+        status = moor_kit_fail(error, MOOR_INVALID, 0, "protect: the segment is not mapped at offset %llu",
                                (unsigned long long)args->offset_bytes);
     else if (mprotect(cpu_pointer(range->kit.address + args->offset_bytes), segment->bytes,
                       to_protection(args->access)) != 0)

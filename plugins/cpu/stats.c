@@ -1,26 +1,27 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * STATS: the provider's own books beside what the kernel says. The second is asked of the kernel alone:
- * private memory by address (kernel.c), over whole ranges, so that a page that the books do not know is
- * found; segments by the blocks of their file. The two are equal whenever no call and no release is at work.
+ * STATS: the provider's own counts beside the kernel's figures. The latter come from the kernel alone:
+ * private memory by address (kernel.c) over whole ranges, so that a page outside the counts is found;
+ * segments by the blocks of their file. The two are equal whenever no call and no release is in progress.
  */
 #include "cpu.h"
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
-/* Where a record of the domain has private memory; false: it has none. */
+/* Returns true if a record has private memory in the domain, and its addresses. */
 static bool get_interval(uint32_t kind, const void *record, uint32_t domain,
                          struct cpu_interval *ret_interval)
 {
-    if (kind == CPU_ALLOCATION) {
+    if (kind == MOOR_KIT_ALLOCATION) {
         const struct cpu_allocation *allocation = record;
         *ret_interval =
             (struct cpu_interval){allocation->address, allocation->address + allocation->bytes, false};
         return allocation->domain == domain;
     }
-    if (kind == CPU_RANGE && domain == CPU_DOMAIN_DEVICE) {
+    if (kind == MOOR_KIT_RANGE && domain == CPU_DOMAIN_DEVICE) {
         const struct cpu_range *range = record;
         *ret_interval = (struct cpu_interval){range->kit.address, range->kit.address + range->kit.size_bytes,
                                               atomic_load(&range->mixed)};
@@ -29,7 +30,7 @@ static bool get_interval(uint32_t kind, const void *record, uint32_t domain,
     return false;
 }
 
-/* What a walk over the handles collects. */
+/* The intervals that a walk over the handles collects. */
 struct list {
     uint32_t domain;
     uint32_t count;
@@ -40,16 +41,17 @@ struct list {
 static void list_add(void *user, uint32_t kind, void *record)
 {
     struct list *list = user;
+    assert(list->count <= list->capacity);
     if (list->count < list->capacity &&
         get_interval(kind, record, list->domain, &list->intervals[list->count]))
         list->count++;
 }
 
-/* Adds what the segments hold. 0 or an errno. */
+/* Adds the memory of the segments. Returns 0 or an errno. */
 static int add_segments(struct moor_abi_context *context, struct cpu_held *held)
 {
     pthread_mutex_lock(&context->segments.lock);
-    int file = context->segments.file; /* once open it stays so until the context closes */
+    int file = context->segments.file; /* stays open until the context closes */
     pthread_mutex_unlock(&context->segments.lock);
     struct stat stat;
     if (file < 0)
@@ -64,19 +66,20 @@ static int add_segments(struct moor_abi_context *context, struct cpu_held *held)
 static int32_t add_system(struct moor_abi_context *context, uint32_t domain, struct moor_abi_stats *stats,
                           struct moor_abi_error *error)
 {
-    /* A call that adds a record meanwhile may crowd one out: the figure is exact when none is at work. */
-    struct list list = {.domain = domain, .capacity = moor_kit_handles_length(context->handles)};
-    list.intervals = malloc((list.capacity + 1u) * sizeof(*list.intervals));
+    /* A record that is added meanwhile may displace another one: the figure is exact only while no call is in
+     * progress. */
+    struct list list = {.domain = domain, .capacity = moor_kit_handles_length(context->kit.handles)};
+    list.intervals = malloc((list.capacity + 1u) * sizeof *list.intervals);
     if (!list.intervals)
-        return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "no memory for a list of mappings");
-    moor_kit_handles_each(context->handles, list_add, &list);
+        return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "stats: no host memory for a list of mappings");
+    moor_kit_handles_each(context->kit.handles, list_add, &list);
     struct cpu_held held;
     int code = cpu_kernel_held(list.intervals, list.count, &held);
     free(list.intervals);
     if (code == 0 && domain == CPU_DOMAIN_DEVICE)
         code = add_segments(context, &held);
     if (code != 0)
-        return MOOR_OK; /* no /proc here: the figure is unknown, the others are not */
+        return MOOR_OK; /* without /proc only this figure is unknown */
     stats->valid |= MOOR_ABI_STAT_SYSTEM_HELD;
     stats->system_held_bytes = held.bytes;
     if (held.huge_known) {
@@ -89,18 +92,19 @@ static int32_t add_system(struct moor_abi_context *context, uint32_t domain, str
 static int32_t stats(struct moor_abi_context *context, uint32_t domain, struct moor_abi_stats *ret_stats,
                      struct moor_abi_error *error)
 {
-    if (domain >= CPU_DOMAIN_COUNT)
-        return moor_kit_fail(error, MOOR_INVALID, 0, "domain %u: there are %u", domain, CPU_DOMAIN_COUNT);
+    int32_t status = moor_kit_check_index("domain", domain, CPU_DOMAIN_COUNT, error);
+    if (status)
+        return status;
     struct moor_abi_stats result = {
         .struct_size = MOOR_ABI_STATS_SIZE,
         .valid = MOOR_ABI_STAT_TOTAL | MOOR_ABI_STAT_FREE | MOOR_ABI_STAT_HELD,
-        .total_bytes = context->instance->pool.total_bytes,
-        .held_bytes = atomic_load(&context->held_bytes[domain]),
+        .total_bytes = context->kit.instance->pool.total_bytes,
+        .held_bytes = moor_kit_held(context, domain),
     };
-    int32_t status = cpu_pool_free_bytes(&context->instance->pool, &result.free_bytes, error);
-    if (status == MOOR_OK)
+    status = cpu_pool_free_bytes(&context->kit.instance->pool, &result.free_bytes, error);
+    if (!status)
         status = add_system(context, domain, &result, error);
-    if (status != MOOR_OK)
+    if (status)
         return status;
     return moor_kit_fill_out(ret_stats, &result, MOOR_ABI_STATS_SIZE, MOOR_ABI_STATS_SIZE, "stats", error);
 }

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * STREAM and COPY: a stream is a thread and a ring of operations that it takes one by one, in order.
+ * STREAM and COPY: a stream is a thread and a ring of operations, which the thread executes one by one, in
+ * order.
  *
- * `record` on a stream that has nothing to do is reached on the spot: no thread is woken for it. A wait on
- * another stream blocks this stream's thread only; the value has been recorded, so it comes, and a cycle
- * cannot arise. The waiting operation keeps the other's timeline alive: that stream may be destroyed as soon
- * as the value is reached.
+ * `record` on an idle stream is reached at once, and wakes no thread. A wait for another stream blocks the
+ * thread of this stream alone. The value was recorded before, so it will be reached, and no cycle can arise.
+ * The waiting operation keeps the other timeline alive: that stream may be destroyed once the value is
+ * reached.
  */
 #include "cpu.h"
+#include <assert.h>
 #include <errno.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,7 +30,7 @@ struct cpu_op {
             void *user;
         } call;
         struct {
-            struct cpu_line *line;
+            struct cpu_timeline *timeline;
             uint64_t value;
         } fence; /* WAIT; RECORD: the value alone */
     };
@@ -37,44 +38,29 @@ struct cpu_op {
 
 /* ---- timelines ---- */
 
-static struct cpu_line *create_line(const struct moor_abi_host *host)
+static struct cpu_timeline *create_timeline(const struct moor_abi_host *host)
 {
-    struct cpu_line *line = malloc(sizeof(*line));
-    if (!line)
+    struct cpu_timeline *timeline = malloc(sizeof *timeline);
+    if (!timeline)
         return NULL;
-    if (moor_kit_timeline_create(host, &line->timeline) != MOOR_OK) {
-        free(line);
+    if (moor_kit_timeline_create(host, &timeline->kit) != MOOR_OK) {
+        free(timeline);
         return NULL;
     }
-    atomic_init(&line->refs, 1);
-    return line;
+    atomic_init(&timeline->refs, 1);
+    return timeline;
 }
 
-static void unref_line(struct cpu_line *line)
+static void unref_timeline(struct cpu_timeline *timeline)
 {
-    /* Acquire and release: whoever frees sees everything that others did to it before. */
-    if (atomic_fetch_sub_explicit(&line->refs, 1, memory_order_acq_rel) != 1)
+    /* Acquire and release: the thread that frees sees all earlier uses by other threads. */
+    if (atomic_fetch_sub_explicit(&timeline->refs, 1, memory_order_acq_rel) != 1)
         return;
-    moor_kit_timeline_destroy(line->timeline);
-    free(line);
+    moor_kit_timeline_destroy(timeline->kit);
+    free(timeline);
 }
 
 /* ---- the thread ---- */
-
-static void fill_memory(const struct cpu_op *op)
-{
-    void *at = cpu_pointer(op->memory.destination);
-    uint64_t count = op->memory.bytes / op->pattern_bytes;
-    if (op->pattern_bytes == 1) {
-        memset(at, (int)(uint8_t)op->memory.source, count);
-    } else if (op->pattern_bytes == 2) {
-        for (uint64_t i = 0; i < count; i++)
-            ((uint16_t *)at)[i] = (uint16_t)op->memory.source;
-    } else {
-        for (uint64_t i = 0; i < count; i++)
-            ((uint32_t *)at)[i] = (uint32_t)op->memory.source;
-    }
-}
 
 static void execute(struct moor_abi_stream *stream, const struct cpu_op *op)
 {
@@ -83,19 +69,20 @@ static void execute(struct moor_abi_stream *stream, const struct cpu_op *op)
         memcpy(cpu_pointer(op->memory.destination), cpu_pointer(op->memory.source), op->memory.bytes);
         break;
     case CPU_OP_FILL:
-        fill_memory(op);
+        moor_kit_fill_memory(cpu_pointer(op->memory.destination), op->memory.bytes, op->memory.source,
+                             op->pattern_bytes);
         break;
     case CPU_OP_CALL:
         op->call.function(op->call.user);
         break;
     case CPU_OP_WAIT:
-        (void)moor_kit_timeline_wait(op->fence.line->timeline, op->fence.value,
-                                     UINT64_MAX); /* it has no end but OK */
-        unref_line(op->fence.line);
+        (void)moor_kit_timeline_wait(op->fence.timeline->kit, op->fence.value,
+                                     UINT64_MAX); /* without a deadline the result is OK */
+        unref_timeline(op->fence.timeline);
         break;
     case CPU_OP_RECORD:
-        moor_kit_timeline_signal(stream->line->timeline, op->fence.value);
-        moor_kit_queue_wake(stream->context->queue);
+        moor_kit_timeline_signal(stream->timeline->kit, op->fence.value);
+        moor_kit_queue_wake(stream->kit.context->kit.queue);
         break;
     }
 }
@@ -122,32 +109,19 @@ static void *work(void *argument)
     return NULL;
 }
 
-static int start_thread(struct moor_abi_stream *stream)
-{
-    /* Signals are for the host's threads. */
-    sigset_t all;
-    sigset_t before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int code = pthread_create(&stream->thread, NULL, work, stream);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (code == 0)
-        (void)pthread_setname_np(stream->thread, "moorage-cpu"); /* for people only */
-    return code;
-}
-
 /* ---- the ring ---- */
 
 /* The lock is held. */
 static int32_t grow(struct moor_abi_stream *stream, struct moor_abi_error *error)
 {
     if (stream->capacity >= CPU_STREAM_OPS_MAX)
-        return moor_kit_fail(error, MOOR_LIMIT, 0, "%u operations wait on this stream: no more fit",
+        return moor_kit_fail(error, MOOR_LIMIT, 0, "stream: %u operations wait, and no more fit",
                              stream->count);
+    assert(stream->count == stream->capacity);
     uint32_t capacity = stream->capacity ? stream->capacity * 2 : 64;
-    struct cpu_op *ring = malloc(capacity * sizeof(*ring));
+    struct cpu_op *ring = malloc(capacity * sizeof *ring);
     if (!ring)
-        return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "no memory for %u operations of a stream",
+        return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "stream: no host memory for %u operations",
                              capacity);
     for (uint32_t i = 0; i < stream->count; i++)
         ring[i] = stream->ring[(stream->first + i) & (stream->capacity - 1)];
@@ -164,9 +138,10 @@ static int32_t push_locked(struct moor_abi_stream *stream, const struct cpu_op *
 {
     if (stream->count == stream->capacity) {
         int32_t status = grow(stream, error);
-        if (status != MOOR_OK)
+        if (status)
             return status;
     }
+    assert(stream->count < stream->capacity && !stream->ending);
     stream->ring[(stream->first + stream->count) & (stream->capacity - 1)] = *op;
     if (stream->count++ == 0)
         pthread_cond_signal(&stream->more);
@@ -187,36 +162,36 @@ static int32_t create(struct moor_abi_context *context, const struct moor_abi_st
                       struct moor_abi_stream **ret_stream, struct moor_abi_error *error)
 {
     int32_t status = moor_kit_check_stream(args, error);
-    if (status != MOOR_OK)
+    if (status)
         return status;
     if (args->flags & MOOR_ABI_STREAM_IMPORT)
-        return moor_kit_fail(error, MOOR_UNSUPPORTED, 0, "the CPU has no streams of its own to import");
-    struct moor_abi_stream *stream = calloc(1, sizeof(*stream));
-    struct cpu_line *line = create_line(context->instance->host);
-    if (!stream || !line) {
-        status = moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "no memory for a stream");
+        return moor_kit_fail(error, MOOR_UNSUPPORTED, 0, "stream: the CPU has no native streams to import");
+    struct moor_abi_stream *stream = calloc(1, sizeof *stream);
+    struct cpu_timeline *timeline = create_timeline(context->kit.instance->kit.host);
+    if (!stream || !timeline) {
+        status = moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "stream: no host memory");
         goto free_parts;
     }
-    stream->context = context;
-    stream->line = line;
+    stream->timeline = timeline;
+    moor_kit_stream_begin(stream, context);
     pthread_mutex_init(&stream->lock, NULL); /* neither fails on Linux with default attributes */
     pthread_cond_init(&stream->more, NULL);
-    int code = start_thread(stream);
+    int code = moor_kit_thread_start(&stream->thread, "moorage-cpu", work, stream);
     if (code != 0) {
         status = moor_kit_fail(error, code == EAGAIN ? MOOR_LIMIT : MOOR_PROVIDER, code,
-                               "no thread for a stream: %s", strerrorname_np(code));
-        goto destroy_locks;
+                               "stream: no thread: %s", strerrorname_np(code));
+        goto end_stream;
     }
-    atomic_fetch_add(&context->stream_count, 1);
     *ret_stream = stream;
     return MOOR_OK;
 
-destroy_locks:
+end_stream:
+    moor_kit_stream_end(stream);
     pthread_cond_destroy(&stream->more);
     pthread_mutex_destroy(&stream->lock);
 free_parts:
-    if (line)
-        unref_line(line);
+    if (timeline)
+        unref_timeline(timeline);
     free(stream);
     return status;
 }
@@ -224,9 +199,9 @@ free_parts:
 static int32_t destroy(struct moor_abi_stream *stream, struct moor_abi_error *error)
 {
     uint64_t reached = 0;
-    int32_t status = moor_kit_timeline_watermark(stream->line->timeline, &reached);
-    if (status != MOOR_OK)
-        return moor_kit_fail(error, status, 0, "the stream's timeline has failed");
+    int32_t status = moor_kit_timeline_watermark(stream->timeline->kit, &reached);
+    if (status)
+        return moor_kit_fail(error, status, 0, "stream: its timeline has failed");
     pthread_mutex_lock(&stream->lock);
     uint64_t recorded = stream->recorded;
     stream->ending = recorded == reached;
@@ -234,15 +209,16 @@ static int32_t destroy(struct moor_abi_stream *stream, struct moor_abi_error *er
     pthread_mutex_unlock(&stream->lock);
     if (recorded != reached)
         return moor_kit_fail(error, MOOR_BUSY, 0,
-                             "value %llu of the stream is recorded and not reached: %llu is",
+                             "stream: value %llu is recorded and not reached; the last one reached is %llu",
                              (unsigned long long)recorded, (unsigned long long)reached);
 
-    (void)pthread_join(stream->thread, NULL); /* after what was submitted behind the last record */
-    atomic_fetch_sub(&stream->context->stream_count, 1);
+    (void)pthread_join(stream->thread, NULL); /* the thread ends after the work behind the last record */
+    assert(stream->count == 0 && !stream->busy);
+    moor_kit_stream_end(stream);
     pthread_cond_destroy(&stream->more);
     pthread_mutex_destroy(&stream->lock);
     free(stream->ring);
-    unref_line(stream->line);
+    unref_timeline(stream->timeline);
     free(stream);
     return MOOR_OK;
 }
@@ -255,58 +231,56 @@ static int32_t record(struct moor_abi_stream *stream, uint64_t *ret_value, struc
     struct cpu_op op = {.kind = CPU_OP_RECORD, .fence.value = stream->recorded + 1};
     if (!idle)
         status = push_locked(stream, &op, error);
-    if (status == MOOR_OK) {
-        stream->recorded = moor_kit_timeline_record(stream->line->timeline);
+    if (!status) {
+        stream->recorded = moor_kit_timeline_record(stream->timeline->kit);
+        assert(stream->recorded == op.fence.value);
         *ret_value = stream->recorded;
         if (idle) /* under the lock: values are signalled in order */
-            moor_kit_timeline_signal(stream->line->timeline, stream->recorded);
+            moor_kit_timeline_signal(stream->timeline->kit, stream->recorded);
     }
     pthread_mutex_unlock(&stream->lock);
-    if (status == MOOR_OK && idle)
-        moor_kit_queue_wake(stream->context->queue);
+    if (!status && idle)
+        moor_kit_queue_wake(stream->kit.context->kit.queue);
     return status;
 }
 
 int32_t cpu_stream_watermark(struct moor_abi_stream *stream, uint64_t *ret_value,
                              struct moor_abi_error *error)
 {
-    int32_t status = moor_kit_timeline_watermark(stream->line->timeline, ret_value);
-    if (status != MOOR_OK)
-        return moor_kit_fail(error, status, 0, "the stream's timeline has failed");
+    int32_t status = moor_kit_timeline_watermark(stream->timeline->kit, ret_value);
+    if (status)
+        return moor_kit_fail(error, status, 0, "stream: its timeline has failed");
     return MOOR_OK;
-}
-
-static int32_t wait_line(struct moor_abi_stream *stream, uint64_t value, uint64_t deadline_ns,
-                         struct moor_abi_error *error)
-{
-    int32_t status = moor_kit_timeline_wait(stream->line->timeline, value, deadline_ns);
-    if (status == MOOR_INVALID)
-        return moor_kit_fail(error, status, 0, "value %llu was never recorded on the stream",
-                             (unsigned long long)value);
-    return status;
 }
 
 int32_t cpu_stream_check_recorded(struct moor_abi_stream *stream, uint64_t value,
                                   struct moor_abi_error *error)
 {
-    int32_t status = wait_line(stream, value, 0, error);
-    return status == MOOR_TIMEOUT ? MOOR_OK : status;
+    return moor_kit_timeline_check_recorded(stream->timeline->kit, value, error);
+}
+
+static int32_t wait(struct moor_abi_stream *stream, uint64_t value, uint64_t deadline_ns,
+                    struct moor_abi_error *error)
+{
+    int32_t status = cpu_stream_check_recorded(stream, value, error);
+    return status ? status : moor_kit_timeline_wait(stream->timeline->kit, value, deadline_ns);
 }
 
 static int32_t wait_stream(struct moor_abi_stream *stream, struct moor_abi_stream *other, uint64_t value,
                            struct moor_abi_error *error)
 {
-    if (stream->context->instance != other->context->instance)
-        return moor_kit_fail(error, MOOR_FOREIGN, 0, "the two streams are of different instances");
-    int32_t status = wait_line(other, value, 0, error);
-    if (status != MOOR_TIMEOUT || stream == other) /* reached already, or in order anyway */
+    int32_t status = moor_kit_stream_check_instance(stream, other, error);
+    if (status)
+        return status;
+    status = wait(other, value, 0, error);
+    if (status != MOOR_TIMEOUT || stream == other) /* reached already, or in order without a wait */
         return status == MOOR_TIMEOUT ? MOOR_OK : status;
-    struct cpu_op op = {.kind = CPU_OP_WAIT, .fence = {other->line, value}};
+    struct cpu_op op = {.kind = CPU_OP_WAIT, .fence = {other->timeline, value}};
     /* Relaxed: the caller's own reference keeps it alive until this one is there. */
-    atomic_fetch_add_explicit(&other->line->refs, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&other->timeline->refs, 1, memory_order_relaxed);
     status = push(stream, &op, error);
-    if (status != MOOR_OK)
-        unref_line(other->line);
+    if (status)
+        unref_timeline(other->timeline);
     return status;
 }
 
@@ -319,18 +293,11 @@ static int32_t host_function(struct moor_abi_stream *stream, moor_abi_host_funct
     return push(stream, &op, error);
 }
 
-static int32_t native(struct moor_abi_stream *stream, uint64_t *ret_native, struct moor_abi_error *error)
-{
-    (void)stream;
-    (void)ret_native;
-    return moor_kit_fail(error, MOOR_UNSUPPORTED, 0, "host memory has no device API");
-}
-
 static int32_t copy(struct moor_abi_stream *stream, const struct moor_abi_copy_args *args,
                     struct moor_abi_error *error)
 {
     int32_t status = moor_kit_check_copy(args, error);
-    if (status != MOOR_OK)
+    if (status)
         return status;
     struct cpu_op op = {.kind = CPU_OP_COPY, .memory = {args->destination, args->source, args->size_bytes}};
     return push(stream, &op, error);
@@ -340,7 +307,7 @@ static int32_t fill(struct moor_abi_stream *stream, const struct moor_abi_fill_a
                     struct moor_abi_error *error)
 {
     int32_t status = moor_kit_check_fill(args, error);
-    if (status != MOOR_OK)
+    if (status)
         return status;
     struct cpu_op op = {.kind = CPU_OP_FILL,
                         .pattern_bytes = args->pattern_bytes,
@@ -354,10 +321,10 @@ const struct moor_abi_stream_table cpu_stream_table = {
     .destroy = destroy,
     .record = record,
     .watermark = cpu_stream_watermark,
-    .wait = wait_line,
+    .wait = wait,
     .wait_stream = wait_stream,
     .host_function = host_function,
-    .native = native,
+    .native = moor_kit_no_native_stream,
 };
 
 const struct moor_abi_copy_table cpu_copy_table = {

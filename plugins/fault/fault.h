@@ -1,28 +1,29 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The inside of the fault provider: it loads another one, passes every call on to it, and lets some of them
- * fail.
+ * The inside of the fault provider: it loads another provider, the inner one, forwards every call to it, and
+ * makes some calls fail.
  *
- * Contexts and streams are our own, for calls on them must find the instance; handles, addresses, native
- * names and cookies are those of the provider within. What the contract calls an instance, a context or a
- * stream has one type on both sides: fields called `inner` are the other provider's, and nobody here looks
- * into them.
+ * Contexts and streams are this provider's own, because calls on them must find the instance. Handles,
+ * addresses, native names and cookies are the inner provider's. An instance, a context and a stream have the
+ * same type in both providers: fields named `inner` belong to the inner provider, and are never dereferenced
+ * here.
  *
- * Locks: moor_fault.lock and moor_abi_context.lock; no call is passed on under either but watermark, which
- * never waits.
+ * Locks: moor_fault.lock and moor_abi_context.lock. No call is forwarded under either, except watermark,
+ * which never waits.
  */
 #ifndef MOORAGE_FAULT_INSIDE_H
 #define MOORAGE_FAULT_INSIDE_H
 
 #include "include/moorage/fault.h"
-#include <moorage/abi/provider.h>
+#include <assert.h>
 #include <moorage/kit/check.h>
+#include <moorage/kit/provider.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 
-/* ---- inner.c: the provider within ---- */
+/* ---- inner.c: the inner provider ---- */
 
 struct fault_inner {
     struct moor_abi_prefix prefix;
@@ -31,17 +32,17 @@ struct fault_inner {
     struct moor_abi_stream_table stream;
     struct moor_abi_release_table release;
     struct moor_abi_copy_table
-        copy; /* without the capability all zero, here and below: fault_enter keeps calls away */
+        copy; /* without the capability all zero, with the tables below; fault_enter refuses calls */
     struct moor_abi_virtual_table virtual_;
     struct moor_abi_shared_table shared;
     struct moor_abi_pinned_table pinned;
     struct moor_abi_stats_table stats;
 };
 
-/* path: absolute. INVALID, REFUSED or VERSION, and why. Its code stays in the process. */
+/* Loads the inner provider; its code stays in the process. path: absolute. INVALID, REFUSED, VERSION. */
 int32_t fault_inner_load(const char *path, struct fault_inner *ret_inner, struct moor_abi_error *error);
 
-/* ---- plan.c: what is to go wrong ---- */
+/* ---- plan.c: the faults ---- */
 
 enum fault_call {
     FAULT_INIT,
@@ -75,16 +76,16 @@ enum fault_call {
     FAULT_PROTECT,
     FAULT_PIN,
     FAULT_STATS,
-    FAULT_FREE, /* no call: the carrying out of a release */
+    FAULT_FREE, /* no call: the free of a released object */
     FAULT_CALL_COUNT
 };
 
 #define FAULT_PLANS_MAX 64u
 
 struct fault_armed {
-    uint32_t call; /* enum fault_call; FAULT_CALL_COUNT: any but FREE */
-    uint64_t from; /* of the calls that it counts, the first that it concerns */
-    uint64_t to;   /* and the last */
+    uint32_t call; /* enum fault_call; FAULT_CALL_COUNT: every call, but not FREE */
+    uint64_t from; /* the first call that fails, among those that `seen` counts */
+    uint64_t to;   /* the last one */
     uint64_t seen;
     int32_t status;
     bool after;
@@ -92,7 +93,7 @@ struct fault_armed {
 };
 
 struct moor_fault {
-    pthread_mutex_t lock; /* all below */
+    pthread_mutex_t lock; /* guards all fields below */
     struct fault_armed armed[FAULT_PLANS_MAX];
     uint32_t armed_count;
     uint64_t calls[FAULT_CALL_COUNT];
@@ -100,60 +101,60 @@ struct moor_fault {
     struct moor_fault_control control; /* constant after init */
 };
 
-/* NULL, or text in the form of the setting `faults`. */
+/* Initialises the faults. text: [in] NULL, or the setting `faults`. INVALID, LIMIT. */
 int32_t fault_plan_init(struct moor_fault *fault, const char *text, struct moor_abi_error *error);
 void fault_plan_finish(struct moor_fault *fault);
 
-/* First in every call: counts it and holds it up. OK: pass it on; anything else is its answer. ret_after:
- * NULL, or what it answers after its work was done and taken back; OK: nothing of the kind. */
+/* Begins a call: counts it and delays it. Returns OK if the call is to be forwarded, else its result.
+ * ret_after: [out] the result after its work was done and undone; OK: no such fault. NULL: its work cannot be
+ * undone. */
 int32_t fault_enter(struct moor_abi_instance *instance, enum fault_call call, int32_t *ret_after,
                     struct moor_abi_error *error);
 
-/* Last in a call whose work was taken back. */
-int32_t fault_told_after(enum fault_call call, int32_t status, struct moor_abi_error *error);
+/* Ends a call after its work was undone: fills the record and returns `status`. */
+int32_t fault_fail_after(enum fault_call call, int32_t status, struct moor_abi_error *error);
 
-/* ---- provider.c ---- */
+/* ---- provider.c: instances, contexts, streams ---- */
 
 struct moor_abi_instance {
     const struct moor_abi_host *host;
-    struct fault_inner within;
+    struct fault_inner tables;
     struct moor_abi_instance *inner;
     struct moor_fault fault;
 };
 
-/* A completion of ours, told when its points are reached: of a release that fails, or one that was in the
- * way. */
+/* A completion of this provider, which is due when its points are reached: of a failed release, or of the
+ * host's release that came before an undo. */
 struct fault_kept;
 
 struct moor_abi_context {
     struct moor_abi_instance *instance;
     struct moor_abi_context *inner;
-    pthread_mutex_t lock;     /* all below */
-    struct fault_kept *kept;  /* oldest first */
-    struct fault_kept **last; /* where the next is linked */
-    uint64_t undo_count;      /* releases of ours that have not completed */
+    pthread_mutex_t lock;     /* guards all fields below */
+    struct fault_kept *kept;  /* the oldest first */
+    struct fault_kept **last; /* the link for the next one */
+    uint64_t undo_count;      /* undo releases that have not completed */
 };
 
 struct moor_abi_stream {
     struct moor_abi_context *context;
     struct moor_abi_stream *inner;
-    atomic_bool lost; /* one of its calls was made to answer DEVICE_LOST */
+    atomic_bool lost; /* a call was made to return DEVICE_LOST */
 };
 
-static inline const struct fault_inner *fault_within(const struct moor_abi_context *context)
+static inline const struct fault_inner *fault_tables(const struct moor_abi_context *context)
 {
-    return &context->instance->within;
+    return &context->instance->tables;
 }
 
 /* ---- release.c ---- */
 
 void fault_release_init(struct moor_abi_context *context);
 void fault_release_finish(struct moor_abi_context *context);
-/* Takes back what a call has just made, and nobody has seen. */
+/* Releases an object, or a part of a range, that a call has just made and the host has not seen. */
 void fault_undo(struct moor_abi_context *context, uint32_t kind, uint64_t handle, uint64_t offset_bytes,
                 uint64_t length_bytes);
 
-extern const struct moor_abi_base_table fault_base_table;
 extern const struct moor_abi_alloc_table fault_alloc_table;
 extern const struct moor_abi_stream_table fault_stream_table;
 extern const struct moor_abi_release_table fault_release_table;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Loads the provider within. It is a file that whoever set the path answers for: what a core checks of a file
- * before its code runs is not checked again here, only what would make a call of ours go astray.
+ * Loads the inner provider. The setter of the path vouches for the file. A core's checks of the file, before
+ * its code runs, are not repeated here; only values that would make a call of this provider fail are checked.
  */
 #include "fault.h"
 
@@ -11,8 +11,8 @@
 static const struct {
     const char *name;
     uint64_t bit;  /* 0: every provider has it */
-    size_t source; /* of the pointer in struct moor_abi_provider */
-    size_t target; /* of the copy in struct fault_inner */
+    size_t source; /* offset of the pointer in struct moor_abi_provider */
+    size_t target; /* offset of the copy in struct fault_inner */
     uint32_t size_bytes;
 } tables[] = {
 /* clang-format off */
@@ -33,12 +33,13 @@ static const struct {
 
 static bool is_whole(const void *table, uint32_t size_bytes)
 {
-    uint32_t told;
-    memcpy(&told, table, sizeof told);
-    if (told < size_bytes)
+    uint32_t struct_size;
+    memcpy(&struct_size, table, sizeof struct_size);
+    if (struct_size < size_bytes)
         return false;
+    assert(size_bytes % sizeof(uintptr_t) == 0);
     const char *bytes = table;
-    for (uint32_t at = 8; at < size_bytes; at += sizeof(uintptr_t)) { /* behind struct_size and reserved */
+    for (uint32_t at = 8; at < size_bytes; at += sizeof(uintptr_t)) { /* after struct_size and reserved */
         uintptr_t function;
         memcpy(&function, bytes + at, sizeof function);
         if (function == 0)
@@ -58,6 +59,7 @@ static int32_t copy_tables(const char *path, const struct moor_abi_provider *pro
             return moor_kit_fail(error, MOOR_REFUSED, 0,
                                  "%s: table %s is not whole, or not as the capabilities say", path,
                                  tables[i].name);
+        assert(tables[i].target + tables[i].size_bytes <= sizeof *ret_inner);
         if (table)
             memcpy((char *)ret_inner + tables[i].target, table, tables[i].size_bytes);
     }
@@ -68,7 +70,7 @@ static int32_t check_prefix(const char *path, const struct moor_abi_prefix *pref
                             struct moor_abi_error *error)
 {
     if (prefix->magic != MOOR_ABI_MAGIC)
-        return moor_kit_fail(error, MOOR_REFUSED, 0, "%s: what its entry returns is no provider", path);
+        return moor_kit_fail(error, MOOR_REFUSED, 0, "%s: its entry returns no provider", path);
     if (prefix->major != MOOR_ABI_MAJOR || prefix->min_host_minor > MOOR_ABI_MINOR)
         return moor_kit_fail(error, MOOR_VERSION, 0, "%s: built for ABI %u.%u, needs %u.%u; this is %u.%u",
                              path, prefix->major, prefix->minor, prefix->major, prefix->min_host_minor,
@@ -80,17 +82,18 @@ static int32_t check_prefix(const char *path, const struct moor_abi_prefix *pref
     return MOOR_OK;
 }
 
-/* The code of the file is in the process. */
-static int32_t ask_entry(const char *path, void *module, struct fault_inner *ret_inner,
-                         struct moor_abi_error *error)
+/* Calls the entry of a loaded file, checks its table and copies it. */
+static int32_t call_entry(const char *path, void *module, struct fault_inner *ret_inner,
+                          struct moor_abi_error *error)
 {
     void *symbol = dlsym(module, MOOR_ABI_ENTRY_NAME);
     if (!symbol)
         return moor_kit_fail(error, MOOR_REFUSED, 0, "%s: no %s", path, MOOR_ABI_ENTRY_NAME);
     moor_abi_entry entry;
-    memcpy(&entry, &symbol, sizeof entry); /* ISO C has no cast from one to the other */
+    /* ISO C has no cast from an object pointer to a function pointer */
+    memcpy(&entry, &symbol, sizeof entry);
     if (entry == moor_provider_entry_v1)
-        return moor_kit_fail(error, MOOR_REFUSED, 0, "%s: this provider cannot hold itself", path);
+        return moor_kit_fail(error, MOOR_REFUSED, 0, "%s: fault.so cannot load itself", path);
     const struct moor_abi_provider *provider = entry();
     if (!provider)
         return moor_kit_fail(error, MOOR_REFUSED, 0, "%s: its entry returned NULL", path);
@@ -102,13 +105,12 @@ static int32_t ask_entry(const char *path, void *module, struct fault_inner *ret
 int32_t fault_inner_load(const char *path, struct fault_inner *ret_inner, struct moor_abi_error *error)
 {
     if (path[0] != '/')
-        return moor_kit_fail(error, MOOR_INVALID, 0, "the path of the provider within is not absolute: %s",
-                             path);
+        return moor_kit_fail(error, MOOR_INVALID, 0, "setting provider: '%s' is no absolute path", path);
     void *module = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!module)
         return moor_kit_fail(error, MOOR_REFUSED, 0, "%s", dlerror());
-    int32_t status = ask_entry(path, module, ret_inner, error);
+    int32_t status = call_entry(path, module, ret_inner, error);
     if (status)
-        (void)dlclose(module); /* nothing of it runs */
+        (void)dlclose(module); /* no code of it runs */
     return status;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* ALLOC, VIRTUAL, SHARED, PINNED, STATS: passed on, with room for failure before and, where it can be taken
- * back, after. What is taken back is made into a struct of ours, so that the caller's stays untouched. */
+/* ALLOC, VIRTUAL, SHARED, PINNED, STATS: forwarded, with faults before the work and, if the work can be
+ * undone, after it. Work that will be undone fills a struct of this provider, so the caller's struct stays
+ * untouched. */
 #include "fault.h"
 
 /* ---- ALLOC ---- */
@@ -9,7 +10,7 @@ static int32_t footprint(struct moor_abi_context *context, const struct moor_abi
                          uint64_t *ret_bytes, struct moor_abi_error *error)
 {
     int32_t status = fault_enter(context->instance, FAULT_FOOTPRINT, NULL, error);
-    return status ? status : fault_within(context)->alloc.footprint(context->inner, args, ret_bytes, error);
+    return status ? status : fault_tables(context)->alloc.footprint(context->inner, args, ret_bytes, error);
 }
 
 static int32_t allocate(struct moor_abi_context *context, const struct moor_abi_alloc_args *args,
@@ -20,13 +21,14 @@ static int32_t allocate(struct moor_abi_context *context, const struct moor_abi_
     if (status)
         return status;
     if (!after)
-        return fault_within(context)->alloc.allocate(context->inner, args, ret_allocation, error);
+        return fault_tables(context)->alloc.allocate(context->inner, args, ret_allocation, error);
     struct moor_abi_allocation made = {.struct_size = MOOR_ABI_ALLOCATION_SIZE};
-    status = fault_within(context)->alloc.allocate(context->inner, args, &made, error);
+    status = fault_tables(context)->alloc.allocate(context->inner, args, &made, error);
     if (status)
         return status;
+    assert(made.handle != 0);
     fault_undo(context, MOOR_ABI_RELEASE_ALLOCATION, made.handle, 0, 0);
-    return fault_told_after(FAULT_ALLOCATE, after, error);
+    return fault_fail_after(FAULT_ALLOCATE, after, error);
 }
 
 const struct moor_abi_alloc_table fault_alloc_table = {
@@ -45,13 +47,14 @@ static int32_t reserve(struct moor_abi_context *context, const struct moor_abi_r
     if (status)
         return status;
     if (!after)
-        return fault_within(context)->virtual_.reserve(context->inner, args, ret_range, error);
+        return fault_tables(context)->virtual_.reserve(context->inner, args, ret_range, error);
     struct moor_abi_range made = {.struct_size = MOOR_ABI_RANGE_SIZE};
-    status = fault_within(context)->virtual_.reserve(context->inner, args, &made, error);
+    status = fault_tables(context)->virtual_.reserve(context->inner, args, &made, error);
     if (status)
         return status;
+    assert(made.handle != 0);
     fault_undo(context, MOOR_ABI_RELEASE_RANGE, made.handle, 0, 0);
-    return fault_told_after(FAULT_RESERVE, after, error);
+    return fault_fail_after(FAULT_RESERVE, after, error);
 }
 
 static int32_t commit(struct moor_abi_context *context, uint64_t range, uint64_t offset_bytes,
@@ -62,12 +65,12 @@ static int32_t commit(struct moor_abi_context *context, uint64_t range, uint64_t
     if (status)
         return status;
     uint64_t actual_bytes;
-    status = fault_within(context)->virtual_.commit(context->inner, range, offset_bytes, length_bytes,
+    status = fault_tables(context)->virtual_.commit(context->inner, range, offset_bytes, length_bytes,
                                                     after ? &actual_bytes : ret_actual_bytes, error);
     if (status || !after)
         return status;
     fault_undo(context, MOOR_ABI_RELEASE_DECOMMIT, range, offset_bytes, length_bytes);
-    return fault_told_after(FAULT_COMMIT, after, error);
+    return fault_fail_after(FAULT_COMMIT, after, error);
 }
 
 static int32_t committed(struct moor_abi_context *context, uint64_t range, uint64_t offset_bytes,
@@ -75,7 +78,7 @@ static int32_t committed(struct moor_abi_context *context, uint64_t range, uint6
 {
     int32_t status = fault_enter(context->instance, FAULT_COMMITTED, NULL, error);
     return status ? status
-                  : fault_within(context)->virtual_.committed(context->inner, range, offset_bytes,
+                  : fault_tables(context)->virtual_.committed(context->inner, range, offset_bytes,
                                                               length_bytes, ret_bytes, error);
 }
 
@@ -96,27 +99,28 @@ static int32_t create(struct moor_abi_context *context, const struct moor_abi_se
     if (status)
         return status;
     if (!after)
-        return fault_within(context)->shared.create(context->inner, args, ret_segment, error);
+        return fault_tables(context)->shared.create(context->inner, args, ret_segment, error);
     struct moor_abi_segment made = {.struct_size = MOOR_ABI_SEGMENT_SIZE};
-    status = fault_within(context)->shared.create(context->inner, args, &made, error);
+    status = fault_tables(context)->shared.create(context->inner, args, &made, error);
     if (status)
         return status;
+    assert(made.handle != 0);
     fault_undo(context, MOOR_ABI_RELEASE_SEGMENT, made.handle, 0, 0);
-    return fault_told_after(FAULT_SHARED_CREATE, after, error);
+    return fault_fail_after(FAULT_SHARED_CREATE, after, error);
 }
 
 static int32_t map(struct moor_abi_context *context, const struct moor_abi_map_args *args,
                    struct moor_abi_error *error)
 {
     int32_t status = fault_enter(context->instance, FAULT_MAP, NULL, error);
-    return status ? status : fault_within(context)->shared.map(context->inner, args, error);
+    return status ? status : fault_tables(context)->shared.map(context->inner, args, error);
 }
 
 static int32_t protect(struct moor_abi_context *context, const struct moor_abi_map_args *args,
                        struct moor_abi_error *error)
 {
     int32_t status = fault_enter(context->instance, FAULT_PROTECT, NULL, error);
-    return status ? status : fault_within(context)->shared.protect(context->inner, args, error);
+    return status ? status : fault_tables(context)->shared.protect(context->inner, args, error);
 }
 
 const struct moor_abi_shared_table fault_shared_table = {
@@ -136,11 +140,11 @@ static int32_t pin(struct moor_abi_context *context, const struct moor_abi_pin_a
     if (status)
         return status;
     uint64_t handle;
-    status = fault_within(context)->pinned.pin(context->inner, args, after ? &handle : ret_handle, error);
+    status = fault_tables(context)->pinned.pin(context->inner, args, after ? &handle : ret_handle, error);
     if (status || !after)
         return status;
     fault_undo(context, MOOR_ABI_RELEASE_PIN, handle, 0, 0);
-    return fault_told_after(FAULT_PIN, after, error);
+    return fault_fail_after(FAULT_PIN, after, error);
 }
 
 const struct moor_abi_pinned_table fault_pinned_table = {
@@ -154,7 +158,7 @@ static int32_t stats(struct moor_abi_context *context, uint32_t domain, struct m
                      struct moor_abi_error *error)
 {
     int32_t status = fault_enter(context->instance, FAULT_STATS, NULL, error);
-    return status ? status : fault_within(context)->stats.stats(context->inner, domain, ret_stats, error);
+    return status ? status : fault_tables(context)->stats.stats(context->inner, domain, ret_stats, error);
 }
 
 const struct moor_abi_stats_table fault_stats_table = {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What is to go wrong: the list of plans, what a call meets of it, and the two ways to put something on it,
- * the control table and the setting `faults`.
+ * The faults: the list of plans, their effect on a call, and the two ways to add a plan, the control table
+ * and the setting `faults`.
  *
- * A plan counts the calls that concern it from when it is made, each by itself; so two plans with nth 3 and 5
- * of any function are the third and the fifth call from now, whatever the first of them brings about.
+ * A plan counts the calls of its function from its creation, independently of other plans. So two plans with
+ * nth 3 and 5 of any function are the third and the fifth call from now, also if the first one causes further calls.
  */
 #include "fault.h"
 
@@ -17,8 +17,8 @@
 
 static const struct {
     const char *name;
-    uint64_t capability; /* 0: every provider has it */
-    bool undone;         /* its work can be taken back */
+    uint64_t capability; /* 0: required */
+    bool undone;         /* the work can be undone */
 } calls[FAULT_CALL_COUNT] = {
     [FAULT_INIT] = {"init", 0, false},
     [FAULT_SHUTDOWN] = {"shutdown", 0, false},
@@ -54,7 +54,7 @@ static const struct {
     [FAULT_FREE] = {"free", 0, false},
 };
 
-/* "": any. -1: there is none of that name. */
+/* Returns the call of that name; "" is FAULT_CALL_COUNT, any call; -1: no call has the name. */
 static int find_call(const char *name)
 {
     if (!name)
@@ -67,9 +67,9 @@ static int find_call(const char *name)
     return -1;
 }
 
-/* ---- what a call meets ---- */
+/* ---- the effect on a call ---- */
 
-/* What is due of all plans that concern a call. */
+/* The effect of all plans on one call. */
 struct verdict {
     int32_t status;
     bool after;
@@ -85,13 +85,14 @@ static struct verdict judge(struct moor_fault *fault, enum fault_call call)
 {
     struct verdict verdict = {0};
     pthread_mutex_lock(&fault->lock);
+    assert(call < FAULT_CALL_COUNT && fault->armed_count <= FAULT_PLANS_MAX);
     fault->calls[call]++;
     for (uint32_t i = 0; i < fault->armed_count; i++) {
         struct fault_armed *armed = &fault->armed[i];
         if (!concerns(armed, call) || ++armed->seen < armed->from || armed->seen > armed->to)
             continue;
         verdict.delay_ns += armed->delay_ns;
-        if (verdict.status == MOOR_OK) { /* of several, the first that was made */
+        if (verdict.status == MOOR_OK) { /* among several plans the oldest decides */
             verdict.status = armed->status;
             verdict.after = armed->after && calls[call].undone;
         }
@@ -101,11 +102,11 @@ static struct verdict judge(struct moor_fault *fault, enum fault_call call)
     return verdict;
 }
 
-static void hold_up(uint64_t delay_ns)
+static void delay(uint64_t delay_ns)
 {
     if (delay_ns)
         (void)nanosleep(&(struct timespec){(time_t)(delay_ns / 1000000000u), (long)(delay_ns % 1000000000u)},
-                        NULL); /* cut short by a signal at worst */
+                        NULL); /* a signal may cut it short */
 }
 
 int32_t fault_enter(struct moor_abi_instance *instance, enum fault_call call, int32_t *ret_after,
@@ -113,21 +114,24 @@ int32_t fault_enter(struct moor_abi_instance *instance, enum fault_call call, in
 {
     if (ret_after)
         *ret_after = MOOR_OK;
-    if (calls[call].capability & ~instance->within.prefix.capabilities)
-        return moor_kit_fail(error, MOOR_UNSUPPORTED, 0, "the provider within has no %s", calls[call].name);
+    if (calls[call].capability & ~instance->tables.prefix.capabilities)
+        return moor_kit_fail(error, MOOR_UNSUPPORTED, 0, "the inner provider has no %s", calls[call].name);
+    assert(!ret_after || calls[call].undone); /* only such calls can fail after their work */
     struct verdict verdict = judge(&instance->fault, call);
-    hold_up(verdict.delay_ns);
+    assert(!verdict.after || verdict.status != MOOR_OK);
+    delay(verdict.delay_ns);
     if (verdict.after) {
         *ret_after = verdict.status;
         return MOOR_OK;
     }
-    return verdict.status ? moor_kit_fail(error, verdict.status, 0, "%s was made to fail", calls[call].name)
-                          : MOOR_OK;
+    return verdict.status
+               ? moor_kit_fail(error, verdict.status, 0, "%s: made to fail by a fault", calls[call].name)
+               : MOOR_OK;
 }
 
-int32_t fault_told_after(enum fault_call call, int32_t status, struct moor_abi_error *error)
+int32_t fault_fail_after(enum fault_call call, int32_t status, struct moor_abi_error *error)
 {
-    return moor_kit_fail(error, status, 0, "%s was made to fail after its work, which is taken back",
+    return moor_kit_fail(error, status, 0, "%s: made to fail by a fault after its work, which is undone",
                          calls[call].name);
 }
 
@@ -141,6 +145,7 @@ static int32_t inject(struct moor_fault *fault, const struct moor_fault_plan *pl
     int32_t status = MOOR_LIMIT;
     pthread_mutex_lock(&fault->lock);
     if (fault->armed_count < FAULT_PLANS_MAX) {
+        assert(plan->nth > 0 && plan->times > 0 && call <= FAULT_CALL_COUNT);
         fault->armed[fault->armed_count++] = (struct fault_armed){
             .call = (uint32_t)call,
             .from = plan->nth,
@@ -184,8 +189,8 @@ static uint64_t count_injected(struct moor_fault *fault)
 
 /* ---- the setting ---- */
 
-/* Failures by name; the outcomes that a host decides on are no provider's to give, but for TIMEOUT and BUSY.
- */
+/* Parses a status. Outcomes that a host decides on are not a provider's to return, except TIMEOUT and BUSY.
+ * */
 static bool parse_status(const char *name, int32_t *ret_status)
 {
     static const struct {
@@ -223,11 +228,11 @@ static bool parse_number(const char *text, uint64_t most, uint64_t *ret_number)
     char *end;
     if (text[0] < '0' || text[0] > '9')
         return false;
-    *ret_number = strtoull(text, &end, 10); /* too large is ULLONG_MAX, which is beyond `most` or as good */
+    *ret_number = strtoull(text, &end, 10); /* ULLONG_MAX if it is too large */
     return *end == '\0' && *ret_number <= most;
 }
 
-/* One word of a plan: the function, or KEY=VALUE. */
+/* Parses one word of a plan: the function, `after`, or KEY=VALUE. */
 static bool parse_word(const char *word, struct moor_fault_plan *plan)
 {
     uint64_t number = 0;
@@ -248,14 +253,14 @@ static bool parse_word(const char *word, struct moor_fault_plan *plan)
     return true;
 }
 
-/* "commit nth=3 status=DEVICE_NOMEM; free; nth=10 times=2 delay_ns=1000000 status=OK" */
+/* Parses plans: "commit nth=3 status=DEVICE_NOMEM; free; nth=10 times=2 delay_ns=1000000 status=OK". */
 static int32_t parse_plans(struct moor_fault *fault, char *text, struct moor_abi_error *error)
 {
     char *rest = text;
     for (char *part; (part = strsep(&rest, ";"));) {
         struct moor_fault_plan plan = {"", 1, 1, MOOR_PROVIDER, 0, 0};
         char *words = part;
-        if (part[strspn(part, " ")] == '\0') /* a semicolon at the end, say */
+        if (part[strspn(part, " ")] == '\0') /* such as behind a semicolon at the end */
             continue;
         for (char *word; (word = strsep(&words, " "));)
             if (word[0] != '\0' && !parse_word(word, &plan))

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The entry, and BASE.
+ * The entry and BASE.
  *
- * The entry is pure, so the table that it returns cannot depend on a provider that is not loaded yet: it has
- * every capability of 1.0. What there really is, is said by the devices and domains, which are those of the
- * provider within; a function that it does not have answers UNSUPPORTED.
+ * The entry is pure, so its table cannot depend on a provider that is not loaded yet: it has every capability
+ * of 1.0. Devices and domains are those of the inner provider, with their true capabilities; a function that
+ * the inner provider lacks returns UNSUPPORTED.
  */
 #include "fault.h"
 
@@ -17,9 +17,9 @@ static int32_t init_inner(struct moor_abi_instance *instance, uint32_t negotiate
                           struct moor_abi_error *error)
 {
     int32_t status = fault_enter(instance, FAULT_INIT, NULL, error);
-    uint32_t theirs = instance->within.prefix.minor;
+    uint32_t theirs = instance->tables.prefix.minor;
     return status ? status
-                  : instance->within.base.init(instance->host,
+                  : instance->tables.base.init(instance->host,
                                                theirs < negotiated_minor ? theirs : negotiated_minor,
                                                &instance->inner, error);
 }
@@ -30,12 +30,12 @@ static int32_t init(const struct moor_abi_host *host, uint32_t negotiated_minor,
     const char *path = host->config(host->user, "provider");
     if (!path)
         return moor_kit_fail(error, MOOR_INVALID, 0,
-                             "the setting `provider` is missing: the absolute path of the provider within");
+                             "setting provider: missing: the absolute path of the inner provider is needed");
     struct moor_abi_instance *instance = calloc(1, sizeof *instance);
     if (!instance)
-        return moor_kit_fail(error, MOOR_HOST_NOMEM, 0, "no memory for an instance");
+        return moor_kit_fail(error, MOOR_HOST_NOMEM, 0, "instance: no host memory");
     instance->host = host;
-    int32_t status = fault_inner_load(path, &instance->within, error);
+    int32_t status = fault_inner_load(path, &instance->tables, error);
     if (status)
         goto no_plan;
     status = fault_plan_init(&instance->fault, host->config(host->user, "faults"), error);
@@ -53,14 +53,14 @@ no_plan:
     return status;
 }
 
-/* The ends of things are carried out even when they are made to fail: nobody could ask for them again. */
+/* The end of an object is forwarded even if it is made to fail: no host could end the object again. */
 
 static int32_t shutdown(struct moor_abi_instance *instance, struct moor_abi_error *error)
 {
-    int32_t told = fault_enter(instance, FAULT_SHUTDOWN, NULL, error);
-    int32_t status = instance->within.base.shutdown(instance->inner, error);
-    if (status || told)
-        return status ? status : told; /* what has failed keeps its memory */
+    int32_t failure = fault_enter(instance, FAULT_SHUTDOWN, NULL, error);
+    int32_t status = instance->tables.base.shutdown(instance->inner, error);
+    if (status || failure)
+        return status ? status : failure; /* after a failure the memory stays */
     fault_plan_finish(&instance->fault);
     free(instance);
     return MOOR_OK;
@@ -72,14 +72,14 @@ static int32_t device_count(struct moor_abi_instance *instance, uint32_t *ret_co
                             struct moor_abi_error *error)
 {
     int32_t status = fault_enter(instance, FAULT_DEVICE_COUNT, NULL, error);
-    return status ? status : instance->within.base.device_count(instance->inner, ret_count, error);
+    return status ? status : instance->tables.base.device_count(instance->inner, ret_count, error);
 }
 
 static int32_t device_info(struct moor_abi_instance *instance, uint32_t device,
                            struct moor_abi_device_info *ret_info, struct moor_abi_error *error)
 {
     int32_t status = fault_enter(instance, FAULT_DEVICE_INFO, NULL, error);
-    return status ? status : instance->within.base.device_info(instance->inner, device, ret_info, error);
+    return status ? status : instance->tables.base.device_info(instance->inner, device, ret_info, error);
 }
 
 static int32_t domain_info(struct moor_abi_instance *instance, uint32_t device, uint32_t domain,
@@ -87,7 +87,7 @@ static int32_t domain_info(struct moor_abi_instance *instance, uint32_t device, 
 {
     int32_t status = fault_enter(instance, FAULT_DOMAIN_INFO, NULL, error);
     return status ? status
-                  : instance->within.base.domain_info(instance->inner, device, domain, ret_info, error);
+                  : instance->tables.base.domain_info(instance->inner, device, domain, ret_info, error);
 }
 
 /* ---- contexts ---- */
@@ -101,12 +101,12 @@ static int32_t context_open(struct moor_abi_instance *instance, uint32_t device,
         return status;
     struct moor_abi_context *context = calloc(1, sizeof *context);
     if (!context)
-        return moor_kit_fail(error, MOOR_HOST_NOMEM, 0, "no memory for a context");
+        return moor_kit_fail(error, MOOR_HOST_NOMEM, 0, "context: no host memory");
     context->instance = instance;
-    status = instance->within.base.context_open(instance->inner, device, &context->inner, error);
+    status = instance->tables.base.context_open(instance->inner, device, &context->inner, error);
     if (!status && after) {
-        (void)instance->within.base.context_close(context->inner, error); /* nothing was made in it */
-        status = fault_told_after(FAULT_CONTEXT_OPEN, after, error);
+        (void)instance->tables.base.context_close(context->inner, error); /* the context is empty */
+        status = fault_fail_after(FAULT_CONTEXT_OPEN, after, error);
     }
     if (status) {
         free(context);
@@ -119,20 +119,20 @@ static int32_t context_open(struct moor_abi_instance *instance, uint32_t device,
 
 static int32_t context_close(struct moor_abi_context *context, struct moor_abi_error *error)
 {
-    int32_t told = fault_enter(context->instance, FAULT_CONTEXT_CLOSE, NULL, error);
-    int32_t status = fault_within(context)->base.context_close(context->inner, error);
+    int32_t failure = fault_enter(context->instance, FAULT_CONTEXT_CLOSE, NULL, error);
+    int32_t status = fault_tables(context)->base.context_close(context->inner, error);
     if (status)
         return status;
     fault_release_finish(context);
     free(context);
-    return told;
+    return failure;
 }
 
 static int32_t context_native(struct moor_abi_context *context, uint64_t *ret_native,
                               struct moor_abi_error *error)
 {
     int32_t status = fault_enter(context->instance, FAULT_CONTEXT_NATIVE, NULL, error);
-    return status ? status : fault_within(context)->base.context_native(context->inner, ret_native, error);
+    return status ? status : fault_tables(context)->base.context_native(context->inner, ret_native, error);
 }
 
 static int32_t get_extension(struct moor_abi_instance *instance, const char *name, uint32_t version,
@@ -144,10 +144,10 @@ static int32_t get_extension(struct moor_abi_instance *instance, const char *nam
     }
     int32_t status = fault_enter(instance, FAULT_GET_EXTENSION, NULL, error);
     return status ? status
-                  : instance->within.base.get_extension(instance->inner, name, version, ret_table, error);
+                  : instance->tables.base.get_extension(instance->inner, name, version, ret_table, error);
 }
 
-const struct moor_abi_base_table fault_base_table = {
+static const struct moor_abi_base_table base_table = {
     .struct_size = MOOR_ABI_BASE_TABLE_SIZE,
     .init = init,
     .shutdown = shutdown,
@@ -160,25 +160,8 @@ const struct moor_abi_base_table fault_base_table = {
     .get_extension = get_extension,
 };
 
-static const struct moor_abi_provider provider = {
-    .prefix = MOOR_ABI_PREFIX(MOOR_ABI_CAPS_1_0, 0),
-    .name = "fault",
-    .vendor = "Moorage",
-    .version = "0.1.0",
-    .base = &fault_base_table,
-    .alloc = &fault_alloc_table,
-    .stream = &fault_stream_table,
-    .release = &fault_release_table,
-    .copy = &fault_copy_table,
-    .virtual_ = &fault_virtual_table,
-    .shared = &fault_shared_table,
-    .pinned = &fault_pinned_table,
-    .stats = &fault_stats_table,
-};
-
-MOOR_ABI_NOTE(MOOR_ABI_CAPS_1_0, 0);
-
-MOOR_ABI_EXPORT const struct moor_abi_provider *moor_provider_entry_v1(void)
-{
-    return &provider;
-}
+MOOR_KIT_PROVIDER(MOOR_ABI_CAPS_1_0, 0, .name = "fault", .vendor = "Moorage", .version = "0.1.0",
+                  .base = &base_table, .alloc = &fault_alloc_table, .stream = &fault_stream_table,
+                  .release = &fault_release_table, .copy = &fault_copy_table,
+                  .virtual_ = &fault_virtual_table, .shared = &fault_shared_table,
+                  .pinned = &fault_pinned_table, .stats = &fault_stats_table);

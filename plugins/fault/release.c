@@ -1,30 +1,30 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * RELEASE: passed on with the points' streams exchanged for those within.
+ * RELEASE: forwarded, with the inner streams in the points.
  *
- * A release that is made to fail ("free") never reaches the provider within, for which the object lives on:
- * it is kept here, and completes as failed when its points are reached. Released again, it takes the ordinary
- * way.
+ * A release that is made to fail ("free") never reaches the inner provider, and the object still exists. The
+ * completion is kept here, and is due as failed when its points are reached. A second release of the object
+ * is forwarded.
  *
- * What a call made and must take back goes through the queue within as well. Its completion is ours alone,
- * told apart by its cookie; those of the host's that come out before it are kept for the next reap.
+ * The undo of a call's work is a release through the inner queue as well. Its cookie identifies its
+ * completion, which the host does not get; completions of the host that come before it are kept for the next
+ * reap.
  */
 #include "fault.h"
 
 #include <stdlib.h>
 #include <time.h>
 
-/* Taken while something is being taken back, and then not for hosts to use. The core's cookies are its
- * handles. */
+/* In use while an undo is queued, and then not available to hosts. The core's cookies are its handles. */
 #define UNDO_COOKIE UINT64_C(0xfa17fa17fa17fa17)
 
-#define SLICE_NS UINT64_C(1000000) /* between two looks at what is kept, while waiting */
+#define SLICE_NS UINT64_C(1000000) /* between two scans of kept completions, while waiting */
 
 struct fault_kept {
     struct fault_kept *next;
     struct moor_abi_completion completion;
     uint32_t point_count;
-    struct moor_abi_fence_point points[]; /* of the provider within */
+    struct moor_abi_fence_point points[]; /* with the inner streams */
 };
 
 void fault_release_init(struct moor_abi_context *context)
@@ -39,12 +39,13 @@ void fault_release_finish(struct moor_abi_context *context)
         next = kept->next;
         free(kept);
     }
+    assert(context->undo_count == 0);
     pthread_mutex_destroy(&context->lock);
 }
 
 /* ---- submission ---- */
 
-/* A completion to come, or just what its points have become. */
+/* Makes a kept completion; its points name the inner streams. NULL: no host memory. */
 static struct fault_kept *make_kept(const struct moor_abi_release *release, int32_t status)
 {
     uint32_t count = release->point_count;
@@ -77,11 +78,11 @@ static int32_t release(struct moor_abi_context *context, const struct moor_abi_r
         status = moor_kit_check_release(args, error);
     if (status)
         return status;
-    struct moor_abi_error unused = {.struct_size = MOOR_ABI_ERROR_SIZE}; /* told by the completion */
+    struct moor_abi_error unused = {.struct_size = MOOR_ABI_ERROR_SIZE}; /* the completion reports it */
     int32_t failure = fault_enter(context->instance, FAULT_FREE, NULL, &unused);
     struct fault_kept *kept = make_kept(args, failure);
     if (!kept)
-        return moor_kit_fail(error, MOOR_HOST_NOMEM, 0, "no memory for a release");
+        return moor_kit_fail(error, MOOR_HOST_NOMEM, 0, "release: no host memory");
     if (failure) {
         keep(context, kept);
         return MOOR_OK;
@@ -90,7 +91,7 @@ static int32_t release(struct moor_abi_context *context, const struct moor_abi_r
     copy.struct_size = MOOR_ABI_RELEASE_SIZE;
     copy.points = copy.point_count ? kept->points : NULL;
     copy.point_stride = sizeof kept->points[0];
-    status = fault_within(context)->release.release(context->inner, &copy, error);
+    status = fault_tables(context)->release.release(context->inner, &copy, error);
     free(kept);
     return status;
 }
@@ -103,22 +104,23 @@ static struct moor_abi_completion *at(struct moor_abi_completion *completions, u
     return (void *)((char *)completions + (size_t)index * stride);
 }
 
-/* What can say no more is as good as reached: the completion tells a failure anyway. */
+/* Returns true if all points are reached. A failing watermark counts as reached: the completion reports a
+ * failure anyway. */
 static bool is_due(const struct moor_abi_context *context, const struct fault_kept *kept)
 {
     for (uint32_t i = 0; i < kept->point_count; i++) {
         struct moor_abi_error error = {.struct_size = MOOR_ABI_ERROR_SIZE};
         uint64_t reached;
-        if (!fault_within(context)->stream.watermark(kept->points[i].stream, &reached, &error) &&
+        if (!fault_tables(context)->stream.watermark(kept->points[i].stream, &reached, &error) &&
             reached < kept->points[i].value)
             return false;
     }
     return true;
 }
 
-/* Tells what is due of ours. *ret_more: something of ours is still to come. */
-static uint32_t tell_kept(struct moor_abi_context *context, struct moor_abi_completion *completions,
-                          uint32_t stride, uint32_t capacity, bool *ret_more)
+/* Returns kept completions that are due. ret_more: [out] more of them, or undo releases, are pending. */
+static uint32_t return_kept(struct moor_abi_context *context, struct moor_abi_completion *completions,
+                            uint32_t stride, uint32_t capacity, bool *ret_more)
 {
     uint32_t count = 0;
     pthread_mutex_lock(&context->lock);
@@ -134,12 +136,14 @@ static uint32_t tell_kept(struct moor_abi_context *context, struct moor_abi_comp
         free(kept);
     }
     context->last = link;
+    assert(*context->last == NULL && count <= capacity);
     *ret_more = context->kept || context->undo_count;
     pthread_mutex_unlock(&context->lock);
     return count;
 }
 
-/* Takes the completions of what was taken back out of those that have come. Returns how many are left. */
+/* Removes the completions of undo releases from the array, and returns the number of completions that are
+ * left. */
 static uint32_t sift(struct moor_abi_context *context, struct moor_abi_completion *completions,
                      uint32_t stride, uint32_t count)
 {
@@ -155,7 +159,7 @@ static uint32_t sift(struct moor_abi_context *context, struct moor_abi_completio
         }
         if (ours && completion->status)
             context->instance->host->log(context->instance->host->user, MOOR_ABI_LOG_ERROR,
-                                         "what a call had made could not be taken back");
+                                         "undo: the work of a call could not be undone");
         if (!ours)
             *at(completions, stride, left++) = *completion;
     }
@@ -175,34 +179,37 @@ static int32_t reap(struct moor_abi_context *context, struct moor_abi_completion
     int32_t status = fault_enter(context->instance, FAULT_REAP, NULL, error);
     if (status)
         return status;
-    uint32_t own_capacity = stride < MOOR_ABI_COMPLETION_SIZE ? 0 : capacity; /* refused within, if at all */
+    /* the inner provider refuses it */
+    uint32_t own_capacity = stride < MOOR_ABI_COMPLETION_SIZE ? 0 : capacity;
     for (;;) {
         bool more;
-        uint32_t count = tell_kept(context, completions, stride, own_capacity, &more);
+        uint32_t count = return_kept(context, completions, stride, own_capacity, &more);
         uint64_t now = now_ns(context), until = deadline_ns;
         if (count)
             until = 0;
         else if (now < deadline_ns && deadline_ns - now > SLICE_NS)
-            until = now + SLICE_NS; /* others may keep something for us meanwhile */
+            until = now + SLICE_NS; /* other threads may keep completions meanwhile */
         uint32_t came = 0;
         struct moor_abi_completion *rest = at(completions, stride, count);
         if (count < capacity || count == 0)
-            status = fault_within(context)->release.reap(context->inner, rest, stride, capacity - count,
+            status = fault_tables(context)->release.reap(context->inner, rest, stride, capacity - count,
                                                          until, &came, error);
         if (status && count == 0)
-            return status; /* beside completions of ours it can be told the next time */
+            return status; /* with completions to return, the next reap reports it */
         count += sift(context, rest, stride, came);
-        bool is_empty = !more && came == 0 && now_ns(context) < until; /* within, too */
+        /* the inner deadline has not passed either */
+        bool is_empty = !more && came == 0 && now_ns(context) < until;
         if (count || is_empty || now >= deadline_ns) {
             *ret_count = count;
             return MOOR_OK;
         }
         if (came == 0)
-            (void)nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL); /* nothing may be queued within */
+            /* nothing may be queued in the inner provider */
+            (void)nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
     }
 }
 
-/* ---- taking back ---- */
+/* ---- undo ---- */
 
 static bool is_undone(struct moor_abi_context *context)
 {
@@ -212,7 +219,7 @@ static bool is_undone(struct moor_abi_context *context)
     return undone;
 }
 
-/* One completion of the provider within. False: none comes now. */
+/* Reaps one completion of the inner provider. Returns false if there is none now. */
 static bool reap_one(struct moor_abi_context *context)
 {
     struct moor_abi_error error = {.struct_size = MOOR_ABI_ERROR_SIZE};
@@ -220,7 +227,7 @@ static bool reap_one(struct moor_abi_context *context)
     uint32_t count = 0;
     bool came =
         kept &&
-        fault_within(context)->release.reap(context->inner, &kept->completion, sizeof kept->completion, 1, 0,
+        fault_tables(context)->release.reap(context->inner, &kept->completion, sizeof kept->completion, 1, 0,
                                             &count, &error) == MOOR_OK &&
         count == 1;
     if (came && sift(context, &kept->completion, sizeof kept->completion, 1) == 1)
@@ -246,14 +253,16 @@ void fault_undo(struct moor_abi_context *context, uint32_t kind, uint64_t handle
     pthread_mutex_lock(&context->lock);
     context->undo_count++;
     pthread_mutex_unlock(&context->lock);
-    if (fault_within(context)->release.release(context->inner, &undo, &error)) {
+    if (fault_tables(context)->release.release(context->inner, &undo, &error)) {
         pthread_mutex_lock(&context->lock);
+        assert(context->undo_count > 0);
         context->undo_count--;
         pthread_mutex_unlock(&context->lock);
         context->instance->host->log(context->instance->host->user, MOOR_ABI_LOG_ERROR, error.text);
         return;
     }
-    /* With nothing to wait for it is due at once; if it comes later all the same, reap takes it out. */
+    /* Without points the release is due at once; if it completes later nevertheless, reap removes its
+     * completion. */
     while (!is_undone(context) && reap_one(context))
         ;
 }

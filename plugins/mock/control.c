@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The hands on the device: include/moorage/mock.h. */
+/* The two extensions of include/moorage/mock.h. */
 #include "sim.h"
 #include <string.h>
 
@@ -63,9 +63,9 @@ static int32_t fault(struct moor_mock *mock, const struct moor_mock_fault *wante
     if (function > MOCK_FUNCTION_COUNT || wanted->nth == 0 || wanted->times == 0 || wanted->reserved != 0)
         return MOOR_INVALID;
     mock_lock(mock);
-    bool room = mock->fault_count < MOCK_FAULTS_MAX;
+    bool room = mock->calls.fault_count < MOCK_FAULTS_MAX;
     if (room)
-        mock->faults[mock->fault_count++] =
+        mock->calls.faults[mock->calls.fault_count++] =
             (struct mock_fault){function, wanted->nth, wanted->times, wanted->status, wanted->delay_ns};
     mock_unlock(mock);
     return room ? MOOR_OK : MOOR_LIMIT;
@@ -74,7 +74,7 @@ static int32_t fault(struct moor_mock *mock, const struct moor_mock_fault *wante
 static int32_t clear_faults(struct moor_mock *mock)
 {
     mock_lock(mock);
-    mock->fault_count = 0;
+    mock->calls.fault_count = 0;
     mock_unlock(mock);
     return MOOR_OK;
 }
@@ -85,15 +85,15 @@ static int32_t lose(struct moor_mock *mock, uint32_t device)
         return MOOR_INVALID;
     mock_lock(mock);
     mock->devices[device].lost = true;
-    for (uint32_t i = 0; i < mock->queue_count; i++) {
-        if (mock->queues[i]->context->device == device && !mock->queues[i]->lost)
-            mock_queue_lose(mock->queues[i]);
+    for (uint32_t i = 0; i < mock->queues.count; i++) {
+        if (mock->queues.list[i]->context->kit.device == device && !mock->queues.list[i]->lost)
+            mock_queue_lose(mock->queues.list[i]);
     }
     mock_unlock(mock);
     return MOOR_OK;
 }
 
-/* ---- surroundings ---- */
+/* ---- other users of the device ---- */
 
 static int32_t set_external(struct moor_mock *mock, uint32_t device, uint64_t bytes)
 {
@@ -101,7 +101,7 @@ static int32_t set_external(struct moor_mock *mock, uint32_t device, uint64_t by
         return MOOR_INVALID;
     mock_lock(mock);
     struct mock_device *changed = &mock->devices[device];
-    changed->pool->external_bytes += bytes - changed->external_bytes; /* which wraps, to go down */
+    changed->pool->external_bytes += bytes - changed->external_bytes; /* unsigned: wraps for a decrease */
     changed->external_bytes = bytes;
     mock_unlock(mock);
     return MOOR_OK;
@@ -119,7 +119,7 @@ static int32_t set_stats(struct moor_mock *mock, uint32_t device, const struct m
     return MOOR_OK;
 }
 
-/* ---- looking ---- */
+/* ---- counts and violations ---- */
 
 static uint64_t calls(struct moor_mock *mock, const char *function)
 {
@@ -127,7 +127,7 @@ static uint64_t calls(struct moor_mock *mock, const char *function)
     if (index > MOCK_FUNCTION_COUNT)
         return 0;
     mock_lock(mock);
-    uint64_t count = mock->calls[index];
+    uint64_t count = mock->calls.counts[index];
     mock_unlock(mock);
     return count;
 }
@@ -138,10 +138,10 @@ static int32_t violations(struct moor_mock *mock, uint64_t *ret_total,
     if (capacity > 0 && !ret_violations)
         return MOOR_INVALID;
     mock_lock(mock);
-    uint32_t count = mock->violation_count < capacity ? mock->violation_count : capacity;
+    uint32_t count = mock->violations.count < capacity ? mock->violations.count : capacity;
     if (count > 0)
-        memcpy(ret_violations, mock->violations, count * sizeof(*ret_violations));
-    *ret_total = mock->violation_total;
+        memcpy(ret_violations, mock->violations.kept, count * sizeof *ret_violations);
+    *ret_total = mock->violations.total;
     *ret_count = count;
     mock_unlock(mock);
     return MOOR_OK;
@@ -150,9 +150,9 @@ static int32_t violations(struct moor_mock *mock, uint64_t *ret_total,
 static int32_t clear_violations(struct moor_mock *mock)
 {
     mock_lock(mock);
-    mock->violation_total = 0;
-    mock->violation_count = 0;
-    mock->violations_told = 0;
+    mock->violations.total = 0;
+    mock->violations.count = 0;
+    mock->violations.logged = 0;
     mock_unlock(mock);
     return MOOR_OK;
 }
@@ -171,11 +171,11 @@ static int32_t objects(struct moor_mock *mock, uint64_t *ret_allocations, uint64
                        uint64_t *ret_segments, uint64_t *ret_streams, uint64_t *ret_releases)
 {
     mock_lock(mock);
-    *ret_allocations = mock->objects[MOCK_ALLOCATION];
-    *ret_ranges = mock->objects[MOCK_RANGE];
-    *ret_segments = mock->objects[MOCK_SEGMENT];
-    *ret_streams = mock->stream_count;
-    *ret_releases = mock->release_count;
+    *ret_allocations = mock->counts.objects[MOOR_KIT_ALLOCATION];
+    *ret_ranges = mock->counts.objects[MOOR_KIT_RANGE];
+    *ret_segments = mock->counts.objects[MOOR_KIT_SEGMENT];
+    *ret_streams = mock->counts.streams;
+    *ret_releases = mock->counts.releases;
     mock_unlock(mock);
     return MOOR_OK;
 }
@@ -184,17 +184,17 @@ static int32_t take_drive(struct moor_mock *mock)
 {
     if (!mock_is_virtual(mock))
         return MOOR_UNSUPPORTED;
-    mock->driver = pthread_self();
-    mock->is_driven = true;
+    mock->driver.thread = pthread_self();
+    mock->driver.is_taken = true;
     return MOOR_OK;
 }
 
 void mock_control_init(struct moor_mock *mock)
 {
     mock->drive =
-        (struct moor_mock_drive){.struct_size = sizeof(mock->drive), .mock = mock, .take = take_drive};
+        (struct moor_mock_drive){.struct_size = sizeof mock->drive, .mock = mock, .take = take_drive};
     mock->control = (struct moor_mock_control){
-        .struct_size = sizeof(mock->control),
+        .struct_size = sizeof mock->control,
         .mock = mock,
         .now_ns = now_ns,
         .advance = advance,

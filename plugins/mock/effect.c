@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What work does to bytes, in pieces. Where there are no contents it passes through the shadow alone. */
+/* The effect of an operation on bytes, piece by piece. Without contents the shadow alone sees it. */
 #include "sim.h"
 #include <string.h>
 
@@ -31,23 +31,8 @@ static bool copy_piece(struct mock_queue *queue, const struct moor_abi_copy_args
     else if (to_bytes)
         memset(mock_pointer(destination), MOCK_ABSENT_BYTE, bytes);
     progress->bytes += bytes;
+    assert(progress->bytes <= args->size_bytes);
     return progress->bytes == args->size_bytes;
-}
-
-/* The address is a multiple of the unit, and so may be written in units. */
-static void fill_bytes(uint64_t address, uint64_t bytes, uint64_t pattern, uint32_t unit)
-{
-    void *memory = mock_pointer(address);
-    if (unit == 1) {
-        memset(memory, (unsigned char)pattern, bytes);
-        return;
-    }
-    for (uint64_t i = 0; i < bytes / unit; i++) {
-        if (unit == 2)
-            ((uint16_t *)memory)[i] = (uint16_t)pattern;
-        else
-            ((uint32_t *)memory)[i] = (uint32_t)pattern;
-    }
 }
 
 static bool fill_piece(struct mock_queue *queue, const struct moor_abi_fill_args *args,
@@ -60,12 +45,12 @@ static bool fill_piece(struct mock_queue *queue, const struct moor_abi_fill_args
     if (!mock_shadow_allows(mock, queue, address, bytes, true))
         return true;
     if (bytes_there)
-        fill_bytes(address, bytes, args->pattern, args->pattern_bytes);
+        moor_kit_fill_memory(mock_pointer(address), bytes, args->pattern, args->pattern_bytes);
     progress->bytes += bytes;
     return progress->bytes == args->size_bytes;
 }
 
-/* Tells the first byte that is not as expected. */
+/* Reports the first byte that differs from the expected value. */
 static void expect_bytes(struct mock_queue *queue, uint64_t address, uint64_t bytes, uint8_t expected)
 {
     struct moor_mock *mock = queue->context->mock;
@@ -78,7 +63,7 @@ static void expect_bytes(struct mock_queue *queue, uint64_t address, uint64_t by
     uint64_t wrong = address + at;
     const struct mock_span *span = mock_span_find(mock, wrong);
     bool ours = span && span->at.low <= wrong;
-    const struct mock_bytes where = {queue->context->device, wrong,
+    const struct mock_bytes where = {queue->context->kit.device, wrong,
                                      ours ? span->physical + (wrong - span->at.low) : wrong, 1};
     mock_violate(mock, MOOR_MOCK_UNEXPECTED, &where, "a kernel on stream %u reads 0x%02x and expects 0x%02x",
                  queue->number, memory[at], expected);
@@ -115,7 +100,7 @@ static bool next_of_kernel(struct mock_queue *queue, const struct mock_op *op, s
     return progress->access == op->kernel.count;
 }
 
-bool mock_op_take_effect(struct mock_queue *queue, const struct mock_op *op, struct mock_progress *progress)
+bool mock_op_execute_piece(struct mock_queue *queue, const struct mock_op *op, struct mock_progress *progress)
 {
     if (op->kind == MOCK_OP_COPY)
         return copy_piece(queue, &op->copy, progress);

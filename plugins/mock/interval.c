@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* The levels of records come from a generator of the set's own, so that equal histories make equal lists. */
+/* The levels of records come from a generator in the set, so that equal histories make equal lists. */
 #include "interval.h"
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,7 +35,7 @@ void *mock_intervals_take(struct mock_intervals *set)
     return interval;
 }
 
-void mock_intervals_give(struct mock_intervals *set, struct mock_interval *interval)
+void mock_intervals_return(struct mock_intervals *set, struct mock_interval *interval)
 {
     interval->next[0] = set->free_records;
     set->free_records = interval;
@@ -49,7 +50,7 @@ static uint32_t draw_levels(struct mock_intervals *set)
     return levels;
 }
 
-/* On each level the last one that starts before the address. */
+/* Finds the last interval on each level that starts before the address. */
 static void find_before(struct mock_intervals *set, uint64_t low, struct mock_interval **before)
 {
     struct mock_interval *at = &set->head;
@@ -63,7 +64,9 @@ static void find_before(struct mock_intervals *set, uint64_t low, struct mock_in
 void mock_intervals_insert(struct mock_intervals *set, struct mock_interval *interval)
 {
     struct mock_interval *before[MOCK_LEVELS];
+    assert(interval->low < interval->high);
     find_before(set, interval->low, before);
+    assert(!before[0]->next[0] || before[0]->next[0]->low >= interval->high); /* no overlap behind */
     interval->levels = draw_levels(set);
     for (uint32_t level = 0; level < interval->levels; level++) {
         interval->next[level] = before[level]->next[level];
@@ -76,8 +79,11 @@ void mock_intervals_remove(struct mock_intervals *set, struct mock_interval *int
 {
     struct mock_interval *before[MOCK_LEVELS];
     find_before(set, interval->low, before);
-    for (uint32_t level = 0; level < interval->levels; level++)
+    for (uint32_t level = 0; level < interval->levels; level++) {
+        assert(before[level]->next[level] == interval);
         before[level]->next[level] = interval->next[level];
+    }
+    assert(set->count > 0);
     set->count--;
 }
 

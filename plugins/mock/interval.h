@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: MIT */
-/* An ordered set of intervals that do not overlap, which lie in the records of whoever keeps it: a skip
- * list. */
+/* An ordered set of intervals that do not overlap, as a skip list in the caller's own records. */
 #ifndef MOOR_MOCK_INTERVAL_H
 #define MOOR_MOCK_INTERVAL_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-#define MOCK_LEVELS 11 /* a quarter of each level goes on to the next: good for millions */
+#define MOCK_LEVELS 11 /* a quarter of each level is in the next one: enough for millions of records */
 
 /* The first member of a record. */
 struct mock_interval {
     uint64_t low;
-    uint64_t high; /* not within */
+    uint64_t high; /* exclusive */
     uint32_t levels;
     struct mock_interval *next[MOCK_LEVELS];
 };
@@ -22,22 +21,22 @@ struct mock_intervals {
     uint64_t random;
     uint64_t count;
     size_t record_bytes;
-    struct mock_interval *free_records; /* by next[0] */
+    struct mock_interval *free_records; /* linked by next[0] */
 };
 
 void mock_intervals_init(struct mock_intervals *set, size_t record_bytes);
 /* Frees all records, also those in the set. */
 void mock_intervals_finish(struct mock_intervals *set);
 
-/* A zeroed record to be inserted, used before or new. NULL: no memory. */
+/* Returns a zeroed record to insert, new or reused. NULL: no host memory. */
 void *mock_intervals_take(struct mock_intervals *set);
-/* Back, after it was removed. */
-void mock_intervals_give(struct mock_intervals *set, struct mock_interval *interval);
+/* Returns a removed record to the set. */
+void mock_intervals_return(struct mock_intervals *set, struct mock_interval *interval);
 
-/* low and high are set, and overlap with no other. */
+/* Inserts a record, with low and high set and no overlap with another one. */
 void mock_intervals_insert(struct mock_intervals *set, struct mock_interval *interval);
 void mock_intervals_remove(struct mock_intervals *set, struct mock_interval *interval);
-/* The first one that ends behind the address; NULL: none. */
+/* Returns the first interval that ends behind the address, or NULL. */
 struct mock_interval *mock_intervals_find(const struct mock_intervals *set, uint64_t address);
 
 static inline struct mock_interval *mock_intervals_first(const struct mock_intervals *set)

@@ -1,27 +1,25 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Addresses. A place is 2^order bytes of them, aligned to itself, so that what is given back serves the next
- * request of its order and no order can break another one up. Only addresses are rounded so, never memory.
+ * Addresses. A place is 2^order bytes of addresses, aligned to its size. A returned place serves the next
+ * request of its order, and no order can break up the places of another. Only addresses are rounded, never
+ * memory.
  *
- * Where contents are real, places come from mappings without memory (PROT_NONE, not counted by the system).
- * Memory is behind a page from open to close, and costs what is touched. Elsewhere addresses are numbers,
- * which no process has.
+ * With contents, places come from mappings without memory (PROT_NONE, which the system does not count).
+ * Memory exists behind a page from open to close, and costs the touched pages. Without contents addresses
+ * are numbers that no process uses.
  */
 #include "sim.h"
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
-#define REGION_BYTES (UINT64_C(64) << 20) /* for small places, many to a region */
-#define SMALL_ORDER 22u                   /* and below */
+#define REGION_BYTES (UINT64_C(64) << 20) /* many small places share a region */
+#define SMALL_ORDER 22u                   /* the largest order of a small place */
 #define NUMBERS_FIRST (UINT64_C(1) << 60)
 #define NUMBERS_END (UINT64_C(1) << 62)
-#define FILE_BYTES (UINT64_C(1) << 62) /* sparse: a size that costs nothing */
 
 static int32_t fail(struct moor_abi_error *error, int32_t status, const char *what)
 {
@@ -33,14 +31,14 @@ static int32_t fail(struct moor_abi_error *error, int32_t status, const char *wh
 
 static int32_t map_region(uint64_t bytes, uint64_t *ret_address, struct moor_abi_error *error)
 {
-    uint64_t wanted = 2 * bytes; /* cut to what is aligned in it */
+    uint64_t wanted = 2 * bytes; /* cut to its aligned part */
     void *memory = mmap(NULL, wanted, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED)
-        return fail(error, MOOR_NO_VA, "no addresses");
+        return fail(error, MOOR_NO_VA, "addresses: mmap");
     uint64_t start = (uintptr_t)memory;
     uint64_t low = (start + bytes - 1) & ~(bytes - 1);
     if (low > start)
-        (void)munmap(memory, low - start); /* just mapped, so it is */
+        (void)munmap(memory, low - start); /* cannot fail for a fresh mapping */
     if (low + bytes < start + wanted)
         (void)munmap(mock_pointer(low + bytes), start + wanted - low - bytes);
     *ret_address = low;
@@ -50,39 +48,39 @@ static int32_t map_region(uint64_t bytes, uint64_t *ret_address, struct moor_abi
 static int32_t make_region(struct moor_mock *mock, uint64_t bytes, uint64_t *ret_address,
                            struct moor_abi_error *error)
 {
-    struct mock_region *region = mock_intervals_take(&mock->regions);
+    struct mock_region *region = mock_intervals_take(&mock->space.regions);
     if (!region)
-        return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "no memory for a region of addresses");
+        return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "region: no host memory for its record");
     int32_t status = map_region(bytes, &region->at.low, error);
-    if (status != MOOR_OK) {
-        mock_intervals_give(&mock->regions, &region->at);
+    if (status) {
+        mock_intervals_return(&mock->space.regions, &region->at);
         return status;
     }
     region->at.high = region->at.low + bytes;
-    mock_intervals_insert(&mock->regions, &region->at);
+    mock_intervals_insert(&mock->space.regions, &region->at);
     *ret_address = region->at.low;
     return MOOR_OK;
 }
 
 /* ---- places ---- */
 
-/* A new place. */
+/* Makes a new place. */
 static int32_t make_place(struct moor_mock *mock, uint32_t order, uint64_t *ret_address,
                           struct moor_abi_error *error)
 {
     uint64_t bytes = UINT64_C(1) << order;
     if (mock_has_contents(mock) && order > SMALL_ORDER)
         return make_region(mock, bytes, ret_address, error);
-    uint64_t low = (mock->fresh_address + bytes - 1) & ~(bytes - 1);
-    if (low + bytes > mock->fresh_end) {
+    uint64_t low = (mock->space.fresh_address + bytes - 1) & ~(bytes - 1);
+    if (low + bytes > mock->space.fresh_end) {
         if (!mock_has_contents(mock))
-            return moor_kit_fail(error, MOOR_NO_VA, 0, "all addresses have been given");
+            return moor_kit_fail(error, MOOR_NO_VA, 0, "addresses: all are used up");
         int32_t status = make_region(mock, REGION_BYTES, &low, error);
-        if (status != MOOR_OK)
+        if (status)
             return status;
-        mock->fresh_end = low + REGION_BYTES;
+        mock->space.fresh_end = low + REGION_BYTES;
     }
-    mock->fresh_address = low + bytes;
+    mock->space.fresh_address = low + bytes;
     *ret_address = low;
     return MOOR_OK;
 }
@@ -92,9 +90,9 @@ static int32_t make_room(struct mock_places *places, struct moor_abi_error *erro
     if (places->made < places->capacity)
         return MOOR_OK;
     uint64_t capacity = places->capacity ? 2 * places->capacity : 64;
-    uint64_t *addresses = realloc(places->addresses, capacity * sizeof(*addresses));
+    uint64_t *addresses = realloc(places->addresses, capacity * sizeof *addresses);
     if (!addresses)
-        return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "no memory for %" PRIu64 " places", capacity);
+        return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "places: no host memory for %" PRIu64, capacity);
     places->addresses = addresses;
     places->capacity = capacity;
     return MOOR_OK;
@@ -103,13 +101,13 @@ static int32_t make_room(struct mock_places *places, struct moor_abi_error *erro
 static int32_t take_order(struct moor_mock *mock, uint32_t order, uint64_t *ret_address,
                           struct moor_abi_error *error)
 {
-    struct mock_places *places = &mock->places[order];
+    struct mock_places *places = &mock->space.places[order];
     if (places->count > 0) {
         *ret_address = places->addresses[--places->count];
         return MOOR_OK;
     }
     int32_t status = make_room(places, error);
-    if (status == MOOR_OK)
+    if (!status)
         status = make_place(mock, order, ret_address, error);
     places->made += status == MOOR_OK;
     return status;
@@ -121,51 +119,53 @@ int32_t mock_place_take(struct moor_mock *mock, uint64_t bytes, uint64_t alignme
     uint64_t most = bytes > alignment_bytes ? bytes : alignment_bytes;
     if (most > MOCK_ADDRESS_BYTES_MAX)
         return moor_kit_fail(error, MOOR_NO_VA, 0,
-                             "%" PRIu64 " bytes at a multiple of %" PRIu64 ": too many addresses", bytes,
-                             alignment_bytes);
+                             "%" PRIu64 " bytes aligned to %" PRIu64 " are requested: too many addresses",
+                             bytes, alignment_bytes);
     uint32_t order = 12;
     while (UINT64_C(1) << order < most)
         order++;
+    assert(order < MOCK_ORDERS);
     int32_t status = take_order(mock, order, ret_address, error);
-    if (status == MOOR_OK)
+    if (!status)
         *ret_order = order;
     return status;
 }
 
-void mock_place_give(struct moor_mock *mock, uint64_t address, uint32_t order)
+void mock_place_return(struct moor_mock *mock, uint64_t address, uint32_t order)
 {
-    struct mock_places *places = &mock->places[order];
+    struct mock_places *places = &mock->space.places[order];
+    assert(order < MOCK_ORDERS && places->count < places->made);
     if (mock->settings.reuse == MOCK_REUSE_LIFO)
-        places->addresses[places->count++] = address;
+        places->addresses[places->count++] = address; /* has room: see struct mock_places */
 }
 
 bool mock_place_is_ours(struct moor_mock *mock, uint64_t address)
 {
     if (!mock_has_contents(mock))
         return address >= NUMBERS_FIRST && address < NUMBERS_END;
-    const struct mock_interval *region = mock_intervals_find(&mock->regions, address);
+    const struct mock_interval *region = mock_intervals_find(&mock->space.regions, address);
     return region && region->low <= address;
 }
 
 void mock_places_init(struct moor_mock *mock)
 {
-    mock_intervals_init(&mock->regions, sizeof(struct mock_region));
-    mock->file = -1;
+    mock_intervals_init(&mock->space.regions, sizeof(struct mock_region));
+    mock->space.file.fd = -1;
     if (!mock_has_contents(mock)) {
-        mock->fresh_address = NUMBERS_FIRST;
-        mock->fresh_end = NUMBERS_END;
+        mock->space.fresh_address = NUMBERS_FIRST;
+        mock->space.fresh_end = NUMBERS_END;
     }
 }
 
 void mock_places_finish(struct moor_mock *mock)
 {
-    for (struct mock_interval *at = mock_intervals_first(&mock->regions); at; at = at->next[0])
-        (void)munmap(mock_pointer(at->low), at->high - at->low); /* it has been mapped all along */
-    mock_intervals_finish(&mock->regions);
+    for (struct mock_interval *at = mock_intervals_first(&mock->space.regions); at; at = at->next[0])
+        (void)munmap(mock_pointer(at->low), at->high - at->low); /* cannot fail for a region */
+    mock_intervals_finish(&mock->space.regions);
     for (uint32_t order = 0; order < MOCK_ORDERS; order++)
-        free(mock->places[order].addresses);
-    if (mock->file >= 0)
-        (void)close(mock->file); /* empty: every segment has gone */
+        free(mock->space.places[order].addresses);
+    if (mock->space.file.fd >= 0)
+        (void)close(mock->space.file.fd); /* empty: every segment was freed */
 }
 
 /* ---- memory behind them ---- */
@@ -180,7 +180,7 @@ int32_t mock_pages_open(struct moor_mock *mock, uint64_t address, uint64_t bytes
 {
     if (mock_has_contents(mock) &&
         mprotect(mock_pointer(address), whole_pages(bytes), PROT_READ | PROT_WRITE) != 0)
-        return fail(error, MOOR_LIMIT, "mprotect"); /* it lacks map entries */
+        return fail(error, MOOR_LIMIT, "mprotect"); /* the process is out of map entries */
     return MOOR_OK;
 }
 
@@ -196,45 +196,25 @@ int32_t mock_pages_close(struct moor_mock *mock, uint64_t address, uint64_t byte
 
 /* ---- segments ---- */
 
-static int32_t open_file(struct moor_mock *mock, struct moor_abi_error *error)
-{
-    if (!mock_has_contents(mock) || mock->file >= 0)
-        return MOOR_OK;
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 &&
-        limit.rlim_cur < (rlim_t)FILE_BYTES) /* else a signal tells us */
-        return moor_kit_fail(error, MOOR_LIMIT, EFBIG, "segments need RLIMIT_FSIZE to be unlimited");
-    int file = memfd_create("moorage-mock", MFD_CLOEXEC);
-    if (file < 0)
-        return fail(error, MOOR_LIMIT, "memfd_create");
-    if (ftruncate(file, (off_t)FILE_BYTES) != 0) {
-        int32_t status = fail(error, MOOR_LIMIT, "ftruncate of a memory file");
-        (void)close(file); /* empty */
-        return status;
-    }
-    mock->file = file;
-    return MOOR_OK;
-}
-
 int32_t mock_file_take(struct moor_mock *mock, uint64_t bytes, uint64_t *ret_offset,
                        struct moor_abi_error *error)
 {
-    int32_t status = open_file(mock, error);
-    if (status != MOOR_OK)
-        return status;
-    if (bytes > FILE_BYTES - mock->file_offset)
-        return moor_kit_fail(error, MOOR_LIMIT, 0, "no room for another segment of %" PRIu64 " bytes", bytes);
-    *ret_offset = mock->file_offset;
-    mock->file_offset += bytes;
+    if (mock_has_contents(mock) && mock->space.file.fd < 0) {
+        int32_t status = moor_kit_file_open("moorage-mock", &mock->space.file.fd, error);
+        if (status)
+            return status;
+    }
+    if (bytes > MOOR_KIT_FILE_BYTES - mock->space.file.next_offset)
+        return moor_kit_fail(error, MOOR_LIMIT, 0, "segment: the file has no room for %" PRIu64 " bytes",
+                             bytes);
+    *ret_offset = mock->space.file.next_offset;
+    mock->space.file.next_offset += bytes;
     return MOOR_OK;
 }
 
-int32_t mock_file_give(struct moor_mock *mock, uint64_t offset, uint64_t bytes, struct moor_abi_error *error)
+int32_t mock_file_free(struct moor_mock *mock, uint64_t offset, uint64_t bytes, struct moor_abi_error *error)
 {
-    if (mock_has_contents(mock) &&
-        fallocate(mock->file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset, (off_t)bytes) != 0)
-        return fail(error, MOOR_PROVIDER, "fallocate of a hole");
-    return MOOR_OK;
+    return mock_has_contents(mock) ? moor_kit_file_punch(mock->space.file.fd, offset, bytes, error) : MOOR_OK;
 }
 
 static int protection(bool write)
@@ -245,8 +225,9 @@ static int protection(bool write)
 int32_t mock_file_map(struct moor_mock *mock, uint64_t address, uint64_t bytes, uint64_t offset, bool write,
                       struct moor_abi_error *error)
 {
-    if (mock_has_contents(mock) && mmap(mock_pointer(address), bytes, protection(write),
-                                        MAP_SHARED | MAP_FIXED, mock->file, (off_t)offset) == MAP_FAILED)
+    if (mock_has_contents(mock) &&
+        mmap(mock_pointer(address), bytes, protection(write), MAP_SHARED | MAP_FIXED, mock->space.file.fd,
+             (off_t)offset) == MAP_FAILED)
         return fail(error, MOOR_LIMIT, "mmap of a segment");
     return MOOR_OK;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Queues: the ordered work that streams submit to. A queue lives as long as streams submit to it; it ends with
- * the last of them if it has nothing to do then, and at the latest with its context. With a real clock it has a thread. What it does, and when, is clock.c's.
+ * Queues: the ordered work that streams submit. execute.c and clock.c execute it, thread.c has the life of
+ * queues.
  */
 #include "sim.h"
 #include <errno.h>
@@ -10,79 +10,106 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- slots and queues; the lock is held ---- */
+/* ---- slots and the list of queues ---- */
 
 static int32_t take_slot(struct moor_mock *mock, uint32_t *ret_slot, struct moor_abi_error *error)
 {
-    if (mock->free_slot_count > 0) {
-        *ret_slot = mock->free_slots[--mock->free_slot_count];
+    if (mock->queues.free_slot_count > 0) {
+        *ret_slot = mock->queues.free_slots[--mock->queues.free_slot_count];
         return MOOR_OK;
     }
-    if (mock->slot_count == mock->slot_capacity) {
-        uint32_t capacity = mock->slot_capacity ? 2 * mock->slot_capacity : 16;
-        struct mock_slot *slots = realloc(mock->slots, capacity * sizeof(*slots));
+    if (mock->queues.slot_count == mock->queues.slot_capacity) {
+        uint32_t capacity = mock->queues.slot_capacity ? 2 * mock->queues.slot_capacity : 16;
+        struct mock_slot *slots = realloc(mock->queues.slots, capacity * sizeof *slots);
         if (slots)
-            mock->slots = slots;
-        uint32_t *free_slots = realloc(mock->free_slots, capacity * sizeof(*free_slots));
+            mock->queues.slots = slots;
+        uint32_t *free_slots = realloc(mock->queues.free_slots, capacity * sizeof *free_slots);
         if (free_slots)
-            mock->free_slots = free_slots;
+            mock->queues.free_slots = free_slots;
         if (!slots || !free_slots)
-            return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "no memory for %" PRIu32 " streams",
+            return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "streams: no host memory for %" PRIu32,
                                  capacity);
-        mock->slot_capacity = capacity;
+        mock->queues.slot_capacity = capacity;
     }
-    mock->slots[mock->slot_count] = (struct mock_slot){0};
-    *ret_slot = mock->slot_count++;
+    mock->queues.slots[mock->queues.slot_count] = (struct mock_slot){0};
+    *ret_slot = mock->queues.slot_count++;
     return MOOR_OK;
 }
 
-static int32_t list_queue(struct moor_mock *mock, struct mock_queue *queue, struct moor_abi_error *error)
+int32_t mock_queue_add(struct moor_mock *mock, struct mock_queue *queue, struct moor_abi_error *error)
 {
-    if (mock->queue_count == mock->queue_capacity) {
-        uint32_t capacity = mock->queue_capacity ? 2 * mock->queue_capacity : 16;
-        struct mock_queue **queues = realloc(mock->queues, capacity * sizeof(struct mock_queue *));
+    if (mock->queues.count == mock->queues.capacity) {
+        uint32_t capacity = mock->queues.capacity ? 2 * mock->queues.capacity : 16;
+        struct mock_queue **queues = realloc(mock->queues.list, capacity * sizeof(struct mock_queue *));
         if (!queues)
-            return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "no memory for %" PRIu32 " streams",
+            return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "streams: no host memory for %" PRIu32,
                                  capacity);
-        mock->queues = queues;
-        mock->queue_capacity = capacity;
+        mock->queues.list = queues;
+        mock->queues.capacity = capacity;
     }
     int32_t status = take_slot(mock, &queue->slot, error);
-    if (status == MOOR_OK) {
-        queue->number = ++mock->queues_made;
-        mock->queues[mock->queue_count++] = queue;
+    if (!status) {
+        queue->number = ++mock->queues.made;
+        mock->queues.list[mock->queues.count++] = queue;
     }
     return status;
 }
 
-/* Nothing of it happens any more; its slot serves the next one. */
-static void unlist_queue(struct moor_mock *mock, struct mock_queue *queue)
+void mock_queue_remove(struct moor_mock *mock, struct mock_queue *queue)
 {
     uint32_t i = 0;
-    while (mock->queues[i] != queue)
+    while (mock->queues.list[i] != queue)
         i++;
-    memmove(&mock->queues[i], &mock->queues[i + 1],
-            (mock->queue_count - i - 1) * sizeof(struct mock_queue *));
-    mock->queue_count--;
-    struct mock_slot *slot = &mock->slots[queue->slot];
+    assert(i < mock->queues.count && queue->ring.count == 0);
+    memmove(&mock->queues.list[i], &mock->queues.list[i + 1],
+            (mock->queues.count - i - 1) * sizeof(struct mock_queue *));
+    mock->queues.count--;
+    struct mock_slot *slot = &mock->queues.slots[queue->slot];
     slot->seen = slot->submitted;
-    mock->free_slots[mock->free_slot_count++] = queue->slot;
+    assert(mock->queues.free_slot_count < mock->queues.slot_count);
+    mock->queues.free_slots[mock->queues.free_slot_count++] = queue->slot;
 }
 
 struct mock_queue *mock_queue_find(struct moor_mock *mock, uint64_t number)
 {
-    for (uint32_t i = 0; i < mock->queue_count; i++) {
-        if (mock->queues[i]->number == number)
-            return mock->queues[i];
+    for (uint32_t i = 0; i < mock->queues.count; i++) {
+        if (mock->queues.list[i]->number == number)
+            return mock->queues.list[i];
     }
     return NULL;
 }
 
-/* ---- operations; the lock is held ---- */
+/* ---- operations ---- */
 
 struct mock_op *mock_queue_head(struct mock_queue *queue)
 {
-    return &queue->ring[queue->first];
+    assert(queue->ring.count > 0);
+    return &queue->ring.ops[queue->ring.first];
+}
+
+void mock_stream_unref(struct moor_abi_stream *stream)
+{
+    assert(stream->references > 0);
+    if (--stream->references > 0)
+        return;
+    moor_kit_timeline_destroy(stream->timeline);
+    free(stream->records);
+    free(stream);
+}
+
+void mock_queue_wake(struct mock_queue *queue)
+{
+    if (!mock_is_virtual(queue->context->mock))
+        (void)pthread_cond_signal(&queue->thread.moved);
+}
+
+static void wake_waits(struct moor_mock *mock)
+{
+    for (uint32_t i = 0; i < mock->queues.count && !mock_is_virtual(mock); i++) {
+        struct mock_queue *queue = mock->queues.list[i];
+        if (queue->ring.count > 0 && mock_queue_head(queue)->kind == MOCK_OP_WAIT)
+            mock_queue_wake(queue);
+    }
 }
 
 static void finish_op(const struct mock_op *op)
@@ -98,145 +125,67 @@ static void finish_op(const struct mock_op *op)
 void mock_queue_pop(struct mock_queue *queue)
 {
     finish_op(mock_queue_head(queue));
-    queue->first = (queue->first + 1) & (queue->capacity - 1);
-    queue->count--;
+    queue->ring.first = (queue->ring.first + 1) & (queue->ring.capacity - 1);
+    queue->ring.count--;
 }
 
 int32_t mock_queue_make_room(struct mock_queue *queue, struct moor_abi_error *error)
 {
-    if (queue->count < queue->capacity)
+    if (queue->ring.count < queue->ring.capacity)
         return MOOR_OK;
-    if (queue->capacity >= MOCK_OPS_MAX)
-        return moor_kit_fail(error, MOOR_LIMIT, 0, "%" PRIu32 " operations wait on this stream: no more fit",
-                             queue->count);
-    uint32_t capacity = queue->capacity ? queue->capacity * 2 : 16;
-    struct mock_op *ring = malloc(capacity * sizeof(*ring));
+    if (queue->ring.capacity >= MOCK_OPS_MAX)
+        return moor_kit_fail(error, MOOR_LIMIT, 0, "stream: %" PRIu32 " operations wait, and no more fit",
+                             queue->ring.count);
+    uint32_t capacity = queue->ring.capacity ? queue->ring.capacity * 2 : 16;
+    struct mock_op *ring = malloc(capacity * sizeof *ring);
     if (!ring)
-        return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "no memory for %" PRIu32 " operations",
-                             capacity);
-    for (uint32_t i = 0; i < queue->count; i++)
-        ring[i] = queue->ring[(queue->first + i) & (queue->capacity - 1)];
-    free(queue->ring);
-    queue->ring = ring;
-    queue->capacity = capacity;
-    queue->first = 0;
+        return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM,
+                             "stream: no host memory for %" PRIu32 " operations", capacity);
+    for (uint32_t i = 0; i < queue->ring.count; i++)
+        ring[i] = queue->ring.ops[(queue->ring.first + i) & (queue->ring.capacity - 1)];
+    free(queue->ring.ops);
+    queue->ring.ops = ring;
+    queue->ring.capacity = capacity;
+    queue->ring.first = 0;
     return MOOR_OK;
 }
 
 void mock_queue_push(struct mock_queue *queue, const struct mock_op *op)
 {
     struct moor_mock *mock = queue->context->mock;
-    struct mock_op *place = &queue->ring[(queue->first + queue->count) & (queue->capacity - 1)];
+    assert(queue->ring.count < queue->ring.capacity && !queue->over && !queue->lost);
+    struct mock_op *place =
+        &queue->ring.ops[(queue->ring.first + queue->ring.count) & (queue->ring.capacity - 1)];
     *place = *op;
-    place->number = ++mock->op_count;
+    place->number = ++mock->queues.op_count;
     place->submitted_ns = mock_now(mock);
-    queue->count++;
+    queue->ring.count++;
     mock_queue_wake(queue);
 }
 
-/* ---- life ---- */
-
-static int start_thread(struct mock_queue *queue)
+void mock_stream_reaches(struct moor_abi_stream *stream, uint64_t value)
 {
-    /* Signals are for the host's threads. */
-    sigset_t all;
-    sigset_t before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int code = pthread_create(&queue->thread, NULL, mock_queue_work, queue);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (code == 0)
-        (void)pthread_setname_np(queue->thread, "moorage-mock"); /* for people only */
-    return code;
-}
-
-static void free_queue(struct mock_queue *queue)
-{
-    pthread_cond_destroy(&queue->moved);
-    mock_clock_unref(queue->clock);
-    free(queue->ring);
-    free(queue);
-}
-
-int32_t mock_queue_create(struct moor_abi_context *context, struct mock_queue **ret_queue,
-                          struct moor_abi_error *error)
-{
-    struct moor_mock *mock = context->mock;
-    struct mock_queue *queue = calloc(1, sizeof(*queue));
-    if (!queue)
-        return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "no memory for a stream");
-    queue->context = context;
-    mock_cond_init(&queue->moved);
-    int32_t status = list_queue(mock, queue, error);
-    if (status != MOOR_OK) {
-        free_queue(queue);
-        return status;
-    }
-    int code = mock_is_virtual(mock) ? 0 : start_thread(queue);
-    if (code != 0) {
-        unlist_queue(mock, queue);
-        free_queue(queue);
-        return moor_kit_fail(error, code == EAGAIN ? MOOR_LIMIT : MOOR_PROVIDER, code,
-                             "no thread for a stream: %s", strerrorname_np(code));
-    }
-    *ret_queue = queue;
-    return MOOR_OK;
-}
-
-void mock_queue_end(struct mock_queue *queue)
-{
-    struct moor_mock *mock = queue->context->mock;
-    queue->over = true;
-    if (!mock_is_virtual(mock)) {
-        mock_queue_wake(queue);
-        mock_unlock(mock);
-        (void)pthread_join(queue->thread, NULL); /* it is there, and nobody else's to join */
-        mock_lock(mock);
-    }
-    while (queue->count > 0)
-        mock_queue_pop(queue);
-    unlist_queue(mock, queue);
-    free_queue(queue);
-}
-
-static struct mock_queue *queue_of(const struct moor_abi_context *context)
-{
-    const struct moor_mock *mock = context->mock;
-    uint32_t i = 0;
-    while (i < mock->queue_count && mock->queues[i]->context != context)
-        i++;
-    return i < mock->queue_count ? mock->queues[i] : NULL;
-}
-
-void mock_queues_settle(struct moor_abi_context *context)
-{
-    struct moor_mock *mock = context->mock;
-    mock_lock(mock);
-    for (uint32_t i = 0; i < mock->queue_count; i++) {
-        if (mock->queues[i]->context == context)
-            mock->queues[i]->held = false; /* who could open it? */
-    }
-    while (mock_is_virtual(mock) && queue_of(context) && mock_clock_step(mock))
-        ;
-    for (struct mock_queue *queue; (queue = queue_of(context)) != NULL;)
-        mock_queue_end(queue);
-    mock_unlock(mock);
+    assert(value > stream->reached && value <= stream->recorded);
+    stream->reached = value;
+    moor_kit_timeline_signal(stream->timeline, value);
+    moor_kit_queue_wake(stream->kit.context->kit.queue);
+    wake_waits(stream->kit.context->mock);
 }
 
 void mock_queue_lose(struct mock_queue *queue)
 {
     struct moor_mock *mock = queue->context->mock;
-    struct mock_slot *slot = &mock->slots[queue->slot];
+    struct mock_slot *slot = &mock->queues.slots[queue->slot];
     queue->lost = true;
-    slot->seen = slot->submitted; /* none of it happens any more */
+    slot->seen = slot->submitted; /* no more of it will happen */
     for (struct moor_abi_stream *stream = queue->streams; stream; stream = stream->next) {
         stream->lost = true;
         moor_kit_timeline_fail(stream->timeline, MOOR_DEVICE_LOST);
-        moor_kit_queue_wake(stream->context->releases);
+        moor_kit_queue_wake(stream->kit.context->kit.queue);
     }
-    uint32_t kept = queue->busy ? 1 : 0; /* what is under way ends by itself */
-    for (; queue->count > kept; queue->count--)
-        finish_op(&queue->ring[(queue->first + queue->count - 1) & (queue->capacity - 1)]);
+    uint32_t kept = queue->busy ? 1 : 0; /* the operation that is being executed ends normally */
+    for (; queue->ring.count > kept; queue->ring.count--)
+        finish_op(&queue->ring.ops[(queue->ring.first + queue->ring.count - 1) & (queue->ring.capacity - 1)]);
     mock_queue_wake(queue);
-    mock_waits_wake(mock);
+    wake_waits(mock);
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * RELEASE: the kit's queue keeps the order of fences; here is what may be queued and what happens when it is
- * due.
+ * RELEASE: checks, the mark on leaving memory, and the frees; the kit's queue keeps the order of fence
+ * points.
  *
- * A release is checked when it is queued, and what it names is marked as leaving. A record of its own goes
- * with it through the queue, in the place of the cookie: what its points stood for is then known to the host,
- * when the completion is told, and not before.
+ * A release is checked when it is queued, and its memory is marked as leaving. A record of the release passes
+ * through the kit's queue as the cookie: the host learns that the points are reached when it gets the
+ * completion, and not before.
  */
 #include "sim.h"
 #include <errno.h>
@@ -18,19 +18,19 @@ static struct mock_leaving *leaving_of(const struct moor_abi_release *release)
     return (struct mock_leaving *)(uintptr_t)release->cookie;
 }
 
-/* ---- points; the lock is held ---- */
+/* ---- points; the functions require mock->lock ---- */
 
 static int32_t read_points(struct moor_abi_context *context, const struct moor_abi_release *release,
                            struct mock_leaving *leaving, struct moor_abi_error *error)
 {
     for (uint32_t i = 0; i < release->point_count; i++) {
         struct moor_abi_fence_point point = moor_kit_release_point(release, i);
-        if (point.stream->context->mock != context->mock)
+        if (point.stream->kit.context->mock != context->mock)
             return moor_kit_fail(error, MOOR_FOREIGN, 0,
-                                 "fence point %" PRIu32 ": a stream of another instance", i);
+                                 "release: fence point %" PRIu32 " names a stream of another instance", i);
         struct mock_point *known = &leaving->points[leaving->point_count];
         int32_t status = mock_stream_point(point.stream, point.value, known, error);
-        if (status != MOOR_OK)
+        if (status)
             return status;
         known->clock = mock_clock_ref(known->clock);
         known->stream = point.stream;
@@ -44,19 +44,19 @@ static void destroy_leaving(struct mock_leaving *leaving)
 {
     for (uint32_t i = 0; i < leaving->point_count; i++) {
         mock_clock_unref(leaving->points[i].clock);
+        assert(leaving->points[i].stream->named > 0);
         leaving->points[i].stream->named--;
     }
     free(leaving);
 }
 
-/* ---- what may leave; the lock is held ---- */
+/* ---- leaving memory; the functions require mock->lock ---- */
 
-static int32_t wrong(struct moor_abi_context *context, const struct mock_bytes *bytes,
-                     struct moor_abi_error *error, const char *what)
+static int32_t fail_size(struct moor_abi_context *context, const struct mock_bytes *bytes,
+                         struct moor_abi_error *error, const char *what)
 {
     if (context->mock->settings.strict)
-        mock_violate(context->mock, MOOR_MOCK_WRONG_SIZE, bytes, "a release that is not what was made: %s",
-                     what);
+        mock_violate(context->mock, MOOR_MOCK_WRONG_SIZE, bytes, "a release of bytes that are not %s", what);
     return moor_kit_fail(error, MOOR_INVALID, 0, "[0x%" PRIx64 ", +%" PRIu64 ") is not %s", bytes->address,
                          bytes->size_bytes, what);
 }
@@ -90,21 +90,21 @@ static int32_t mark_part(struct moor_abi_context *context, const struct moor_abi
     struct moor_mock *mock = context->mock;
     uint64_t low = range->address + release->offset_bytes;
     uint64_t high = low + release->length_bytes;
-    const struct mock_bytes bytes = {context->device, low, low, release->length_bytes};
+    const struct mock_bytes bytes = {context->kit.device, low, low, release->length_bytes};
     int32_t status = moor_kit_check_span(release->offset_bytes, release->length_bytes, range->bytes,
                                          range->granule_bytes, error);
-    if (status != MOOR_OK) {
-        (void)wrong(context, &bytes, NULL, "whole granules of the range");
+    if (status) {
+        (void)fail_size(context, &bytes, NULL, "whole granules of the range");
         return status;
     }
     if (release->kind == MOOR_ABI_RELEASE_UNMAP && !is_one_map(mock, low, high))
-        return wrong(context, &bytes, error, "exactly one mapping");
+        return fail_size(context, &bytes, error, "exactly one mapping");
     if (release->kind == MOOR_ABI_RELEASE_DECOMMIT && !is_committed(mock, low, high))
-        return wrong(context, &bytes, error, "committed throughout");
+        return fail_size(context, &bytes, error, "committed throughout");
     status = mock_span_cut(mock, low, error);
-    if (status == MOOR_OK)
+    if (!status)
         status = mock_span_cut(mock, high, error);
-    if (status == MOOR_OK)
+    if (!status)
         mark(mock, low, high, true);
     return status;
 }
@@ -113,10 +113,10 @@ static int32_t check_whole(const struct moor_abi_release *release, const struct 
                            struct moor_abi_error *error)
 {
     if (release->kind == MOOR_ABI_RELEASE_RANGE && object->used_bytes > 0)
-        return moor_kit_fail(error, MOOR_INVALID, 0, "%" PRIu64 " bytes of the range are committed or mapped",
+        return moor_kit_fail(error, MOOR_INVALID, 0, "range: %" PRIu64 " bytes are committed or mapped",
                              object->used_bytes);
     if (release->kind == MOOR_ABI_RELEASE_SEGMENT && object->map_count > 0)
-        return moor_kit_fail(error, MOOR_INVALID, 0, "the segment has %" PRIu32 " mappings",
+        return moor_kit_fail(error, MOOR_INVALID, 0, "segment: %" PRIu32 " mappings are left",
                              object->map_count);
     return MOOR_OK;
 }
@@ -133,57 +133,58 @@ static void mark_whole(struct moor_mock *mock, const struct moor_abi_release *re
 static uint32_t kind_of(const struct moor_abi_release *release)
 {
     if (release->kind == MOOR_ABI_RELEASE_ALLOCATION)
-        return MOCK_ALLOCATION;
-    return release->kind == MOOR_ABI_RELEASE_SEGMENT ? MOCK_SEGMENT : MOCK_RANGE;
+        return MOOR_KIT_ALLOCATION;
+    return release->kind == MOOR_ABI_RELEASE_SEGMENT ? MOOR_KIT_SEGMENT : MOOR_KIT_RANGE;
 }
 
-static int32_t take(struct moor_abi_context *context, const struct moor_abi_release *release,
-                    struct mock_object **ret_object, struct moor_abi_error *error)
+static int32_t claim(struct moor_abi_context *context, const struct moor_abi_release *release,
+                     struct mock_object **ret_object, struct moor_abi_error *error)
 {
     void *object = NULL;
     int32_t status =
         moor_kit_release_is_part(release->kind)
-            ? moor_kit_handles_get(context->handles, release->handle, MOCK_RANGE, &object, error)
-            : moor_kit_handles_claim(context->handles, release->handle, kind_of(release), &object, error);
-    if (status == MOOR_OK)
+            ? moor_kit_handles_get(context->kit.handles, release->handle, MOOR_KIT_RANGE, &object, error)
+            : moor_kit_handles_claim(context->kit.handles, release->handle, kind_of(release), &object, error);
+    if (!status)
         *ret_object = object;
     return status;
 }
 
-static void untake(struct moor_abi_context *context, const struct moor_abi_release *release)
+static void unclaim(struct moor_abi_context *context, const struct moor_abi_release *release)
 {
     if (moor_kit_release_is_part(release->kind))
-        moor_kit_handles_put(context->handles, release->handle);
+        moor_kit_handles_put(context->kit.handles, release->handle);
     else
-        moor_kit_handles_unclaim(context->handles, release->handle);
+        moor_kit_handles_unclaim(context->kit.handles, release->handle);
 }
 
 /* ---- release ---- */
 
-/* Marks what leaves. The lock is held. */
+/* Checks a release and marks its memory as leaving. Requires mock->lock. */
 static int32_t begin(struct moor_abi_context *context, const struct moor_abi_release *release,
                      struct mock_leaving *leaving, struct moor_abi_error *error)
 {
     struct moor_mock *mock = context->mock;
     struct mock_object *object = leaving->object;
     int32_t status = read_points(context, release, leaving, error);
-    if (status == MOOR_OK)
+    if (!status)
         status = moor_kit_release_is_part(release->kind) ? mark_part(context, release, object, error)
                                                          : check_whole(release, object, error);
-    if (status != MOOR_OK)
+    if (status)
         return status;
     mark_whole(mock, release, object, true);
     uint64_t low = object->address + release->offset_bytes;
     uint64_t bytes = moor_kit_release_is_part(release->kind) ? release->length_bytes : object->bytes;
     mock_event(mock, MOCK_EVENT_RELEASED, 0, low, low, bytes);
-    if (kind_of(release) != MOCK_SEGMENT) /* it has no address any more through which work could reach it */
-        mock_shadow_release(mock, context->device, low, low + bytes, leaving->points, leaving->point_count);
-    mock->release_count++;
-    leaving->number = ++mock->release_numbers;
+    if (kind_of(release) != MOOR_KIT_SEGMENT) /* a segment without mappings has no address for work */
+        mock_shadow_release(mock, context->kit.device, low, low + bytes, leaving->points,
+                            leaving->point_count);
+    mock->counts.releases++;
+    leaving->number = ++mock->counts.release_numbers;
     return MOOR_OK;
 }
 
-/* Nothing leaves after all. The lock is held. */
+/* Undoes begin. Requires mock->lock. */
 static void undo(struct moor_abi_context *context, const struct moor_abi_release *release,
                  const struct mock_object *object)
 {
@@ -192,17 +193,18 @@ static void undo(struct moor_abi_context *context, const struct moor_abi_release
         mark(context->mock, low, low + release->length_bytes, false);
     else
         mark_whole(context->mock, release, object, false);
-    context->mock->release_count--;
+    assert(context->mock->counts.releases > 0);
+    context->mock->counts.releases--;
 }
 
-/* The queue's. The record goes on to the completion. */
+/* Undoes a release that completes as failed; its record stays until the completion. */
 static void give_up(void *user, const struct moor_abi_release *release)
 {
     struct moor_abi_context *context = user;
     mock_lock(context->mock);
     undo(context, release, leaving_of(release)->object);
     mock_unlock(context->mock);
-    untake(context, release);
+    unclaim(context, release);
 }
 
 static int32_t submit(struct moor_abi_context *context, const struct moor_abi_release *args,
@@ -212,13 +214,13 @@ static int32_t submit(struct moor_abi_context *context, const struct moor_abi_re
     mock_lock(mock);
     int32_t status = begin(context, args, leaving, error);
     mock_unlock(mock);
-    if (status != MOOR_OK)
+    if (status)
         return status;
     struct moor_abi_release queued = {MOOR_ABI_RELEASE_SIZE, args->kind,         args->handle,
                                       args->offset_bytes,    args->length_bytes, (uintptr_t)leaving,
                                       args->points,          args->point_count,  args->point_stride};
-    status = moor_kit_queue_submit(context->releases, &queued, error);
-    if (status != MOOR_OK) {
+    status = moor_kit_queue_submit(context->kit.queue, &queued, error);
+    if (status) {
         mock_lock(mock);
         undo(context, args, leaving->object);
         mock_unlock(mock);
@@ -229,32 +231,31 @@ static int32_t submit(struct moor_abi_context *context, const struct moor_abi_re
 static int32_t release(struct moor_abi_context *context, const struct moor_abi_release *args,
                        struct moor_abi_error *error)
 {
-    int32_t status = mock_begin(context->mock, MOCK_RELEASE, error);
-    if (status == MOOR_OK)
+    int32_t status = mock_call_begin(context->mock, MOCK_RELEASE, error);
+    if (!status)
         status = moor_kit_check_release(args, error);
-    if (status == MOOR_OK && args->kind == MOOR_ABI_RELEASE_PIN)
-        status = moor_kit_fail(error, MOOR_UNSUPPORTED, 0, "there are no pins");
-    if (status != MOOR_OK)
+    if (!status && args->kind == MOOR_ABI_RELEASE_PIN)
+        status = moor_kit_fail(error, MOOR_UNSUPPORTED, 0, "release: the provider has no pins");
+    if (status)
         return status;
-    struct mock_leaving *leaving =
-        calloc(1, sizeof(*leaving) + args->point_count * sizeof(leaving->points[0]));
+    struct mock_leaving *leaving = calloc(1, sizeof *leaving + args->point_count * sizeof leaving->points[0]);
     if (!leaving)
-        return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "no memory for a release");
+        return moor_kit_fail(error, MOOR_HOST_NOMEM, ENOMEM, "release: no host memory for its record");
     leaving->cookie = args->cookie;
-    status = take(context, args, &leaving->object, error);
-    if (status == MOOR_OK) {
+    status = claim(context, args, &leaving->object, error);
+    if (!status) {
         status = submit(context, args, leaving, error);
-        if (status == MOOR_OK)
+        if (!status)
             return MOOR_OK;
-        untake(context, args);
+        unclaim(context, args);
     }
-    mock_lock(context->mock); /* clocks are counted under it */
+    mock_lock(context->mock); /* guards the references to clocks */
     destroy_leaving(leaving);
     mock_unlock(context->mock);
     return status;
 }
 
-/* ---- carrying out ---- */
+/* ---- frees ---- */
 
 static int32_t watermark(void *user, struct moor_abi_stream *stream, uint64_t *ret_value,
                          struct moor_abi_error *error)
@@ -263,9 +264,9 @@ static int32_t watermark(void *user, struct moor_abi_stream *stream, uint64_t *r
     return mock_stream_watermark(stream, ret_value, error);
 }
 
-/* The lock is held. */
-static int32_t carry_out(struct moor_abi_context *context, const struct moor_abi_release *release,
-                         uint64_t *ret_bytes, struct moor_abi_error *error)
+/* Requires mock->lock. */
+static int32_t free_object(struct moor_abi_context *context, const struct moor_abi_release *release,
+                           uint64_t *ret_bytes, struct moor_abi_error *error)
 {
     struct mock_object *object = leaving_of(release)->object;
     switch (release->kind) {
@@ -278,7 +279,7 @@ static int32_t carry_out(struct moor_abi_context *context, const struct moor_abi
     case MOOR_ABI_RELEASE_RANGE:
         return mock_range_free(context, object, error);
     default:
-        return mock_range_give_back(context, object, release, ret_bytes, error);
+        return mock_range_free_part(context, object, release, ret_bytes, error);
     }
 }
 
@@ -291,23 +292,24 @@ static int32_t free_now(void *user, const struct moor_abi_release *release, uint
     uint64_t delay_ns = 0;
     mock_lock(mock);
     leaving_of(release)->due = true;
-    int32_t status = mock_strike(mock, MOCK_FREE, &delay_ns, error);
-    if (status == MOOR_OK)
-        status = carry_out(context, release, &bytes, error);
-    mock->release_count -= status == MOOR_OK;
+    int32_t status = mock_call_count(mock, MOCK_FREE, &delay_ns, error);
+    if (!status)
+        status = free_object(context, release, &bytes, error);
+    mock->counts.releases -= status == MOOR_OK;
     mock_unlock(mock);
-    if (status == MOOR_OK && moor_kit_release_is_part(release->kind))
-        moor_kit_handles_put(context->handles, release->handle);
+    if (!status && moor_kit_release_is_part(release->kind))
+        moor_kit_handles_put(context->kit.handles, release->handle);
     if (delay_ns > 0)
         mock_clock_pass(mock, delay_ns);
-    if (status == MOOR_OK)
+    if (!status)
         *ret_actual_bytes = bytes;
     return status;
 }
 
 /* ---- reap ---- */
 
-/* Waiting is the kit's, or where the clock is virtual letting it run until something is due. */
+/* Reaps. With a real clock the kit waits; with a virtual clock this function lets the clock run until a
+ * release is due. */
 static int32_t reap_any(struct moor_abi_context *context, struct moor_abi_completion *completions,
                         uint32_t stride, uint32_t capacity, uint64_t deadline_ns, uint32_t *ret_count,
                         struct moor_abi_error *error)
@@ -316,15 +318,15 @@ static int32_t reap_any(struct moor_abi_context *context, struct moor_abi_comple
     bool runs = mock_is_virtual(mock) && deadline_ns != 0;
     for (;;) {
         uint32_t count = 0;
-        int32_t status = moor_kit_queue_reap(context->releases, completions, stride, capacity,
+        int32_t status = moor_kit_queue_reap(context->kit.queue, completions, stride, capacity,
                                              runs ? 0 : deadline_ns, &count, error);
         bool goes_on = false;
-        if (status == MOOR_OK && count == 0 && runs && moor_kit_queue_length(context->releases) > 0) {
+        if (!status && count == 0 && runs && moor_kit_queue_length(context->kit.queue) > 0) {
             mock_lock(mock);
             goes_on = mock_clock_step(mock);
             mock_unlock(mock);
         }
-        if (status == MOOR_OK)
+        if (!status)
             *ret_count = count;
         if (!goes_on)
             return status;
@@ -334,25 +336,25 @@ static int32_t reap_any(struct moor_abi_context *context, struct moor_abi_comple
 static struct mock_leaving *completed_of(const char *place)
 {
     struct moor_abi_completion completion;
-    memcpy(&completion, place, sizeof(completion));
+    memcpy(&completion, place, sizeof completion);
     return (struct mock_leaving *)(uintptr_t)completion.cookie;
 }
 
-/* In the order in which they were submitted: that of the queue depends on where in memory streams lie, and
- * one seed is to be one run. They are few. */
+/* Sorts completions by submission. The queue's order depends on the addresses of streams, and one seed must
+ * give one run. They are few. */
 static void sort(struct moor_abi_completion *completions, uint32_t stride, uint32_t count)
 {
     char *first = (char *)completions;
     for (uint32_t i = 1; i < count; i++) {
         struct moor_abi_completion moved;
-        memcpy(&moved, first + (size_t)i * stride, sizeof(moved));
+        memcpy(&moved, first + (size_t)i * stride, sizeof moved);
         uint64_t number = completed_of((const char *)&moved)->number;
         uint32_t hole = i;
         while (hole > 0 && completed_of(first + (size_t)(hole - 1) * stride)->number > number) {
-            memcpy(first + (size_t)hole * stride, first + (size_t)(hole - 1) * stride, sizeof(moved));
+            memcpy(first + (size_t)hole * stride, first + (size_t)(hole - 1) * stride, sizeof moved);
             hole--;
         }
-        memcpy(first + (size_t)hole * stride, &moved, sizeof(moved));
+        memcpy(first + (size_t)hole * stride, &moved, sizeof moved);
     }
 }
 
@@ -362,21 +364,22 @@ static int32_t reap(struct moor_abi_context *context, struct moor_abi_completion
 {
     struct moor_mock *mock = context->mock;
     uint32_t count = 0;
-    int32_t status = mock_begin(mock, MOCK_REAP, error);
-    if (status == MOOR_OK && !mock_is_bystander(mock))
+    int32_t status = mock_call_begin(mock, MOCK_REAP, error);
+    if (!status && !mock_is_bystander(mock))
         status = reap_any(context, completions, stride, capacity, deadline_ns, &count, error);
-    if (status != MOOR_OK)
+    if (status)
         return status;
     sort(completions, stride, count);
     char *place = (char *)completions;
     mock_lock(mock);
     for (uint32_t i = 0; i < count; i++, place += stride) {
         struct moor_abi_completion completion;
-        memcpy(&completion, place, sizeof(completion));
+        memcpy(&completion, place, sizeof completion);
         struct mock_leaving *leaving = completed_of(place);
         completion.cookie = leaving->cookie;
-        memcpy(place, &completion, sizeof(completion));
-        for (uint32_t j = 0; leaving->due && j < leaving->point_count; j++) /* else one of them is lost */
+        memcpy(place, &completion, sizeof completion);
+        /* otherwise one of the streams is lost */
+        for (uint32_t j = 0; leaving->due && j < leaving->point_count; j++)
             mock_host_sees(mock, &leaving->points[j]);
         destroy_leaving(leaving);
     }
@@ -385,11 +388,7 @@ static int32_t reap(struct moor_abi_context *context, struct moor_abi_completion
     return MOOR_OK;
 }
 
-int32_t mock_release_queue_create(struct moor_abi_context *context)
-{
-    static const struct moor_kit_queue_callbacks callbacks = {watermark, free_now, give_up};
-    return moor_kit_queue_create(&callbacks, context, context->mock->host, 0, &context->releases);
-}
+const struct moor_kit_queue_callbacks mock_queue_callbacks = {watermark, free_now, give_up};
 
 const struct moor_abi_release_table mock_release_table = {
     .struct_size = MOOR_ABI_RELEASE_TABLE_SIZE,

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The shadow: for all bytes that work has touched, who did it last; and for all work, what is known to come
- * before it.
+ * The shadow: the last uses of all bytes, and for all work the earlier work that is known to come before it.
  *
- * Each queue numbers its work. A queue's clock says how far other queues must have come before its next work,
- * by the waits between streams. What the host has seen reached (by a wait, a watermark, a completion, a host
- * function that was called) comes before all that is submitted afterwards, so it is kept once, as `seen` of
- * each slot, and clocks hold only what is beyond it. Two accesses race if neither is known to come before the
- * other, whatever order they have happened to take effect in: so everything is said when work is submitted,
- * and one run speaks for all orders.
+ * Each queue numbers its work. The clock of a queue holds how far other queues must have come before its next
+ * work, from the waits between streams. Work that the host has seen reached (by a wait, a watermark, a
+ * completion or a host function) comes before everything that is submitted afterwards. It is kept once, as
+ * `seen` of each slot, and clocks hold only epochs beyond it.
  *
- * A mark is an interval with the last write and the reads since. Bytes of a segment have two: by physical
- * address for races, as other maps show the same bytes; by the map's address for releases, as an unmap waits
- * for its own users only. Marks are advice: where memory for one is short it is left out, and what it would
- * have shown stays unseen.
+ * Two accesses race if neither is known to come before the other; the order in which they took effect does
+ * not matter. So every check is made at submission, and one run covers all orders.
+ *
+ * A mark is an interval with the last write and the reads since. Bytes of a segment have two marks: by
+ * physical address for races, because other mappings show the same bytes; by the mapping's address for
+ * releases, because an unmap waits for its own users only. A mark is left out if host memory is short; a
+ * violation that it would have shown is then not found.
  */
 #include "sim.h"
 #include <inttypes.h>
@@ -26,7 +26,7 @@ struct mock_mark {
     struct mock_interval at;
     struct mock_epoch write;
     uint32_t read_count;
-    uint32_t read_capacity; /* of `more`; 0: they are in `few` */
+    uint32_t read_capacity; /* room in `more`; 0: the reads are in `few` */
     struct mock_epoch few[READS_FEW];
     struct mock_epoch *more;
 };
@@ -35,6 +35,7 @@ struct mock_mark {
 
 void mock_clock_unref(struct mock_clock *clock)
 {
+    assert(!clock || clock->references > 0);
     if (clock && --clock->references == 0)
         free(clock);
 }
@@ -48,10 +49,11 @@ struct mock_clock *mock_clock_ref(struct mock_clock *clock)
 
 static bool is_seen(const struct moor_mock *mock, struct mock_epoch epoch)
 {
-    return epoch.sequence <= mock->slots[epoch.slot].seen;
+    assert(epoch.slot < mock->queues.slot_count);
+    return epoch.sequence <= mock->queues.slots[epoch.slot].seen;
 }
 
-/* Raises the clock's line for the slot. There is room. */
+/* Raises the clock's epoch of the slot. The clock has room. */
 static void raise(const struct moor_mock *mock, struct mock_clock *clock, struct mock_epoch epoch)
 {
     if (is_seen(mock, epoch))
@@ -75,9 +77,10 @@ struct mock_clock *mock_clock_join(struct moor_mock *mock, struct mock_clock *cl
                                    const struct mock_point *point)
 {
     size_t most = 1 + (clock ? clock->count : 0) + (point->clock ? point->clock->count : 0);
-    struct mock_clock *joined = malloc(sizeof(*joined) + most * sizeof(joined->epochs[0]));
+    struct mock_clock *joined = malloc(sizeof *joined + most * sizeof joined->epochs[0]);
     if (!joined)
         return NULL;
+    assert(point->epoch.slot < mock->queues.slot_count);
     joined->references = 1;
     joined->count = 0;
     raise_all(mock, joined, clock);
@@ -90,7 +93,7 @@ struct mock_clock *mock_clock_join(struct moor_mock *mock, struct mock_clock *cl
 static void see(struct moor_mock *mock, struct mock_epoch epoch)
 {
     if (!is_seen(mock, epoch))
-        mock->slots[epoch.slot].seen = epoch.sequence;
+        mock->queues.slots[epoch.slot].seen = epoch.sequence;
 }
 
 void mock_host_sees(struct moor_mock *mock, const struct mock_point *point)
@@ -109,7 +112,7 @@ static bool clock_covers(const struct mock_clock *clock, struct mock_epoch epoch
     return false;
 }
 
-/* Whether the epoch is known to come before the queue's next work. */
+/* Returns true if the epoch is known to come before the queue's next work. */
 static bool is_before(const struct moor_mock *mock, struct mock_epoch epoch, const struct mock_queue *queue)
 {
     return epoch.slot == queue->slot || is_seen(mock, epoch) || clock_covers(queue->clock, epoch);
@@ -119,7 +122,7 @@ static bool is_before(const struct moor_mock *mock, struct mock_epoch epoch, con
 
 static struct mock_mark *mark_find(struct moor_mock *mock, uint64_t address)
 {
-    return (struct mock_mark *)mock_intervals_find(&mock->marks, address);
+    return (struct mock_mark *)mock_intervals_find(&mock->spans.marks, address);
 }
 
 static struct mock_mark *mark_next(const struct mock_mark *mark)
@@ -135,18 +138,19 @@ static const struct mock_epoch *reads_of(const struct mock_mark *mark)
 static void mark_drop(struct moor_mock *mock, struct mock_mark *mark)
 {
     free(mark->more);
-    mock_intervals_remove(&mock->marks, &mark->at);
-    mock_intervals_give(&mock->marks, &mark->at);
+    mock_intervals_remove(&mock->spans.marks, &mark->at);
+    mock_intervals_return(&mock->spans.marks, &mark->at);
 }
 
-/* NULL: no memory. */
+/* Adds a mark. NULL: no host memory. */
 static struct mock_mark *mark_add(struct moor_mock *mock, uint64_t low, uint64_t high)
 {
-    struct mock_mark *mark = mock_intervals_take(&mock->marks);
+    assert(low < high);
+    struct mock_mark *mark = mock_intervals_take(&mock->spans.marks);
     if (mark) {
         mark->at.low = low;
         mark->at.high = high;
-        mock_intervals_insert(&mock->marks, &mark->at);
+        mock_intervals_insert(&mock->spans.marks, &mark->at);
     }
     return mark;
 }
@@ -162,7 +166,7 @@ static void add_read(struct moor_mock *mock, struct mock_mark *mark, struct mock
     mark->read_count = kept;
     uint32_t capacity = mark->read_capacity ? mark->read_capacity : READS_FEW;
     if (kept == capacity) {
-        struct mock_epoch *more = malloc(2 * capacity * sizeof(*more));
+        struct mock_epoch *more = malloc(2 * capacity * sizeof *more);
         if (!more)
             return;
         for (uint32_t i = 0; i < kept; i++)
@@ -171,11 +175,12 @@ static void add_read(struct moor_mock *mock, struct mock_mark *mark, struct mock
         mark->more = reads = more;
         mark->read_capacity = 2 * capacity;
     }
+    assert(mark->read_count < (mark->read_capacity ? mark->read_capacity : READS_FEW));
     reads[mark->read_count++] = epoch;
 }
 
-/* Afterwards no mark reaches over the address. */
-static void cut(struct moor_mock *mock, uint64_t address)
+/* Splits the mark that the address lies in, so that no mark reaches across it. */
+static void split(struct moor_mock *mock, uint64_t address)
 {
     struct mock_mark *mark = mark_find(mock, address);
     if (!mark || mark->at.low >= address)
@@ -197,10 +202,10 @@ static bool is_history(const struct moor_mock *mock, const struct mock_mark *mar
     return over;
 }
 
-/* Marks that can say nothing any more go now and then. */
+/* Drops marks that can show nothing any more, when their number has doubled. */
 static void sweep(struct moor_mock *mock)
 {
-    if (mock->marks.count < 2 * mock->marks_swept + SWEEP_LEAST)
+    if (mock->spans.marks.count < 2 * mock->spans.marks_swept + SWEEP_LEAST)
         return;
     for (struct mock_mark *mark = mark_find(mock, 0); mark;) {
         struct mock_mark *next = mark_next(mark);
@@ -208,13 +213,13 @@ static void sweep(struct moor_mock *mock)
             mark_drop(mock, mark);
         mark = next;
     }
-    mock->marks_swept = mock->marks.count;
+    mock->spans.marks_swept = mock->spans.marks.count;
 }
 
 void mock_shadow_forget(struct moor_mock *mock, uint64_t low, uint64_t high)
 {
-    cut(mock, low);
-    cut(mock, high);
+    split(mock, low);
+    split(mock, high);
     for (struct mock_mark *mark = mark_find(mock, low); mark && mark->at.low < high;) {
         struct mock_mark *next = mark_next(mark);
         mark_drop(mock, mark);
@@ -224,21 +229,21 @@ void mock_shadow_forget(struct moor_mock *mock, uint64_t low, uint64_t high)
 
 void mock_shadow_init(struct moor_mock *mock)
 {
-    mock_intervals_init(&mock->spans, sizeof(struct mock_span));
-    mock_intervals_init(&mock->marks, sizeof(struct mock_mark));
+    mock_intervals_init(&mock->spans.all, sizeof(struct mock_span));
+    mock_intervals_init(&mock->spans.marks, sizeof(struct mock_mark));
 }
 
 void mock_shadow_finish(struct moor_mock *mock)
 {
     for (struct mock_mark *mark = mark_find(mock, 0); mark; mark = mark_next(mark))
         free(mark->more);
-    mock_intervals_finish(&mock->marks);
+    mock_intervals_finish(&mock->spans.marks);
 }
 
-static void note_read(struct moor_mock *mock, uint64_t low, uint64_t high, struct mock_epoch epoch)
+static void record_read(struct moor_mock *mock, uint64_t low, uint64_t high, struct mock_epoch epoch)
 {
-    cut(mock, low);
-    cut(mock, high);
+    split(mock, low);
+    split(mock, high);
     struct mock_mark *mark = mark_find(mock, low);
     while (low < high) {
         if (!mark || mark->at.low > low) {
@@ -253,7 +258,7 @@ static void note_read(struct moor_mock *mock, uint64_t low, uint64_t high, struc
     }
 }
 
-static void note_write(struct moor_mock *mock, uint64_t low, uint64_t high, struct mock_epoch epoch)
+static void record_write(struct moor_mock *mock, uint64_t low, uint64_t high, struct mock_epoch epoch)
 {
     mock_shadow_forget(mock, low, high);
     struct mock_mark *mark = mark_add(mock, low, high);
@@ -261,19 +266,20 @@ static void note_write(struct moor_mock *mock, uint64_t low, uint64_t high, stru
         mark->write = epoch;
 }
 
-static void note(struct moor_mock *mock, uint64_t low, uint64_t high, struct mock_epoch epoch, bool write)
+static void record_use(struct moor_mock *mock, uint64_t low, uint64_t high, struct mock_epoch epoch,
+                       bool write)
 {
     sweep(mock);
     if (write)
-        note_write(mock, low, high, epoch);
+        record_write(mock, low, high, epoch);
     else
-        note_read(mock, low, high, epoch);
+        record_read(mock, low, high, epoch);
 }
 
 /* ---- races ---- */
 
-/* One that the queue's access races with; sequence 0: none. A write races with writes and reads, a read
- * with writes. */
+/* Returns an epoch that the queue's access races with; sequence 0: none. A write races with reads and writes,
+ * a read with writes. */
 static struct mock_epoch find_race(const struct moor_mock *mock, const struct mock_mark *mark,
                                    const struct mock_queue *queue, bool write)
 {
@@ -288,9 +294,9 @@ static struct mock_epoch find_race(const struct moor_mock *mock, const struct mo
 
 static uint32_t number_of(const struct moor_mock *mock, uint32_t slot)
 {
-    for (uint32_t i = 0; i < mock->queue_count; i++) {
-        if (mock->queues[i]->slot == slot)
-            return mock->queues[i]->number;
+    for (uint32_t i = 0; i < mock->queues.count; i++) {
+        if (mock->queues.list[i]->slot == slot)
+            return mock->queues.list[i]->number;
     }
     return 0;
 }
@@ -305,9 +311,9 @@ static uint64_t smaller(uint64_t left, uint64_t right)
     return left < right ? left : right;
 }
 
-/* Tells the first race of an access to physical bytes. */
-static void look_for_race(struct moor_mock *mock, const struct mock_queue *queue,
-                          const struct mock_bytes *bytes, bool write, const char *what)
+/* Reports the first race of an access to physical bytes. */
+static void check_race(struct moor_mock *mock, const struct mock_queue *queue, const struct mock_bytes *bytes,
+                       bool write, const char *what)
 {
     uint64_t end = bytes->physical + bytes->size_bytes;
     for (const struct mock_mark *mark = mark_find(mock, bytes->physical); mark && mark->at.low < end;
@@ -321,18 +327,18 @@ static void look_for_race(struct moor_mock *mock, const struct mock_queue *queue
         raced.size_bytes = smaller(mark->at.high, end) - raced.physical;
         bool wrote = race.slot == mark->write.slot && race.sequence == mark->write.sequence;
         mock_violate(mock, MOOR_MOCK_RACE, &raced,
-                     "a %s on stream %" PRIu32 " %s what stream %" PRIu32 " %s, unordered", what,
+                     "a %s on stream %" PRIu32 " %s bytes that stream %" PRIu32 " %s, without an order", what,
                      queue->number, write ? "writes" : "reads", number_of(mock, race.slot),
                      wrote ? "writes" : "reads");
         return;
     }
 }
 
-/* ---- what work may touch ---- */
+/* ---- accesses of work ---- */
 
 static struct mock_bytes bytes_of(const struct mock_queue *queue, uint64_t low, uint64_t high)
 {
-    return (struct mock_bytes){queue->context->device, low, low, high - low};
+    return (struct mock_bytes){queue->context->kit.device, low, low, high - low};
 }
 
 static struct mock_bytes bytes_in(const struct mock_span *span, uint64_t low, uint64_t high)
@@ -340,26 +346,26 @@ static struct mock_bytes bytes_in(const struct mock_span *span, uint64_t low, ui
     return (struct mock_bytes){span->device, low, span->physical + (low - span->at.low), high - low};
 }
 
-/* The part of an access that lies in one span. */
+/* Checks and records the part of an access that lies in one span. */
 static bool submit_part(struct moor_mock *mock, struct mock_queue *queue, const struct mock_span *span,
                         uint64_t low, uint64_t high, bool write, const char *what)
 {
-    const struct mock_epoch epoch = {queue->slot, mock->slots[queue->slot].submitted};
+    const struct mock_epoch epoch = {queue->slot, mock->queues.slots[queue->slot].submitted};
     struct mock_bytes bytes = bytes_in(span, low, high);
-    if (span->leaving) /* and may yet be there when the work comes to it */
-        mock_violate(mock, MOOR_MOCK_UNCOMMITTED, &bytes,
-                     "a %s on stream %" PRIu32 " uses memory that has been released", what, queue->number);
+    if (span->leaving) /* the memory may still exist when the work is executed */
+        mock_violate(mock, MOOR_MOCK_UNCOMMITTED, &bytes, "a %s on stream %" PRIu32 " uses released memory",
+                     what, queue->number);
     if (write && !span->writable) {
         mock_violate(mock, MOOR_MOCK_READ_ONLY, &bytes,
                      "a %s on stream %" PRIu32 " writes through a read-only map", what, queue->number);
         return false;
     }
-    look_for_race(mock, queue, &bytes, write, what);
+    check_race(mock, queue, &bytes, write, what);
     mock_event(mock, write ? MOCK_EVENT_WRITING : MOCK_EVENT_READING, queue->number, low, bytes.physical,
                bytes.size_bytes);
-    note(mock, bytes.physical, bytes.physical + bytes.size_bytes, epoch, write);
+    record_use(mock, bytes.physical, bytes.physical + bytes.size_bytes, epoch, write);
     if (span->segment)
-        note(mock, low, high, epoch, write);
+        record_use(mock, low, high, epoch, write);
     return true;
 }
 
@@ -367,7 +373,7 @@ bool mock_shadow_submit(struct moor_mock *mock, struct mock_queue *queue, uint64
                         uint64_t size_bytes, bool write, const char *what)
 {
     if (!mock_place_is_ours(mock, address))
-        return true; /* memory of the host's own */
+        return true; /* the host's own memory */
     uint64_t end = address + size_bytes;
     bool allowed = true;
     const struct mock_span *span = mock_span_find(mock, address);
@@ -395,7 +401,7 @@ bool mock_shadow_allows(struct moor_mock *mock, struct mock_queue *queue, uint64
     for (const struct mock_span *span = mock_span_find(mock, address); address < end;
          span = mock_span_next(span)) {
         if (!span || span->at.low > address)
-            return false; /* the release that took it away has been told */
+            return false; /* mock_shadow_release has reported the release */
         struct mock_bytes bytes = bytes_in(span, address, smaller(span->at.high, end));
         if (write && !span->writable) {
             mock_violate(mock, MOOR_MOCK_READ_ONLY, &bytes,
@@ -425,7 +431,7 @@ static bool is_covered(const struct moor_mock *mock, struct mock_epoch epoch, co
     return false;
 }
 
-/* A use that no point covers; sequence 0: none. */
+/* Returns a use that no point covers; sequence 0: none. */
 static struct mock_epoch find_uncovered(const struct moor_mock *mock, const struct mock_mark *mark,
                                         const struct mock_point *points, uint32_t point_count)
 {

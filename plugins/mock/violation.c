@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What went wrong, told with what had happened to the bytes before: events are kept in a ring, and looked
- * through only when there is something to tell. */
+/* Violations, each with the earlier events of its bytes. Events are kept in a ring, which is searched only
+ * when there is a violation. */
 #include "sim.h"
 #include <inttypes.h>
 #include <stdarg.h>
@@ -13,7 +13,7 @@
 void mock_event(struct moor_mock *mock, enum mock_event_kind kind, uint32_t queue, uint64_t address,
                 uint64_t physical, uint64_t size_bytes)
 {
-    mock->events[mock->event_count++ % MOCK_EVENTS] =
+    mock->violations.events[mock->violations.event_count++ % MOCK_EVENTS] =
         (struct mock_event){mock_now(mock), kind, queue, address, physical, size_bytes};
 }
 
@@ -28,14 +28,15 @@ static bool concerns(const struct mock_event *event, const struct mock_bytes *by
            overlap(event->physical, event->size_bytes, bytes->physical, bytes->size_bytes);
 }
 
-/* The last few events of some bytes, the newest first. */
+/* Finds the last events of some bytes, the newest first. */
 static uint32_t find_events(const struct moor_mock *mock, const struct mock_bytes *bytes,
                             const struct mock_event **ret_events)
 {
     uint32_t count = 0;
-    uint64_t oldest = mock->event_count > MOCK_EVENTS ? mock->event_count - MOCK_EVENTS : 0;
-    for (uint64_t i = mock->event_count; i > oldest && count < HISTORY_LINES; i--) {
-        const struct mock_event *event = &mock->events[(i - 1) % MOCK_EVENTS];
+    uint64_t oldest =
+        mock->violations.event_count > MOCK_EVENTS ? mock->violations.event_count - MOCK_EVENTS : 0;
+    for (uint64_t i = mock->violations.event_count; i > oldest && count < HISTORY_LINES; i--) {
+        const struct mock_event *event = &mock->violations.events[(i - 1) % MOCK_EVENTS];
         if (concerns(event, bytes))
             ret_events[count++] = event;
     }
@@ -48,9 +49,9 @@ static void write_event(const struct mock_event *event, char *line, size_t line_
         [MOCK_EVENT_ALLOCATED] = "allocated",
         [MOCK_EVENT_COMMITTED] = "committed",
         [MOCK_EVENT_MAPPED] = "mapped",
-        [MOCK_EVENT_PROTECTED] = "protected anew",
+        [MOCK_EVENT_PROTECTED] = "protected",
         [MOCK_EVENT_RELEASED] = "released",
-        [MOCK_EVENT_FREED] = "gone",
+        [MOCK_EVENT_FREED] = "freed",
         [MOCK_EVENT_READ] = "read",
         [MOCK_EVENT_WRITTEN] = "written",
         [MOCK_EVENT_READING] = "a read submitted",
@@ -58,7 +59,7 @@ static void write_event(const struct mock_event *event, char *line, size_t line_
     };
     char who[24] = "";
     if (event->queue)
-        (void)snprintf(who, sizeof(who), ", stream %" PRIu32, event->queue);
+        (void)snprintf(who, sizeof who, ", stream %" PRIu32, event->queue);
     (void)snprintf(line, line_bytes, "%" PRIu64 " ns: [0x%" PRIx64 ", +%" PRIu64 ") %s%s\n", event->time_ns,
                    event->address, event->size_bytes, words[event->kind], who);
 }
@@ -70,7 +71,7 @@ static void write_history(const struct moor_mock *mock, const struct mock_bytes 
     size_t length = 0;
     for (uint32_t i = find_events(mock, bytes, events); i > 0; i--) {
         char line[160];
-        write_event(events[i - 1], line, sizeof(line));
+        write_event(events[i - 1], line, sizeof line);
         size_t line_length = strlen(line);
         if (length + line_length >= history_bytes)
             break;
@@ -84,10 +85,11 @@ _Static_assert(HISTORY_LINES * 120 < sizeof(((struct moor_mock_violation *)0)->h
 void mock_violate(struct moor_mock *mock, enum moor_mock_violation_kind kind, const struct mock_bytes *bytes,
                   const char *format, ...)
 {
-    mock->violation_total++;
-    if (mock->violation_count == MOCK_VIOLATIONS_KEPT)
+    assert(mock->violations.logged <= mock->violations.count && bytes->size_bytes > 0);
+    mock->violations.total++;
+    if (mock->violations.count == MOCK_VIOLATIONS_KEPT)
         return;
-    struct moor_mock_violation *violation = &mock->violations[mock->violation_count++];
+    struct moor_mock_violation *violation = &mock->violations.kept[mock->violations.count++];
     *violation = (struct moor_mock_violation){
         .kind = kind,
         .device = bytes->device,
@@ -98,43 +100,43 @@ void mock_violate(struct moor_mock *mock, enum moor_mock_violation_kind kind, co
     char said[160];
     va_list arguments;
     va_start(arguments, format);
-    (void)vsnprintf(said, sizeof(said), format, arguments); /* cut where it is too long */
+    (void)vsnprintf(said, sizeof said, format, arguments); /* a longer text is cut */
     va_end(arguments);
-    (void)snprintf(violation->text, sizeof(violation->text),
+    (void)snprintf(violation->text, sizeof violation->text,
                    "device %" PRIu32 ", [0x%" PRIx64 ", +%" PRIu64 "): %s", bytes->device, bytes->address,
                    bytes->size_bytes, said);
-    write_history(mock, bytes, violation->history, sizeof(violation->history));
+    write_history(mock, bytes, violation->history, sizeof violation->history);
 }
 
-/* ---- telling ---- */
+/* ---- the lock and the log ---- */
 
 void mock_lock(struct moor_mock *mock)
 {
     pthread_mutex_lock(&mock->lock);
 }
 
-static void say(const struct moor_mock *mock, uint32_t level, const char *message)
+static void log_line(const struct moor_mock *mock, uint32_t level, const char *message)
 {
     mock->host->log(mock->host->user, level, message);
 }
 
-/* Without the lock: the host's log may look at the violations. */
-static void tell(const struct moor_mock *mock, struct moor_mock_violation *violation)
+/* Logs a violation. Requires no lock: the host's log function may read the violations. */
+static void log_violation(const struct moor_mock *mock, struct moor_mock_violation *violation)
 {
-    say(mock, MOOR_ABI_LOG_ERROR, violation->text);
+    log_line(mock, MOOR_ABI_LOG_ERROR, violation->text);
     char *rest = violation->history;
     for (char *line; (line = strsep(&rest, "\n")) != NULL && *line;)
-        say(mock, MOOR_ABI_LOG_INFO, line);
+        log_line(mock, MOOR_ABI_LOG_INFO, line);
     if (mock->settings.violations == MOCK_VIOLATIONS_ABORT)
         abort();
 }
 
 void mock_unlock(struct moor_mock *mock)
 {
-    while (mock->violations_told < mock->violation_count) {
-        struct moor_mock_violation violation = mock->violations[mock->violations_told++];
+    while (mock->violations.logged < mock->violations.count) {
+        struct moor_mock_violation violation = mock->violations.kept[mock->violations.logged++];
         pthread_mutex_unlock(&mock->lock);
-        tell(mock, &violation);
+        log_violation(mock, &violation);
         pthread_mutex_lock(&mock->lock);
     }
     pthread_mutex_unlock(&mock->lock);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The entry of a provider is pure: it makes no system call (so no device, no thread, no file), allocates
- * nothing, and gives the same answer each time. Arguments: the providers. */
+/* The entry of a provider is pure: it makes no system call (no device, thread or file), allocates nothing,
+ * and returns the same table each time. Arguments: the providers. */
 #include <dlfcn.h>
 #include <linux/seccomp.h>
 #include <malloc.h>
@@ -24,7 +24,7 @@ static moor_abi_entry find_entry(const char *path)
     return entry;
 }
 
-/* In a child whose only system calls are read, write and exit: any other ends it by a signal. */
+/* Runs in a child. Seccomp allows read, write and exit; any other system call kills the child. */
 static void call_entry(moor_abi_entry entry)
 {
     size_t before = mallinfo2().uordblks;
@@ -35,7 +35,7 @@ static void call_entry(moor_abi_entry entry)
     (void)syscall(SYS_exit, is_pure ? 0 : 1);
 }
 
-/* The status of the child; -1 where it ended by a signal. */
+/* Returns the exit status of the child; -1 if a signal killed it. */
 static int try_entry(moor_abi_entry entry)
 {
     int status;
@@ -50,7 +50,7 @@ static int try_entry(moor_abi_entry entry)
 int main(int argc, char **argv)
 {
     bool all = true;
-    (void)setvbuf(stdout, NULL, _IOLBF, 0); /* nothing is left for the children to print again */
+    (void)setvbuf(stdout, NULL, _IOLBF, 0); /* a child must not inherit unwritten output */
     printf("1..%d\n", argc - 1);
     for (int i = 1; i < argc; i++) {
         moor_abi_entry entry = find_entry(argv[i]);
@@ -58,7 +58,7 @@ int main(int argc, char **argv)
         bool passed = outcome == 0 || outcome == 77;
         all &= passed;
         printf("%s %d - %s: the entry is pure%s\n", passed ? "ok" : "not ok", i, argv[i],
-               outcome == 77 ? " # SKIP no seccomp here" : "");
+               outcome == 77 ? " # SKIP this kernel has no seccomp" : "");
     }
     return all ? 0 : 1;
 }

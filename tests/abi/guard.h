@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Stands between a core and a provider, and moves everything that crosses: each struct, array and result goes
- * to memory that ends exactly where its stated size does, in front of a page that nobody can touch, and which
- * is gone after the call. So who reads or writes a byte too many, or keeps a borrowed pointer, faults; and
- * the guard itself asserts by Criterion, naming call and rule, where
- *  - something was written on failure, or the error record on success,
- *  - the size that an out-struct states was changed (in-structs are read-only while they are lent),
- *  - what a newer host added was not as the contract has it (GUARD_NEWER_HOST).
+ * A provider table between a core and a provider. For each call, the guard copies every struct, array and
+ * result to memory that ends exactly at its stated size, in front of an inaccessible page, and unmaps it
+ * after the call. An access past the stated size, or through a pointer kept after the call, faults. The guard
+ * itself asserts with Criterion, and names the call and the rule, when a provider - writes an output on
+ * failure, or the error record on success, - changes the stated size of an out-struct (in-structs are
+ * read-only during the call), - breaks a rule for the fields of a newer host (GUARD_NEWER_HOST).
  *
- * One guard in a process; calls from one thread.
+ * One guard in a process. All calls come from one thread.
  */
 #ifndef MOOR_TESTS_ABI_GUARD_H
 #define MOOR_TESTS_ABI_GUARD_H
@@ -17,21 +16,21 @@
 #include <stdbool.h>
 
 enum guard_host {
-    GUARD_THIS_HOST, /* the core's own structs, as they are */
-    /* As if the core were of a later minor: in-structs are longer, and each call is first tried with a
-     * non-zero byte in what is new, which must be INVALID; out-structs are longer, completions further
-     * apart, and what is new must be left alone. */
+    GUARD_THIS_HOST, /* structs have the sizes of this core */
+    /* Structs have the sizes of a later minor. The first try of each call has a non-zero byte in the tail
+     * of its in-structs and must be INVALID. Out-structs are longer, completions further apart, and the
+     * provider must not write the tails. */
     GUARD_NEWER_HOST,
 };
 
-/* What the core is given for `inner`: the same capabilities, through the guard. inner: [borrowed] for good.
- */
-const struct moor_abi_provider *guard_wrap(const struct moor_abi_provider *inner, enum guard_host host);
+/* Returns a table with the capabilities of the provider; its functions pass through the guard. provider:
+ * [borrowed] until the process ends. */
+const struct moor_abi_provider *guard_wrap(const struct moor_abi_provider *provider, enum guard_host host);
 
-/* Once the core has copied them: who still reads them faults. */
+/* Makes the tables inaccessible, after the core copied them: a later read faults. */
 void guard_hide_tables(void);
 
-/* Has that function ("alloc.allocate") been called through the guard? */
+/* Returns true if the function ("alloc.allocate") was called through the guard. */
 bool guard_has_passed(const char *name);
 
 #endif

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""The layout of the contract is what was promised: abidiff finds no difference to baseline.abi, which tests/abi/renew
-writes. layout.py ROOT NEXT-HEADERS"""
+"""The layout of the contract is unchanged: abidiff finds no difference to baseline.abi, which tests/abi/renew writes.
+
+    layout.py ROOT NEXT-HEADERS"""
 import pathlib
 import re
 import shutil
@@ -15,7 +16,7 @@ import tap  # noqa: E402
 
 
 def difference(headers, compiler):
-    """What abidiff has to say; nothing where there is no difference."""
+    """Returns the report of abidiff; empty if there is no difference."""
     with tempfile.NamedTemporaryFile(suffix=".abi") as dump:
         surface.write(headers, dump.name, compiler)
         run = subprocess.run(["abidiff", "--harmless", "--no-architecture", surface.BASELINE, dump.name],
@@ -28,13 +29,13 @@ text = "".join(path.read_text() for path in (headers / "moorage/abi").glob("*.h"
 structs = set(re.findall(r"^struct (moor_abi_\w+) {", text, re.M))
 described = set(re.findall(r"<class-decl name='(moor_abi_\w+)' size-in-bits='\d+'", surface.BASELINE.read_text()))
 tap.check("baseline.abi describes every struct of the headers", structs and structs == described,
-          f"only one has: {', '.join(sorted(structs ^ described))}")
+          f"only in one of them: {', '.join(sorted(structs ^ described))}")
 for compiler in ("gcc", "clang"):
     name = f"no difference to baseline.abi, with {compiler}"
     if not shutil.which("abidiff") or not shutil.which(compiler):
         tap.skip(name, "abidiff (abigail-tools) or the compiler is not installed")
         continue
     tap.check(name, not (found := difference(headers, compiler)), found)
-    tap.check(f"what a later minor appends is seen, with {compiler}",
+    tap.check(f"the fields that a later minor appends are seen, with {compiler}",
               "type size changed" in difference(next_headers, compiler))
 tap.finish()

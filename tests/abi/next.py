@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
-"""Invents the next minor version of the contract: next.py HEADERS TARGET STAMP.
-Takes the headers of today and appends what a minor may append: fields to structs of every kind, slots to tables, a
-capability with a table of its own in a place that is reserved now. MOOR_ABI_INVENTED is defined in what comes out."""
+"""Invents the next minor version of the contract.
+
+    next.py HEADERS TARGET STAMP
+
+Copies the headers and appends everything that a minor may append: fields to structs of every kind, functions to
+tables, and a capability with a table of its own in a reserved field. The result defines MOOR_ABI_INVENTED."""
 import pathlib
 import re
 import sys
 
-# Appended at the end of each struct: name -> (header, declaration). Each takes 8 bytes.
+# Struct -> (header, declaration appended at its end). Each declaration takes 8 bytes.
 APPENDED = {
     "moor_abi_error": ("status.h", "uint64_t origin;"),
     "moor_abi_device_info": ("types.h", "uint64_t link_bytes_per_second;"),
@@ -37,9 +40,9 @@ struct moor_abi_probe_table {
 
 
 def replace(text, old, new):
-    """Exactly one place, or the headers have changed in a way that this script does not know."""
+    """Replaces `old`, which must occur exactly once: otherwise this script does not fit the headers."""
     if text.count(old) != 1:
-        sys.exit(f"next.py: '{old}' is there {text.count(old)} times, not once")
+        sys.exit(f"next.py: '{old}' occurs {text.count(old)} times, not once")
     return text.replace(old, new)
 
 
@@ -68,9 +71,9 @@ provider = headers["provider.h"]
 minor = int(re.search(r"#define MOOR_ABI_MINOR (\d+)u", provider)[1])
 provider = replace(provider, f"#define MOOR_ABI_MINOR {minor}u", f"#define MOOR_ABI_MINOR {minor + 1}u\n"
                    "#define MOOR_ABI_INVENTED 1\n"
-                   "#ifndef MOOR_ABI_NEEDS /* a provider that needs it says so */\n#define MOOR_ABI_NEEDS 0\n#endif")
+                   "#ifndef MOOR_ABI_NEEDS /* set by a provider that needs this minor */\n#define MOOR_ABI_NEEDS 0\n#endif")
 if provider.count("MOOR_ABI_MINOR, 0,") != 2:
-    sys.exit("next.py: MOOR_ABI_PREFIX and MOOR_ABI_NOTE are not what they were")
+    sys.exit("next.py: MOOR_ABI_PREFIX and MOOR_ABI_NOTE do not use MOOR_ABI_MINOR as expected")
 provider = provider.replace("MOOR_ABI_MINOR, 0,", "MOOR_ABI_MINOR, MOOR_ABI_NEEDS,")
 provider = replace(provider, "    uint64_t reserved[4];\n    const char *url;",
                    "    const struct moor_abi_probe_table *probe;\n    uint64_t reserved[3];\n    const char *url;")
@@ -84,4 +87,4 @@ headers["tables.h"] = replace(headers["tables.h"], "\n#ifdef __cplusplus\n}\n", 
 (target / "moorage/abi").mkdir(parents=True, exist_ok=True)
 for name, text in headers.items():
     (target / "moorage/abi" / name).write_text(text)
-stamp.write_text("/* The headers beside this are there. */\n")
+stamp.write_text("/* Written after the headers beside it. */\n")

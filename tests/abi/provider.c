@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A provider that outlives headers: one small synchronous device in host memory, from moorage/abi/ alone. It
- * is built with the kept headers of a shipped minor, and with those of the minor that next.py invents.
+ * A provider built with other headers than the core: one small synchronous device in host memory, written
+ * against moorage/abi/ alone. The build compiles it with the kept headers of a shipped minor, and with the
+ * headers of the minor that next.py invents.
  *
- * What it does about versions is what any provider has to: structs are copied in and out by min(their size,
- * mine), so that both an older and a newer host's are right. `instance.lock` guards all memory; a stream's
- * `order` is held while its work runs.
+ * Like any provider, it copies min(caller's size, own size) bytes of each struct, in and out, so it works
+ * with older and newer hosts. `instance.lock` guards all memory. A stream holds its `order` while its work
+ * runs.
  */
 #include <moorage/abi/provider.h>
 #include <pthread.h>
@@ -26,7 +27,7 @@
 #define ALIGNMENT_BYTES UINT64_C(64)
 #define SLOTS 4096u
 
-/* The least that a host passes: the sizes of 1.0, whatever minor the headers are of. */
+/* The smallest sizes that a host may pass: those of 1.0. */
 enum {
     DEVICE_INFO_1_0 = 184,
     DOMAIN_INFO_1_0 = 160,
@@ -41,13 +42,13 @@ enum {
 
 enum slot_state { SLOT_FREE, SLOT_LIVE, SLOT_LEAVING };
 
-/* One allocation. Its handle is generation << 32 | index, so that what has gone is never taken for another. */
+/* One allocation. handle = generation << 32 | index, so an old handle never names a later allocation. */
 struct slot {
     enum slot_state state;
     uint32_t generation; /* from 1 */
     void *memory;
     uint64_t bytes;
-    uint64_t cookie; /* of the release, while LEAVING */
+    uint64_t cookie; /* cookie of the release, while LEAVING */
 };
 
 struct moor_abi_instance {
@@ -63,10 +64,10 @@ struct moor_abi_context {
 
 struct moor_abi_stream {
     pthread_mutex_t order;
-    uint64_t recorded; /* under order; each value is reached at once */
+    uint64_t recorded; /* under order; the stream reaches each value at once */
 };
 
-/* ---- structs of other sizes than ours ---- */
+/* ---- structs of other sizes ---- */
 
 static uint32_t struct_size_of(const void *pointer)
 {
@@ -75,7 +76,7 @@ static uint32_t struct_size_of(const void *pointer)
     return size;
 }
 
-/* The part of `value` that the caller's struct has room for; its struct_size stays the caller's. */
+/* Copies the part of `value` that fits the caller's struct. The caller's struct_size stays. */
 static void copy_out(void *out, const void *value, size_t known)
 {
     size_t size = struct_size_of(out);
@@ -95,25 +96,25 @@ __attribute__((format(printf, 3, 4))) static int32_t fail(struct moor_abi_error 
     return status;
 }
 
-/* What an in-struct says in our terms: fields that an older host does not have are zero. */
-static int32_t copy_in(void *value, size_t known, const void *args, size_t least, const char *what,
+/* Copies an in-struct. Fields that an older host lacks stay zero. */
+static int32_t copy_in(void *value, size_t known, const void *args, size_t least, const char *name,
                        struct moor_abi_error *error)
 {
     size_t size = struct_size_of(args);
     if (size < least)
-        return fail(error, MOOR_INVALID, "%s of %zu bytes, below %zu", what, size, least);
+        return fail(error, MOOR_INVALID, "%s of %zu bytes, below %zu", name, size, least);
     for (size_t i = known; i < size; i++)
         if (((const unsigned char *)args)[i] != 0)
-            return fail(error, MOOR_INVALID, "%s: byte %zu is not zero, known are %zu", what, i, known);
+            return fail(error, MOOR_INVALID, "%s: byte %zu is not zero, known are %zu", name, i, known);
     memcpy(value, args, size < known ? size : known);
     return MOOR_OK;
 }
 
-static int32_t check_out(const void *out, size_t least, const char *what, struct moor_abi_error *error)
+static int32_t check_out(const void *out, size_t least, const char *name, struct moor_abi_error *error)
 {
     if (struct_size_of(out) >= least)
         return MOOR_OK;
-    return fail(error, MOOR_INVALID, "%s of %u bytes, below %zu", what, struct_size_of(out), least);
+    return fail(error, MOOR_INVALID, "%s of %u bytes, below %zu", name, struct_size_of(out), least);
 }
 
 /* ---- base ---- */
@@ -150,9 +151,9 @@ static int32_t device_count(struct moor_abi_instance *instance, uint32_t *ret_co
     return MOOR_OK;
 }
 
-static int32_t check_index(uint32_t index, const char *what, struct moor_abi_error *error)
+static int32_t check_index(uint32_t index, const char *name, struct moor_abi_error *error)
 {
-    return index == 0 ? MOOR_OK : fail(error, MOOR_INVALID, "%s %u of 1", what, index);
+    return index == 0 ? MOOR_OK : fail(error, MOOR_INVALID, "%s %u of 1", name, index);
 }
 
 static int32_t device_info(struct moor_abi_instance *instance, uint32_t device,
@@ -221,7 +222,7 @@ static int32_t context_native(struct moor_abi_context *context, uint64_t *ret_na
     return MOOR_OK;
 }
 
-/* "test.negotiated": the minor that init was told, as a uint32_t. */
+/* "test.negotiated": the negotiated minor, as a uint32_t. */
 static int32_t get_extension(struct moor_abi_instance *instance, const char *name, uint32_t version,
                              const void **ret_table, struct moor_abi_error *error)
 {
@@ -244,7 +245,7 @@ static int32_t read_alloc_args(const struct moor_abi_alloc_args *args, struct mo
     uint64_t alignment = ret_args->alignment_bytes;
     if ((ret_args->flags & ~MOOR_ABI_ALLOC_ZERO) != 0 || ret_args->size_bytes == 0 ||
         alignment < ALIGNMENT_BYTES || (alignment & (alignment - 1)) != 0)
-        return fail(error, MOOR_INVALID, "alloc_args: a size, an alignment or flags");
+        return fail(error, MOOR_INVALID, "alloc_args: bad size, alignment or flags");
     if (ret_args->size_bytes > UINT64_MAX - ALIGNMENT_BYTES)
         return fail(error, MOOR_OVERFLOW, "alloc_args: the size does not fit");
     *ret_bytes = (ret_args->size_bytes + ALIGNMENT_BYTES - 1) / ALIGNMENT_BYTES * ALIGNMENT_BYTES;
@@ -259,7 +260,7 @@ static int32_t footprint(struct moor_abi_context *context, const struct moor_abi
     return read_alloc_args(args, &known, ret_bytes, error);
 }
 
-/* instance->lock held. */
+/* Requires instance->lock. */
 static struct slot *find_free(struct moor_abi_context *context)
 {
     for (uint32_t i = 0; i < SLOTS; i++)
@@ -268,7 +269,7 @@ static struct slot *find_free(struct moor_abi_context *context)
     return NULL;
 }
 
-/* instance->lock held. */
+/* Requires instance->lock. */
 static int32_t take(struct moor_abi_context *context, uint64_t bytes, uint64_t alignment,
                     struct slot **ret_slot, struct moor_abi_error *error)
 {
@@ -311,7 +312,7 @@ static int32_t allocate(struct moor_abi_context *context, const struct moor_abi_
     return MOOR_OK;
 }
 
-/* ---- release: streams are synchronous, so every point is reached, and reap frees what was released ---- */
+/* ---- release: streams are synchronous, so each fence point is reached, and reap frees the memory ---- */
 
 static int32_t release(struct moor_abi_context *context, const struct moor_abi_release *args,
                        struct moor_abi_error *error)
@@ -330,7 +331,7 @@ static int32_t release(struct moor_abi_context *context, const struct moor_abi_r
     struct slot *slot = &context->slots[index];
     (void)pthread_mutex_lock(&context->instance->lock);
     if (slot->state != SLOT_LIVE || slot->generation != known.handle >> 32) {
-        status = fail(error, MOOR_STALE, "it is gone");
+        status = fail(error, MOOR_STALE, "the allocation is gone");
     } else {
         slot->state = SLOT_LEAVING;
         slot->cookie = known.cookie;
@@ -339,7 +340,7 @@ static int32_t release(struct moor_abi_context *context, const struct moor_abi_r
     return status;
 }
 
-/* instance->lock held. */
+/* Requires instance->lock. */
 static struct moor_abi_completion complete(struct moor_abi_context *context, struct slot *slot)
 {
     free(slot->memory);
@@ -352,7 +353,7 @@ static int32_t reap(struct moor_abi_context *context, struct moor_abi_completion
                     uint32_t stride, uint32_t capacity, uint64_t deadline_ns, uint32_t *ret_count,
                     struct moor_abi_error *error)
 {
-    (void)deadline_ns; /* what is queued is due */
+    (void)deadline_ns; /* every queued release is due */
     if (stride < COMPLETION_1_0)
         return fail(error, MOOR_INVALID, "completions %u bytes apart, below %d", stride, COMPLETION_1_0);
     uint32_t count = 0;
@@ -383,7 +384,7 @@ static int32_t stream_create(struct moor_abi_context *context, const struct moor
     if (known.flags == MOOR_ABI_STREAM_IMPORT)
         return fail(error, MOOR_UNSUPPORTED, "no streams to import");
     if (known.flags != 0 || known.native != 0)
-        return fail(error, MOOR_INVALID, "stream_args: flags, or a native stream without one");
+        return fail(error, MOOR_INVALID, "stream_args: bad flags, or a native stream without a flag");
     struct moor_abi_stream *stream = calloc(1, sizeof *stream);
     if (stream == NULL)
         return fail(error, MOOR_HOST_NOMEM, "no memory for a stream");
@@ -430,7 +431,7 @@ static int32_t stream_wait(struct moor_abi_stream *stream, uint64_t value, uint6
 static int32_t wait_stream(struct moor_abi_stream *stream, struct moor_abi_stream *other, uint64_t value,
                            struct moor_abi_error *error)
 {
-    (void)stream; /* what was recorded has been reached */
+    (void)stream; /* every recorded value is reached */
     return stream_wait(other, value, 0, error);
 }
 
@@ -449,7 +450,7 @@ static int32_t stream_native(struct moor_abi_stream *stream, uint64_t *ret_nativ
 {
     (void)stream;
     (void)ret_native;
-    return fail(error, MOOR_UNSUPPORTED, "streams have no other name");
+    return fail(error, MOOR_UNSUPPORTED, "streams have no native handle");
 }
 
 /* ---- copy ---- */
@@ -468,9 +469,9 @@ static int32_t copy(struct moor_abi_stream *stream, const struct moor_abi_copy_a
         return status;
     if (known.flags != 0 || known.size_bytes == 0 || known.direction < MOOR_ABI_COPY_H2H ||
         known.direction > MOOR_ABI_COPY_D2D)
-        return fail(error, MOOR_INVALID, "copy_args: a direction, a size or flags");
+        return fail(error, MOOR_INVALID, "copy_args: bad direction, size or flags");
     if (wraps(known.destination, known.size_bytes) || wraps(known.source, known.size_bytes))
-        return fail(error, MOOR_OVERFLOW, "copy_args: an end beyond all addresses");
+        return fail(error, MOOR_OVERFLOW, "copy_args: the end wraps");
     (void)pthread_mutex_lock(&stream->order);
     memcpy((void *)(uintptr_t)known.destination, (const void *)(uintptr_t)known.source, known.size_bytes);
     (void)pthread_mutex_unlock(&stream->order);
@@ -487,18 +488,18 @@ static int32_t fill(struct moor_abi_stream *stream, const struct moor_abi_fill_a
     uint32_t unit = known.pattern_bytes;
     if (known.flags != 0 || known.size_bytes == 0 || (unit != 1 && unit != 2 && unit != 4) ||
         (known.destination | known.size_bytes) % unit != 0)
-        return fail(error, MOOR_INVALID, "fill_args: a pattern, a size or flags");
+        return fail(error, MOOR_INVALID, "fill_args: bad pattern, size or flags");
     if (wraps(known.destination, known.size_bytes))
-        return fail(error, MOOR_OVERFLOW, "fill_args: an end beyond all addresses");
+        return fail(error, MOOR_OVERFLOW, "fill_args: the end wraps");
     unsigned char *bytes = (unsigned char *)(uintptr_t)known.destination;
     (void)pthread_mutex_lock(&stream->order);
     for (uint64_t i = 0; i < known.size_bytes; i += unit)
-        memcpy(bytes + i, &known.pattern, unit); /* its low bytes come first on every machine we know */
+        memcpy(bytes + i, &known.pattern, unit); /* the machine is little-endian */
     (void)pthread_mutex_unlock(&stream->order);
     return MOOR_OK;
 }
 
-/* ---- what the invented minor adds: a host of an older one must never call it ---- */
+/* ---- functions of the invented minor: an older host must never call them ---- */
 
 #ifdef MOOR_ABI_INVENTED
 static int32_t device_reset(struct moor_abi_instance *instance, uint32_t device, struct moor_abi_error *error)

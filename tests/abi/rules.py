@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""Rules of the contract that can be read off headers and providers: rules.py ROOT NEXT-HEADERS PROVIDER..."""
+"""Checks the rules of the contract that headers and built providers show.
+
+    rules.py ROOT NEXT-HEADERS PROVIDER..."""
 import pathlib
 import re
 import subprocess
@@ -25,7 +27,7 @@ def differing(kept):
 
 
 def constants(folder):
-    """Object-like macros, but for those that say which minor it is."""
+    """Returns the object-like macros, except those that depend on the minor."""
     lines = re.findall(r"^#define (MOOR_\w+) (.+)$", compile_header(folder, "-E", "-dM").stdout, re.M)
     return {name: value for name, value in lines if name != "MOOR_ABI_MINOR" and not name.endswith("_SIZE")}
 
@@ -37,12 +39,12 @@ def changed(kept, folder):
 
 kept = root / f"tests/abi/1.{minor}/include"
 tap.check(f"the kept headers of 1.{minor} are those of abi/include", kept.is_dir() and not differing(kept),
-          f"{', '.join(differing(kept)) if kept.is_dir() else kept}: a released minor does not change; for one that is not"
-          " released, tests/abi/renew takes the change over")
+          f"{', '.join(differing(kept)) if kept.is_dir() else kept}: a released minor must not change; before the"
+          " release, tests/abi/renew accepts the change")
 for kept in sorted(root.glob("tests/abi/1.*/include")):
     for folder in (headers, next_headers):
-        what = "the invented minor" if folder == next_headers else "abi/include"
-        tap.check(f"{what} keeps the constants of {kept.parent.name}", len(constants(kept)) > 50 and
+        label = "the invented minor" if folder == next_headers else "abi/include"
+        tap.check(f"{label} keeps the constants of {kept.parent.name}", len(constants(kept)) > 50 and
                   not changed(kept, folder), "\n".join(changed(kept, folder)))
 
 padding = compile_header(headers, "-fsyntax-only", "-Wpadded", "-Werror")
@@ -50,7 +52,7 @@ tap.check("no struct has padding", padding.returncode == 0, padding.stderr)
 LOOSE = re.compile(r"\b(_?[Bb]ool|enum|union|short|int|unsigned|long|float|double|size_t|time_t)\b|\w\s*:\s*\d+\s*;")
 loose = [f"{name}: {found[0]}" for name, text in sources.items()
          for found in LOOSE.finditer(re.sub(r"/\*.*?\*/", "", text, flags=re.S))]
-tap.check("every field has a fixed width, and none is a part of a word", not loose, "\n".join(loose))
+tap.check("every field has a fixed width, and none is a bit-field", not loose, "\n".join(loose))
 for provider in providers:
     imported = subprocess.run(["nm", "-D", "--undefined-only", provider], text=True, capture_output=True, check=True).stdout
     reading = re.findall(r"\b(\w*getenv|environ)\b", imported)

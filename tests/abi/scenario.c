@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-#define BUFFER_BYTES 65537u /* a multiple of nothing */
+#define BUFFER_BYTES 65537u /* a prime, so no multiple of a granule */
 #define PATIENCE_NS UINT64_C(10000000000)
 #define OK(call_) expect((call_), MOOR_OK, "", #call_)
 
@@ -37,7 +37,7 @@ static struct scene scene_open(struct moor_runtime *runtime, struct moor_provide
     return scene;
 }
 
-/* Nothing is left, by anybody's books. */
+/* Closes the scene. No object and no charged byte may be left. */
 static void scene_close(struct scene *scene)
 {
     struct moor_authority_stats stats;
@@ -74,7 +74,7 @@ static void wait_for(struct moor_stream *stream)
     OK(moor_fence_wait(&fence, soon()));
 }
 
-/* Reads memory the way every provider can: by a copy to the host. */
+/* Compares device memory through a copy to the host, which every provider supports. */
 static void expect_bytes(struct scene *scene, const struct moor_view *view, const unsigned char *expected)
 {
     unsigned char *bytes = malloc(view->size_bytes);
@@ -91,7 +91,7 @@ static void count_call(void *user)
     ++*(unsigned *)user;
 }
 
-/* Host -> first -> second -> host; work on two streams, one behind the other. */
+/* Copies host -> first -> second -> host. The second stream waits for the first. */
 static void use_buffers(struct scene *scene)
 {
     static unsigned char expected[BUFFER_BYTES];
@@ -126,13 +126,13 @@ static void use_buffers(struct scene *scene)
     wait_for(scene->other);
     cr_assert(calls == 2);
 
-    OK(moor_stream_used(scene->other, &from)); /* so that the release has fence points of two streams */
+    OK(moor_stream_used(scene->other, &from)); /* the release then has fence points of two streams */
     OK(moor_buffer_release(scene->runtime, first));
     OK(moor_buffer_release(scene->runtime, second));
     OK(moor_runtime_reap(scene->runtime, soon()));
 }
 
-/* The record of a failure crosses, too. */
+/* Error records pass through the guard too. */
 static void fail_calls(struct scene *scene, struct moor_provider *provider)
 {
     struct moor_authority_stats stats;
@@ -153,7 +153,7 @@ static void fail_calls(struct scene *scene, struct moor_provider *provider)
            "an extension that is not there");
 }
 
-/* What is not there says so; what is there gives a name. */
+/* Each native handle is given, or the answer is UNSUPPORTED. */
 static void ask_native_names(struct scene *scene)
 {
     uint64_t native = 0;
@@ -187,7 +187,7 @@ static void use_ranges(struct scene *scene)
     free(expected);
 }
 
-/* Written through one map, sealed, and read through two. */
+/* Writes through one map, seals the segment, and reads through two maps. */
 static void use_segments(struct scene *scene)
 {
     uint64_t granule = scene->domain.granule_min_bytes;

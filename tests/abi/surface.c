@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Every struct and table of the contract, so that the debug information of this file describes them all. */
+/* Names every struct and table of the contract: the debug information of this file describes them all. */
 #include <moorage/abi/provider.h>
 
 MOOR_ABI_EXPORT struct surface {

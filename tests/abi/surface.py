@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The contract as debug information has it: surface.c compiled against a folder of headers, as libabigail's XML."""
+"""Describes the layout of the contract: compiles surface.c and writes its debug information as libabigail's XML."""
 import pathlib
 import subprocess
 import tempfile
@@ -10,7 +10,7 @@ BASELINE = HERE / "baseline.abi"
 
 
 def write(headers, target, compiler="cc"):
-    """Nothing in it says where and with what it was made."""
+    """The result holds no path of this machine and no version of the compiler."""
     with tempfile.TemporaryDirectory() as folder:
         library = pathlib.Path(folder) / "surface.so"
         subprocess.run([compiler, "-std=gnu17", "-g", "-O0", "-shared", "-fPIC", f"-fdebug-prefix-map={HERE}=.",

@@ -1,59 +1,40 @@
 /* SPDX-License-Identifier: MIT */
-/* The promise about versions, both ways: providers that were built with other headers than this core work,
- * and what this core passes is read and written within the bounds that it states. */
+/* The promise about versions in both directions: providers built with other headers than this core work,
+ * and no side reads or writes past the sizes that the other states. */
 #include "expect.h"
 #include "guard.h"
 #include "loader/provider.h"
+#include "process.h"
 #include "scenario.h"
 
-#include <dirent.h>
 #include <dlfcn.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <time.h>
 
 #define COUNT(array_) (sizeof(array_) / sizeof(array_)[0])
 
 TestSuite(versions, .timeout = 60);
 
-/* A path that the build gave us: in the folder of this suite, or of a plugin. */
-static const char *path_of(const char *variable, const char *file)
-{
-    static char path[4096];
-    const char *value = getenv(variable);
-    cr_assert(value != NULL, "%s is not set", variable);
-    (void)snprintf(path, sizeof path, "%s%s%s", value, file == NULL ? "" : "/", file == NULL ? "" : file);
-    return path;
-}
-
 static const char *path_of_kept(void)
 {
-    return path_of("MOOR_ABI_DIR", "provider-1.0.so");
+    return path_of("MOOR_ABI_DIR", "provider-1.0");
 }
 
 static const char *path_of_next(void)
 {
-    return path_of("MOOR_ABI_DIR", "provider-next.so");
+    return path_of("MOOR_ABI_DIR", "provider-next");
 }
 
-static uint32_t count_threads(void)
+static unsigned count_threads(void)
 {
-    uint32_t count = 0;
-    DIR *tasks = opendir("/proc/self/task");
-    cr_assert(tasks != NULL);
-    for (const struct dirent *task = readdir(tasks); task != NULL; task = readdir(tasks))
-        count += task->d_name[0] != '.';
-    (void)closedir(tasks);
-    return count;
+    return count_entries("/proc/self/task");
 }
 
-/* One that has been joined may be listed for a moment. */
-static void expect_threads(uint32_t expected)
+/* A joined thread may stay in /proc for a moment. */
+static void expect_threads(unsigned expected)
 {
-    const struct timespec pause = {.tv_nsec = 1000000};
     for (int tries = 0; tries < 1000 && count_threads() != expected; tries++)
-        (void)nanosleep(&pause, NULL);
-    cr_assert(count_threads() == expected, "%u threads, not %u: the provider's outlive it", count_threads(),
+        (void)usleep(1000);
+    cr_assert(count_threads() == expected,
+              "%u entries in /proc/self/task, not %u: a thread of the provider is left", count_threads(),
               expected);
 }
 
@@ -64,28 +45,28 @@ static struct moor_runtime *open_runtime(void)
     return runtime;
 }
 
-/* All that a host does with it, to the end. Returns what the core says of it, valid for numbers. */
+/* Runs the scenario and destroys the runtime. Returns the info of the provider; its numbers stay valid. */
 static struct moor_provider_info run(struct moor_runtime *runtime, struct moor_provider *provider,
-                                     uint32_t threads_before)
+                                     unsigned threads_before)
 {
     struct moor_provider_info info;
     expect(moor_provider_get_info(provider, &info), MOOR_OK, "", "info");
     scenario_run(runtime, provider);
-    expect(moor_runtime_destroy(runtime), MOOR_OK, "", "the end");
+    expect(moor_runtime_destroy(runtime), MOOR_OK, "", "destroy");
     expect_threads(threads_before);
     return info;
 }
 
-/* As a host loads it. */
+/* Loads the provider as a host does, and runs it. */
 static struct moor_provider_info run_loaded(const char *path, uint32_t negotiated_minor)
 {
-    uint32_t threads = count_threads();
+    unsigned threads = count_threads();
     struct moor_runtime *runtime = open_runtime();
     struct moor_provider *provider = NULL;
     const void *negotiated = NULL;
     expect(moor_provider_load(runtime, path, NULL, &provider), MOOR_OK, "", path);
     expect(moor_provider_get_extension(provider, "test.negotiated", 1, &negotiated), MOOR_OK, "",
-           "what init was told");
+           "negotiated minor");
     cr_assert(*(const uint32_t *)negotiated == negotiated_minor);
     return run(runtime, provider, threads);
 }
@@ -97,29 +78,31 @@ Test(versions, providers_of_1_0_work)
     cr_assert(info.capabilities == 0xf);
 }
 
-/* It has longer structs and tables, another capability, and something where nothing is yet. */
+/* This provider has longer structs and tables, a further capability, and a table in a field that 1.0
+ * reserves. */
 Test(versions, providers_of_the_next_minor_work)
 {
     struct moor_provider_info info = run_loaded(path_of_next(), MOOR_ABI_MINOR);
     cr_assert(info.abi_major == 1 && info.abi_minor == MOOR_ABI_MINOR + 1);
-    cr_assert(info.capabilities == 0xf, "the capability that this core does not know is masked");
+    cr_assert(info.capabilities == 0xf, "an unknown capability is not masked");
 }
 
 Test(versions, providers_that_need_the_next_minor_are_refused)
 {
     struct moor_runtime *runtime = open_runtime();
     struct moor_provider *provider = NULL;
-    expect(moor_provider_load(runtime, path_of("MOOR_ABI_DIR", "provider-next-needed.so"), NULL, &provider),
-           MOOR_VERSION, "needs a core of ABI 1.1 or later, but this core speaks 1.0", "it needs 1.1");
+    expect(moor_provider_load(runtime, path_of("MOOR_ABI_DIR", "provider-next-needed"), NULL, &provider),
+           MOOR_VERSION, "needs a core of ABI 1.1 or later, but this core speaks 1.0", "needs 1.1");
     cr_assert(provider == NULL);
-    expect(moor_runtime_destroy(runtime), MOOR_OK, "", "the end");
+    expect(moor_runtime_destroy(runtime), MOOR_OK, "", "destroy");
 }
 
-/* What the scenario must have reached for a capability: every function but one that the core has no use for. */
+/* Fails unless the scenario called every function of the capabilities, except one that the core never
+ * calls. */
 static void expect_passed(uint64_t capabilities)
 {
     static const struct {
-        uint64_t capability; /* 0: always */
+        uint64_t capability; /* 0: required of every provider */
         const char *name;
     } functions[] = {
         {0, "base.init"},
@@ -167,7 +150,7 @@ static void run_guarded(const char *path, enum guard_host host)
     cr_assert(symbol != NULL);
     memcpy(&entry, &symbol, sizeof entry);
 
-    uint32_t threads = count_threads();
+    unsigned threads = count_threads();
     struct moor_runtime *runtime = open_runtime();
     struct moor_provider *provider = NULL;
     expect(moor__provider_attach(runtime, guard_wrap(entry(), host), path, NULL, &provider), MOOR_OK, "",
@@ -188,7 +171,7 @@ Test(versions, this_core_and_a_provider_of_the_next_minor)
 
 Test(versions, this_core_and_mock)
 {
-    run_guarded(path_of("MOOR_MOCK_PROVIDER", NULL), GUARD_THIS_HOST);
+    run_guarded(mock_path(), GUARD_THIS_HOST);
 }
 
 Test(versions, this_core_and_cpu)
@@ -208,7 +191,7 @@ Test(versions, a_newer_host_and_a_provider_of_the_next_minor)
 
 Test(versions, a_newer_host_and_mock)
 {
-    run_guarded(path_of("MOOR_MOCK_PROVIDER", NULL), GUARD_NEWER_HOST);
+    run_guarded(mock_path(), GUARD_NEWER_HOST);
 }
 
 Test(versions, a_newer_host_and_cpu)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Everything at once from many threads, for ThreadSanitizer and for the books: at the end both must be clean.
- */
+/* Every kind of call from many threads at once, for ThreadSanitizer and for the counts: at the end both must
+ * be clean. */
 #include "fixture.h"
 #include <pthread.h>
 #include <stdatomic.h>
@@ -13,9 +13,9 @@
 #define GRANULE (64 * KIB)
 
 static struct fixture f;
-static struct moor_abi_range range; /* each thread has four granules of it */
+static struct moor_abi_range range; /* each thread owns four granules of it */
 static atomic_bool done;
-static atomic_uint queued; /* releases not yet told by the reaper */
+static atomic_uint queued; /* releases that have not completed */
 
 static void check(bool ok, const char *what, const struct moor_abi_error *error)
 {
@@ -44,7 +44,7 @@ static void *reap(void *argument)
     return NULL;
 }
 
-/* Releases behind the stream's present end; *gone becomes true when the memory is back. */
+/* Releases an object behind all work of the stream; *gone becomes true when the memory is freed. */
 static void release(uint32_t kind, uint64_t handle, uint64_t offset, uint64_t length,
                     struct moor_abi_stream *stream, atomic_bool *gone, struct moor_abi_error *error)
 {
@@ -126,7 +126,8 @@ static void *work(void *argument)
         check(f.provider->stream->create(f.context, &args, &streams[i], &error) == MOOR_OK, "stream", &error);
     for (int i = 0; i < ROUNDS; i++) {
         one_round(base, streams[0], streams[1], &error);
-        if (i % 50 == 0) { /* the figures are of a moment; that asking disturbs nothing is what is tried */
+        /* the figures change at any moment; the test is that reading them disturbs nothing */
+        if (i % 50 == 0) {
             struct moor_abi_stats stats = {.struct_size = MOOR_ABI_STATS_SIZE};
             check(f.provider->stats->stats(f.context, 0, &stats, &error) == MOOR_OK, "stats", &error);
         }

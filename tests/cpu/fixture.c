@@ -215,7 +215,7 @@ bool system_gives_large_pages(void)
     char *own = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (own == MAP_FAILED)
         return false;
-    (void)madvise(own, bytes, MADV_HUGEPAGE); /* what comes of it is the question */
+    (void)madvise(own, bytes, MADV_HUGEPAGE); /* the test measures the effect */
     memset(own, 1, bytes);
     bool more = count_huge_kib() > before;
     munmap(own, bytes);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* One opened CPU provider, driven through its raw tables. */
+/* One open CPU provider, called through its raw tables. */
 #ifndef MOORAGE_TESTS_CPU_FIXTURE_H
 #define MOORAGE_TESTS_CPU_FIXTURE_H
 
@@ -19,13 +19,13 @@ struct fixture {
     const struct moor_abi_provider *provider;
     struct moor_abi_instance *instance;
     struct moor_abi_context *context;
-    struct moor_abi_error error; /* of the last failure */
+    struct moor_abi_error error; /* the last failure */
 };
 
-/* Loads what MOOR_CPU_PROVIDER names and opens its device. granule, total: settings, or NULL. The status of
- * the first call that fails, with nothing left open. */
+/* Loads the file in MOOR_CPU_PROVIDER and opens its device. granule, total: settings, or NULL. Returns the
+ * status of the first call that fails; nothing is left open then. */
 int32_t fixture_open(struct fixture *fixture, const char *granule, const char *total);
-/* The status of context_close, else of shutdown. */
+/* Returns the status of context_close, else of shutdown. */
 int32_t fixture_close(struct fixture *fixture);
 
 int32_t fixture_allocate(struct fixture *fixture, uint32_t domain, uint64_t bytes, uint64_t alignment,
@@ -40,21 +40,21 @@ int32_t fixture_map(struct fixture *fixture, const struct moor_abi_range *range,
                     const struct moor_abi_segment *segment, uint32_t access);
 int32_t fixture_stream(struct fixture *fixture, struct moor_abi_stream **ret_stream);
 
-/* Queues a release behind one point, or behind none with stream NULL. */
+/* Queues a release behind one point; stream NULL: without a point. */
 int32_t fixture_release(struct fixture *fixture, uint32_t kind, uint64_t handle, uint64_t offset,
                         uint64_t length, struct moor_abi_stream *stream, uint64_t value);
-/* Reaps until `count` releases have completed; the bytes that came back, or UINT64_MAX if one failed. */
+/* Reaps until `count` releases have completed. Returns the freed bytes, or UINT64_MAX if one failed. */
 uint64_t fixture_reap(struct fixture *fixture, uint64_t count);
-/* Both: a release of what is due at once. */
+/* Releases without a point, and reaps. */
 uint64_t fixture_free(struct fixture *fixture, uint32_t kind, uint64_t handle, uint64_t offset,
                       uint64_t length);
 
 struct moor_abi_stats fixture_stats(struct fixture *fixture, uint32_t domain);
-/* Whether both domains hold by their books what the kernel says. */
+/* Returns true if the counts of both domains equal the kernel's figures. */
 bool fixture_balanced(struct fixture *fixture);
 
 uint64_t count_maps(void);
-/* Found out with a mapping of the test's own. */
+/* Returns true if a mapping of the test itself gets large pages. */
 bool system_gives_large_pages(void);
 char *at(uint64_t address, uint64_t offset);
 

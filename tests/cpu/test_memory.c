@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* ALLOC, PINNED and STATS: what is granted is there, is aligned, and is what the kernel says it is. */
+/* ALLOC, PINNED and STATS: granted memory exists, is aligned, and equals the kernel's figures. */
 #include "fixture.h"
 #include <criterion/criterion.h>
 #include <signal.h>
@@ -26,7 +26,7 @@ static void close_default(void)
 
 TestSuite(memory, .init = open_default, .fini = close_default);
 
-Test(memory, tells_what_it_is)
+Test(memory, the_device_describes_itself)
 {
     const struct moor_abi_base_table *base = f.provider->base;
     struct moor_abi_device_info device = {.struct_size = MOOR_ABI_DEVICE_INFO_SIZE};
@@ -82,7 +82,7 @@ Test(memory, allocations_are_zero_aligned_and_exact)
     }
 }
 
-Test(memory, refuses_what_makes_no_sense)
+Test(memory, wrong_arguments_are_refused)
 {
     struct moor_abi_allocation got = {.handle = 77};
     cr_assert_eq(fixture_allocate(&f, 0, 0, 256, &got), MOOR_INVALID);
@@ -103,7 +103,7 @@ Test(memory, refuses_what_makes_no_sense)
     cr_assert_eq(fixture_release(&f, MOOR_ABI_RELEASE_ALLOCATION, got.handle, 0, 0, NULL, 0), MOOR_STALE);
 }
 
-Test(memory, more_than_there_is_is_refused_not_killed)
+Test(memory, more_than_the_machine_has_is_refused_not_killed)
 {
     struct moor_abi_stats stats = fixture_stats(&f, 0);
     struct moor_abi_allocation got;
@@ -114,7 +114,7 @@ Test(memory, more_than_there_is_is_refused_not_killed)
     cr_assert(fixture_balanced(&f));
 }
 
-Test(memory, is_busy_while_anything_is_left)
+Test(memory, close_is_busy_while_an_object_is_left)
 {
     struct moor_abi_allocation got;
     cr_assert_eq(fixture_allocate(&f, 0, 1, 256, &got), MOOR_OK);
@@ -211,10 +211,10 @@ Test(memory, locked_bytes_end_at_the_limit)
     pid_t child = fork();
     if (child == 0) {
         const struct rlimit limit = {128 * KIB, 128 * KIB};
-        /* The superuser has no limit. */
+        /* The superuser has no limit on locked memory. */
         if (setrlimit(RLIMIT_MEMLOCK, &limit) != 0 || (getuid() == 0 && setuid(65534) != 0))
             _exit(9);
-        (void)prctl(PR_SET_DUMPABLE, 1); /* else /proc/self belongs to the superuser, and tells nothing */
+        (void)prctl(PR_SET_DUMPABLE, 1); /* otherwise the superuser owns /proc/self, and it cannot be read */
         struct moor_abi_allocation got;
         uint64_t handle = 0;
         static char host[512 * KIB] __attribute__((aligned(4096)));
@@ -242,7 +242,8 @@ static bool put(const char *folder, const char *name, const char *text)
     return fclose(file) == 0 && put;
 }
 
-/* A new control group below this process's own, either version; false where that is not allowed. */
+/* Makes a control group below this process's own, of either version. Returns false if that is not permitted.
+ * */
 static bool make_group(char folder[static 512])
 {
     FILE *cgroup = fopen("/proc/self/cgroup", "re");
@@ -268,7 +269,7 @@ static bool make_group(char folder[static 512])
     return made;
 }
 
-Test(memory, a_control_groups_limit_is_kept_to)
+Test(memory, the_limit_of_a_control_group_is_kept)
 {
     char group[512];
     if (!make_group(group))
@@ -285,7 +286,7 @@ Test(memory, a_control_groups_limit_is_kept_to)
         struct moor_abi_stats stats = fixture_stats(&own, 0);
         if (stats.total_bytes != 256 * MIB || stats.free_bytes >= 256 * MIB)
             _exit(2);
-        /* To the last granule, and not killed. */
+        /* The child takes memory up to the limit, and is not killed. */
         struct moor_abi_range range;
         if (fixture_reserve(&own, 1 * GIB, 2 * MIB, &range) != MOOR_OK)
             _exit(3);

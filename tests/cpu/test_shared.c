@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* SHARED: one memory at many addresses, read-only where it says so, and ranges as good as new afterwards. */
+/* SHARED: one segment at many addresses, read-only maps that cannot be written, and ranges that return to one
+ * mapping. */
 #include "fixture.h"
 #include <criterion/criterion.h>
 #include <signal.h>
@@ -97,7 +98,7 @@ Test(shared, one_memory_at_many_addresses)
     }
 }
 
-/* Whether writing through a map of the access, after a change to another one if that is not 0, kills. */
+/* Returns true if a write through a map faults, after a change to another access if that is not 0. */
 static int write_through(uint32_t access, uint32_t later)
 {
     pid_t child = fork();
@@ -131,7 +132,7 @@ Test(shared, read_maps_cannot_be_written)
     cr_assert_eq(write_through(MOOR_ABI_ACCESS_READ, MOOR_ABI_ACCESS_READ_WRITE), 0);
 }
 
-Test(shared, refuses_what_makes_no_sense)
+Test(shared, wrong_arguments_are_refused)
 {
     struct moor_abi_segment segment;
     cr_assert_eq(fixture_segment(&f, 0, 64 * KIB, &segment), MOOR_INVALID);
@@ -162,7 +163,7 @@ Test(shared, refuses_what_makes_no_sense)
     end(&range);
 }
 
-Test(shared, granules_of_2_mib_are_large_pages_where_the_system_gives_them)
+Test(shared, granules_of_2_mib_are_large_pages_if_the_system_grants_them)
 {
     struct moor_abi_range range = reserve(16 * MIB, 2 * MIB);
     struct moor_abi_segment segment = create(6 * MIB, 2 * MIB);
@@ -171,7 +172,7 @@ Test(shared, granules_of_2_mib_are_large_pages_where_the_system_gives_them)
     cr_assert_leq(stats.huge_bytes, 6 * MIB);
     map(&range, 4 * MIB, &segment, MOOR_ABI_ACCESS_READ_WRITE);
     memset(at(range.address, 4 * MIB), 1, 6 * MIB);
-    /* The page tables tell whether large pages are really used. */
+    /* The page tables show whether large pages are used. */
     FILE *smaps = fopen("/proc/self/smaps", "re");
     char line[256];
     unsigned long long mapped_kib = 0;
@@ -195,7 +196,7 @@ static uint32_t next_random(uint32_t *state)
     return *state >> 8;
 }
 
-/* Maps, commits and takes away at random; whatever has been in it, an empty range is a few maps. */
+/* Maps, commits and releases at random; afterwards the empty range is a few maps. */
 Test(shared, cycles_of_maps_and_commits_leave_nothing_behind)
 {
     enum { COUNT = 512, SEGMENTS = 16 };

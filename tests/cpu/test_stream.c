@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* STREAM, COPY and RELEASE: order, and nothing given back before its fences. */
+/* STREAM, COPY and RELEASE: order, and no free before the fence points. */
 #include "fixture.h"
 #include <criterion/criterion.h>
 #include <dirent.h>
@@ -94,7 +94,7 @@ Test(stream, values_count_up_and_work_is_in_order)
     cr_assert_eq(f.provider->stream->create(f.context, &args, &stream, &f.error), MOOR_UNSUPPORTED);
 }
 
-Test(stream, copies_and_fills_do_what_they_say)
+Test(stream, copies_and_fills_write_their_bytes)
 {
     struct moor_abi_stream *stream = create();
     struct moor_abi_allocation one;
@@ -151,7 +151,7 @@ static uint32_t reap_now(uint64_t deadline_ns)
     return count;
 }
 
-Test(stream, nothing_is_given_back_before_its_fence)
+Test(stream, no_memory_is_freed_before_its_fence)
 {
     struct moor_abi_stream *stream = create();
     struct moor_abi_allocation got;
@@ -168,7 +168,7 @@ Test(stream, nothing_is_given_back_before_its_fence)
                  MOOR_OK);
     cr_assert_eq(reap_now(0), 0);
     cr_assert_eq(reap_now(f.host.clock_ns(&f) + 50000000), 0);
-    memset(at(got.address, 0), 1, 64 * KIB); /* still there */
+    memset(at(got.address, 0), 1, 64 * KIB); /* still allocated */
     memset(at(range.address, 0), 1, 64 * KIB);
     cr_assert_eq(fixture_stats(&f, 0).held_bytes, 128 * KIB);
     cr_assert(fixture_balanced(&f));
@@ -180,7 +180,7 @@ Test(stream, nothing_is_given_back_before_its_fence)
     destroy(stream);
 }
 
-Test(stream, a_wait_between_streams_holds_the_later_one_only)
+Test(stream, a_wait_between_streams_holds_the_later_stream_alone)
 {
     struct moor_abi_stream *first = create();
     struct moor_abi_stream *second = create();
@@ -200,14 +200,14 @@ Test(stream, a_wait_between_streams_holds_the_later_one_only)
     sem_post(&gate);
     cr_assert_eq(wait_for(second, second_value, UINT64_MAX), MOOR_OK);
     cr_assert_eq(word, 2);
-    /* Reached already: an idle stream that nobody will signal again. */
+    /* Reached already: an idle stream without a further signal. */
     cr_assert_eq(f.provider->stream->wait_stream(second, first, value, &f.error), MOOR_OK);
     destroy(first);
     cr_assert_eq(wait_for(second, record(second), UINT64_MAX), MOOR_OK);
     destroy(second);
 }
 
-Test(stream, a_stream_may_go_while_another_has_a_wait_on_it_queued)
+Test(stream, a_stream_may_end_while_another_has_a_wait_for_it_queued)
 {
     struct moor_abi_stream *first = create();
     struct moor_abi_stream *second = create();
@@ -217,7 +217,7 @@ Test(stream, a_stream_may_go_while_another_has_a_wait_on_it_queued)
     struct moor_abi_copy_args copy = {MOOR_ABI_COPY_ARGS_SIZE, MOOR_ABI_COPY_H2H, (uintptr_t)to,
                                       (uintptr_t)from,         sizeof(to),        0};
     uint64_t value = 0;
-    for (int i = 0; i < 200; i++) { /* busy, so that at least one of the waits is really queued */
+    for (int i = 0; i < 200; i++) { /* busy, so that at least one wait is queued */
         f.provider->copy->copy(first, &copy, &f.error);
         value = record(first);
         cr_assert_eq(f.provider->stream->wait_stream(second, first, value, &f.error), MOOR_OK);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* VIRTUAL: addresses without memory, memory without surprises, and maps that do not run out. */
+/* VIRTUAL: addresses without memory, commits that are zero, and maps that do not run out. */
 #include "fixture.h"
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -43,7 +43,7 @@ static void end_range(const struct moor_abi_range *range)
     cr_assert_eq(fixture_free(&f, MOOR_ABI_RELEASE_RANGE, range->handle, 0, 0), 0, "%s", f.error.text);
 }
 
-/* Whether an access faults, asked of write(2), which answers EFAULT instead of a signal. */
+/* Returns true if an access faults: write(2) returns EFAULT in place of a signal. */
 static bool faults(char *address)
 {
     int ends[2];
@@ -54,7 +54,7 @@ static bool faults(char *address)
     return fault;
 }
 
-Test(virtual, commits_are_zero_and_come_back_zero)
+Test(virtual, commits_are_zero_also_after_a_decommit)
 {
     static const uint64_t granules[] = {64 * KIB, 2 * MIB};
     for (size_t g = 0; g < 2; g++) {
@@ -87,11 +87,11 @@ Test(virtual, commits_are_zero_and_come_back_zero)
     }
 }
 
-Test(virtual, touching_what_is_not_committed_is_a_segfault)
+Test(virtual, an_access_without_a_commit_faults)
 {
     pid_t child = fork();
     if (child == 0) {
-        /* A context of the child's own: the parent's memory is not here. */
+        /* The child opens a context of its own: it does not have the parent's memory. */
         signal(SIGSEGV, SIG_DFL);
         struct moor_abi_range range;
         if (fixture_open(&f, NULL, NULL) != MOOR_OK ||
@@ -107,7 +107,7 @@ Test(virtual, touching_what_is_not_committed_is_a_segfault)
     cr_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV, "status %x", status);
 }
 
-Test(virtual, refuses_what_makes_no_sense)
+Test(virtual, wrong_arguments_are_refused)
 {
     struct moor_abi_range range = {.handle = 77};
     cr_assert_eq(fixture_reserve(&f, 0, 2 * MIB, &range), MOOR_INVALID);
@@ -155,7 +155,7 @@ Test(virtual, four_times_the_memory_is_reserved_and_fork_works)
     cr_assert(fixture_balanced(&f));
     pid_t child = fork();
     cr_assert_geq(child, 0);
-    if (child == 0) /* where the memory is not, so that nothing is copied for it */
+    if (child == 0) /* in the child the memory is absent, so nothing is copied */
         _exit(faults(at(range.address, bytes / 2)) ? 0 : 1);
     memset(at(range.address, bytes / 2), 2, 64 * MIB);
     int status = 0;
@@ -166,7 +166,7 @@ Test(virtual, four_times_the_memory_is_reserved_and_fork_works)
     end_range(&range);
 }
 
-Test(virtual, addresses_that_run_out_are_told)
+Test(virtual, used_up_addresses_are_NO_VA)
 {
     pid_t child = fork();
     if (child == 0) {
@@ -187,7 +187,7 @@ Test(virtual, addresses_that_run_out_are_told)
             "address sanitizer, or no limit can be set"); /* the sanitizer's own maps exceed any limit */
 }
 
-/* Deterministic and independent of libc. */
+/* A deterministic generator, independent of libc. */
 static uint32_t next_random(uint32_t *state)
 {
     *state = *state * 1664525 + 1013904223;
@@ -231,7 +231,7 @@ Test(virtual, commits_in_random_order_merge_into_one_map)
 
 Test(virtual, map_count_used_up_is_limit)
 {
-    /* The child uses up the maps itself; a child because this harms everything else. */
+    /* A child uses up the maps, because that would break the other tests. */
     pid_t child = fork();
     if (child == 0) {
         struct moor_abi_range range;
@@ -273,7 +273,7 @@ Test(virtual, granules_of_2_mib_are_large_pages)
     cr_assert_eq(stats.huge_bytes, 8 * MIB);
 }
 
-/* A decommit of a part of a large page would give nothing back. */
+/* A decommit of a part of a large page would free nothing. */
 Test(virtual, smaller_granules_are_never_in_large_pages)
 {
     struct moor_abi_range range = reserve(8 * MIB, 64 * KIB);
@@ -319,7 +319,7 @@ static void *commit_and_decommit(void *argument)
                                            .length_bytes = 64 * KIB};
         if (f.provider->release->release(f.context, &release, &error) != MOOR_OK)
             return argument;
-        /* Any thread may reap any other's: wait until one's own granule is free again. */
+        /* Any thread may reap the releases of others: wait until the own granule is free again. */
         for (uint64_t left = 1; left;) {
             struct moor_abi_completion completions[4];
             uint32_t count = 0;
@@ -348,7 +348,7 @@ Test(virtual, eight_threads_commit_and_decommit)
         pthread_join(threads[i], &failed);
         cr_expect(i == 0 || !failed);
     }
-    /* Completions that a thread left behind while another one freed for it. */
+    /* Reaps completions that are left when all threads have ended. */
     uint32_t count = 1;
     while (count) {
         struct moor_abi_completion completion;

@@ -1,7 +1,11 @@
 #!/usr/bin/env python3
-"""Where the fuzz targets start from: seeds.py HEADERS TARGET STAMP makes TARGET/elf, note and table.
-Small shared libraries of several shapes, notes as the contract and the linker have them, and a provider changed
-in one word, or without one capability. Makes TARGET/found-... as well, for what a run finds."""
+"""Makes the first inputs of the fuzz targets.
+
+    seeds.py HEADERS TARGET STAMP
+
+TARGET/elf gets small shared libraries of several shapes, TARGET/note gets notes as the contract and the linker make
+them, and TARGET/table a provider with one changed word or without one capability. A run adds its own inputs in
+TARGET/found-elf, found-note and found-table."""
 import pathlib
 import struct
 import subprocess
@@ -58,14 +62,14 @@ for number, notes in enumerate([ours, other, build_id, ours + build_id, build_id
         (folder("note") / f"{number}-{align}").write_bytes(bytes([align, 9]) + notes)
 
 def change(offset, kind, size, value):
-    """As table.c reads it: kind 0 is a number of that size, 1 to 6 are pointers."""
+    """One change as table.c reads it: kind 0 is a number of that size, kinds 1 to 6 are pointers."""
     return struct.pack("<HBBQ", offset, kind, size - 1, value)
 
 
 for offset in range(0, 720, 8):
     for kind in range(7):
         (folder("table") / f"{offset}-{kind}").write_bytes(change(offset, kind, 8, kind))
-POINTERS = 72  # in struct moor_abi_provider: those of the eight capabilities follow each other
+POINTERS = 72  # offset in struct moor_abi_provider of the eight pointers to capability tables
 for bit in range(8):
     without = change(24, 0, 8, 0xff & ~(1 << bit))
     (folder("table") / f"bit-{bit}").write_bytes(without)

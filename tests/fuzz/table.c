@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A sound provider in real memory, with some of its words overwritten: by numbers, or by pointers to places of
- * every kind. The input is a list of such changes. The copy is refused with a reason and nothing is written,
- * or it has all properties that the contract names; those are looked at here once more, on the provider itself.
+ * A sound provider with some words overwritten, by numbers or by pointers to memory of every kind. The input
+ * is a list of such changes. The copy is refused with a reason and writes nothing, or has all properties that
+ * the contract names. This target checks those properties again, against the provider itself.
  */
 #include "fuzz.h"
 #include "loader/loader.h"
@@ -15,20 +15,20 @@
 #define CODE_MAX 64
 
 struct change {
-    uint16_t offset; /* into struct zoo */
+    uint16_t offset; /* offset in struct zoo */
     uint8_t kind;
-    uint8_t bytes; /* of a number */
+    uint8_t bytes; /* size of a number */
     uint64_t value;
 };
 #define CHANGE_BYTES 12u
 
 enum kind { NUMBER, NOWHERE, HOLE, EDGE, DATA, CODE, TEXT, KINDS };
 
-static unsigned char *hole; /* a page that nobody can touch; the one before it can be read and written */
+static unsigned char *hole; /* an inaccessible page; the page before it is readable and writable */
 
 static struct {
     uintptr_t start, end;
-} code[CODE_MAX]; /* what can be executed, by the kernel's list */
+} code[CODE_MAX]; /* executable memory, from /proc/self/maps */
 static size_t code_count;
 
 static void find_code(void)
@@ -47,7 +47,7 @@ static void find_code(void)
     (void)fclose(maps);
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     unsigned char *pages = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    must(pages != MAP_FAILED && mprotect(pages + page, page, PROT_NONE) == 0, "no memory to fuzz with");
+    must(pages != MAP_FAILED && mprotect(pages + page, page, PROT_NONE) == 0, "out of memory");
     hole = pages + page;
 }
 
@@ -95,7 +95,7 @@ static void apply(const struct change *change)
     memcpy((char *)&zoo + offset, &value, bytes);
 }
 
-/* A source may run out of its object, into what AddressSanitizer keeps between objects: it can be read. */
+/* A source may run past its object, into readable memory that AddressSanitizer reserves between objects. */
 __attribute__((no_sanitize("address"))) static bool is_same(const char *copy, const char *source)
 {
     while (*copy != '\0' && *copy == *source) {
@@ -108,18 +108,19 @@ __attribute__((no_sanitize("address"))) static bool is_same(const char *copy, co
 static void must_be_text(const char *copy, const char *source)
 {
     size_t length = strnlen(copy, 128);
-    must(length > 0 && length < 128 && is_same(copy, source), "accepted a string that is none");
+    must(length > 0 && length < 128 && is_same(copy, source), "accepted a bad string");
 }
 
-/* A table of the copy: ours and whole, or stubs where the capability is not set. */
+/* Aborts unless a table of the copy is complete, or consists of stubs if its capability is not set. */
 static void must_be_table(const struct moor__table *table, uint64_t bit, const void *source, const void *copy,
                           uint32_t size)
 {
     bool is_set = (table->prefix.capabilities & bit) == bit;
-    must(is_set == (source != NULL), "accepted a bit without its table, or a table without its bit");
+    must(is_set == (source != NULL),
+         "accepted a capability bit without its table, or a table without its bit");
     uint32_t head[2];
     memcpy(head, copy, sizeof head);
-    must(head[0] == size && head[1] == 0, "the head of a copy is not that of this minor");
+    must(head[0] == size && head[1] == 0, "a copied table has the head of another minor");
     for (size_t at = sizeof head; at < size; at += sizeof(uintptr_t)) {
         uintptr_t ours, theirs;
         memcpy(&ours, (const char *)copy + at, sizeof ours);
@@ -127,7 +128,7 @@ static void must_be_table(const struct moor__table *table, uint64_t bit, const v
         if (!is_set)
             continue;
         memcpy(&theirs, (const char *)source + at, sizeof theirs);
-        must(ours == theirs, "a function of the copy is not the provider's");
+        must(ours == theirs, "a copied function is not the provider's");
     }
 }
 
@@ -136,10 +137,11 @@ static void must_answer_unsupported(const struct moor__table *table)
     struct moor_abi_error error = {.struct_size = MOOR_ABI_ERROR_SIZE};
     struct moor_abi_stats stats = {.struct_size = MOOR_ABI_STATS_SIZE};
     if ((table->prefix.capabilities & MOOR_ABI_CAP_COPY) == 0)
-        must(table->copy.copy(NULL, NULL, &error) == MOOR_UNSUPPORTED, "an absent COPY does something");
+        must(table->copy.copy(NULL, NULL, &error) == MOOR_UNSUPPORTED,
+             "a stub of COPY does not answer UNSUPPORTED");
     if ((table->prefix.capabilities & MOOR_ABI_CAP_STATS) == 0)
         must(table->stats.stats(NULL, 0, &stats, &error) == MOOR_UNSUPPORTED,
-             "an absent STATS does something");
+             "a stub of STATS does not answer UNSUPPORTED");
 }
 
 static void must_be_sound(const struct moor__table *table)
@@ -152,16 +154,16 @@ static void must_be_sound(const struct moor__table *table)
          "accepted another version");
     must(from->prefix.struct_size == MOOR_ABI_PROVIDER_SIZE ||
              (is_newer && from->prefix.struct_size > MOOR_ABI_PROVIDER_SIZE),
-         "accepted a size that is not of its minor");
+         "accepted a size of another minor");
     must(prefix->capabilities == (from->prefix.capabilities & MOOR_ABI_CAPS_1_0) &&
              (prefix->capabilities & MOOR_ABI_CAPS_REQUIRED) == MOOR_ABI_CAPS_REQUIRED,
-         "accepted capabilities that cannot be");
+         "accepted missing or unknown capabilities");
     must(is_newer || from->prefix.capabilities == prefix->capabilities, "accepted an unknown capability");
     must(prefix->flags == (from->prefix.flags & MOOR_ABI_PROVIDER_SIMULATED) &&
              (is_newer || prefix->flags == from->prefix.flags),
          "accepted an unknown flag");
     for (size_t i = 0; i < COUNT(from->reserved); i++)
-        must(is_newer || from->reserved[i] == 0, "accepted what is reserved");
+        must(is_newer || from->reserved[i] == 0, "accepted a reserved field that is not zero");
     must_be_text(table->name, from->name);
     must_be_text(table->vendor, from->vendor);
     must_be_text(table->version, from->version);
@@ -201,8 +203,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         must_be_sound(&table);
         return 0;
     }
-    must(status == MOOR_REFUSED || status == MOOR_VERSION, "a status that is not documented");
+    must(status == MOOR_REFUSED || status == MOOR_VERSION, "undocumented status");
     must_explain(status);
-    must(memcmp(&table, &untouched, sizeof table) == 0, "written on failure");
+    must(memcmp(&table, &untouched, sizeof table) == 0, "output written on failure");
     return 0;
 }

@@ -8,13 +8,13 @@ TestSuite(check, .timeout = 20);
 
 Test(check, fail_fills_the_record_and_hands_the_status_on)
 {
-    struct moor_abi_error error = {.struct_size = sizeof(error), .reserved = 5};
+    struct moor_abi_error error = {.struct_size = sizeof error, .reserved = 5};
     cr_expect_eq(moor_kit_fail(&error, MOOR_NO_VA, -12, "%s: %d", "range", 42), MOOR_NO_VA);
     cr_expect_eq(error.struct_size, 256);
     cr_expect_eq(error.reserved, 0);
     cr_expect_eq(error.native_code, -12);
     cr_expect_str_eq(error.text, "range: 42");
-    cr_expect_eq(moor_kit_fail(NULL, MOOR_LIMIT, 0, "nobody listens"), MOOR_LIMIT);
+    cr_expect_eq(moor_kit_fail(NULL, MOOR_LIMIT, 0, "no record"), MOOR_LIMIT);
 }
 
 Test(check, fail_keeps_within_the_record)
@@ -24,12 +24,12 @@ Test(check, fail_keeps_within_the_record)
         char behind[8];
     } room;
     for (uint32_t size = 0; size <= 300; size++) {
-        memset(&room, 0x5a, sizeof(room));
+        memset(&room, 0x5a, sizeof room);
         room.error.struct_size = size;
         cr_expect_eq(moor_kit_fail(&room.error, MOOR_INVALID, 0, "%0300d", 1), MOOR_INVALID);
         uint32_t end = size < 256 ? size : 256;
         const unsigned char *bytes = (const unsigned char *)&room;
-        for (uint32_t i = end < 4 ? 4 : end; i < sizeof(room); i++)
+        for (uint32_t i = end < 4 ? 4 : end; i < sizeof room; i++)
             cr_assert_eq(bytes[i], 0x5a, "byte %u written with struct_size %u", i, size);
         if (size > 16)
             cr_assert_eq(strnlen(room.error.text, end - 16), end - 16 - 1, "with struct_size %u", size);
@@ -38,13 +38,13 @@ Test(check, fail_keeps_within_the_record)
 
 Test(check, text_is_one_line_of_whole_characters)
 {
-    struct moor_abi_error error = {.struct_size = sizeof(error)};
+    struct moor_abi_error error = {.struct_size = sizeof error};
     (void)moor_kit_fail(&error, MOOR_INVALID, 0, "two\nlines\tand a bell\a");
     cr_expect_str_eq(error.text, "two lines and a bell ");
     (void)moor_kit_fail(&error, MOOR_INVALID, 0, "%s", "\u00fcber");
     cr_expect_str_eq(error.text, "\u00fcber");
 
-    /* 239 bytes fit; characters of 2, 3 and 4 bytes are put across that end, at every place. */
+    /* 239 bytes fit; characters of 2, 3 and 4 bytes are placed across that end, at every offset. */
     static const char *const characters[] = {"\u00e9", "\u20ac", "\U0001f6f6"};
     for (size_t c = 0; c < 3; c++) {
         int width = (int)strlen(characters[c]);
@@ -60,13 +60,13 @@ Test(check, text_is_one_line_of_whole_characters)
 Test(check, in_structs_are_long_enough_and_end_in_zeros)
 {
     uint64_t words[8193] = {0};
-    struct moor_abi_error error = {.struct_size = sizeof(error)};
+    struct moor_abi_error error = {.struct_size = sizeof error};
     static const struct {
         uint32_t size;
         int32_t expected;
     } cases[] = {{0, MOOR_INVALID},  {16, MOOR_INVALID}, {23, MOOR_INVALID}, {24, MOOR_OK},
                  {28, MOOR_INVALID}, {32, MOOR_OK},      {65536, MOOR_OK},   {65544, MOOR_INVALID}};
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         memcpy(words, &cases[i].size, sizeof(cases[i].size));
         cr_expect_eq(moor_kit_check_in(words, 24, 24, "thing", &error), cases[i].expected, "%u",
                      cases[i].size);
@@ -75,7 +75,7 @@ Test(check, in_structs_are_long_enough_and_end_in_zeros)
     cr_expect_eq(moor_kit_check_in(NULL, 24, 24, "thing", &error), MOOR_INVALID);
 
     uint32_t size = 40;
-    memcpy(words, &size, sizeof(size));
+    memcpy(words, &size, sizeof size);
     for (size_t byte = 4; byte < 48; byte++) {
         ((unsigned char *)words)[byte] = 1;
         cr_expect_eq(moor_kit_check_in(words, 24, 24, "thing", &error),
@@ -83,7 +83,7 @@ Test(check, in_structs_are_long_enough_and_end_in_zeros)
         ((unsigned char *)words)[byte] = 0;
     }
 
-    /* A callee that knows more than its caller. */
+    /* The callee knows a newer minor than its caller. */
     cr_expect_eq(moor_kit_check_in(words, 48, 24, "thing", &error), MOOR_OK);
     ((unsigned char *)words)[39] = 1;
     cr_expect_eq(moor_kit_check_in(words, 48, 24, "thing", &error), MOOR_OK);
@@ -93,27 +93,27 @@ Test(check, in_structs_are_long_enough_and_end_in_zeros)
 Test(check, out_structs_are_filled_to_the_shorter_size)
 {
     unsigned char value[32];
-    for (size_t i = 0; i < sizeof(value); i++)
+    for (size_t i = 0; i < sizeof value; i++)
         value[i] = (unsigned char)(i + 1);
     for (uint32_t size = 0; size <= 48; size += 8) {
         unsigned char out[56];
-        memset(out, 0xcc, sizeof(out));
-        memcpy(out, &size, sizeof(size));
-        struct moor_abi_error error = {.struct_size = sizeof(error)};
+        memset(out, 0xcc, sizeof out);
+        memcpy(out, &size, sizeof size);
+        struct moor_abi_error error = {.struct_size = sizeof error};
         int32_t status = moor_kit_fill_out(out, value, 32, 16, "thing", &error);
         cr_expect_eq(status, size < 16 ? MOOR_INVALID : MOOR_OK, "size %u", size);
-        cr_expect_eq(memcmp(out, &size, sizeof(size)), 0, "struct_size stays");
+        cr_expect_eq(memcmp(out, &size, sizeof size), 0, "struct_size stays");
         uint32_t end = status != MOOR_OK ? 0 : size < 32 ? size : 32;
-        for (uint32_t i = 4; i < sizeof(out); i++)
+        for (uint32_t i = 4; i < sizeof out; i++)
             cr_expect_eq(out[i], i < end ? value[i] : 0xcc, "byte %u with size %u", i, size);
     }
     cr_expect_eq(moor_kit_fill_out(NULL, value, 32, 16, "thing", NULL), MOOR_INVALID);
 }
 
-Test(check, out_structs_are_looked_at_beforehand)
+Test(check, out_structs_are_checked_before_work)
 {
     uint32_t size = 15;
-    struct moor_abi_error error = {.struct_size = sizeof(error)};
+    struct moor_abi_error error = {.struct_size = sizeof error};
     cr_expect_eq(moor_kit_check_out(&size, 16, "thing", &error), MOOR_INVALID);
     cr_expect_not_null(strstr(error.text, "thing"));
     size = 16;
@@ -125,7 +125,7 @@ Test(check, out_structs_are_looked_at_beforehand)
 
 Test(check, unknown_flags_are_refused)
 {
-    struct moor_abi_error error = {.struct_size = sizeof(error)};
+    struct moor_abi_error error = {.struct_size = sizeof error};
     cr_expect_eq(moor_kit_check_flags(0, 0, "thing", &error), MOOR_OK);
     cr_expect_eq(moor_kit_check_flags(5, 7, "thing", &error), MOOR_OK);
     cr_expect_eq(moor_kit_check_flags(9, 7, "thing", &error), MOOR_INVALID);
@@ -153,8 +153,8 @@ Test(check, spans_lie_inside_and_on_the_granule)
         {4096, UINT64_MAX, 8192, 4096, MOOR_OVERFLOW},
         {UINT64_MAX, 1, UINT64_MAX, 1, MOOR_OVERFLOW},
     };
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        struct moor_abi_error error = {.struct_size = sizeof(error)};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct moor_abi_error error = {.struct_size = sizeof error};
         int32_t status =
             moor_kit_check_span(cases[i].offset, cases[i].length, cases[i].size, cases[i].granule, &error);
         cr_expect_eq(status, cases[i].expected, "case %zu: %d", i, status);
@@ -177,7 +177,7 @@ Test(check, allocations_have_a_size_and_are_aligned)
         {{32, 0, 1, 384, 0}, MOOR_INVALID},
         {{32, 0, 1, 256, 2}, MOOR_INVALID},
     };
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         cr_expect_eq(moor_kit_check_alloc(&cases[i].args, 256, NULL), cases[i].expected, "case %zu", i);
     cr_expect_eq(moor_kit_check_alloc(NULL, 256, NULL), MOOR_INVALID);
 }
@@ -200,7 +200,7 @@ Test(check, ranges_and_segments_are_whole_granules)
         {65536, 65536, 98304, 0, MOOR_INVALID, MOOR_OK},
         {UINT64_MAX - 65535, 65536, 65536, 0, MOOR_OVERFLOW, MOOR_OK},
     };
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct moor_abi_range_args range = {MOOR_ABI_RANGE_ARGS_SIZE, 0,
                                             cases[i].size_bytes,      cases[i].alignment_bytes,
                                             cases[i].granule_bytes,   cases[i].flags};
@@ -245,12 +245,12 @@ Test(check, pins_are_whole_pages)
         {{32, 1, 4096, 4096, 0}, MOOR_INVALID},
         {{24, 0, 4096, 4096, 0}, MOOR_INVALID},
     };
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         cr_expect_eq(moor_kit_check_pin(&cases[i].args, 4096, NULL), cases[i].expected, "case %zu", i);
     cr_expect_eq(moor_kit_check_pin(NULL, 4096, NULL), MOOR_INVALID);
 }
 
-Test(check, streams_have_a_native_one_with_import_alone)
+Test(check, only_imported_streams_have_a_native_one)
 {
     static const struct {
         struct moor_abi_stream_args args;
@@ -264,7 +264,7 @@ Test(check, streams_have_a_native_one_with_import_alone)
         {{24, 0, 2, 0}, MOOR_INVALID},
         {{16, 0, 0, 0}, MOOR_INVALID},
     };
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         cr_expect_eq(moor_kit_check_stream(&cases[i].args, NULL), cases[i].expected, "case %zu", i);
     cr_expect_eq(moor_kit_check_stream(NULL, NULL), MOOR_INVALID);
 }
@@ -293,7 +293,7 @@ Test(check, copies_have_two_sides_that_do_not_overlap)
         {{40, MOOR_ABI_COPY_H2D, UINT64_MAX - 7, 4096, 8, 0}, MOOR_OVERFLOW},
         {{40, MOOR_ABI_COPY_H2D, 4096, 8192, UINT64_MAX, 0}, MOOR_OVERFLOW},
     };
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         cr_expect_eq(moor_kit_check_copy(&cases[i].args, NULL), cases[i].expected, "case %zu", i);
     cr_expect_eq(moor_kit_check_copy(NULL, NULL), MOOR_INVALID);
 }
@@ -318,27 +318,28 @@ Test(check, fills_are_whole_patterns)
         {{32, 4, 4096, 8, 5, 0}, MOOR_INVALID},
         {{40, 1, 4096, UINT64_MAX, 5, 0}, MOOR_OVERFLOW},
     };
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         cr_expect_eq(moor_kit_check_fill(&cases[i].args, NULL), cases[i].expected, "case %zu", i);
     cr_expect_eq(moor_kit_check_fill(NULL, NULL), MOOR_INVALID);
 }
 
-Test(check, knows_which_releases_are_of_a_part)
+Test(check, releases_of_parts_are_known)
 {
     for (uint32_t kind = 0; kind < 100; kind++)
         cr_assert_eq(moor_kit_release_is_part(kind),
                      kind == MOOR_ABI_RELEASE_DECOMMIT || kind == MOOR_ABI_RELEASE_UNMAP);
 }
 
-/* At any distance from each other, and where a host of a newer minor says more in each. */
+/* The points lie at any distance from each other, also when a host of a newer minor appends fields to each.
+ * */
 Test(check, points_are_a_stride_apart)
 {
     for (uint32_t stride = MOOR_ABI_FENCE_POINT_SIZE; stride < 64; stride += 8) {
         unsigned char bytes[4 * 64];
-        memset(bytes, 0x5a, sizeof(bytes));
+        memset(bytes, 0x5a, sizeof bytes);
         for (uint32_t i = 0; i < 4; i++) {
             struct moor_abi_fence_point point = {(struct moor_abi_stream *)(uintptr_t)(i + 1), 100 + i};
-            memcpy(bytes + (size_t)i * stride, &point, sizeof(point));
+            memcpy(bytes + (size_t)i * stride, &point, sizeof point);
         }
         const struct moor_abi_release release = {.struct_size = MOOR_ABI_RELEASE_SIZE,
                                                  .point_count = 4,
@@ -373,7 +374,7 @@ Test(check, rounding_up_does_not_wrap)
         {1, 3, 0, MOOR_INVALID},
         {1, 4097, 0, MOOR_INVALID},
     };
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         uint64_t rounded = 77;
         int32_t status = moor_kit_round_up(cases[i].bytes, cases[i].granule, &rounded);
         cr_expect_eq(status, cases[i].expected, "case %zu: %d", i, status);
@@ -415,7 +416,7 @@ Test(check, sizes_are_parsed)
         {"99999999999999999999999999x", 0, MOOR_INVALID},
         {NULL, 0, MOOR_INVALID},
     };
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         uint64_t bytes = 77;
         int32_t status = moor_kit_parse_size(cases[i].text, &bytes);
         cr_expect_eq(status, cases[i].expected, "'%s': %d", cases[i].text ? cases[i].text : "NULL", status);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A handle finds what it was given for and nothing else (I10), and what is borrowed or claimed is in one
- * hand. */
+/* A handle finds its own record and nothing else (I10), and a record is either borrowed or claimed. */
 #include "malloc_fail.h"
 #include <criterion/criterion.h>
 #include <moorage/kit/handles.h>
@@ -15,7 +14,7 @@ struct record {
 
 static const char *const kind_names[KIND_COUNT] = {[BOAT] = "boat", [ANCHOR] = "anchor"};
 static struct moor_kit_handles *handles;
-static struct moor_abi_error error = {.struct_size = sizeof(error)};
+static struct moor_abi_error error = {.struct_size = sizeof error};
 
 static struct moor_kit_handles *create(uint32_t records_max)
 {
@@ -83,7 +82,7 @@ static void expect_status(uint64_t handle, int32_t expected)
 
 /* ---- names ---- */
 
-Test(handles, each_record_is_found_by_its_own)
+Test(handles, each_record_is_found_by_its_handle)
 {
     static struct record records[1000];
     for (size_t i = 0; i < 1000; i++) {
@@ -95,7 +94,7 @@ Test(handles, each_record_is_found_by_its_own)
     cr_expect_eq(moor_kit_handles_length(handles), 1000);
 }
 
-Test(handles, a_name_of_another_kind_is_invalid)
+Test(handles, a_handle_of_another_kind_is_invalid)
 {
     struct record anchor = {0};
     add(&anchor, ANCHOR, 0);
@@ -104,7 +103,7 @@ Test(handles, a_name_of_another_kind_is_invalid)
     expect_found(&anchor, ANCHOR);
 }
 
-Test(handles, a_stale_name_stays_stale_when_its_slot_serves_again)
+Test(handles, a_stale_handle_stays_stale_when_its_slot_is_reused)
 {
     static struct record records[1000];
     for (size_t i = 0; i < 1000; i++) {
@@ -122,7 +121,7 @@ Test(handles, a_stale_name_stays_stale_when_its_slot_serves_again)
     cr_expect_eq(moor_kit_handles_length(handles), 1);
 }
 
-Test(handles, what_was_never_given_is_invalid)
+Test(handles, a_number_that_was_never_returned_is_invalid)
 {
     expect_status(1, MOOR_INVALID);
     struct record records[2] = {0};
@@ -136,7 +135,7 @@ Test(handles, what_was_never_given_is_invalid)
         expect_status(records[0].handle ^ UINT64_C(1) << bit, MOOR_INVALID);
 }
 
-Test(handles, the_next_name_is_invalid_until_it_is_given)
+Test(handles, the_next_handle_is_invalid_until_it_is_returned)
 {
     struct record records[3] = {0};
     add(&records[0], BOAT, 0);
@@ -147,10 +146,10 @@ Test(handles, the_next_name_is_invalid_until_it_is_given)
     drop(records[1].handle);
     expect_status(next, MOOR_INVALID);
     add(&records[2], BOAT, 0);
-    cr_expect_eq(records[2].handle, next, "this test knows what comes next");
+    cr_expect_eq(records[2].handle, next, "this test knows the next handle");
 }
 
-Test(handles, names_of_another_table_are_invalid)
+Test(handles, handles_of_another_table_are_invalid)
 {
     struct record own = {0};
     add(&own, BOAT, 0);
@@ -164,9 +163,9 @@ Test(handles, names_of_another_table_are_invalid)
     expect_found(&own, BOAT);
 }
 
-/* ---- the two hands ---- */
+/* ---- borrow and claim ---- */
 
-Test(handles, what_is_borrowed_cannot_be_claimed)
+Test(handles, a_borrowed_record_cannot_be_claimed)
 {
     struct record record = {0};
     struct record *found = NULL;
@@ -174,14 +173,14 @@ Test(handles, what_is_borrowed_cannot_be_claimed)
     cr_assert_eq(get(record.handle, BOAT, &found), MOOR_OK);
     cr_assert_eq(get(record.handle, BOAT, &found), MOOR_OK);
     cr_expect_eq(claim(record.handle), MOOR_BUSY);
-    cr_expect_not_null(strstr(error.text, "in use 2 times"), "%s", error.text);
+    cr_expect_not_null(strstr(error.text, "2 users still borrow it"), "%s", error.text);
     moor_kit_handles_put(handles, record.handle);
     cr_expect_eq(claim(record.handle), MOOR_BUSY);
     moor_kit_handles_put(handles, record.handle);
     cr_expect_eq(claim(record.handle), MOOR_OK);
 }
 
-Test(handles, what_is_claimed_is_nobody_elses_until_it_is_back)
+Test(handles, a_claimed_record_has_one_owner_until_unclaim)
 {
     struct record record = {0};
     add(&record, BOAT, 8);
@@ -189,7 +188,7 @@ Test(handles, what_is_claimed_is_nobody_elses_until_it_is_back)
     cr_assert_eq(claim(record.handle), MOOR_OK);
     cr_expect_eq(moor_kit_handles_peek(handles, record.handle), &record);
     expect_status(record.handle, MOOR_INVALID);
-    cr_expect_not_null(strstr(error.text, "being released"), "%s", error.text);
+    cr_expect_not_null(strstr(error.text, "its release is queued"), "%s", error.text);
     void *found = NULL;
     uint64_t handle = 0, offset = 0;
     cr_expect_eq(moor_kit_handles_locate(handles, address, 8, BOAT, &found, &handle, &offset, &error),
@@ -207,7 +206,7 @@ static void visit(void *user, uint32_t kind, void *found)
     ((uint32_t *)user)[kind]++;
 }
 
-Test(handles, each_visits_what_is_there_once)
+Test(handles, each_visits_every_record_once)
 {
     struct record records[100] = {0};
     for (size_t i = 0; i < 100; i++)
@@ -225,7 +224,7 @@ Test(handles, each_visits_what_is_there_once)
 
 /* ---- limits and host memory ---- */
 
-Test(handles, a_full_table_says_so_and_goes_on)
+Test(handles, a_full_table_answers_LIMIT_and_still_works)
 {
     struct moor_kit_handles *unlimited = handles;
     struct record records[3] = {0};
@@ -276,7 +275,7 @@ Test(handles, without_host_memory_nothing_changes)
         expect_found(&records[i], BOAT);
 }
 
-Test(handles, destroying_nothing_is_nothing)
+Test(handles, destroying_NULL_is_a_no_op)
 {
     moor_kit_handles_destroy(NULL);
 }
@@ -289,7 +288,7 @@ static int32_t locate(uint64_t address, uint64_t size_bytes, uint64_t *ret_handl
     int32_t status = moor_kit_handles_locate(handles, address, size_bytes, BOAT, &found, ret_handle,
                                              ret_offset_bytes, &error);
     cr_expect_eq(found != NULL, status == MOOR_OK);
-    if (status == MOOR_OK) {
+    if (!status) {
         cr_expect_eq(((struct record *)found)->handle, *ret_handle);
         moor_kit_handles_put(handles, *ret_handle);
     }
@@ -338,7 +337,7 @@ Test(handles, an_address_is_found_inside_its_record_alone)
         {first - MOOR_KIT_ADDRESS_OPAQUE + 1000, 1, NULL},
         {UINT64_MAX, 1, NULL},
     };
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         uint64_t handle = 77, offset = 77;
         int32_t status = locate(cases[i].address, cases[i].size_bytes, &handle, &offset);
         const struct record *record = cases[i].record;
@@ -348,7 +347,7 @@ Test(handles, an_address_is_found_inside_its_record_alone)
     }
 }
 
-Test(handles, what_is_located_is_borrowed)
+Test(handles, a_located_record_is_borrowed)
 {
     struct record record = {0};
     void *found = NULL;
@@ -364,7 +363,7 @@ Test(handles, what_is_located_is_borrowed)
     cr_expect_eq(claim(record.handle), MOOR_OK);
 }
 
-Test(handles, more_than_an_address_spans_is_refused)
+Test(handles, a_span_above_the_limit_is_refused)
 {
     struct record record = {.handle = 77};
     cr_expect_eq(

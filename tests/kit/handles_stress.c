@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Threads that add, borrow, claim and remove through names that all of them see. A plain program, for
- * ThreadSanitizer. It fails if a name finds something else than it was given for, if two claim one record, or
- * if a record is claimed while it is borrowed.
+ * Threads add, borrow, claim and remove through handles that all of them see. A plain program, for
+ * ThreadSanitizer. The program fails if a handle finds another record than its own, if two threads claim one
+ * record, or if a borrowed record is claimed.
  */
 #include <moorage/kit/handles.h>
 #include <pthread.h>
@@ -15,7 +15,7 @@
 #define PLACES 16
 #define ROUNDS 200000
 
-/* Freed by whoever claims it: AddressSanitizer sees a late look. */
+/* Freed by the thread that claims it: AddressSanitizer sees a late access. */
 struct record {
     uint64_t number;
     _Atomic uint32_t users;
@@ -52,7 +52,7 @@ static struct place look(uint32_t index)
 
 static void add(uint32_t index)
 {
-    struct record *record = calloc(1, sizeof(*record));
+    struct record *record = calloc(1, sizeof *record);
     require(record != NULL, "no memory");
     record->number = atomic_fetch_add(&numbers, 1) + 1;
     uint64_t number = record->number;
@@ -73,7 +73,7 @@ static void borrow(uint32_t index, bool by_address)
     int32_t status = by_address ? moor_kit_handles_locate(handles, moor_kit_handles_address(handle) + 7, 8, 0,
                                                           &found, &handle, &offset, NULL)
                                 : moor_kit_handles_get(handles, handle, 0, &found, NULL);
-    if (status != MOOR_OK) {
+    if (status) {
         require(status == MOOR_STALE || status == MOOR_INVALID, "a borrow that failed otherwise");
         return;
     }
@@ -85,13 +85,13 @@ static void borrow(uint32_t index, bool by_address)
     moor_kit_handles_put(handles, handle);
 }
 
-/* True if this thread removed what the place named. */
+/* Returns true if this thread removed the record that the place names. */
 static bool take(uint32_t index, bool fails)
 {
     struct place seen = look(index);
     void *found = NULL;
     int32_t status = moor_kit_handles_claim(handles, seen.handle, 0, &found, NULL);
-    if (status != MOOR_OK) {
+    if (status) {
         require(status == MOOR_STALE || status == MOOR_INVALID || status == MOOR_BUSY,
                 "a claim that failed otherwise");
         return false;
@@ -142,9 +142,9 @@ int main(void)
         pthread_join(threads[i], NULL);
     require(moor_kit_handles_length(handles) == PLACES, "records are lost");
     for (uint32_t i = 0; i < PLACES; i++)
-        require(take(i, false), "what is left cannot be taken");
+        require(take(i, false), "a record that is left cannot be claimed");
     require(moor_kit_handles_length(handles) == 0 && atomic_load(&removed) == atomic_load(&numbers),
-            "what was added is not what was removed");
+            "the added and the removed records differ");
     moor_kit_handles_destroy(handles);
     printf("%lu records came and went\n", (unsigned long)atomic_load(&removed));
     return 0;

@@ -30,7 +30,7 @@ Test(queue, frees_at_its_point_and_not_before)
     cr_expect_eq(fake.free_count, 0);
 
     fake_reach(&fake, 0, 5);
-    memset(done, 0xff, sizeof(done));
+    memset(done, 0xff, sizeof done);
     cr_assert_eq(fake_reap(&fake, done), 1);
     cr_expect_eq(fake.free_count, 1);
     cr_expect_eq(fake.freed[0], 3);
@@ -57,7 +57,7 @@ Test(queue, value_zero_is_always_reached)
 Test(queue, values_come_in_any_order)
 {
     static const uint64_t values[] = {7, 2, 9, 4, 1, 8, 3, 6, 5};
-    for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++)
+    for (size_t i = 0; i < sizeof values / sizeof values[0]; i++)
         cr_assert_eq(fake_release_at(&fake, values[i], 0, values[i]), MOOR_OK);
     for (uint64_t value = 1; value <= 9; value++) {
         fake_reach(&fake, 0, value);
@@ -66,7 +66,7 @@ Test(queue, values_come_in_any_order)
     }
 }
 
-Test(queue, what_is_due_goes_in_the_order_of_values)
+Test(queue, due_entries_complete_in_the_order_of_values)
 {
     static const uint64_t values[] = {3, 1, 4, 2};
     for (size_t i = 0; i < 4; i++)
@@ -80,7 +80,7 @@ Test(queue, what_is_due_goes_in_the_order_of_values)
     cr_expect_eq(fake_reap(&fake, NULL), 1);
 }
 
-/* Every order in which three streams, one of them named twice, can pass their points. */
+/* Every order of progress of three streams, one of them named twice. */
 Test(queue, all_points_are_needed)
 {
     static const uint32_t orders[6][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
@@ -109,30 +109,30 @@ Test(queue, many_points_all_reached_take_one_reap)
         fake_reach(&fake, i, i + 1);
     cr_expect_eq(fake_reap(&fake, NULL), 1);
     for (uint32_t i = 0; i < FAKE_STREAMS; i++)
-        cr_expect_eq(fake.streams[i].asked, 1);
+        cr_expect_eq(fake.streams[i].reads, 1);
 }
 
-Test(queue, a_stream_is_asked_once_per_reap_and_only_if_waited_for)
+Test(queue, a_watermark_is_read_once_per_reap_and_only_if_waited_for)
 {
     for (uint64_t value = 1; value <= 10; value++) {
         cr_assert_eq(fake_release_at(&fake, value, 0, value), MOOR_OK);
         cr_assert_eq(fake_release_at(&fake, 100 + value, 1, value), MOOR_OK);
     }
-    cr_expect_eq(fake.streams[0].asked, 0, "submit asks nothing");
+    cr_expect_eq(fake.streams[0].reads, 0, "submit reads no watermark");
     fake_reach(&fake, 0, 9);
     cr_expect_eq(fake_reap(&fake, NULL), 9);
-    cr_expect_eq(fake.streams[0].asked, 1);
-    cr_expect_eq(fake.streams[1].asked, 1);
-    cr_expect_eq(fake.streams[2].asked, 0);
+    cr_expect_eq(fake.streams[0].reads, 1);
+    cr_expect_eq(fake.streams[1].reads, 1);
+    cr_expect_eq(fake.streams[2].reads, 0);
     fake_reach(&fake, 0, 10);
     cr_expect_eq(fake_reap(&fake, NULL), 1);
-    cr_expect_eq(fake.streams[0].asked, 2);
+    cr_expect_eq(fake.streams[0].reads, 2);
     fake_reach(&fake, 1, 10);
     cr_expect_eq(fake_reap(&fake, NULL), 10);
-    cr_expect_eq(fake.streams[0].asked, 2, "nothing waits for it any more");
+    cr_expect_eq(fake.streams[0].reads, 2, "no entry waits for it any more");
 }
 
-Test(queue, a_watermark_that_goes_back_is_not_believed)
+Test(queue, a_watermark_that_goes_back_is_ignored)
 {
     cr_assert_eq(fake_release_at(&fake, 1, 0, 5), MOOR_OK);
     cr_assert_eq(fake_release_at(&fake, 2, 0, 10), MOOR_OK);
@@ -175,7 +175,7 @@ Test(queue, a_lost_stream_fails_its_waiters_alone)
         cr_expect_eq(done[i].actual_bytes, 0);
     }
     cr_expect_eq(done[0].cookie + done[1].cookie, 1002 + 1003);
-    cr_expect_eq(fake.free_count, 1, "what a lost stream may use is not freed");
+    cr_expect_eq(fake.free_count, 1, "memory that a lost stream may use is not freed");
     cr_expect_eq(fake.given_up_count, 2, "but may be released again");
     cr_expect_eq(fake.given_up_sum, 2 + 3);
     cr_expect_eq(fake.log_count, 1, "one line for a stream");
@@ -189,7 +189,7 @@ Test(queue, a_lost_stream_fails_its_waiters_alone)
 Test(queue, a_status_outside_the_list_is_the_providers_failure)
 {
     static const int32_t odd[] = {MOOR_PENDING, MOOR_CORRUPT - 1, INT32_MIN, INT32_MAX};
-    for (size_t i = 0; i < sizeof(odd) / sizeof(odd[0]); i++) {
+    for (size_t i = 0; i < sizeof odd / sizeof odd[0]; i++) {
         struct moor_abi_completion done[16];
         cr_assert_eq(fake_release_at(&fake, 1, 0, 1), MOOR_OK);
         fake.streams[0].status = odd[i];
@@ -205,7 +205,7 @@ Test(queue, a_status_outside_the_list_is_the_providers_failure)
     }
 }
 
-Test(queue, a_free_that_fails_is_told_and_may_be_tried_again)
+Test(queue, a_failed_free_completes_as_failed_and_may_be_repeated)
 {
     struct moor_abi_completion done[16];
     cr_assert_eq(fake_release_at(&fake, 5, 0, 0), MOOR_OK);
@@ -215,7 +215,7 @@ Test(queue, a_free_that_fails_is_told_and_may_be_tried_again)
     cr_expect_eq(done[0].actual_bytes, 0);
     cr_expect_eq(done[0].cookie, 1005);
     cr_expect_eq(fake.log_count, 1);
-    cr_expect_not_null(strstr(fake.log_text, "will not let go"));
+    cr_expect_not_null(strstr(fake.log_text, "the device keeps it"));
 
     fake.free_status = MOOR_OK;
     cr_assert_eq(fake_release_at(&fake, 5, 0, 0), MOOR_OK);
@@ -224,8 +224,8 @@ Test(queue, a_free_that_fails_is_told_and_may_be_tried_again)
     cr_expect_eq(done[0].actual_bytes, 5 * FAKE_BYTES_PER_HANDLE);
 }
 
-/* A new stream may get the address of one that was destroyed. */
-Test(queue, a_served_stream_is_forgotten)
+/* A new stream may get the address of a destroyed one. */
+Test(queue, a_stream_without_entries_is_forgotten)
 {
     cr_assert_eq(fake_release_at(&fake, 1, 0, 5), MOOR_OK);
     cr_assert_eq(fake_release_at(&fake, 2, 1, 1), MOOR_OK);
@@ -256,16 +256,16 @@ Test(queue, a_lost_stream_is_forgotten_too)
 
 /* ---- reap's room ---- */
 
-Test(queue, what_finds_no_room_is_left_for_the_next_reap)
+Test(queue, completions_without_room_wait_for_the_next_reap)
 {
     for (uint64_t handle = 1; handle <= 5; handle++)
         cr_assert_eq(fake_release_at(&fake, handle, 0, handle), MOOR_OK);
     fake_reach(&fake, 0, 5);
     for (uint32_t expected = 2, left = 5; left > 0; left -= expected, expected = left < 2 ? left : 2) {
         struct moor_abi_completion done[2];
-        struct moor_abi_error error = {.struct_size = sizeof(error)};
+        struct moor_abi_error error = {.struct_size = sizeof error};
         uint32_t count = 0;
-        cr_assert_eq(moor_kit_queue_reap(fake.queue, done, sizeof(done[0]), 2, UINT64_MAX, &count, &error),
+        cr_assert_eq(moor_kit_queue_reap(fake.queue, done, sizeof done[0], 2, UINT64_MAX, &count, &error),
                      MOOR_OK);
         cr_expect_eq(count, expected);
         cr_expect_eq(fake.free_count, 5 - left + expected, "and is not freed");
@@ -276,7 +276,7 @@ Test(queue, what_finds_no_room_is_left_for_the_next_reap)
 Test(queue, completions_are_a_stride_apart)
 {
     unsigned char room[3 * 40];
-    memset(room, 0xee, sizeof(room));
+    memset(room, 0xee, sizeof room);
     for (uint64_t handle = 1; handle <= 2; handle++)
         cr_assert_eq(fake_release(&fake, handle, NULL, 0), MOOR_OK);
     uint32_t count = 0;
@@ -284,10 +284,10 @@ Test(queue, completions_are_a_stride_apart)
     cr_assert_eq(count, 2);
     for (uint64_t i = 0; i < 2; i++) {
         struct moor_abi_completion done;
-        memcpy(&done, room + 40 * i, sizeof(done));
+        memcpy(&done, room + 40 * i, sizeof done);
         cr_expect_eq(done.cookie, 1001 + i);
     }
-    for (size_t i = 0; i < sizeof(room); i++) {
+    for (size_t i = 0; i < sizeof room; i++) {
         if (i % 40 >= 24 || i >= 80)
             cr_expect_eq(room[i], 0xee, "byte %zu is not the queue's", i);
     }
@@ -296,7 +296,7 @@ Test(queue, completions_are_a_stride_apart)
 Test(queue, reap_checks_its_arguments)
 {
     struct moor_abi_completion done[2];
-    struct moor_abi_error error = {.struct_size = sizeof(error)};
+    struct moor_abi_error error = {.struct_size = sizeof error};
     uint32_t count = 77;
     cr_assert_eq(fake_release(&fake, 1, NULL, 0), MOOR_OK);
     cr_expect_eq(moor_kit_queue_reap(fake.queue, NULL, 24, 2, 0, &count, &error), MOOR_INVALID);
@@ -310,10 +310,10 @@ Test(queue, reap_checks_its_arguments)
 
 /* ---- submit's arguments ---- */
 
-/* The release with one thing wrong is refused, and nothing is queued. */
+/* A release with one wrong field is refused, and nothing is queued. */
 static void expect_refused(const void *release, int32_t expected, const char *word)
 {
-    struct moor_abi_error error = {.struct_size = sizeof(error)};
+    struct moor_abi_error error = {.struct_size = sizeof error};
     cr_expect_eq(moor_kit_queue_submit(fake.queue, release, &error), expected, "%s", word);
     cr_expect_not_null(strstr(error.text, word), "'%s' does not name '%s'", error.text, word);
     cr_expect_eq(moor_kit_queue_length(fake.queue), 0);
@@ -364,7 +364,7 @@ Test(queue, a_longer_release_may_end_in_zeros_only)
     longer.later = 1;
     expect_refused(&longer, MOOR_INVALID, "not zero");
     longer.later = 0;
-    struct moor_abi_error error = {.struct_size = sizeof(error)};
+    struct moor_abi_error error = {.struct_size = sizeof error};
     cr_assert_eq(moor_kit_queue_submit(fake.queue, &longer.release, &error), MOOR_OK);
     cr_expect_eq(fake_reap(&fake, NULL), 1);
 }
@@ -380,8 +380,8 @@ Test(queue, points_may_be_a_wider_stride_apart)
                                              .handle = 1,
                                              .points = &wide[0].point,
                                              .point_count = 2,
-                                             .point_stride = sizeof(wide[0])};
-    struct moor_abi_error error = {.struct_size = sizeof(error)};
+                                             .point_stride = sizeof wide[0]};
+    struct moor_abi_error error = {.struct_size = sizeof error};
     cr_assert_eq(moor_kit_queue_submit(fake.queue, &release, &error), MOOR_OK);
     fake_reach(&fake, 0, 1);
     cr_expect_eq(fake_reap(&fake, NULL), 0);
@@ -389,7 +389,7 @@ Test(queue, points_may_be_a_wider_stride_apart)
     cr_expect_eq(fake_reap(&fake, NULL), 1);
 }
 
-Test(queue, destroying_nothing_is_a_no_op)
+Test(queue, destroying_NULL_is_a_no_op)
 {
     moor_kit_queue_destroy(NULL);
 }

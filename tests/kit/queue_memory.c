@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Host memory and size: a submit without memory changes nothing, a warm queue takes none, and a large one is
- * exact. */
+/* Host memory and size: a submit without memory changes nothing, a warm queue allocates nothing, and a large
+ * queue is exact. */
 #include "fake.h"
 #include "malloc_fail.h"
 #include <criterion/criterion.h>
@@ -31,8 +31,8 @@ Test(queue_memory, submit_is_all_or_nothing)
     uint64_t n = 1;
     for (int32_t status = MOOR_HOST_NOMEM; status != MOOR_OK; n++) {
         fake_init(&fake, 0);
-        /* A stream that the queue knows beside two that it does not: its record and what waits for it stay.
-         */
+        /* One stream that the queue knows and two that it does not know: the known record and its entries
+         * stay. */
         cr_assert_eq(fake_release_at(&fake, 1, 0, 2), MOOR_OK);
         malloc_fail_at(n);
         status = fake_release(&fake, 2, points, 3);
@@ -45,8 +45,8 @@ Test(queue_memory, submit_is_all_or_nothing)
         fake_reach(&fake, 1, 2);
         fake_reach(&fake, 2, 3);
         cr_expect_eq(fake_reap(&fake, NULL), failed ? 1 : 2);
-        cr_expect_eq(fake.streams[1].asked, failed ? 0 : 1, "a refused release leaves no trace");
-        cr_expect_eq(fake.streams[2].asked, failed ? 0 : 1);
+        cr_expect_eq(fake.streams[1].reads, failed ? 0 : 1, "a refused release leaves no trace");
+        cr_expect_eq(fake.streams[2].reads, failed ? 0 : 1);
         fake_finish(&fake);
     }
     cr_expect_gt(n, 6, "an entry, its points and its streams are more than %d allocations", (int)n);
@@ -70,7 +70,7 @@ static void reap_all(uint64_t value)
     cr_expect_eq(moor_kit_queue_length(fake.queue), 0);
 }
 
-Test(queue_memory, a_warm_queue_takes_no_memory)
+Test(queue_memory, a_warm_queue_allocates_nothing)
 {
     fake_init(&fake, 0);
     submit_many(1);

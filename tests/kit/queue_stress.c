@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Several submitters and reapers on one queue, over streams that move, fail, end and are replaced. A plain
- * program, for ThreadSanitizer. It fails if a release completes early, twice or never; a queue that asks a
- * stream too late reads freed memory, which AddressSanitizer sees, and so does `alive` most of the time.
+ * Several submitters and reapers share one queue, over streams that move, fail, end and are replaced. A plain
+ * program, for ThreadSanitizer. The program fails if a release completes early, twice or never. A queue that
+ * reads a stream too late reads freed memory: AddressSanitizer sees that, and `alive` most of the time.
  */
 #include <moorage/kit/queue.h>
 #include <moorage/kit/timeline.h>
@@ -20,7 +20,7 @@
 #define JOBS_EACH 50000
 #define ALIVE 0x616c697665u
 
-/* Owned by references: one of its slot, one of each release that waits for it. */
+/* Owned by references: one for its slot, one for each release that waits for it. */
 struct moor_abi_stream {
     struct moor_kit_timeline *timeline;
     _Atomic uint64_t references;
@@ -75,7 +75,7 @@ static const struct moor_abi_host host = {.log = log_nothing, .clock_ns = clock_
 
 static struct moor_abi_stream *stream_create(void)
 {
-    struct moor_abi_stream *stream = calloc(1, sizeof(*stream));
+    struct moor_abi_stream *stream = calloc(1, sizeof *stream);
     require(stream != NULL, "no memory");
     require(moor_kit_timeline_create(&host, &stream->timeline) == MOOR_OK, "no memory");
     stream->references = 1;
@@ -98,7 +98,7 @@ static int32_t watermark(void *user, struct moor_abi_stream *stream, uint64_t *r
 {
     (void)user;
     (void)error;
-    require(stream->alive == ALIVE, "a stream is asked after its end");
+    require(stream->alive == ALIVE, "a watermark is read after the stream's end");
     return moor_kit_timeline_watermark(stream->timeline, ret_value);
 }
 
@@ -119,7 +119,7 @@ static int32_t free_now(void *user, const struct moor_abi_release *release, uint
     return MOOR_OK;
 }
 
-/* Lets the slot's stream reach all or fail, and puts another in its place. */
+/* Makes the slot's stream reach everything or fail, and puts another stream in its place. */
 static void slot_replace(struct slot *slot, bool fail)
 {
     pthread_mutex_lock(&slot->lock);
@@ -140,7 +140,7 @@ static void *submitter_main(void *argument)
 {
     unsigned int seed = *(unsigned int *)argument;
     for (int n = 0; n < JOBS_EACH; n++) {
-        struct job *job = calloc(1, sizeof(*job));
+        struct job *job = calloc(1, sizeof *job);
         require(job != NULL, "no memory");
         for (size_t i = 0; i < 2; i++) {
             struct slot *slot = &slots[(unsigned int)rand_r(&seed) % SLOTS];
@@ -151,13 +151,13 @@ static void *submitter_main(void *argument)
             pthread_mutex_unlock(&slot->lock);
         }
         const struct moor_abi_release release = {
-            .struct_size = sizeof(release),
+            .struct_size = sizeof release,
             .kind = MOOR_ABI_RELEASE_ALLOCATION,
             .handle = (uintptr_t)job,
             .cookie = (uintptr_t)job,
             .points = job->points,
             .point_count = 2,
-            .point_stride = sizeof(job->points[0]),
+            .point_stride = sizeof job->points[0],
         };
         require(moor_kit_queue_submit(queue, &release, NULL) == MOOR_OK, "submit");
         if (n % 64 == 0)
@@ -170,7 +170,7 @@ static void finish_job(const struct moor_abi_completion *done)
 {
     struct job *job = (struct job *)(uintptr_t)done->cookie;
     if (done->status == MOOR_OK) {
-        require(job->freed && done->actual_bytes == 1, "told as complete, and not freed");
+        require(job->freed && done->actual_bytes == 1, "completed, and not freed");
     } else {
         require(done->status == MOOR_DEVICE_LOST && !job->freed, "an odd failure");
         require(job->points[0].stream->failed || job->points[1].stream->failed, "failed without reason");
@@ -189,7 +189,7 @@ static void *reaper_main(void *argument)
         struct moor_abi_completion done[32];
         uint64_t deadline_ns = rand_r(&seed) % 2 ? 0 : clock_ns(NULL) + 2000000;
         uint32_t count = 0;
-        require(moor_kit_queue_reap(queue, done, sizeof(done[0]), 1 + (uint32_t)rand_r(&seed) % 32,
+        require(moor_kit_queue_reap(queue, done, sizeof done[0], 1 + (uint32_t)rand_r(&seed) % 32,
                                     deadline_ns, &count, NULL) == MOOR_OK,
                 "reap");
         for (uint32_t i = 0; i < count; i++)
@@ -198,7 +198,7 @@ static void *reaper_main(void *argument)
     return NULL;
 }
 
-/* The device: streams go on, now and then. */
+/* The device: moves streams now and then. */
 static void *mover_main(void *argument)
 {
     unsigned int seed = *(unsigned int *)argument;
@@ -219,7 +219,7 @@ static void *signal_one(void *timeline)
     return NULL;
 }
 
-/* Whoever sees the last value as reached may destroy the timeline, while signal is about to return. */
+/* A thread that reads the last value as reached may destroy the timeline while signal is about to return. */
 static void destroy_behind_signals(void)
 {
     for (int i = 0; i < 500; i++) {
@@ -230,7 +230,7 @@ static void destroy_behind_signals(void)
         (void)moor_kit_timeline_record(timeline);
         require(pthread_create(&thread, NULL, signal_one, timeline) == 0, "no thread");
         while (value == 0)
-            (void)moor_kit_timeline_watermark(timeline, &value); /* it never fails */
+            (void)moor_kit_timeline_watermark(timeline, &value); /* the free never fails */
         moor_kit_timeline_destroy(timeline);
         pthread_join(thread, NULL);
     }
@@ -262,7 +262,7 @@ int main(void)
     }
 
     for (size_t i = 0; i < SLOTS; i++) {
-        require(slots[i].stream->references == 1, "a release was never told as complete");
+        require(slots[i].stream->references == 1, "a release never completed");
         stream_unref(slots[i].stream);
         pthread_mutex_destroy(&slots[i].lock);
     }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* reap waits for something due, at most to its deadline, and never for nothing; several may reap at once. */
+/* reap waits for a due entry, until its deadline at most, and not at all if nothing is queued; several
+ * threads may reap at once. */
 #include "fake.h"
 #include <criterion/criterion.h>
 #include <pthread.h>
@@ -17,7 +18,7 @@ struct reaper {
     pthread_t thread;
     uint64_t deadline_ns;
     uint32_t capacity; /* at most 16 */
-    uint32_t count;    /* what it got */
+    uint32_t count;    /* completions that it returned */
     _Atomic bool returned;
 };
 
@@ -25,8 +26,8 @@ static void *reaper_main(void *argument)
 {
     struct reaper *reaper = argument;
     struct moor_abi_completion done[16];
-    struct moor_abi_error error = {.struct_size = sizeof(error)};
-    cr_expect_eq(moor_kit_queue_reap(fake.queue, done, sizeof(done[0]), reaper->capacity, reaper->deadline_ns,
+    struct moor_abi_error error = {.struct_size = sizeof error};
+    cr_expect_eq(moor_kit_queue_reap(fake.queue, done, sizeof done[0], reaper->capacity, reaper->deadline_ns,
                                      &reaper->count, &error),
                  MOOR_OK);
     reaper->returned = true;
@@ -51,12 +52,12 @@ static void pause_a_little(void)
     usleep(50 * 1000);
 }
 
-Test(queue_wait, nothing_queued_is_not_waited_for)
+Test(queue_wait, an_empty_queue_is_not_waited_for)
 {
     fake_init(&fake, FOREVER);
     struct moor_abi_completion done[1];
     uint32_t count = 99;
-    cr_assert_eq(moor_kit_queue_reap(fake.queue, done, sizeof(done[0]), 1, FOREVER, &count, NULL), MOOR_OK);
+    cr_assert_eq(moor_kit_queue_reap(fake.queue, done, sizeof done[0], 1, FOREVER, &count, NULL), MOOR_OK);
     cr_expect_eq(count, 0);
     fake_finish(&fake);
 }
@@ -70,17 +71,17 @@ Test(queue_wait, a_deadline_ends_the_wait)
 
     uint64_t start_ns = fake_clock_ns(NULL);
     uint64_t deadline_ns = start_ns + 30 * MILLISECOND;
-    cr_assert_eq(moor_kit_queue_reap(fake.queue, done, sizeof(done[0]), 1, deadline_ns, &count, NULL),
+    cr_assert_eq(moor_kit_queue_reap(fake.queue, done, sizeof done[0], 1, deadline_ns, &count, NULL),
                  MOOR_OK);
     cr_expect_eq(count, 0);
     cr_expect_geq(fake_clock_ns(NULL), deadline_ns);
 
     count = 99;
-    cr_assert_eq(moor_kit_queue_reap(fake.queue, done, sizeof(done[0]), 1, start_ns, &count, NULL), MOOR_OK);
+    cr_assert_eq(moor_kit_queue_reap(fake.queue, done, sizeof done[0], 1, start_ns, &count, NULL), MOOR_OK);
     cr_expect_eq(count, 0, "a deadline that has passed");
 
     fake_reach(&fake, 0, 1);
-    cr_assert_eq(moor_kit_queue_reap(fake.queue, done, sizeof(done[0]), 1, start_ns, &count, NULL), MOOR_OK);
+    cr_assert_eq(moor_kit_queue_reap(fake.queue, done, sizeof done[0], 1, start_ns, &count, NULL), MOOR_OK);
     cr_expect_eq(count, 1, "it looks even so");
     fake_finish(&fake);
 }
@@ -98,7 +99,7 @@ Test(queue_wait, the_deadline_is_on_the_hosts_clock)
     uint32_t count = 99;
     cr_assert_eq(fake_release_at(&fake, 1, 0, 1), MOOR_OK);
     uint64_t deadline_ns = far_clock_ns(NULL) + 20 * MILLISECOND;
-    cr_assert_eq(moor_kit_queue_reap(fake.queue, done, sizeof(done[0]), 1, deadline_ns, &count, NULL),
+    cr_assert_eq(moor_kit_queue_reap(fake.queue, done, sizeof done[0], 1, deadline_ns, &count, NULL),
                  MOOR_OK);
     cr_expect_eq(count, 0);
     cr_expect_geq(far_clock_ns(NULL), deadline_ns);
@@ -107,7 +108,7 @@ Test(queue_wait, the_deadline_is_on_the_hosts_clock)
     fake_finish(&fake);
 }
 
-Test(queue_wait, polling_sees_progress_that_nobody_tells)
+Test(queue_wait, polling_sees_progress_without_a_wake)
 {
     fake_init(&fake, 0);
     struct reaper reaper;
@@ -115,14 +116,14 @@ Test(queue_wait, polling_sees_progress_that_nobody_tells)
     reaper_start(&reaper, FOREVER);
     pause_a_little();
     cr_expect_not(reaper.returned);
-    cr_expect_gt(fake.streams[0].asked, 5, "it looks about every millisecond");
+    cr_expect_gt(fake.streams[0].reads, 5, "reap scans about every millisecond");
     fake_reach(&fake, 0, 1);
     cr_expect_eq(reaper_join(&reaper), 1);
     fake_finish(&fake);
 }
 
 /* Polling is off: only the wake can end the wait. */
-Test(queue_wait, wake_makes_it_look_again)
+Test(queue_wait, wake_makes_reap_scan_again)
 {
     fake_init(&fake, FOREVER);
     struct reaper reaper;
@@ -133,7 +134,7 @@ Test(queue_wait, wake_makes_it_look_again)
     moor_kit_queue_wake(fake.queue);
     pause_a_little();
     cr_expect_not(reaper.returned, "its point is not reached");
-    cr_expect_leq(fake.streams[0].asked, 3, "it sleeps between");
+    cr_expect_leq(fake.streams[0].reads, 3, "reap sleeps between scans");
     fake_reach(&fake, 0, 2);
     moor_kit_queue_wake(fake.queue);
     cr_expect_eq(reaper_join(&reaper), 1);
@@ -159,16 +160,16 @@ Test(queue_wait, no_wake_is_lost)
 
 static void move_and_wake(struct fake *self)
 {
-    self->on_asked = NULL;
+    self->on_read = NULL;
     fake_reach(self, 0, 1);
     moor_kit_queue_wake(self->queue);
 }
 
-/* The worst moment for a wake: the stream has been asked, and the reap that asked does not sleep yet. */
-Test(queue_wait, a_wake_between_looking_and_sleeping_counts)
+/* The worst moment for a wake: the watermark was read, and the reap does not sleep yet. */
+Test(queue_wait, a_wake_between_scan_and_sleep_counts)
 {
     fake_init(&fake, FOREVER);
-    fake.on_asked = move_and_wake;
+    fake.on_read = move_and_wake;
     struct reaper reaper;
     cr_assert_eq(fake_release_at(&fake, 1, 0, 1), MOOR_OK);
     reaper_start(&reaper, FOREVER);
@@ -176,8 +177,8 @@ Test(queue_wait, a_wake_between_looking_and_sleeping_counts)
     fake_finish(&fake);
 }
 
-/* What is already reached when it is released gets no wake of its own. */
-Test(queue_wait, submit_makes_it_look_again)
+/* A release with its points already reached gets no wake of its own. */
+Test(queue_wait, submit_makes_reap_scan_again)
 {
     fake_init(&fake, FOREVER);
     struct reaper reaper;
@@ -193,8 +194,8 @@ Test(queue_wait, submit_makes_it_look_again)
     fake_finish(&fake);
 }
 
-/* Nobody wakes the sleepers but the reap that found more than it had room for. */
-Test(queue_wait, what_one_leaves_another_takes)
+/* Only the reap that found more entries than it had room for wakes the sleepers. */
+Test(queue_wait, one_reap_takes_entries_that_another_has_left)
 {
     fake_init(&fake, FOREVER);
     struct reaper reapers[2];
@@ -208,7 +209,7 @@ Test(queue_wait, what_one_leaves_another_takes)
     }
     pause_a_little();
     fake_reach(&fake, 0, 1);
-    cr_assert_eq(moor_kit_queue_reap(fake.queue, done, sizeof(done[0]), 1, 0, &count, NULL), MOOR_OK);
+    cr_assert_eq(moor_kit_queue_reap(fake.queue, done, sizeof done[0], 1, 0, &count, NULL), MOOR_OK);
     cr_expect_eq(count, 1);
     for (size_t i = 0; i < 2; i++)
         cr_expect_eq(reaper_join(&reapers[i]), 1);
@@ -223,7 +224,7 @@ static void meet_the_other(struct fake *self)
     pthread_barrier_wait(&both_free);
 }
 
-/* Two frees that wait for each other: they can only end if they run at once. */
+/* Two frees wait for each other: they end only if they run at once. */
 Test(queue_wait, several_free_at_once)
 {
     fake_init(&fake, 0);
@@ -251,8 +252,8 @@ static void wait_for_let_go(struct fake *self)
         usleep(1000);
 }
 
-/* The last entry is in one reap's hands; another that waits is told when it has gone, and has nothing to wait
- * for. */
+/* One reap is freeing the last entry. Another reap that waits is woken when that entry has completed, and has
+ * nothing to wait for. */
 Test(queue_wait, the_last_completion_ends_the_other_waits)
 {
     fake_init(&fake, FOREVER);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Nothing in a range is committed, mapped or given back twice, and what a release names is what is there. */
+/* Nothing in a range is committed, mapped or freed twice, and a release names exactly one committed span or
+ * mapping. */
 #include "malloc_fail.h"
 #include <criterion/criterion.h>
 #include <moorage/kit/range.h>
@@ -21,7 +22,7 @@ static const struct moor_abi_range_args args = {
 
 static void set_up(void)
 {
-    error.struct_size = sizeof(error);
+    error.struct_size = sizeof error;
     cr_assert_eq(moor_kit_handles_create(kind_names, KIND_COUNT, 4, &handles), MOOR_OK);
     cr_assert_eq(moor_kit_range_init(&range, &args, &error), MOOR_OK);
     cr_assert_eq(moor_kit_handles_add(handles, RANGE, &range, 0, &range.handle, &error), MOOR_OK);
@@ -43,7 +44,7 @@ static int32_t claim(uint64_t first, uint64_t count)
 static int32_t bring(uint64_t first, uint64_t count, enum moor_kit_granule state)
 {
     int32_t status = claim(first, count);
-    if (status == MOOR_OK)
+    if (!status)
         moor_kit_range_settle(&range, first, count, state);
     return status;
 }
@@ -90,7 +91,7 @@ static void give_up(uint32_t kind, uint64_t first, uint64_t count)
     moor_kit_range_give_up(handles, &release);
 }
 
-/* Whether nobody has borrowed it. */
+/* Returns true if no call has borrowed it. */
 static bool is_at_rest(void)
 {
     void *found = NULL;
@@ -131,10 +132,10 @@ Test(range, is_committed_once)
     cr_assert_eq(claim(1, 2), MOOR_INVALID);
     cr_assert_str_eq(error.text, "a granule of [4096, +8192) is committed or mapped already");
     cr_assert_eq(claim(5, 1), MOOR_OK);
-    cr_assert_eq(claim(0, 2), MOOR_OK, "what was refused has left nothing");
+    cr_assert_eq(claim(0, 2), MOOR_OK, "a refused claim has left nothing");
 }
 
-Test(range, that_could_not_be_backed_is_free)
+Test(range, without_memory_for_a_commit_is_free)
 {
     cr_assert_eq(bring(0, GRANULES, MOOR_KIT_GRANULE_FREE), MOOR_OK);
     cr_assert_eq(moor_kit_range_check_empty(&range, &error), MOOR_OK);
@@ -147,7 +148,7 @@ Test(range, is_decommitted_once)
     cr_assert_eq(take(MOOR_ABI_RELEASE_DECOMMIT, 1, 2), MOOR_INVALID, "the first of them is free");
     cr_assert_str_eq(error.text, "[4096, +8192) is not committed throughout, or is leaving already");
     cr_assert(is_at_rest(), "a release that was refused has nothing");
-    cr_assert_eq(take(MOOR_ABI_RELEASE_DECOMMIT, 3, 2), MOOR_OK, "a part of what was committed at once");
+    cr_assert_eq(take(MOOR_ABI_RELEASE_DECOMMIT, 3, 2), MOOR_OK, "a part of one commit");
     cr_assert_not(is_at_rest());
     cr_assert_eq(take(MOOR_ABI_RELEASE_DECOMMIT, 4, 2), MOOR_INVALID);
     cr_assert_eq(claim(3, 1), MOOR_INVALID, "it is still there");
@@ -172,7 +173,7 @@ Test(range, has_mappings_that_go_whole)
     cr_assert_eq(mapping(7), 1);
     cr_assert_eq(mapping(14), 2);
     static const uint64_t wrong[][2] = {{4, 4}, {4, 2}, {5, 2}, {6, 1}, {6, 2}, {3, 4}, {0, 1}, {15, 1}};
-    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         cr_assert_eq(take(MOOR_ABI_RELEASE_UNMAP, wrong[i][0], wrong[i][1]), MOOR_INVALID, "%zu", i);
         cr_assert(is_at_rest());
     }
@@ -190,7 +191,7 @@ Test(range, has_mappings_that_go_whole)
     cr_assert_eq(take(MOOR_ABI_RELEASE_UNMAP, 4, 3), MOOR_OK);
     done(MOOR_ABI_RELEASE_UNMAP, 4, 3);
     cr_assert_eq(bring(4, 3, MOOR_KIT_GRANULE_COMMITTED), MOOR_OK);
-    cr_assert_eq(take(MOOR_ABI_RELEASE_UNMAP, 4, 3), MOOR_INVALID, "what is committed is no mapping");
+    cr_assert_eq(take(MOOR_ABI_RELEASE_UNMAP, 4, 3), MOOR_INVALID, "committed granules are no mapping");
 }
 
 static void check_used(uint64_t count)
@@ -218,7 +219,7 @@ Test(range, is_empty_only_when_all_of_it_is)
     check_used(0);
 }
 
-Test(range, with_something_stuck_is_empty_and_not_free)
+Test(range, with_stuck_granules_is_empty_and_not_free)
 {
     cr_assert_eq(bring(3, 2, MOOR_KIT_GRANULE_STUCK), MOOR_OK);
     cr_assert_eq(range.stuck_count, 2);
@@ -232,7 +233,8 @@ Test(range, with_something_stuck_is_empty_and_not_free)
     check_used(2);
 }
 
-/* While its protection changes: it can neither go nor be changed by another, and is what it was afterwards. */
+/* While its protection changes, a mapping can neither be unmapped nor be changed by another call; afterwards
+ * it is mapped again. */
 Test(range, has_mappings_that_one_may_change_at_a_time)
 {
     cr_assert_eq(bring(4, 3, MOOR_KIT_GRANULE_MAPPED), MOOR_OK);
@@ -243,16 +245,16 @@ Test(range, has_mappings_that_one_may_change_at_a_time)
     cr_assert_eq(mapping(4), 3);
 }
 
-/* ---- what no provider may do ends it at once, and not much later somewhere else ---- */
+/* ---- misuse by a provider aborts at once ---- */
 
-Test(range, of_others_is_not_settled, .signal = SIGABRT)
+Test(range, is_settled_by_its_owner_alone, .signal = SIGABRT)
 {
     cr_assert_eq(bring(3, 2, MOOR_KIT_GRANULE_COMMITTED), MOOR_OK);
     (void)claim(2, 2); /* refused */
     moor_kit_range_settle(&range, 2, 2, MOOR_KIT_GRANULE_FREE);
 }
 
-Test(range, that_is_committed_is_not_set, .signal = SIGABRT)
+Test(range, is_not_set_where_it_is_committed, .signal = SIGABRT)
 {
     cr_assert_eq(bring(3, 2, MOOR_KIT_GRANULE_COMMITTED), MOOR_OK);
     set(3, 2, MOOR_KIT_GRANULE_FREE);
@@ -314,11 +316,11 @@ Test(range, is_borrowed_with_a_span_inside)
     cr_assert(is_at_rest());
 }
 
-/* ---- against a list of what is where ---- */
+/* ---- against a list of objects and their places ---- */
 
 struct thing {
     uint64_t first;
-    uint64_t count; /* 0: no thing */
+    uint64_t count; /* 0: no object */
     bool is_mapping;
     bool is_leaving;
 };
@@ -389,7 +391,7 @@ static void compare(void)
     cr_assert_eq(is_at_rest(), leaving == 0);
 }
 
-Test(range, is_what_was_made_of_it)
+Test(range, equals_a_list_of_its_objects)
 {
     uint64_t state = 7;
     for (int i = 0; i < 20000; i++) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Threads that commit, map and release spans of one range. A plain program, for ThreadSanitizer. What the device
- * would do to a granule is a write that nothing protects but its state: two who have one granule are a race,
- * and are seen by the number, too.
+ * Threads commit, map and release spans of one range. A plain program, for ThreadSanitizer. The device's work
+ * on a granule is a write that only the granule's state protects: two owners of one granule are a race, and
+ * the number in the granule shows them, too.
  */
 #include <moorage/kit/range.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@
 static const char *const kind_names[] = {"range"};
 static struct moor_kit_handles *handles;
 static struct moor_kit_range range;
-static uint64_t devices[GRANULES]; /* who is at work there; 0: nobody */
+static uint64_t devices[GRANULES]; /* the number of the thread at work there; 0: none */
 static uint64_t seeds[THREADS];
 
 static void require(bool condition, const char *what)
@@ -107,7 +107,7 @@ int main(void)
     uint64_t used = 0;
     for (uint64_t i = 0; i < GRANULES; i++)
         used += range.states[i] != MOOR_KIT_GRANULE_FREE;
-    require(used == range.used_count && range.stuck_count == 0, "the counts are not what is there");
+    require(used == range.used_count && range.stuck_count == 0, "the counts differ from the states");
     moor_kit_range_finish(&range);
     moor_kit_handles_destroy(handles);
     return 0;

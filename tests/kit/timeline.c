@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* Values are recorded 1, 2, 3 ..., never go back, and waits end at their value, their deadline or a failure.
- */
+/* Values are recorded as 1, 2, 3 ... and never decrease; waits end at their value, their deadline or a
+ * failure. */
 #include "fake.h"
 #include "malloc_fail.h"
 #include <criterion/criterion.h>
 #include <moorage/kit/timeline.h>
 #include <pthread.h>
 #include <signal.h>
+#include <string.h>
 #include <unistd.h>
 
 #define MILLISECOND UINT64_C(1000000)
@@ -47,6 +48,18 @@ Test(timeline, values_count_from_one)
     cr_expect_eq(watermark(), 0, "recording reaches nothing");
 }
 
+Test(timeline, values_that_were_never_recorded_are_refused)
+{
+    struct moor_abi_error error = {.struct_size = sizeof error};
+    cr_expect_eq(moor_kit_timeline_check_recorded(timeline, 0, &error), MOOR_OK,
+                 "every timeline starts at 0");
+    cr_expect_eq(moor_kit_timeline_check_recorded(timeline, 1, &error), MOOR_INVALID);
+    record(2);
+    cr_expect_eq(moor_kit_timeline_check_recorded(timeline, 2, &error), MOOR_OK, "recorded, not reached");
+    cr_expect_eq(moor_kit_timeline_check_recorded(timeline, 3, &error), MOOR_INVALID);
+    cr_expect_not_null(strstr(error.text, "value 3 was never recorded; the last one is 2"), "%s", error.text);
+}
+
 Test(timeline, the_watermark_never_goes_back)
 {
     record(9);
@@ -68,7 +81,7 @@ Test(timeline, a_reached_value_is_not_waited_for)
     cr_expect_eq(moor_kit_timeline_wait(timeline, 3, 0), MOOR_TIMEOUT);
 }
 
-Test(timeline, what_was_never_recorded_is_invalid)
+Test(timeline, a_value_that_was_never_recorded_is_invalid)
 {
     record(2);
     cr_expect_eq(moor_kit_timeline_wait(timeline, 3, UINT64_MAX), MOOR_INVALID);
@@ -111,7 +124,7 @@ static int32_t waiter_join(struct waiter *waiter)
     return waiter->status;
 }
 
-Test(timeline, signal_wakes_those_whose_value_it_reaches)
+Test(timeline, signal_wakes_waiters_of_reached_values)
 {
     struct waiter waiters[3];
     record(3);
@@ -126,7 +139,7 @@ Test(timeline, signal_wakes_those_whose_value_it_reaches)
     cr_expect_eq(waiter_join(&waiters[2]), MOOR_OK);
 }
 
-Test(timeline, failing_wakes_everybody_and_is_for_good)
+Test(timeline, a_failure_wakes_every_waiter_and_stays)
 {
     struct waiter waiters[2];
     record(3);
@@ -158,7 +171,7 @@ static void *record_many(void *argument)
     return NULL;
 }
 
-Test(timeline, each_value_is_given_once)
+Test(timeline, each_value_is_returned_once)
 {
     pthread_t threads[4];
     uint64_t sums[4] = {0};
@@ -174,7 +187,7 @@ Test(timeline, each_value_is_given_once)
     cr_expect_eq(sum, UINT64_C(400000) * 400001 / 2);
 }
 
-Test(timeline, signalling_what_was_never_recorded_is_a_bug_of_the_caller, .signal = SIGABRT)
+Test(timeline, signalling_a_value_that_was_never_recorded_aborts, .signal = SIGABRT)
 {
     record(1);
     moor_kit_timeline_signal(timeline, 2);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* For suites that call the steps of the loader, which write the pending record, one by one. */
+/* The assertion of the suites that call the steps of the loader one by one. */
 #ifndef MOOR_TESTS_LOADER_EXPECT_INTERNAL_H
 #define MOOR_TESTS_LOADER_EXPECT_INTERNAL_H
 
@@ -7,10 +7,11 @@
 
 #include "util/error.h"
 
-/* Ends the call as a public function does, then expects its status and text. */
-static inline void expect_step(moor_status status, moor_status expected, const char *part, const char *what)
+/* Publishes the pending error of a step, as a public function does at its end, and expects its status and
+ * text. */
+static inline void expect_step(moor_status status, moor_status expected, const char *part, const char *name)
 {
-    expect(moor__leave(status), expected, part, what);
+    expect(moor__leave(status), expected, part, name);
 }
 
 #endif

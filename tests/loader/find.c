@@ -1,28 +1,26 @@
 /* SPDX-License-Identifier: MIT */
-/* From a name to a path: the directories of the environment in their order, then that of the installation. */
+/* Finding a provider by name: the directories of MOORAGE_PROVIDER_PATH in order, then the installation. */
 #include "expect.h"
+#include "log.h"
 #include "place.h"
 
+#include <moorage/abi/provider.h>
 #include <moorage/moorage.h>
-#include <sys/stat.h>
 
 static struct moor_runtime *runtime;
-static char log_text[2048];
 
-static void keep_line(void *user, uint32_t level, const char *message)
+static void keep_warning(void *user, uint32_t level, const char *message)
 {
-    (void)user;
-    cr_assert(level == 1, "a warning");
-    size_t used = strlen(log_text);
-    (void)snprintf(log_text + used, sizeof log_text - used, "%s\n", message);
+    cr_assert(level == MOOR_ABI_LOG_WARNING, "not a warning: %s", message);
+    keep_line(user, level, message);
 }
 
 static void open_all(void)
 {
-    const struct moor_runtime_options options = {.log = keep_line};
+    const struct moor_runtime_options options = {.log = keep_warning};
     cr_assert(moor_runtime_create(&options, &runtime) == MOOR_OK);
     make_folder();
-    cr_assert(chdir(folder) == 0 && mkdir("one", 0755) == 0 && mkdir("two", 0755) == 0);
+    cr_assert(chdir(test_folder) == 0 && mkdir("one", 0755) == 0 && mkdir("two", 0755) == 0);
 }
 
 static void close_all(void)
@@ -39,65 +37,65 @@ static void touch(const char *name)
     cr_assert(file != NULL && fclose(file) == 0);
 }
 
-/* pattern: @ stands for the folder. */
-static void search(const char *pattern)
+/* Sets the search path. pattern: @ stands for the test's folder. */
+static void set_search_path(const char *pattern)
 {
     char directories[PATH_MAX] = "";
     for (const char *at = pattern; *at; at++)
         (void)snprintf(directories + strlen(directories), sizeof directories - strlen(directories), "%.*s",
-                       *at == '@' ? PATH_MAX : 1, *at == '@' ? folder : at);
+                       *at == '@' ? PATH_MAX : 1, *at == '@' ? test_folder : at);
     cr_assert(setenv("MOORAGE_PROVIDER_PATH", directories, 1) == 0);
     log_text[0] = '\0';
 }
 
-/* place: below the folder; NULL: it is not found. */
-static void expect_found(const char *name, const char *place)
+/* file: path in the test's folder; NULL if none is found. */
+static void expect_found(const char *name, const char *file)
 {
     char expected[64] = "";
     char *path = NULL;
-    if (place == NULL) {
+    if (file == NULL) {
         expect(moor_provider_find(runtime, name, &path), MOOR_REFUSED, name, name);
         cr_assert(path == NULL);
         return;
     }
-    path_in_folder(expected, sizeof expected, place);
+    path_in_folder(expected, sizeof expected, file);
     expect(moor_provider_find(runtime, name, &path), MOOR_OK, "", name);
     cr_assert_str_eq(path, expected);
     free(path);
 }
 
-Test(find, looks_in_each_directory_in_turn)
+Test(find, searches_the_directories_in_order)
 {
     touch("one/first.so");
     touch("two/first.so");
     touch("two/second.so");
-    search("@/one:@/two");
+    set_search_path("@/one:@/two");
     expect_found("first", "one/first.so");
     expect_found("second", "two/second.so");
     expect_found("third", NULL);
-    search("@/two:@/one");
+    set_search_path("@/two:@/one");
     expect_found("first", "two/first.so");
-    search("/nowhere:@/two/second.so:@/two");
+    set_search_path("/nowhere:@/two/second.so:@/two");
     expect_found("second", "two/second.so");
     cr_assert_str_eq(log_text, "");
 }
 
-Test(find, what_is_not_absolute_is_ignored_and_said)
+Test(find, ignores_and_reports_relative_directories)
 {
     touch("one/first.so");
     touch("here.so");
-    search("one:.:::@/two:");
+    set_search_path("one:.:::@/two:");
     expect_found("first", NULL);
-    cr_assert(strstr(log_text, "MOORAGE_PROVIDER_PATH: one is not absolute and is ignored\n") != NULL, "%s",
+    cr_assert(strstr(log_text, "MOORAGE_PROVIDER_PATH: one is not absolute and is ignored | ") != NULL, "%s",
               log_text);
-    cr_assert(strstr(log_text, "MOORAGE_PROVIDER_PATH: . is not absolute and is ignored\n") != NULL);
+    cr_assert(strstr(log_text, "MOORAGE_PROVIDER_PATH: . is not absolute and is ignored | ") != NULL);
     expect_found("here", NULL);
 }
 
-Test(find, says_where_it_has_looked)
+Test(find, error_lists_the_searched_directories)
 {
     char *path = NULL;
-    search("@/one");
+    set_search_path("@/one");
     expect(moor_provider_find(runtime, "none", &path), MOOR_REFUSED, "one (MOORAGE_PROVIDER_PATH) nor in ",
            "set");
     cr_assert(unsetenv("MOORAGE_PROVIDER_PATH") == 0);
@@ -105,12 +103,12 @@ Test(find, says_where_it_has_looked)
            "/moorage, and MOORAGE_PROVIDER_PATH is not set", "unset");
 }
 
-Test(find, names)
+Test(find, rejects_names_that_are_paths)
 {
     static const char *const names[] = {"", "/first", "../first", "one/first", "first/"};
     char *path = NULL;
     touch("one/first.so");
-    search("@/one");
+    set_search_path("@/one");
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         expect(moor_provider_find(runtime, names[i], &path), MOOR_INVALID, "is not a provider's name",
                names[i]);
@@ -120,5 +118,5 @@ Test(find, names)
     cr_assert(path == NULL);
     expect_found("first", "one/first.so");
     touch("one/...so");
-    expect_found("..", "one/...so"); /* a name like any other */
+    expect_found("..", "one/...so"); /* a valid name */
 }

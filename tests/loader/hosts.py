@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Hosts that come to the library in other ways than by linking to it: opened at run time with its symbols kept to
-itself, opened twice as two files, and opened in a namespace of the linker's own. Each case is a process."""
+"""Hosts that do not link to the library: they open it at run time with local symbols, twice as two files, or in a
+linker namespace of its own. Each case runs in a process of its own."""
 import ctypes
 import os
 import pathlib
@@ -25,7 +25,7 @@ class Error(ctypes.Structure):
 
 
 class Core:
-    """One copy of the library, by its functions."""
+    """One opened copy of the library, with a runtime."""
 
     def __init__(self, opened):
         def function(name, result, *arguments):
@@ -56,7 +56,7 @@ class Core:
     def text(self):
         return self._last_error().contents.text.decode()
 
-    def end(self):
+    def destroy(self):
         return self._destroy(self.runtime)
 
 
@@ -68,14 +68,14 @@ def copy_of_library(folder):
     return shutil.copy(library, os.path.join(folder, "libmoorage-copy.so"))
 
 
-# ---- the cases: each returns what is wrong, or nothing ----
+# ---- the cases: each returns a description of its failure, or nothing ----
 
-def opened_with_its_symbols_to_itself():
+def opened_with_local_symbols():
     core = open_local(library)
     for path in cpu, mock:
         if core.load(path) != OK:
             return core.text()
-    return core.end() and core.text()
+    return core.destroy() and core.text()
 
 
 def two_copies_load_one_provider_each():
@@ -84,26 +84,26 @@ def two_copies_load_one_provider_each():
         for core, path in zip(cores, (cpu, mock)):
             if core.load(path) != OK:
                 return core.text()
-        return any(core.end() for core in cores) and "a runtime does not end"
+        return any(core.destroy() for core in cores) and "a runtime is not destroyed"
 
 
 def two_copies_and_one_provider():
-    """libltdl, which both copies share, has one handle for it: the second is told, and nothing breaks."""
+    """Both copies share libltdl, which has one handle for the provider: the second copy refuses to load it."""
     with tempfile.TemporaryDirectory() as folder:
         first, second = open_local(library), open_local(copy_of_library(folder))
         if first.load(mock) != OK:
             return first.text()
         if second.load(mock) != REFUSED or "bound lazily, by another user of libltdl" not in second.text():
-            return "it is not refused: " + second.text()
+            return "the second load is not refused: " + second.text()
         if second.load(cpu) != OK or first.load(mock) != OK:
             return first.text() + second.text()
-        if first.end() or second.load(mock) != OK:
-            return "it is not free after the first has given it up: " + second.text()
-        return second.end() and second.text()
+        if first.destroy() or second.load(mock) != OK:
+            return "the second load fails after the first copy unloaded: " + second.text()
+        return second.destroy() and second.text()
 
 
 def in_a_namespace_of_its_own():
-    """Everything is there twice then, the linker's lists too."""
+    """The process has every library twice, and the linker's lists too."""
     first = open_local(library)
     dlmopen = ctypes.CDLL(None).dlmopen
     dlmopen.restype, dlmopen.argtypes = ctypes.c_void_p, (ctypes.c_long, ctypes.c_char_p, ctypes.c_int)
@@ -115,11 +115,11 @@ def in_a_namespace_of_its_own():
         for core in first, second:
             if core.load(path) != OK:
                 return core.text()
-    return any(core.end() for core in (first, second)) and "a runtime does not end"
+    return any(core.destroy() for core in (first, second)) and "a runtime is not destroyed"
 
 
-def finds_what_is_installed_beside_it():
-    """Providers by name, and the probe program, in the folder moorage/ beside the library, wherever that is."""
+def finds_the_files_installed_beside_the_library():
+    """The core finds providers and the probe program in the folder moorage/ beside the library."""
     with tempfile.TemporaryDirectory() as folder:
         inner = os.path.join(os.path.realpath(folder), "moorage")
         core = open_local(copy_of_library(folder))
@@ -135,11 +135,11 @@ def finds_what_is_installed_beside_it():
             return f"found {found}: {core.text()}"
         if core.probe(found) != OK or core.load(found) != OK:
             return core.text()
-        return core.end() and core.text()
+        return core.destroy() and core.text()
 
 
 def opened_by_a_relative_path():
-    """The linker knows it by that path, which leads elsewhere once the host has gone to another folder."""
+    """The linker keeps the relative path, which names another file after a change of directory."""
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as other:
         os.mkdir(os.path.join(folder, "moorage"))
         for path in mock, probe:
@@ -155,8 +155,8 @@ def opened_by_a_relative_path():
         return core.probe(found) and core.text()
 
 
-def removed_while_it_is_in_use():
-    """What the host names is still found; what is beside the library is not."""
+def removed_while_in_use():
+    """A provider on the search path is still found. The folder beside the removed library is not."""
     with tempfile.TemporaryDirectory() as folder:
         os.environ["MOORAGE_PROVIDER_PATH"] = os.path.dirname(mock)
         core = open_local(copy_of_library(folder))
@@ -166,12 +166,12 @@ def removed_while_it_is_in_use():
         return (core.find("none") or "the file of this library cannot be found" not in core.text()) and core.text()
 
 
-cases = [opened_with_its_symbols_to_itself, two_copies_load_one_provider_each, two_copies_and_one_provider,
-         in_a_namespace_of_its_own, finds_what_is_installed_beside_it, opened_by_a_relative_path,
-         removed_while_it_is_in_use]
+cases = [opened_with_local_symbols, two_copies_load_one_provider_each, two_copies_and_one_provider,
+         in_a_namespace_of_its_own, finds_the_files_installed_beside_the_library, opened_by_a_relative_path,
+         removed_while_in_use]
 if len(sys.argv) > 6:
-    wrong = next(case for case in cases if case.__name__ == sys.argv[6])()
-    sys.exit(wrong or 0)
+    failure = next(case for case in cases if case.__name__ == sys.argv[6])()
+    sys.exit(failure or 0)
 plain = {key: value for key, value in os.environ.items() if not key.startswith("MOORAGE_")}
 for case in cases:
     done = subprocess.run([sys.executable, *sys.argv[:6], case.__name__], env=plain, capture_output=True, text=True, timeout=60)

@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One file is one provider, whatever it is called and however many threads come for it; another file of the
- * same build, or one that claims a device that is taken, is told apart and refused unless it is wanted.
+ * One file is one provider, under any name and from any number of threads. A copy of a loaded file, or a
+ * provider of a device that another provider has, is refused unless a flag allows it.
  */
 #include "expect.h"
-#include "place.h"
+#include "process.h"
 
-#include <dirent.h>
 #include <dlfcn.h>
-#include <limits.h>
 #include <moorage/moorage.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -32,33 +30,9 @@ static void close_all(void)
 
 TestSuite(identity, .init = open_all, .fini = close_all, .timeout = 60);
 
-static unsigned count_entries(const char *path)
-{
-    unsigned count = 0;
-    DIR *entries = opendir(path);
-    cr_assert(entries != NULL);
-    while (readdir(entries) != NULL)
-        count++;
-    (void)closedir(entries);
-    return count;
-}
-
-/* Of those with this text; "": all. */
-static unsigned count_maps(const char *text)
-{
-    unsigned count = 0;
-    char line[PATH_MAX + 128];
-    FILE *file = fopen("/proc/self/maps", "re");
-    cr_assert(file != NULL);
-    while (fgets(line, sizeof line, file) != NULL)
-        count += strstr(line, text) != NULL;
-    (void)fclose(file);
-    return count;
-}
-
 /* ---- names of one file ---- */
 
-Test(identity, one_file_is_one_provider_that_is_counted)
+Test(identity, one_file_is_one_counted_provider)
 {
     struct moor_provider *first = NULL, *second = NULL, *third = NULL, *fourth = NULL;
     struct moor_provider_info info;
@@ -79,11 +53,11 @@ Test(identity, one_file_is_one_provider_that_is_counted)
         cr_assert_str_eq(info.path, own);
     }
     expect(moor_provider_unload(first), MOOR_OK, "", "ends");
-    expect(moor_provider_load(runtime, hard, NULL, &second), MOOR_OK, "", "and begins under another name");
+    expect(moor_provider_load(runtime, hard, NULL, &second), MOOR_OK, "", "loads under another name");
 }
 
-/* Counting down is possible while things are alive; only the end is not. */
-Test(identity, only_the_last_unload_asks_what_is_alive)
+/* The count may drop while objects are alive, except to zero. */
+Test(identity, only_the_last_unload_requires_that_no_object_is_alive)
 {
     struct moor_provider *provider = NULL;
     struct moor_device *device = NULL;
@@ -101,26 +75,26 @@ Test(identity, only_the_last_unload_asks_what_is_alive)
     expect(moor_provider_unload(provider), MOOR_OK, "", "ends");
 }
 
-/* The host may destroy the runtime whatever the count. */
-Test(identity, a_runtime_ends_what_is_counted)
+/* The runtime may be destroyed at any load count. */
+Test(identity, a_destroyed_runtime_unloads_its_providers)
 {
     struct moor_provider *provider = NULL;
     for (int i = 0; i < 5; i++)
         expect(moor_provider_load(runtime, mock_path(), NULL, &provider), MOOR_OK, "", "mock");
     expect(moor_runtime_destroy(runtime), MOOR_OK, "", "runtime");
     expect(moor_runtime_create(NULL, &runtime), MOOR_OK, "", "another");
-    expect(moor_provider_load(runtime, mock_path(), NULL, &provider), MOOR_OK, "", "starts anew");
+    expect(moor_provider_load(runtime, mock_path(), NULL, &provider), MOOR_OK, "", "loads again");
 }
 
-Test(identity, other_settings_are_told)
+Test(identity, a_load_with_other_settings_is_busy)
 {
     static const struct moor_setting one[] = {{"total_bytes", "1048576"}, {"none", "x"}};
-    static const struct moor_setting turned[] = {{"none", "x"}, {"total_bytes", "1048576"}};
+    static const struct moor_setting reordered[] = {{"none", "x"}, {"total_bytes", "1048576"}};
     static const struct moor_setting more[] = {{"none", "x"}, {"total_bytes", "1048576"}, {"more", ""}};
     static const struct moor_setting other[] = {{"total_bytes", "2097152"}, {"none", "x"}};
     static const struct moor_setting twice[] = {{"total_bytes", "1048576"}, {"total_bytes", "1048576"}};
     const struct moor_load_options loaded = {.settings = one, .setting_count = 2};
-    const struct moor_load_options equal = {.settings = turned, .setting_count = 2};
+    const struct moor_load_options equal = {.settings = reordered, .setting_count = 2};
     const struct moor_load_options unequal[] = {{.settings = more, .setting_count = 3},
                                                 {.settings = other, .setting_count = 2},
                                                 {.settings = one, .setting_count = 1},
@@ -147,28 +121,27 @@ static void load_twice_and_unload(const char *symbolic, int times)
     }
 }
 
-/* Nothing stays but the code: once the heap has its size, a thousand loads add nothing. */
+/* Only the code stays mapped. After the heap has reached its size, a thousand loads add nothing. */
 Test(identity, a_thousand_loads_leave_nothing)
 {
     char symbolic[64];
     path_in_folder(symbolic, sizeof symbolic, "symbolic.so");
     cr_assert(symlink(mock_path(), symbolic) == 0);
     load_twice_and_unload(symbolic, 200);
-    unsigned files = count_entries("/proc/self/fd");
+    unsigned files = count_open_files();
     unsigned maps = count_maps("");
     unsigned code = count_maps(mock_path());
     load_twice_and_unload(symbolic, 1000);
-    cr_assert(count_entries("/proc/self/fd") == files);
+    cr_assert(count_open_files() == files);
     cr_assert(code > 0 && count_maps(mock_path()) == code);
-    if (dlsym(RTLD_DEFAULT, "__asan_init") ==
-        NULL) /* it keeps freed memory for a while, in more and more maps */
-        cr_assert(count_maps("") <= maps + 4, "%u maps, were %u", count_maps(""),
-                  maps); /* the heap may have grown by a piece */
+    /* AddressSanitizer delays frees, so its maps grow. The heap may grow by a few maps. */
+    if (dlsym(RTLD_DEFAULT, "__asan_init") == NULL)
+        cr_assert(count_maps("") <= maps + 4, "%u maps, were %u", count_maps(""), maps);
 }
 
 /* ---- other files ---- */
 
-Test(identity, a_copy_is_refused_unless_it_is_wanted)
+Test(identity, a_copy_is_refused_unless_a_flag_allows_it)
 {
     const struct moor_load_options copy = {.flags = MOOR_LOAD_COPY};
     const struct moor_load_options both = {.flags = MOOR_LOAD_COPY | MOOR_LOAD_SAME_DEVICE};
@@ -184,14 +157,14 @@ Test(identity, a_copy_is_refused_unless_it_is_wanted)
            "devices");
     cr_assert(strstr(moor_last_error()->text, "mock.so") != NULL);
     cr_assert(second == NULL);
-    expect(moor_provider_load(runtime, path, &both, &second), MOOR_OK, "", "both wanted");
+    expect(moor_provider_load(runtime, path, &both, &second), MOOR_OK, "", "both allowed");
     cr_assert(second != provider);
     expect(moor_provider_unload(provider), MOOR_OK, "", "the original");
     expect(moor_provider_unload(second), MOOR_OK, "", "the copy");
-    expect(moor_provider_load(runtime, path, NULL, &second), MOOR_OK, "", "alone it is no copy");
+    expect(moor_provider_load(runtime, path, NULL, &second), MOOR_OK, "", "the copy alone");
 }
 
-Test(identity, a_runtime_does_not_see_another_ones)
+Test(identity, runtimes_load_independently)
 {
     struct moor_runtime *other = NULL;
     struct moor_provider *provider = NULL, *second = NULL;
@@ -208,36 +181,36 @@ enum { THREADS = 16, FILES = 8, ROUNDS = 100 };
 
 static char files[FILES][64];
 
-struct visitor {
+struct worker {
     pthread_t thread;
     unsigned number;
     moor_status status;
     char text[512];
 };
 
-static void *come_and_go(void *user)
+static void *load_and_unload(void *user)
 {
     const struct moor_load_options options = {.flags = MOOR_LOAD_COPY | MOOR_LOAD_SAME_DEVICE};
-    struct visitor *visitor = user;
-    for (unsigned i = 0; i < ROUNDS && !visitor->status; i++) {
+    struct worker *worker = user;
+    for (unsigned i = 0; i < ROUNDS && !worker->status; i++) {
         struct moor_provider *provider = NULL;
         struct moor_provider_info info = {0};
-        const char *path = files[(visitor->number + i) % FILES];
-        visitor->status = moor_provider_load(runtime, path, &options, &provider);
-        if (!visitor->status)
-            visitor->status = moor_provider_get_info(provider, &info);
-        if (!visitor->status && strcmp(info.path, path) != 0)
-            visitor->status = MOOR_CORRUPT; /* another one */
-        if (!visitor->status)
-            visitor->status = moor_provider_unload(provider);
+        const char *path = files[(worker->number + i) % FILES];
+        worker->status = moor_provider_load(runtime, path, &options, &provider);
+        if (!worker->status)
+            worker->status = moor_provider_get_info(provider, &info);
+        if (!worker->status && strcmp(info.path, path) != 0)
+            worker->status = MOOR_CORRUPT; /* the provider of another file */
+        if (!worker->status)
+            worker->status = moor_provider_unload(provider);
     }
-    (void)snprintf(visitor->text, sizeof visitor->text, "%s", moor_last_error()->text);
+    (void)snprintf(worker->text, sizeof worker->text, "%s", moor_last_error()->text);
     return NULL;
 }
 
 Test(identity, sixteen_threads_and_eight_providers)
 {
-    struct visitor visitors[THREADS] = {0};
+    struct worker workers[THREADS] = {0};
     for (unsigned i = 0; i < FILES; i++) {
         char name[16];
         (void)snprintf(name, sizeof name, "mock%u.so", i);
@@ -245,24 +218,24 @@ Test(identity, sixteen_threads_and_eight_providers)
         copy_file(mock_path(), files[i]);
     }
     for (unsigned i = 0; i < THREADS; i++) {
-        visitors[i].number = i;
-        cr_assert(pthread_create(&visitors[i].thread, NULL, come_and_go, &visitors[i]) == 0);
+        workers[i].number = i;
+        cr_assert(pthread_create(&workers[i].thread, NULL, load_and_unload, &workers[i]) == 0);
     }
     for (unsigned i = 0; i < THREADS; i++) {
-        cr_assert(pthread_join(visitors[i].thread, NULL) == 0);
-        cr_assert(visitors[i].status == MOOR_OK, "%s: %s", moor_status_name(visitors[i].status),
-                  visitors[i].text);
+        cr_assert(pthread_join(workers[i].thread, NULL) == 0);
+        cr_assert(workers[i].status == MOOR_OK, "%s: %s", moor_status_name(workers[i].status),
+                  workers[i].text);
     }
 }
 
-/* ---- a load that waits for another; what happens inside init is the test's ---- */
+/* ---- a load that waits for another: init calls back into the test ---- */
 
 static _Atomic int stage;
 
-static void reach(int wanted)
+static void wait_for_stage(int wanted)
 {
     for (int ms = 0; atomic_load(&stage) < wanted; ms++) {
-        cr_assert(ms < 10000, "stage %d is not reached", wanted);
+        cr_assert(ms < 10000, "stage %d is not reached within 10 s", wanted);
         (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     }
 }
@@ -270,7 +243,7 @@ static void reach(int wanted)
 static void wait_in_init(void)
 {
     atomic_store(&stage, 1);
-    reach(2);
+    wait_for_stage(2);
 }
 
 struct call {
@@ -299,7 +272,7 @@ Test(identity, a_second_load_waits_for_the_first)
     struct call second = {.call_back = wait_in_init};
     struct call impatient = {.call_back = wait_in_init, .timeout_ns = 50 * MS};
     cr_assert(pthread_create(&first.thread, NULL, load_with_call, &first) == 0);
-    reach(1);
+    wait_for_stage(1);
     (void)load_with_call(&impatient);
     expect(impatient.status, MOOR_TIMEOUT, "another load or unload of ", "impatient");
     expect(moor_runtime_destroy(runtime), MOOR_BUSY, "init_calls_back.so is being loaded or unloaded",
@@ -311,11 +284,12 @@ Test(identity, a_second_load_waits_for_the_first)
     cr_assert(first.status == MOOR_OK && second.status == MOOR_OK);
     cr_assert(first.provider == second.provider && impatient.provider == NULL);
     expect(moor_provider_unload(first.provider), MOOR_OK, "", "one");
-    expect(moor_provider_unload(first.provider), MOOR_OK, "", "and the other");
+    expect(moor_provider_unload(first.provider), MOOR_OK, "", "two");
 }
 
-/* It is left behind, with all that it may use; its file is known from then on, under every name. */
-Test(identity, what_does_not_start_is_not_tried_again)
+/* A hung start is abandoned together with all memory that it may use. The process then refuses the file,
+ * in every runtime and under every name. */
+Test(identity, a_hung_start_is_not_repeated)
 {
     struct call hung = {.call_back = wait_in_init, .timeout_ns = 50 * MS};
     struct call again = {.call_back = wait_in_init};
@@ -333,7 +307,7 @@ Test(identity, what_does_not_start_is_not_tried_again)
     expect(moor_provider_load(other, symbolic, NULL, &provider), MOOR_REFUSED, "has not finished", "there");
     expect(moor_provider_load(other, zoo_path("good"), NULL, &provider), MOOR_OK, "", "others load");
     expect(moor_runtime_destroy(other), MOOR_OK, "", "another runtime");
-    atomic_store(&stage, 2); /* it comes to an end after all: too late */
+    atomic_store(&stage, 2); /* init returns, but too late */
     (void)load_with_call(&again);
     expect(again.status, MOOR_REFUSED, "has not finished", "still");
 }
@@ -353,7 +327,7 @@ static void call_the_core(void)
     inner[4] = moor_provider_load(runtime, zoo_path("init_calls_back"), NULL, &provider);
 }
 
-Test(identity, init_may_call_what_does_not_wait_for_it)
+Test(identity, init_may_call_functions_that_do_not_wait_for_it)
 {
     struct call call = {.call_back = call_the_core};
     expect(moor_provider_load(runtime, zoo_path("good_twin"), NULL, &bystander), MOOR_OK, "", "bystander");
@@ -363,5 +337,5 @@ Test(identity, init_may_call_what_does_not_wait_for_it)
     cr_assert(inner[1] == MOOR_REFUSED, "probe: %s", moor_status_name(inner[1]));
     cr_assert(inner[2] == MOOR_BUSY, "destroy: %s", moor_status_name(inner[2]));
     cr_assert(inner[3] == MOOR_OK, "unload: %s", moor_status_name(inner[3]));
-    cr_assert(inner[4] == MOOR_REFUSED, "load, after the inside of another: %s", moor_status_name(inner[4]));
+    cr_assert(inner[4] == MOOR_REFUSED, "load after the unload: %s", moor_status_name(inner[4]));
 }

@@ -1,43 +1,28 @@
 /* SPDX-License-Identifier: MIT */
-/* A sound shared library of the zoo in memory, to be changed one place at a time. What goes wrong here is the
- * test's own fault and ends it. */
+/* A sound shared library of the zoo in memory. Tests change one place of it at a time. */
 #ifndef MOOR_TESTS_LOADER_IMAGE_H
 #define MOOR_TESTS_LOADER_IMAGE_H
 
+#include "place.h"
+
 #include <elf.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 struct image {
     unsigned char *bytes; /* owned */
     size_t size;
 };
 
-static inline void image_require(int condition, const char *what)
-{
-    if (condition)
-        return;
-    (void)fprintf(stderr, "%s\n", what);
-    abort();
-}
-
-/* animal: the name of its file, without .so. */
+/* Reads the file of an animal. */
 static inline struct image image_read(const char *animal)
 {
-    const char *folder = getenv("MOOR_ZOO_DIR");
-    image_require(folder != NULL, "MOOR_ZOO_DIR names the folder of the zoo's modules");
-    char path[PATH_MAX];
-    (void)snprintf(path, sizeof path, "%s/%s.so", folder, animal);
+    const char *path = zoo_path(animal);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     struct stat status;
-    image_require(fd >= 0 && fstat(fd, &status) == 0, path);
+    place_require(fd >= 0 && fstat(fd, &status) == 0, path);
     struct image image = {malloc((size_t)status.st_size), (size_t)status.st_size};
-    image_require(image.bytes != NULL && read(fd, image.bytes, image.size) == status.st_size, path);
+    place_require(image.bytes != NULL && read(fd, image.bytes, image.size) == status.st_size, path);
     (void)close(fd);
     return image;
 }
@@ -47,14 +32,14 @@ static inline Elf64_Ehdr *image_header(const struct image *image)
     return (Elf64_Ehdr *)(void *)image->bytes;
 }
 
-/* The n-th program header of a type, from 0. */
+/* Returns the n-th program header of a type, from 0. */
 static inline Elf64_Phdr *image_segment(const struct image *image, uint32_t type, unsigned n)
 {
     Elf64_Phdr *segments = (Elf64_Phdr *)(void *)(image->bytes + image_header(image)->e_phoff);
     for (unsigned i = 0; i < image_header(image)->e_phnum; i++)
         if (segments[i].p_type == type && n-- == 0)
             return &segments[i];
-    image_require(0, "the image has no such segment");
+    place_require(0, "the image has no such segment");
     return NULL;
 }
 
@@ -65,7 +50,7 @@ static inline Elf64_Dyn *image_dynamic(const struct image *image, Elf64_Sxword t
     for (size_t i = 0; i < dynamic->p_filesz / sizeof *entries; i++)
         if (entries[i].d_tag == tag)
             return &entries[i];
-    image_require(0, "the image has no such dynamic entry");
+    place_require(0, "the image has no such dynamic entry");
     return NULL;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Loading as a host does it, over the mock provider: what is refused, and who else looks on. */
+/* Loads of the mock provider through the host API: refusals, arguments, and other users of libltdl. */
 #include "expect.h"
 #include "place.h"
 
@@ -21,7 +21,7 @@ static void close_runtime(void)
 
 TestSuite(load, .init = open_runtime, .fini = close_runtime);
 
-Test(load, what_is_refused_is_named_and_leaves_nothing)
+Test(load, refusal_names_the_cause_and_leaves_nothing)
 {
     static const struct moor_setting settings[] = {{"total_bytes", "many"}};
     const struct moor_load_options options = {.settings = settings, .setting_count = 1};
@@ -36,7 +36,7 @@ Test(load, what_is_refused_is_named_and_leaves_nothing)
     cr_assert(provider == NULL);
     cr_assert(moor_runtime_get_counts(runtime, &counts) == MOOR_OK && counts.bindings == 0 &&
               counts.streams == 0);
-    expect(moor_provider_load(runtime, mock_path(), NULL, &provider), MOOR_OK, "", "then it loads");
+    expect(moor_provider_load(runtime, mock_path(), NULL, &provider), MOOR_OK, "", "after the refusals");
 }
 
 Test(load, arguments)
@@ -61,8 +61,8 @@ Test(load, arguments)
     cr_assert(provider == NULL);
 }
 
-/* Who looks through libltdl's modules finds ours like any other. */
-Test(load, other_users_of_libltdl_can_look_into_it)
+/* Another user that iterates over libltdl's modules finds the provider like any other module. */
+Test(load, other_users_of_libltdl_find_the_provider)
 {
     struct moor_provider *provider = NULL;
     expect(moor_provider_load(runtime, mock_path(), NULL, &provider), MOOR_OK, "", "mock");

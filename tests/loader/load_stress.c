@@ -1,43 +1,41 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Many threads load, look at and unload a few providers of one runtime, while others walk all that are there:
- * a file is never two providers, and one that was loaded stays until it is unloaded. Not under Criterion,
- * where ThreadSanitizer does not run.
+ * Many threads load, use and unload a few providers of one runtime, while others count its objects. A file is
+ * never two providers, and a loaded provider stays until its last unload. This is a plain program, because
+ * ThreadSanitizer does not run under Criterion.
  *
  *     load-stress PROVIDER [SECONDS [THREADS]]
  */
+#include "place.h"
+
 #include <moorage/moorage.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define FILES 8
 #define THREADS_MAX 64
 #define NS_PER_S UINT64_C(1000000000)
 
 static struct moor_runtime *runtime;
-static char folder[] = "/tmp/moorage-stress-XXXXXX";
 static char files[FILES][64];
 static uint64_t end_ns;
 static _Atomic uint64_t rounds;
 
-static void require(int condition, const char *what)
+static void require(int condition, const char *action)
 {
     if (condition)
         return;
-    (void)fprintf(stderr, "%s: %s: %s\n", what, moor_status_name(moor_last_error()->status),
+    (void)fprintf(stderr, "%s: %s: %s\n", action, moor_status_name(moor_last_error()->status),
                   moor_last_error()->text);
     abort();
 }
 
-/* Who has a file loaded at this moment: all have the same provider. */
+/* The threads that have a file loaded. All of them must have the same provider. */
 static struct {
     pthread_mutex_t lock;
-    unsigned users;
-    struct moor_provider *provider;
+    unsigned users;                 /* under lock: threads that have the file loaded */
+    struct moor_provider *provider; /* under lock: valid while users > 0 */
 } shared[FILES];
 
 static void join(unsigned file, struct moor_provider *provider)
@@ -72,7 +70,7 @@ static void use(unsigned file)
     require(moor_stream_destroy(stream) == MOOR_OK, "end of the stream");
     leave(file);
     moor_status status = moor_provider_unload(provider);
-    while (status == MOOR_BUSY) { /* another thread's stream, of a load that is counted with ours */
+    while (status == MOOR_BUSY) { /* another thread, of the same provider, still has a stream */
         (void)moor_runtime_reap(runtime, MOOR_NO_WAIT);
         status = moor_provider_unload(provider);
     }
@@ -87,7 +85,7 @@ static void *run(void *user)
         if ((state >> 60) == 0) {
             struct moor_object_counts counts;
             require(moor_runtime_get_counts(runtime, &counts) == MOOR_OK, "counts");
-            (void)moor_runtime_reap(runtime, MOOR_NO_WAIT); /* PENDING where others are at work */
+            (void)moor_runtime_reap(runtime, MOOR_NO_WAIT); /* PENDING while other threads release */
         } else {
             use((unsigned)(state >> 33) % FILES);
         }
@@ -98,22 +96,14 @@ static void *run(void *user)
 
 static void copy_provider(const char *provider)
 {
-    require(mkdtemp(folder) != NULL, "a folder");
+    make_folder();
     for (int i = 0; i < FILES; i++) {
+        char name[16];
         pthread_mutex_init(&shared[i].lock, NULL);
-        (void)snprintf(files[i], sizeof files[i], "%s/%d.so", folder, i);
-        char *command = NULL;
-        require(asprintf(&command, "cp '%s' '%s'", provider, files[i]) >= 0 && system(command) == 0,
-                "a copy");
-        free(command);
+        (void)snprintf(name, sizeof name, "%d.so", i);
+        path_in_folder(files[i], sizeof files[i], name);
+        copy_file(provider, files[i]);
     }
-}
-
-static void remove_copies(void)
-{
-    for (int i = 0; i < FILES; i++)
-        (void)unlink(files[i]);
-    (void)rmdir(folder);
 }
 
 int main(int argc, char **argv)
@@ -131,9 +121,9 @@ int main(int argc, char **argv)
     for (uintptr_t i = 0; i < count; i++)
         require(pthread_create(&threads[i], NULL, run, (void *)(i + 1)) == 0, "a thread");
     for (unsigned long i = 0; i < count; i++)
-        (void)pthread_join(threads[i], NULL); /* cannot fail: it is ours */
+        (void)pthread_join(threads[i], NULL); /* cannot fail: created above */
     require(moor_runtime_destroy(runtime) == MOOR_OK, "the end of the runtime");
-    remove_copies();
+    remove_folder();
     (void)printf("load-stress: %llu rounds in %lu s on %lu threads\n",
                  (unsigned long long)atomic_load(&rounds), seconds, count);
     return 0;

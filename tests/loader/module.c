@@ -1,54 +1,39 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Mapping a file and finding its entry, over the zoo: one animal for each way to be wrong. Each test is a
- * process of its own, so that what one leaves mapped is not there for the next.
+ * Mapping a file and finding its entry, with one animal of the zoo for each fault. Each test is a process of
+ * its own, so code that one test leaves mapped is not there for the next.
  */
 #include "expect_internal.h"
 #include "loader/loader.h"
+#include "place.h"
 
 #include <fcntl.h>
-#include <limits.h>
 #include <ltdl.h>
 #include <pthread.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-static const char *path_of(const char *animal)
-{
-    static char path[PATH_MAX];
-    char named[PATH_MAX];
-    const char *folder = getenv("MOOR_ZOO_DIR");
-    cr_assert(folder != NULL, "MOOR_ZOO_DIR names the folder of the zoo's modules");
-    (void)snprintf(named, sizeof named, "%s/%s.so", folder, animal);
-    cr_assert(realpath(named, path) != NULL, "no %s", named);
-    return path;
-}
 
 static void expect_open(const char *animal, moor_status expected, const char *message)
 {
     struct moor__module *module = (struct moor__module *)&module;
     struct moor__module *untouched = module;
     moor_abi_entry entry = NULL;
-    moor_status status = moor__module_open(path_of(animal), &module, &entry);
+    moor_status status = moor__module_open(zoo_path(animal), &module, &entry);
     expect_step(status, expected, message, animal);
     if (expected != MOOR_OK) {
-        cr_assert(module == untouched && entry == NULL, "%s: written on failure", animal);
+        cr_assert(module == untouched && entry == NULL, "%s: output written on failure", animal);
         return;
     }
     cr_assert(entry != NULL && entry() != NULL, "%s has no entry", animal);
     moor__module_close(module);
 }
 
-/* Opens, calls the entry, copies what it returns. */
+/* Opens the module, calls its entry and copies the returned table. */
 static void expect_provider(const char *animal, moor_status expected, const char *message)
 {
     struct moor__module *module;
     struct moor__table table;
     moor_abi_entry entry;
-    expect_step(moor__module_open(path_of(animal), &module, &entry), MOOR_OK, "", animal);
+    expect_step(moor__module_open(zoo_path(animal), &module, &entry), MOOR_OK, "", animal);
     expect_step(moor__table_copy(entry(), &table), expected, message, animal);
     moor__module_close(module);
 }
@@ -60,12 +45,12 @@ Test(module, sound_provider)
     moor__module_close(NULL);
 }
 
-/* The path comes once, then the cause; and a failure leaves nothing behind. */
+/* The text names the path once, then the cause. A failure has no effect on later calls. */
 Test(module, undefined_function)
 {
     char text[PATH_MAX + 80];
-    (void)snprintf(text, sizeof text, "%.256s: undefined symbol: zoo_function_of_nobody",
-                   path_of("undefined_function"));
+    (void)snprintf(text, sizeof text, "%.256s: undefined symbol: zoo_undefined_function",
+                   zoo_path("undefined_function"));
     for (int i = 0; i < 2; i++) {
         expect_open("undefined_function", MOOR_REFUSED, "undefined symbol");
         cr_assert_str_eq(moor__pending_error()->text, text);
@@ -132,40 +117,32 @@ Test(module, opened_twice)
     struct moor__module *first;
     struct moor__module *second;
     moor_abi_entry entries[3];
-    expect_step(moor__module_open(path_of("good"), &first, &entries[0]), MOOR_OK, "", "first");
-    expect_step(moor__module_open(path_of("good"), &second, &entries[1]), MOOR_OK, "", "second");
+    expect_step(moor__module_open(zoo_path("good"), &first, &entries[0]), MOOR_OK, "", "first");
+    expect_step(moor__module_open(zoo_path("good"), &second, &entries[1]), MOOR_OK, "", "second");
     cr_assert(entries[0] == entries[1]);
     moor__module_close(first);
     const struct moor_abi_provider *provider = entries[0]();
     int loaders = count_loaders();
     int handles = count_handles();
     moor__module_close(second);
-    cr_assert(count_handles() == handles - 1, "the last user gives libltdl's handle up");
+    cr_assert(count_handles() == handles - 1, "the last close returns libltdl's handle");
     cr_assert(entries[0]() == provider, "the code stays after both are closed");
-    expect_step(moor__module_open(path_of("good"), &first, &entries[2]), MOOR_OK, "", "again");
+    expect_step(moor__module_open(zoo_path("good"), &first, &entries[2]), MOOR_OK, "", "again");
     cr_assert(entries[2] == entries[0]);
-    cr_assert(count_loaders() == loaders, "our loader is added once");
+    cr_assert(count_loaders() == loaders, "the loader is added once");
     moor__module_close(first);
 }
 
-static void copy_file(const char *animal, const char *to)
+/* For this path the linker would return the old code. A caller must not take it for the new code. */
+Test(module, replaced_since_it_was_loaded, .fini = remove_folder)
 {
-    char command[3 * PATH_MAX];
-    (void)snprintf(command, sizeof command, "cp '%s' '%s'", path_of(animal), to);
-    cr_assert(system(command) == 0);
-}
-
-/* The linker would give the old code for the path; nobody shall believe it to be the new one. */
-Test(module, replaced_since_it_was_loaded)
-{
-    char folder[] = "/tmp/moorage-module-XXXXXX";
     char path[64];
     char twin[64];
-    cr_assert(mkdtemp(folder) != NULL);
-    (void)snprintf(path, sizeof path, "%s/provider.so", folder);
-    (void)snprintf(twin, sizeof twin, "%s/twin.so", folder);
-    copy_file("good", path);
-    copy_file("good_twin", twin);
+    make_folder();
+    path_in_folder(path, sizeof path, "provider.so");
+    path_in_folder(twin, sizeof twin, "twin.so");
+    copy_file(zoo_path("good"), path);
+    copy_file(zoo_path("good_twin"), twin);
     struct moor__module *module;
     moor_abi_entry entry;
     moor_abi_entry other;
@@ -174,25 +151,24 @@ Test(module, replaced_since_it_was_loaded)
     cr_assert(rename(twin, path) == 0);
     expect_step(moor__module_open(path, &module, &other), MOOR_REFUSED,
                 "provider.so: replaced after this process loaded it", "replaced");
-    cr_assert(link(path, twin) == 0); /* by another name it is just another file */
+    cr_assert(link(path, twin) == 0); /* under another name it counts as another file */
     expect_step(moor__module_open(twin, &module, &other), MOOR_OK, "", "by another name");
     cr_assert(other != entry);
     moor__module_close(module);
-    cr_assert(unlink(twin) == 0 && unlink(path) == 0 && rmdir(folder) == 0);
 }
 
-/* ---- libltdl belongs to everybody ---- */
+/* ---- other users of libltdl ---- */
 
 Test(module, other_users_of_libltdl_see_no_difference)
 {
     cr_assert(lt_dlinit() == 0);
-    lt_dlhandle before = lt_dlopen(path_of("no_entry")); /* its loader is in use when ours comes */
+    lt_dlhandle before = lt_dlopen(zoo_path("no_entry")); /* libltdl's loader is now in use */
     cr_assert(before != NULL);
     expect_open("good", MOOR_OK, "");
     expect_open("undefined_function", MOOR_REFUSED, "undefined symbol");
 
-    /* Their opens bind lazily as ever, and their failures are told as ever. */
-    lt_dlhandle lazy = lt_dlopen(path_of("undefined_function"));
+    /* Opens of other users still bind lazily, and failures still have libltdl's texts. */
+    lt_dlhandle lazy = lt_dlopen(zoo_path("undefined_function"));
     cr_assert(lazy != NULL, "%s", lt_dlerror());
     cr_assert(lt_dlsym(lazy, "moor_provider_entry_v1") != NULL);
     cr_assert(lt_dlopen("/nonexistent.so") == NULL);
@@ -201,22 +177,22 @@ Test(module, other_users_of_libltdl_see_no_difference)
     cr_assert(lt_dlclose(lazy) == 0 && lt_dlclose(before) == 0);
     cr_assert(lt_dlexit() == 0);
 
-    expect_open("good_twin", MOOR_OK, ""); /* their exit is not ours */
+    expect_open("good_twin", MOOR_OK, ""); /* lt_dlexit of another user does not end the core's use */
 }
 
 Test(module, opened_before_by_another_user)
 {
     cr_assert(lt_dlinit() == 0);
-    lt_dlhandle theirs = lt_dlopen(path_of("good"));
+    lt_dlhandle theirs = lt_dlopen(zoo_path("good"));
     cr_assert(theirs != NULL);
     expect_open("good", MOOR_REFUSED, "already opened, and bound lazily, by another user of libltdl");
-    cr_assert(lt_dlsym(theirs, "moor_provider_entry_v1") != NULL, "theirs is still open");
+    cr_assert(lt_dlsym(theirs, "moor_provider_entry_v1") != NULL, "the other user's handle is still open");
     cr_assert(lt_dlclose(theirs) == 0);
     expect_open("good", MOOR_OK, "");
 }
 
-/* Somebody calls lt_dlexit once too often: libltdl drops all loaders and closes all modules. */
-Test(module, libltdl_ended_by_somebody_else)
+/* Another user calls lt_dlexit once too often: libltdl drops all loaders and closes all modules. */
+Test(module, libltdl_ended_by_another_user)
 {
     expect_open("good", MOOR_OK, "");
     cr_assert(lt_dlexit() == 0);
@@ -233,11 +209,11 @@ static void call_back(void)
 {
     struct moor__module *module;
     moor_abi_entry entry;
-    inner_status = moor__module_open(path_of("good"), &module, &entry);
+    inner_status = moor__module_open(zoo_path("good"), &module, &entry);
     (void)snprintf(inner_text, sizeof inner_text, "%s", moor__pending_error()->text);
 }
 
-Test(module, constructor_that_comes_back, .timeout = 10)
+Test(module, constructor_that_calls_back, .timeout = 10)
 {
     char address[32];
     (void)snprintf(address, sizeof address, "%p", (void *)(uintptr_t)call_back);
@@ -264,7 +240,7 @@ static void *open_and_close(void *user)
 
 Test(module, threads)
 {
-    char *paths[2] = {strdup(path_of("good")), strdup(path_of("good_twin"))};
+    char *paths[2] = {strdup(zoo_path("good")), strdup(zoo_path("good_twin"))};
     pthread_t threads[4];
     for (int i = 0; i < 4; i++)
         cr_assert(pthread_create(&threads[i], NULL, open_and_close, paths[i % 2]) == 0);
@@ -276,11 +252,11 @@ Test(module, threads)
     free(paths[1]);
 }
 
-/* The file check, as it comes first, on the animals that are for it. */
+/* The file check refuses this animal before the module is opened. */
 Test(module, executable_stack)
 {
     struct stat status;
-    int fd = open(path_of("exec_stack"), O_RDONLY | O_CLOEXEC);
+    int fd = open(zoo_path("exec_stack"), O_RDONLY | O_CLOEXEC);
     cr_assert(fd >= 0 && fstat(fd, &status) == 0);
     expect_step(moor__elf_check(fd, status.st_size, NULL), MOOR_REFUSED,
                 "asks for an executable stack, which would make every stack of the process executable",

@@ -1,22 +1,19 @@
 /* SPDX-License-Identifier: MIT */
-/* What a file says of itself: notes read off bytes, and off real files, where readelf reads them too. */
+/* The notes of a file, read from bytes and from real files. For real files, readelf gives the expected
+ * values. */
 #include "expect_internal.h"
 #include "loader/loader.h"
+#include "place.h"
 
 #include <elf.h>
 #include <fcntl.h>
 #include <glob.h>
-#include <limits.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #define COUNT(array_) (sizeof(array_) / sizeof(array_)[0])
 #define SIMULATED MOOR_ABI_PROVIDER_SIMULATED
 
-/* A segment under construction. */
+/* A note segment that a test builds. */
 struct segment {
     unsigned char bytes[4096];
     size_t length;
@@ -37,7 +34,7 @@ static void append(struct segment *segment, const void *bytes, size_t length)
     pad(segment);
 }
 
-/* name_bytes: with the NUL. */
+/* name_bytes: length of the name with its NUL. */
 static void add_note(struct segment *segment, uint32_t type, const char *name, uint32_t name_bytes,
                      const void *description, uint32_t description_bytes)
 {
@@ -60,7 +57,7 @@ static void add_prefix(struct segment *segment, const struct moor_abi_prefix *pr
 
 static moor_status read_segment(const struct segment *segment, struct moor__notes *ret_notes)
 {
-    /* From memory that ends where the segment does, so that a checked build sees what reads beyond. */
+    /* The memory ends where the segment ends, so a checked build detects reads past it. */
     unsigned char *bytes = malloc(segment->length + 1);
     *ret_notes = (struct moor__notes){0};
     memcpy(bytes, segment->bytes, segment->length);
@@ -71,11 +68,11 @@ static moor_status read_segment(const struct segment *segment, struct moor__note
 }
 
 static void expect_notes(const struct segment *segment, moor_status expected, const char *part,
-                         const char *what)
+                         const char *name)
 {
     struct moor__notes notes;
     moor_status status = read_segment(segment, &notes);
-    expect_step(status ? status : moor__notes_check(&notes), expected, part, what);
+    expect_step(status ? status : moor__notes_check(&notes), expected, part, name);
 }
 
 static void expect_prefix(struct moor_abi_prefix prefix, moor_status expected, const char *part)
@@ -85,9 +82,9 @@ static void expect_prefix(struct moor_abi_prefix prefix, moor_status expected, c
     expect_notes(&segment, expected, part, part);
 }
 
-/* ---- ours ---- */
+/* ---- Moorage's own note ---- */
 
-Test(note, of_a_provider_says_the_prefix)
+Test(note, of_a_provider_holds_the_prefix)
 {
     for (size_t align = 4; align <= 8; align += 4) {
         struct segment segment = {.align = align};
@@ -105,8 +102,8 @@ Test(note, of_a_provider_says_the_prefix)
     }
 }
 
-/* The macro that providers use, whatever this machine makes of it. */
-Test(note, as_the_macro_makes_it)
+/* Providers declare their note with this macro. */
+Test(note, declared_by_the_macro)
 {
     MOOR_ABI_NOTE(MOOR_ABI_CAPS_1_0, SIMULATED);
     const struct moor_abi_prefix prefix = MOOR_ABI_PREFIX(MOOR_ABI_CAPS_1_0, SIMULATED);
@@ -116,22 +113,21 @@ Test(note, as_the_macro_makes_it)
     cr_assert(memcmp(&notes.prefix, &prefix, sizeof prefix) == 0);
 }
 
-Test(note, is_what_makes_a_file_a_provider)
+Test(note, a_file_without_one_is_no_provider)
 {
     struct segment segment = {.align = 4};
     struct moor_abi_prefix prefix = sound_prefix();
-    expect_notes(&segment, MOOR_REFUSED, "has no Moorage note (MOOR_ABI_NOTE), so it is not a provider",
-                 "nothing");
+    expect_notes(&segment, MOOR_REFUSED, "has no Moorage note (MOOR_ABI_NOTE), so it is not a provider", "nothing");
     add_note(&segment, 2, "Moorage", 8, &prefix, 40);
     add_note(&segment, 1, "Moorage", 7, &prefix, 40);
     add_note(&segment, 1, "moorage", 8, &prefix, 40);
     add_note(&segment, 1, "", 0, &prefix, 40);
     expect_notes(&segment, MOOR_REFUSED, "has no Moorage note (MOOR_ABI_NOTE), so it is not a provider",
                  "other names and types");
-    segment.align = 16; /* the same bytes, but no notes */
+    segment.align = 16; /* note segments are aligned to 4 or 8 */
     add_prefix(&segment, &prefix);
     expect_notes(&segment, MOOR_REFUSED, "has no Moorage note (MOOR_ABI_NOTE), so it is not a provider",
-                 "an alignment of no notes");
+                 "unknown alignment");
 }
 
 Test(note, of_another_major)
@@ -154,12 +150,12 @@ Test(note, of_another_major)
     expect_notes(&both, MOOR_REFUSED, "it has two Moorage notes for ABI 1", "1 twice");
 }
 
-/* The same rules as for the prefix of a table, under the note's name. */
+/* The rules for the prefix of a table apply to the note. The messages name the note. */
 Test(note, obeys_the_rules_of_a_prefix)
 {
     struct moor_abi_prefix prefix = sound_prefix();
     prefix.magic++;
-    prefix.major = 2; /* which means nothing then */
+    prefix.major = 2; /* has no meaning after a wrong magic number */
     expect_prefix(prefix, MOOR_REFUSED, "note.magic is 0x4d4f4f5241424932, not 0x4d4f4f5241424931");
     prefix = sound_prefix();
     prefix.magic = UINT64_C(0x31494241524f4f4d);
@@ -209,7 +205,7 @@ Test(note, must_agree_with_the_table)
     expect_step(moor__notes_agree(&notes, &prefix), MOOR_REFUSED, "note.flags is 0x1, but", "flags");
 }
 
-/* ---- bytes that contradict themselves ---- */
+/* ---- inconsistent notes ---- */
 
 Test(note, cut_short_at_every_byte)
 {
@@ -220,7 +216,7 @@ Test(note, cut_short_at_every_byte)
     for (size_t length = 0; length < whole.length; length++) {
         struct segment cut = whole;
         cut.length = length;
-        /* Less than a head is padding; less than what the head promises is a contradiction. */
+        /* Bytes too short for a head count as padding. A head with its contents cut off is an error. */
         expect_notes(&cut, MOOR_REFUSED, length < 12 ? "has no Moorage note" : "reaches beyond the segment",
                      "cut");
     }
@@ -238,7 +234,7 @@ Test(note, of_another_length)
     }
 }
 
-Test(note, with_sizes_that_would_wrap)
+Test(note, with_sizes_that_wrap)
 {
     static const uint32_t sizes[] = {UINT32_MAX,      UINT32_MAX - 1, UINT32_MAX - 3, UINT32_MAX - 11,
                                      UINT32_MAX - 12, INT32_MAX,      1u << 31};
@@ -281,7 +277,7 @@ static moor_status read_file(const char *path, struct moor__notes *ret_notes, mo
     return read;
 }
 
-/* What an independent reader says. */
+/* Reads the build-id with an independent tool. */
 static void read_by_readelf(const char *path, char *ret_hex, size_t capacity)
 {
     char command[PATH_MAX + 64];
@@ -306,17 +302,16 @@ static void expect_same_as_readelf(const char *path, const struct moor__notes *n
 
 Test(note, of_a_built_provider)
 {
-    const char *path = getenv("MOOR_MOCK_PROVIDER");
+    const char *path = mock_path();
     struct moor__notes notes;
     moor_status sound;
-    cr_assert(path != NULL, "MOOR_MOCK_PROVIDER names the mock provider");
     expect_step(read_file(path, &notes, &sound), MOOR_OK, "", "mock");
     expect_step(moor__notes_check(&notes), MOOR_OK, "", "mock");
     cr_assert(notes.prefix.flags == MOOR_ABI_PROVIDER_SIMULATED);
     expect_same_as_readelf(path, &notes);
 }
 
-/* No library of the system is refused for its notes, and none of them is a provider. */
+/* Every sound library of the system has readable notes, and none of them is a provider. */
 Test(note, of_all_libraries_of_the_system, .timeout = 120)
 {
     static const char *const patterns[] = {"/lib/*-linux-gnu/*.so*", "/usr/lib/*-linux-gnu/*/*.so"};
@@ -324,7 +319,7 @@ Test(note, of_all_libraries_of_the_system, .timeout = 120)
     size_t read = 0;
     size_t with_id = 0;
     for (size_t i = 0; i < COUNT(patterns); i++)
-        (void)glob(patterns[i], i > 0 ? GLOB_APPEND : 0, NULL, &found); /* none is as good as a few */
+        (void)glob(patterns[i], i > 0 ? GLOB_APPEND : 0, NULL, &found); /* a pattern may match nothing */
     for (size_t i = 0; i < found.gl_pathc; i++) {
         struct moor__notes notes;
         struct stat status;
@@ -337,12 +332,12 @@ Test(note, of_all_libraries_of_the_system, .timeout = 120)
             continue;
         expect_step(moor__notes_check(&notes), MOOR_REFUSED,
                     "has no Moorage note (MOOR_ABI_NOTE), so it is not a provider", "a library");
-        if (read++ % 32 == 0) /* a process each */
+        if (read++ % 32 == 0) /* each readelf costs a process */
             expect_same_as_readelf(found.gl_pathv[i], &notes);
         with_id += notes.build_id_bytes > 0;
     }
     globfree(&found);
     if (read == 0)
-        cr_skip_test("no libraries where they are looked for");
-    cr_assert(with_id > 0, "of %zu libraries none has a build-id", read);
+        cr_skip_test("no libraries match the patterns");
+    cr_assert(with_id > 0, "none of %zu libraries has a build-id", read);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The start of a provider, over the scripted one: what its calls answer is told, what is slow is logged, and
- * what hangs is left behind, with everything that it may still touch.
+ * The start of a provider, with the scripted provider. Failures reach the caller, a slow start is logged, and
+ * a start that hangs is abandoned together with all memory that it may still touch.
  */
 #include "fixture.h"
 #include "loader/provider.h"
@@ -15,7 +15,7 @@
 
 TestSuite(start, .timeout = 30);
 
-/* ---- a runtime that listens ---- */
+/* ---- a runtime that keeps log lines ---- */
 
 static _Atomic int line_count;
 static char last_line[512];
@@ -47,11 +47,11 @@ static moor_status attach(struct moor_runtime *runtime, struct scripted *script,
 
 static void expect_text(const char *part)
 {
-    cr_assert(strstr(moor_last_error()->text, part) != NULL, "'%s' does not say '%s'",
+    cr_assert(strstr(moor_last_error()->text, part) != NULL, "'%s' does not contain '%s'",
               moor_last_error()->text, part);
 }
 
-/* ---- what it answers ---- */
+/* ---- answers ---- */
 
 Test(start, failures_reach_the_caller_with_code_and_text)
 {
@@ -69,13 +69,13 @@ Test(start, failures_reach_the_caller_with_code_and_text)
         scripted_clear_faults(script);
     }
     cr_assert_null(provider);
-    cr_assert_eq(scripted_count(script, SCRIPTED_SHUTDOWN), 2, "what had been initialised is shut down");
+    cr_assert_eq(scripted_count(script, SCRIPTED_SHUTDOWN), 2, "each successful init has a shutdown");
     EXPECT(MOOR_OK, moor_runtime_destroy(runtime));
     scripted_destroy(script);
 }
 
-/* BUSY and TIMEOUT of a load mean something of ours; a provider must not be able to say them. */
-Test(start, outcomes_are_no_failures)
+/* A load answers BUSY and TIMEOUT for reasons of the core. A provider cannot make it answer them. */
+Test(start, outcomes_are_not_failures)
 {
     static const enum scripted_name calls[] = {SCRIPTED_INIT, SCRIPTED_DEVICE_COUNT, SCRIPTED_DOMAIN_INFO};
     struct moor_runtime *runtime = open_runtime();
@@ -93,7 +93,7 @@ Test(start, outcomes_are_no_failures)
     scripted_destroy(script);
 }
 
-Test(start, failures_without_a_reason_say_so)
+Test(start, failures_without_a_text_are_reported)
 {
     struct moor_runtime *runtime = open_runtime();
     struct moor_provider *provider = NULL;
@@ -107,11 +107,11 @@ Test(start, failures_without_a_reason_say_so)
     scripted_destroy(script);
 }
 
-/* ---- what is slow, and what hangs ---- */
+/* ---- slow starts and hanging starts ---- */
 
 struct gate {
-    enum scripted_name call; /* that waits at it */
-    _Atomic int stage;       /* 1: somebody waits; 2: open */
+    enum scripted_name call; /* the call that waits at the gate */
+    _Atomic int stage;       /* 1: a thread waits; 2: the gate is open */
 };
 
 static void wait_at_gate(void *user, const struct scripted_call *call)
@@ -130,13 +130,13 @@ static void sleep_in_init(void *user, const struct scripted_call *call)
         (void)nanosleep(&(struct timespec){.tv_sec = 1, .tv_nsec = 50 * (long)MS}, NULL);
 }
 
-Test(start, that_is_slow_is_logged)
+Test(start, slow_start_is_logged)
 {
     struct moor_runtime *runtime = open_runtime();
     struct moor_provider *provider = NULL;
     struct scripted *script = scripted_create(NULL);
     EXPECT(MOOR_OK, attach(runtime, script, 0, &provider));
-    cr_assert_eq(atomic_load(&line_count), 0, "a quick one is not: %s", last_line);
+    cr_assert_eq(atomic_load(&line_count), 0, "a quick start is logged: %s", last_line);
     EXPECT(MOOR_OK, moor_provider_unload(provider));
     scripted_set_hook(script, sleep_in_init, NULL);
     EXPECT(MOOR_OK, attach(runtime, script, 0, &provider));
@@ -146,9 +146,10 @@ Test(start, that_is_slow_is_logged)
     scripted_destroy(script);
 }
 
-/* The runtime is gone when the call comes back: nothing of it is touched, and nobody is told anything. The
- * thread may use its script and gate until it ends, which nobody sees: they stay. */
-Test(start, that_hangs_is_left_behind)
+/* The call returns after the runtime is destroyed. The abandoned thread touches nothing of the runtime and
+ * logs nothing. No test can see that thread end, and it may use its script and gate until then: both are
+ * leaked. */
+Test(start, hanging_start_is_abandoned)
 {
     static const struct {
         enum scripted_name call;
@@ -175,8 +176,8 @@ Test(start, that_hangs_is_left_behind)
         uint64_t deadline_ns = fixture_soon(5000);
         while (scripted_count(script, SCRIPTED_DOMAIN_INFO) < 2 && moor_clock_ns() < deadline_ns)
             (void)nanosleep(&(struct timespec){.tv_nsec = (long)MS}, NULL);
-        cr_assert_eq(scripted_count(script, SCRIPTED_DOMAIN_INFO), 2, "it goes on to its end");
-        scripted_say(script, MOOR_ABI_LOG_ERROR, "is anybody there");
+        cr_assert_eq(scripted_count(script, SCRIPTED_DOMAIN_INFO), 2, "the abandoned start runs to its end");
+        scripted_say(script, MOOR_ABI_LOG_ERROR, "late line");
         cr_assert_eq(atomic_load(&line_count), 0, "%s", last_line);
         cr_assert_eq(scripted_count(script, SCRIPTED_SHUTDOWN), 0);
     }
@@ -191,21 +192,22 @@ static void wait_at_the_end(void *user)
     fixture_await(&gate->stage, 2);
 }
 
-static void leave_a_destructor(void *user, const struct scripted_call *call)
+static void set_destructor(void *user, const struct scripted_call *call)
 {
     if (call->name == SCRIPTED_INIT)
         cr_assert(pthread_setspecific(thread_key, user) == 0);
 }
 
-/* What a provider has left for the end of a thread runs at the end of that one, and is its start's too. */
-Test(start, whose_thread_hangs_is_left_behind)
+/* A thread-specific destructor of the provider runs at the end of the starting thread. The time limit
+ * covers it. */
+Test(start, hanging_end_of_the_thread_is_abandoned)
 {
     static struct gate gate;
     struct moor_runtime *runtime = open_runtime();
     struct moor_provider *provider = NULL;
     struct scripted *script = scripted_create(NULL);
     cr_assert(pthread_key_create(&thread_key, wait_at_the_end) == 0);
-    scripted_set_hook(script, leave_a_destructor, &gate);
+    scripted_set_hook(script, set_destructor, &gate);
     EXPECT(MOOR_TIMEOUT, attach(runtime, script, 30 * MS, &provider));
     expect_text("scripted: the exit of its thread did not finish within 30 ms");
     cr_assert_null(provider);
@@ -215,22 +217,22 @@ Test(start, whose_thread_hangs_is_left_behind)
     atomic_store(&gate.stage, 2);
 }
 
-/* One that does not shut down may go on talking: to nobody. */
-Test(start, that_does_not_end_is_cut_off)
+/* After a failed shutdown the provider may still call its log function. The lines are dropped. */
+Test(start, failed_shutdown_ends_the_log)
 {
     struct moor_runtime *runtime = open_runtime();
     struct moor_provider *provider = NULL;
     struct scripted *script = scripted_create(NULL);
     EXPECT(MOOR_OK, attach(runtime, script, 0, &provider));
-    scripted_say(script, MOOR_ABI_LOG_INFO, "afloat");
+    scripted_say(script, MOOR_ABI_LOG_INFO, "before the shutdown");
     cr_assert_eq(atomic_load(&line_count), 1);
     scripted_fail(script,
                   (struct scripted_fault){.name = SCRIPTED_SHUTDOWN, .nth = 1, .status = MOOR_PROVIDER});
     EXPECT(MOOR_OK, moor_provider_unload(provider));
     cr_assert_eq(atomic_load(&line_count), 2, "the failure is logged");
-    scripted_say(script, MOOR_ABI_LOG_INFO, "adrift");
+    scripted_say(script, MOOR_ABI_LOG_INFO, "after the failed shutdown");
     EXPECT(MOOR_OK, moor_runtime_destroy(runtime));
-    scripted_say(script, MOOR_ABI_LOG_INFO, "adrift");
+    scripted_say(script, MOOR_ABI_LOG_INFO, "after the failed shutdown");
     cr_assert_eq(atomic_load(&line_count), 2);
     scripted_abandon(script);
 }

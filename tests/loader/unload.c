@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * No object outlives its provider: while one of any kind is alive, or a call is inside the provider, an
- * unload answers BUSY with counts and changes nothing; afterwards it ends, and what the host still holds is
- * stale.
+ * No object outlives its provider. While an object of any kind is alive, or a call is inside the provider, an
+ * unload answers BUSY with counts and changes nothing. Afterwards it succeeds, and old handles are stale.
  */
 #include "fixture.h"
 
@@ -12,13 +11,13 @@
 
 TestSuite(unload, .timeout = 30);
 
-/* The counts are those that the text names; nothing has changed. */
+/* The unload answers BUSY, its text contains the counts, and nothing changes. */
 static void expect_busy(struct fixture *f, const char *part)
 {
     struct fixture_state before = fixture_state(f);
     for (int i = 0; i < 2; i++) {
         EXPECT(MOOR_BUSY, moor_provider_unload(f->provider));
-        cr_assert(strstr(moor_last_error()->text, part) != NULL, "'%s' does not say '%s'",
+        cr_assert(strstr(moor_last_error()->text, part) != NULL, "'%s' does not contain '%s'",
                   moor_last_error()->text, part);
     }
     struct fixture_state after = fixture_state(f);
@@ -26,8 +25,8 @@ static void expect_busy(struct fixture *f, const char *part)
     cr_assert_eq(scripted_count(f->script, SCRIPTED_SHUTDOWN), 0);
 }
 
-/* A fixture without its stream and binding has nothing alive but its holder, which belongs to the pool. */
-static void bare(struct fixture *f)
+/* Closes the stream and the binding. Only the holder stays alive, and a holder does not keep a provider. */
+static void close_objects(struct fixture *f)
 {
     EXPECT(MOOR_OK, moor_stream_destroy(f->stream));
     EXPECT(MOOR_OK, moor_binding_close(f->binding));
@@ -49,7 +48,7 @@ Test(unload, with_a_lease)
     expect_busy(&f, "1 buffers, 0 ranges, 0 segments, 1 streams, 1 bindings, 0 releases pending");
     EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffer));
     fixture_reap(&f);
-    bare(&f);
+    close_objects(&f);
     end(&f);
 }
 
@@ -63,7 +62,7 @@ Test(unload, with_a_mapping)
     EXPECT(MOOR_OK, moor_range_release(f.runtime, range));
     EXPECT(MOOR_OK, moor_segment_release(f.runtime, segment));
     fixture_reap(&f);
-    bare(&f);
+    close_objects(&f);
     end(&f);
 }
 
@@ -78,7 +77,7 @@ Test(unload, with_a_pending_release)
     expect_busy(&f, "1 releases pending");
     scripted_open(f.script, f.queue);
     fixture_reap(&f);
-    bare(&f);
+    close_objects(&f);
     end(&f);
 }
 
@@ -93,16 +92,16 @@ Test(unload, with_pinned_memory)
     expect_busy(&f, "1 buffers");
     EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffer));
     fixture_reap(&f);
-    bare(&f);
+    close_objects(&f);
     end(&f);
     (void)munmap(own, 4096);
 }
 
-/* An account is the pool's, and the runtime's: it does not keep a provider. */
+/* A holder belongs to the authority and the runtime. The provider may go, the runtime may not. */
 Test(unload, with_a_holder_alone)
 {
     struct fixture f = fixture_open(NULL);
-    bare(&f);
+    close_objects(&f);
     EXPECT(MOOR_OK, moor_provider_unload(f.provider));
     EXPECT(MOOR_BUSY, moor_runtime_destroy(f.runtime));
     cr_assert(strstr(moor_last_error()->text, "1 holders") != NULL, "%s", moor_last_error()->text);
@@ -113,51 +112,51 @@ Test(unload, with_a_holder_alone)
 
 /* ---- a call on another thread ---- */
 
-struct guest {
+struct call_in_flight {
     struct fixture *fixture;
     enum scripted_name call;
-    _Atomic int stage; /* 1: inside the provider; 2: may come out */
+    _Atomic int stage; /* 1: the call is inside the provider; 2: it may return */
     moor_buffer buffer;
 };
 
-static void linger(void *user, const struct scripted_call *call)
+static void wait_inside(void *user, const struct scripted_call *call)
 {
-    struct guest *guest = user;
-    if (call->name != guest->call)
+    struct call_in_flight *flight = user;
+    if (call->name != flight->call)
         return;
-    atomic_store(&guest->stage, 1);
-    fixture_await(&guest->stage, 2);
+    atomic_store(&flight->stage, 1);
+    fixture_await(&flight->stage, 2);
 }
 
 static void *allocate(void *user)
 {
-    struct guest *guest = user;
-    guest->buffer = fixture_allocate(guest->fixture, 4096);
+    struct call_in_flight *flight = user;
+    flight->buffer = fixture_allocate(flight->fixture, 4096);
     return NULL;
 }
 
 Test(unload, with_a_call_in_flight)
 {
     struct fixture f = fixture_open(NULL);
-    struct guest guest = {.fixture = &f, .call = SCRIPTED_ALLOCATE};
+    struct call_in_flight flight = {.fixture = &f, .call = SCRIPTED_ALLOCATE};
     pthread_t thread;
-    scripted_set_hook(f.script, linger, &guest);
-    cr_assert_eq(pthread_create(&thread, NULL, allocate, &guest), 0);
-    fixture_await(&guest.stage, 1);
+    scripted_set_hook(f.script, wait_inside, &flight);
+    cr_assert_eq(pthread_create(&thread, NULL, allocate, &flight), 0);
+    fixture_await(&flight.stage, 1);
     for (int i = 0; i < 2; i++) {
         EXPECT(MOOR_BUSY, moor_provider_unload(f.provider));
         cr_assert(strstr(moor_last_error()->text, "1 bindings") != NULL, "%s", moor_last_error()->text);
     }
     cr_assert_eq(scripted_count(f.script, SCRIPTED_SHUTDOWN), 0);
-    atomic_store(&guest.stage, 2);
+    atomic_store(&flight.stage, 2);
     cr_assert_eq(pthread_join(thread, NULL), 0);
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, guest.buffer));
+    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, flight.buffer));
     fixture_reap(&f);
-    bare(&f);
+    close_objects(&f);
     end(&f);
 }
 
-/* ---- an end on another thread ---- */
+/* ---- an unload or destroy on another thread ---- */
 
 static void *unload(void *user)
 {
@@ -171,25 +170,25 @@ static void *destroy(void *user)
     return NULL;
 }
 
-/* Somebody is about to end the provider: others are told, and do not end it too. */
+/* While one thread ends the provider, an unload and a destroy on this thread answer BUSY. */
 static void expect_one_end(bool is_whole_runtime)
 {
     struct fixture f = fixture_open(NULL);
-    struct guest guest = {.call = SCRIPTED_REAP};
+    struct call_in_flight flight = {.call = SCRIPTED_REAP};
     pthread_t thread;
-    bare(&f);
+    close_objects(&f);
     EXPECT(MOOR_OK, moor_holder_destroy(f.holder));
-    scripted_set_hook(f.script, linger, &guest);
+    scripted_set_hook(f.script, wait_inside, &flight);
     cr_assert_eq(is_whole_runtime ? pthread_create(&thread, NULL, destroy, f.runtime)
                                   : pthread_create(&thread, NULL, unload, f.provider),
                  0);
-    fixture_await(&guest.stage, 1);
+    fixture_await(&flight.stage, 1);
     EXPECT(MOOR_BUSY, moor_provider_unload(f.provider));
     cr_assert(strstr(moor_last_error()->text, "is being unloaded") != NULL, "%s", moor_last_error()->text);
     EXPECT(MOOR_BUSY, moor_runtime_destroy(f.runtime));
     cr_assert(strstr(moor_last_error()->text, "is being loaded or unloaded") != NULL, "%s",
               moor_last_error()->text);
-    atomic_store(&guest.stage, 2);
+    atomic_store(&flight.stage, 2);
     cr_assert_eq(pthread_join(thread, NULL), 0);
     cr_assert_eq(scripted_count(f.script, SCRIPTED_SHUTDOWN), 1);
     if (!is_whole_runtime)
@@ -207,7 +206,7 @@ Test(unload, while_its_runtime_is_being_destroyed)
     expect_one_end(true);
 }
 
-/* ---- what the host still holds ---- */
+/* ---- handles that the host still holds ---- */
 
 Test(unload, leaves_stale_handles)
 {
@@ -220,7 +219,7 @@ Test(unload, leaves_stale_handles)
     EXPECT(MOOR_OK, moor_range_release(f.runtime, range));
     EXPECT(MOOR_OK, moor_segment_release(f.runtime, segment));
     fixture_reap(&f);
-    bare(&f);
+    close_objects(&f);
     EXPECT(MOOR_OK, moor_provider_unload(f.provider));
     EXPECT(MOOR_STALE, moor_buffer_get_view(f.runtime, buffer, &view));
     EXPECT(MOOR_STALE, moor_buffer_release(f.runtime, buffer));

@@ -1,20 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The zoo: everything that a loader has met. Each case is a file that is refused for its own reason, or
- * accepted although it is odd; it is loaded as a host does it, a thousand times, and leaves nothing behind
- * (zoo_case.h). The cases that need more than one load, or something to be done with what was loaded, are in
- * zoo_life.c and zoo_environment.c.
+ * The zoo: one case for each kind of file that a loader meets. A file is refused for its own reason, or is
+ * unusual and still accepted. A host loads it a thousand times, and no load leaves a trace (zoo_case.h).
+ * zoo_life.c has the cases that use a loaded provider, zoo_environment.c those of unusual processes.
  *
- *     zoo [NAME]     only the case of that name
+ *     zoo [NAME]     runs all cases, or the case NAME
  *
- * MOOR_TEST_LONG in the environment: a thousand times also where each time costs a process.
+ * With MOOR_TEST_LONG in the environment, cases that cost a process per load run a thousand times too.
  */
 #include "zoo_case.h"
 #include "zoo_place.h"
 
 #define COUNT(array_) (sizeof(array_) / sizeof(array_)[0])
 
-/* ---- the cases that must be accepted, without which the others prove nothing ---- */
+/* ---- Sound: without an accepted file, the refusals below would prove nothing ---- */
 
 static const struct zoo_case sound[] = {
     {"good", NULL, MOOR_OK, NULL, 0},
@@ -23,7 +22,7 @@ static const struct zoo_case sound[] = {
     {"note_two_majors", NULL, MOOR_OK, NULL, 0},
 };
 
-/* ---- File: refused before any code of it runs ---- */
+/* ---- File: refused before any of its code runs ---- */
 
 static const struct zoo_case files[] = {
     {"missing", place_missing, MOOR_REFUSED, "cannot be found: No such file or directory", 0},
@@ -39,7 +38,7 @@ static const struct zoo_case files[] = {
     {"linker script", place_linker_script, MOOR_REFUSED, "not an ELF file", 0},
     {".la", place_libtool_recipe, MOOR_REFUSED, "a libtool or static archive (.la), not a shared library", 0},
     {".la by a link", place_linked_recipe, MOOR_REFUSED, "recipe.la: a libtool or static archive (.la)",
-     ZOO_NAMELESS /* it names what the link leads to */},
+     ZOO_NAMELESS /* the text names the target of the link */},
     {".a", place_archive, MOOR_REFUSED, "a libtool or static archive (.a), not a shared library", 0},
     {"truncated segment", place_truncated, MOOR_REFUSED, "truncated: segment ", 0},
     {"32-bit", place_32_bit, MOOR_REFUSED, "not 64-bit (ELF class 1)", 0},
@@ -67,10 +66,10 @@ static const struct zoo_case files[] = {
     {"relative path", place_relative, MOOR_INVALID, "not an absolute path", 0},
     {"empty path", place_empty_path, MOOR_INVALID, "not an absolute path", 0},
     {"over-long path", place_long_path, MOOR_REFUSED, "the path is longer than 4095 bytes", ZOO_NAMELESS},
-    /* A NUL in a path is where it ends, for C; settings and command lines cannot hold one either. */
+    /* No case for a NUL inside a path: C strings, settings and command lines cannot hold one. */
 };
 
-/* ---- the note: refused before any code of it runs ---- */
+/* ---- Note: refused before any code of the file runs ---- */
 
 static const struct zoo_case notes[] = {
     {"note_none", NULL, MOOR_REFUSED, "has no Moorage note", 0},
@@ -91,8 +90,8 @@ static const struct zoo_case notes[] = {
 
 static const struct zoo_case linking[] = {
     {"missing_dependency", NULL, MOOR_REFUSED, "libmoorage-gone.so.9: cannot open shared", 0},
-    {"undefined_function", NULL, MOOR_REFUSED, "undefined symbol: zoo_function_of_nobody", 0},
-    {"undefined_data", NULL, MOOR_REFUSED, "undefined symbol: zoo_data_of_nobody", 0},
+    {"undefined_function", NULL, MOOR_REFUSED, "undefined symbol: zoo_undefined_function", 0},
+    {"undefined_data", NULL, MOOR_REFUSED, "undefined symbol: zoo_undefined_data", 0},
     {"newer_libc", NULL, MOOR_REFUSED, "version `GLIBC_2.99' not found", 0},
     {"no_entry", NULL, MOOR_REFUSED, "no moor_provider_entry_v1, so it is not a provider", 0},
     {"ltx_entry", NULL, MOOR_REFUSED, "no moor_provider_entry_v1, so it is not a provider", 0},
@@ -103,7 +102,7 @@ static const struct zoo_case linking[] = {
     {"entry_of_major_2", NULL, MOOR_VERSION, "built for ABI 2, but this core speaks 1", 0},
 };
 
-/* ---- Constructor: survived in the probe process alone, as `inspect` and `check` do it ---- */
+/* ---- Constructor: run in a probe process, as `moor inspect` and `moor check` do ---- */
 
 static const struct zoo_case constructors[] = {
     {"constructor_crashes", NULL, MOOR_REFUSED, "killed its probe process: signal 11 (SIGSEGV)", 0},
@@ -162,26 +161,26 @@ static const struct zoo_case tables[] = {
     {"changes_later", NULL, MOOR_OK, NULL, 0},
 };
 
-/* ---- Versions: what is accepted of another, and what both sides are in the message of the others ---- */
+/* ---- Versions: a newer minor is accepted, and a refusal names the versions of both sides ---- */
 
 static const struct zoo_case versions[] = {
-    {"good", NULL, MOOR_OK, NULL, 0}, /* the same; the least there is; exactly that */
+    {"good", NULL, MOOR_OK, NULL, 0}, /* the version and the sizes of this core */
     {"size_below", NULL, MOOR_REFUSED, "160, below the 168 of 1.0", 0},
     {"size_zero", NULL, MOOR_REFUSED, "0, below the 168 of 1.0", 0},
     {"size_endless", NULL, MOOR_REFUSED, "4294967295, not a multiple of 8 up to 65536", 0},
-    {"newer_minor", NULL, MOOR_OK, NULL, 0}, /* with longer structs, whose tails are not zero */
+    {"newer_minor", NULL, MOOR_OK, NULL, 0}, /* with longer structs and non-zero tails */
     {"only_v0", NULL, MOOR_VERSION, "built for ABI 0, but this core speaks 1", 0},
     {"only_v2", NULL, MOOR_VERSION, "built for ABI 2, but this core speaks 1", 0},
     {"bad_magic", NULL, MOOR_REFUSED, "provider.prefix.magic is 0x4d4f4f5241424932, not 0x4d4f4f5241424931",
      0},
     {"swapped_magic", NULL, MOOR_REFUSED, "byte-swapped: built for the other byte order", 0},
-    /* There is no older minor than 1.0. Argument structs are the provider's to check: moor check. */
+    /* 1.0 is the oldest minor. Providers check argument structs, and `moor check` tests that. */
 };
 
 /* ---- Init ---- */
 
 static const struct zoo_case inits[] = {
-    {"init_fails", NULL, MOOR_DEVICE_LOST, "zoo: init: the keeper has the key", 0},
+    {"init_fails", NULL, MOOR_DEVICE_LOST, "zoo: init: the driver is missing", 0},
     {"init_fails_silently", NULL, MOOR_DEVICE_LOST, "zoo: init", 0},
     {"init_fails_endlessly", NULL, MOOR_DEVICE_LOST, "zoo: init: xxxx", 0},
     {"init_answers_9999", NULL, MOOR_PROVIDER, "zoo: init returned 9999, which is not a status", 0},
@@ -207,7 +206,7 @@ static const struct zoo_case devices[] = {
     {"granule_odd", NULL, MOOR_REFUSED, "domain 0: its granule is not a power of two", 0},
     {"alignment_odd", NULL, MOOR_REFUSED, "domain 0: its alignment is not a power of two", 0},
     {"device_info_overflows", NULL, MOOR_REFUSED, "device 0: device_info wrote past the size it was given",
-     0}, /* writes past the caller's size */
+     0},
     {"device_hole", NULL, MOOR_OK, "device 1 is left out: zoo: device_info: fell off the bus", 0},
 };
 

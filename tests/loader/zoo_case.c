@@ -1,34 +1,25 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The parent forks one child after another and reads a line of explanation from each; a child that dies or
- * hangs is a case that failed, and no more than that. The child counts what a load could leave in a process:
- * maps of the file, file descriptors, threads, children.
+ * The parent forks one child per case and reads a line of explanation from each. A child that dies or hangs
+ * fails its case only. The child counts the traces that a load could leave in a process: maps of the file,
+ * file descriptors, threads, children.
  */
 #include "zoo_case.h"
 
+#include "log.h"
+#include "process.h"
 #include "zoo_place.h"
 
-#include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#define SHORT_NS UINT64_C(150000000) /* a deadline that is meant to pass */
-#define SKIPPED 77                   /* exit status of a case that cannot be tried */
+#define SHORT_NS UINT64_C(150000000) /* a deadline that must pass */
+#define SKIPPED 77                   /* exit status of a case that cannot run here */
 
 /* ---- in the child ---- */
 
-static int report_fd; /* to the parent */
+static int report_fd; /* pipe to the parent */
 
 __attribute__((format(printf, 1, 0))) static void report(const char *format, va_list args)
 {
@@ -55,65 +46,28 @@ void zoo_skip(const char *reason)
     _exit(SKIPPED);
 }
 
-void zoo_require(int condition, const char *what)
+void zoo_require(int condition, const char *action)
 {
     if (!condition)
-        zoo_fail("%s: %s", what, strerror(errno));
-}
-
-/* The latest log lines, one after the other. Any thread. */
-static pthread_mutex_t log_lock = PTHREAD_MUTEX_INITIALIZER;
-static char log_text[4096];
-
-static void keep_line(void *user, uint32_t level, const char *message)
-{
-    (void)user;
-    (void)level;
-    pthread_mutex_lock(&log_lock);
-    size_t used = strlen(log_text);
-    (void)snprintf(log_text + used, sizeof log_text - used, "%s | ",
-                   message); /* the first lines are enough */
-    pthread_mutex_unlock(&log_lock);
+        zoo_fail("%s: %s", action, strerror(errno));
 }
 
 struct census {
-    unsigned maps; /* of the file */
+    unsigned maps; /* maps of the file */
     unsigned fds;
     unsigned threads;
 };
 
-static unsigned count_maps(const char *path)
-{
-    char line[PATH_MAX + 128];
-    unsigned count = 0;
-    FILE *maps = fopen("/proc/self/maps", "re");
-    zoo_require(maps != NULL, "/proc/self/maps");
-    while (fgets(line, sizeof line, maps) != NULL)
-        count += path[0] != '\0' && strstr(line, path) != NULL;
-    (void)fclose(maps);
-    return count;
-}
-
-static unsigned count_entries(const char *folder)
-{
-    unsigned count = 0;
-    DIR *entries = opendir(folder);
-    zoo_require(entries != NULL, folder);
-    while (readdir(entries) != NULL)
-        count++;
-    (void)closedir(entries);
-    return count;
-}
-
 static struct census take_census(const char *path)
 {
     char real_path[PATH_MAX];
-    return (struct census){.maps = count_maps(realpath(path, real_path) != NULL ? real_path : path),
-                           .fds = count_entries("/proc/self/fd"),
+    return (struct census){.maps =
+                               path[0] == '\0' ? 0 : count_maps(realpath(path, real_path) ? real_path : path),
+                           .fds = count_open_files(),
                            .threads = count_entries("/proc/self/task")};
 }
 
-#define LOAD_WITH_PROBE (1u << 31) /* beside the traits of a case: a load that asks for a probe first */
+#define LOAD_WITH_PROBE (1u << 31) /* added to the traits of a case: load with MOOR_LOAD_PROBE */
 
 static moor_status attempt(struct moor_runtime *runtime, const char *path, unsigned traits)
 {
@@ -126,7 +80,7 @@ static moor_status attempt(struct moor_runtime *runtime, const char *path, unsig
     if ((status == MOOR_OK) != (provider != NULL))
         zoo_fail("%s, and the provider is %p", moor_status_name(status), (void *)provider);
     if (status == MOOR_OK && moor_provider_unload(provider) != MOOR_OK)
-        zoo_fail("it does not unload: %s", moor_last_error()->text);
+        zoo_fail("the unload failed: %s", moor_last_error()->text);
     return status;
 }
 
@@ -134,13 +88,13 @@ static void check_text(moor_status expected, const char *message, const char *pa
 {
     const char *text = expected == MOOR_OK ? log_text : moor_last_error()->text;
     if (message != NULL && strstr(text, message) == NULL)
-        zoo_fail("'%s' does not say '%s'", text, message);
+        zoo_fail("'%s' does not contain '%s'", text, message);
     if (expected == MOOR_OK)
         return;
     if (moor_last_error()->status != expected)
         zoo_fail("the record has status %s", moor_status_name(moor_last_error()->status));
     if (strchr(text, '\n') != NULL)
-        zoo_fail("'%s' is more than a line", text);
+        zoo_fail("'%s' has more than one line", text);
     const char *slash = strrchr(path, '/');
     if (!(traits & ZOO_NAMELESS) && strstr(text, slash != NULL ? slash + 1 : path) == NULL)
         zoo_fail("'%s' does not name the file", text);
@@ -151,7 +105,7 @@ static void check_attempt(struct moor_runtime *runtime, const struct zoo_case *w
 {
     moor_status expected = wanted->status;
     const char *message = wanted->message;
-    if (expected == MOOR_TIMEOUT && !first) { /* what hangs is not tried again */
+    if (expected == MOOR_TIMEOUT && !first) { /* a hung start is not repeated */
         expected = MOOR_REFUSED;
         message = "has not finished";
     }
@@ -163,7 +117,8 @@ static void check_attempt(struct moor_runtime *runtime, const struct zoo_case *w
     check_text(expected, message, path, traits);
 }
 
-/* A thread that has been joined stays in /proc for a moment. */
+/* Fails if the process has new traces. A joined thread stays in /proc for a moment, so the check waits for
+ * it. */
 static void check_same(const struct census *before, const char *path, const char *when)
 {
     struct census now = take_census(path);
@@ -172,12 +127,12 @@ static void check_same(const struct census *before, const char *path, const char
         now = take_census(path);
     }
     if (now.maps > before->maps || now.fds != before->fds || now.threads != before->threads)
-        zoo_fail("%s: %u maps of it, were %u; %u file descriptors, were %u; %u threads, were %u", when,
+        zoo_fail("%s: %u maps of the file, were %u; %u file descriptors, were %u; %u threads, were %u", when,
                  now.maps, before->maps, now.fds, before->fds, now.threads, before->threads);
 }
 
-/* What the first time may leave: the code of what was loaded, which stays mapped, and the thread of what hangs.
- */
+/* Returns the traces that the first load may leave: the code of the provider, which stays mapped, and the
+ * thread of a hung start. */
 static struct census allowed_after(const struct census *before, const char *path, bool hangs, unsigned traits)
 {
     struct census allowed = *before;
@@ -193,12 +148,12 @@ static void check_mark(unsigned traits)
 {
     bool is_there = access(ZOO_MARK_NAME, F_OK) == 0;
     if (is_there && (traits & ZOO_UNTOUCHED))
-        zoo_fail("code of it has run");
+        zoo_fail("code of the file has run");
     if (!is_there && (traits & ZOO_MARKS))
-        zoo_fail("its constructor left no mark");
+        zoo_fail("the constructor left no mark");
 }
 
-/* Whatever happened before, a sound provider loads and unloads. */
+/* After every case a sound provider loads and unloads. */
 static void check_good(struct moor_runtime *runtime)
 {
     if (attempt(runtime, zoo_path("good"), ZOO_NAMELESS) != MOOR_OK)
@@ -218,7 +173,7 @@ static void run_child(const struct zoo_case *wanted, unsigned traits)
     (void)alarm(is_long ? 600 : 60);
     struct moor_runtime *runtime = NULL;
     const struct moor_runtime_options options = {.log = keep_line};
-    zoo_require(moor_runtime_create(&options, &runtime) == MOOR_OK, "a runtime");
+    zoo_require(moor_runtime_create(&options, &runtime) == MOOR_OK, "moor_runtime_create");
     const char *path = wanted->place != NULL ? wanted->place() : zoo_path(wanted->name);
     struct census before = take_census(path);
     check_attempt(runtime, wanted, path, traits, true);
@@ -226,18 +181,17 @@ static void run_child(const struct zoo_case *wanted, unsigned traits)
     check_same(&after, path, "after the first time");
     for (unsigned times = times_of(traits, is_long); times > 1; times--)
         check_attempt(runtime, wanted, path, traits, false);
-    if (traits & ZOO_UNTOUCHED) /* a probe refuses it as well, before anything of it runs */
+    if (traits & ZOO_UNTOUCHED) /* a probe refuses the file too, before any of its code runs */
         check_attempt(runtime, wanted, path, traits | ZOO_PROBED, false);
-    if ((traits & ZOO_PROBED) && wanted->status != MOOR_OK) /* nor is it loaded, if the host has it probed */
+    if ((traits & ZOO_PROBED) && wanted->status != MOOR_OK) /* a load with a probe refuses the file too */
         check_attempt(runtime, wanted, path, traits | LOAD_WITH_PROBE, false);
     check_same(&after, path, "after the last time");
     check_mark(traits);
-    if (waitpid(-1, NULL, WNOHANG) != -1 || errno != ECHILD)
-        zoo_fail("a process is left");
+    if (!has_no_child())
+        zoo_fail("a child process is left");
     check_good(runtime);
     if (moor_runtime_destroy(runtime) != MOOR_OK)
         zoo_fail("the runtime does not end: %s", moor_last_error()->text);
-    zoo_require(seteuid(getuid()) == 0, "seteuid"); /* for what a sanitizer has to look at */
 }
 
 /* ---- in the parent ---- */
@@ -253,7 +207,7 @@ static _Noreturn void become_child(const struct zoo_case *wanted, unsigned trait
     (void)snprintf(mark, sizeof mark, "%s/" ZOO_MARK_NAME, folder);
     zoo_require(setenv("ZOO_MARK", mark, 1) == 0, "ZOO_MARK");
     run_child(wanted, traits);
-    exit(0); /* with what checks run at the end */
+    exit(0); /* not _exit: leak checks run at exit */
 }
 
 static void read_report(int fd, char *text, size_t capacity)
@@ -265,7 +219,7 @@ static void read_report(int fd, char *text, size_t capacity)
     text[used] = '\0';
 }
 
-static void remove_folder(const char *folder)
+static void remove_case_folder(const char *folder)
 {
     char command[64];
     (void)snprintf(command, sizeof command, "rm -rf '%s'", folder);
@@ -273,7 +227,7 @@ static void remove_folder(const char *folder)
         (void)fprintf(stderr, "%s is left\n", folder);
 }
 
-/* Returns whether it did not fail. */
+/* Returns true if the case passed or was skipped. */
 static bool run_case(const struct zoo_section *section, const struct zoo_case *wanted, unsigned number)
 {
     char folder[] = "/tmp/moorage-zoo-XXXXXX";
@@ -298,7 +252,7 @@ static bool run_case(const struct zoo_section *section, const struct zoo_case *w
                  is_skipped ? " # SKIP " : "", is_skipped ? text : "");
     if (!is_good)
         (void)printf("# %s\n", text);
-    remove_folder(folder);
+    remove_case_folder(folder);
     return is_good;
 }
 

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The circumstances of a process that loads providers. Sanitizers: the whole suite runs under them. Where
- * process_vm_readv is forbidden: table.c, at the step that would need it.
+ * Loads in unusual processes: with raised privileges, after a fork, under a preloaded allocator. Elsewhere:
+ * the whole suite runs under sanitizers, and table.c covers a process that may not call process_vm_readv.
  */
 #include "expect.h"
 #include "place.h"
+#include "privilege.h"
 
 #include <errno.h>
 #include <moorage/moorage.h>
@@ -15,10 +16,8 @@
 
 TestSuite(environment, .timeout = 60);
 
-#define NOBODY 65534
-
-/* Runs a program to its end, as another user if that is not 0. text: all that it printed, stdout and stderr.
- * Returns its exit status, or -1. */
+/* Runs a program to its end, as another user if `user` is not 0. text: its output and errors. Returns the
+ * exit status, or -1. */
 static int run(const char *const arguments[], uid_t user, char *text, size_t capacity)
 {
     int ends[2];
@@ -31,7 +30,7 @@ static int run(const char *const arguments[], uid_t user, char *text, size_t cap
         (void)dup2(ends[1], STDOUT_FILENO);
         (void)dup2(ends[1], STDERR_FILENO);
         if (user == 0 || setuid(user) == 0)
-            (void)execv(arguments[0], (char *const *)(uintptr_t)arguments); /* it changes none */
+            (void)execv(arguments[0], (char *const *)(uintptr_t)arguments); /* execv changes no argument */
         _exit(errno);
     }
     (void)close(ends[1]);
@@ -45,14 +44,14 @@ static int run(const char *const arguments[], uid_t user, char *text, size_t cap
 
 /* ---- AT_SECURE ---- */
 
-/* NULL, or why no program can run here with the rights of its owner. */
-static const char *why_not_privileged(void)
+/* Returns NULL, or the reason why a program cannot run with the rights of its owner. */
+static const char *reason_against_setuid(void)
 {
     struct statvfs status;
     if (geteuid() != 0)
-        return "only root can make a program that runs as root for others";
+        return "only root can make a setuid program of root";
     if (prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) != 0)
-        return "nothing gets new privileges here";
+        return "this process may not gain privileges";
     if (statvfs("/tmp", &status) != 0 || (status.f_flag & ST_NOSUID) != 0)
         return "/tmp is mounted without setuid";
     return NULL;
@@ -64,15 +63,15 @@ static const char *make_privileged_host(void)
     make_folder();
     path_in_folder(path, sizeof path, "host");
     copy_file(variable("MOOR_ZOO_HOST"), path);
-    cr_assert(chmod(folder, 0755) == 0 && chmod(path, 04755) == 0);
+    cr_assert(chmod(path, 04755) == 0);
     return path;
 }
 
-/* The search path is that of whoever starts the program: listened to without privileges, ignored with them,
- * and said so. */
+/* The user that starts the program sets its search path. The core follows it without raised privileges,
+ * and ignores it, with a log line, in a process with them. */
 Test(environment, search_path_in_a_process_with_raised_privileges, .fini = remove_folder)
 {
-    const char *reason = why_not_privileged();
+    const char *reason = reason_against_setuid();
     if (reason != NULL)
         cr_skip_test("%s", reason);
     char text[2048];
@@ -100,7 +99,7 @@ static int load_in_child(struct moor_runtime *runtime, struct moor_provider *pro
         return 3;
     if (moor_provider_unload(provider) != MOOR_FORKED)
         return 4;
-    /* A runtime of its own is the child's to use. */
+    /* The child may use a runtime that it creates itself. */
     if (moor_runtime_create(NULL, &runtime) != MOOR_OK)
         return 5;
     if (moor_provider_load(runtime, zoo_path("good_twin"), NULL, &another) != MOOR_OK)
@@ -120,18 +119,18 @@ Test(environment, forked_child)
         _exit(load_in_child(runtime, provider));
     cr_assert(child > 0 && waitpid(child, &state, 0) == child);
     cr_assert(WIFEXITED(state) && WEXITSTATUS(state) == 0, "check %d in the child", WEXITSTATUS(state));
-    expect(moor_provider_unload(provider), MOOR_OK, "", "the parent's is untouched");
+    expect(moor_provider_unload(provider), MOOR_OK, "", "the parent's provider");
     expect(moor_runtime_destroy(runtime), MOOR_OK, "", "runtime");
 }
 
 /* ---- LD_PRELOAD ---- */
 
-/* Under an allocator that counts, which also shows that nothing is lost by loading, using and unloading. */
+/* A preloaded allocator works, and its counts show that load, use and unload leak nothing. */
 Test(environment, preloaded_allocator)
 {
     char text[2048];
     if (getenv("MOOR_ZOO_PRELOAD") == NULL)
-        cr_skip_test("a sanitizer has an allocator of its own");
+        cr_skip_test("the sanitizer has an allocator of its own");
     cr_assert(setenv("LD_PRELOAD", variable("MOOR_ZOO_PRELOAD"), 1) == 0);
     const char *const arguments[] = {variable("MOOR_ZOO_HOST"), "load", zoo_path("good"), "200", NULL};
     cr_assert(run(arguments, 0, text, sizeof text) == 0);
@@ -140,7 +139,7 @@ Test(environment, preloaded_allocator)
 
 /* ---- the probe program ---- */
 
-/* Where a probe was asked for there is no load without. */
+/* A load that requests a probe fails without the program. */
 Test(environment, probe_program_missing)
 {
     struct moor_runtime *runtime = NULL;
@@ -151,6 +150,7 @@ Test(environment, probe_program_missing)
     expect(moor_provider_load(runtime, zoo_path("good"), &options, &provider), MOOR_UNSUPPORTED,
            "/nowhere/moorage-probe", "load with a probe");
     cr_assert(provider == NULL);
-    expect(moor_provider_load(runtime, zoo_path("good"), NULL, &provider), MOOR_OK, "", "load without");
+    expect(moor_provider_load(runtime, zoo_path("good"), NULL, &provider), MOOR_OK, "",
+           "load without a probe");
     expect(moor_runtime_destroy(runtime), MOOR_OK, "", "runtime");
 }

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A host that other tests run in circumstances of their own choice. Prints what came of it in one line, log
- * lines to stderr.
+ * A host that other tests run in unusual processes. Prints the result in one line, and log lines to stderr.
  *
- *     zoo_host find NAME          where a provider called by its name is
- *     zoo_host load PATH TIMES    loads, uses and unloads it; with the preloaded allocator in the process, also
- *                                 how many allocations the latter half has left
+ *     zoo_host find NAME          prints the path of the provider NAME
+ *     zoo_host load PATH TIMES    loads, uses and unloads a provider; prints the allocations that the second
+ *                                 half of the loads left, if the preloaded allocator counts them
  */
 #include <dlfcn.h>
 #include <moorage/moorage.h>
@@ -30,7 +29,7 @@ static moor_status find(struct moor_runtime *runtime, const char *name)
     return status;
 }
 
-/* A buffer, there and back again. */
+/* Allocates and releases a buffer. */
 static moor_status use(struct moor_runtime *runtime, struct moor_provider *provider)
 {
     struct moor_device *device = NULL;
@@ -69,7 +68,7 @@ static moor_status load(struct moor_runtime *runtime, const char *path, int time
 {
     long (*count)(void) = NULL;
     void *symbol = dlsym(RTLD_DEFAULT, "zoo_live_allocations");
-    memcpy(&count, &symbol, sizeof count); /* ISO C has no cast from data to functions */
+    memcpy(&count, &symbol, sizeof count); /* ISO C has no cast from data to function pointers */
     long half = 0;
     moor_status status = MOOR_OK;
     for (int i = 0; i < times && status == MOOR_OK; i++) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Every optional function of the contract: its capability is not set; it is there and says UNSUPPORTED all
- * the same; it answers a status that is none. Each is a clean error that changes nothing, and the host goes on
- * without. (That one is there but NULL is refused when the provider is loaded: table.c.)
+ * Every optional function of the contract, in three states: its capability is not set, it answers
+ * UNSUPPORTED, or it answers an unknown status. Each is an error that changes nothing, and the host can go on
+ * without the function. A NULL function is refused at load: table.c.
  */
 #include "fixture.h"
 
@@ -10,7 +10,7 @@
 
 TestSuite(optional, .timeout = 60);
 
-/* ---- one call of each; what it has made is given back ---- */
+/* ---- one call of each function, which releases the objects that it makes ---- */
 
 static moor_status copy(struct fixture *f)
 {
@@ -58,7 +58,7 @@ static moor_status create_segment(struct fixture *f)
     return status;
 }
 
-/* Maps a segment for writing, and seals it, which protects the map. */
+/* Maps a segment for writing and seals it. The seal protects the map. */
 static moor_status map_and_seal(struct fixture *f)
 {
     moor_segment segment = 0;
@@ -108,7 +108,7 @@ static moor_status get_stream(struct fixture *f)
 
 static const struct optional {
     enum scripted_name name;
-    uint64_t capability; /* 0: it is optional by its answer alone */
+    uint64_t capability; /* 0: none; the function may answer UNSUPPORTED */
     moor_status (*call)(struct fixture *f);
 } optionals[] = {
     {SCRIPTED_COPY, MOOR_ABI_CAP_COPY, copy},
@@ -126,7 +126,7 @@ static const struct optional {
 };
 #define OPTIONAL_COUNT (sizeof optionals / sizeof optionals[0])
 
-/* `committed` is optional too, but the core keeps its own account of ranges and never asks. */
+/* `committed` is optional too, but the core keeps its own account of ranges and never calls it. */
 
 static void expect_optional(struct fixture *f, const struct optional *optional, moor_status expected)
 {
@@ -135,7 +135,7 @@ static void expect_optional(struct fixture *f, const struct optional *optional, 
                  moor_status_name(status), moor_last_error()->text);
 }
 
-/* What every host can do, whatever else there is. */
+/* Allocation works without any optional function. */
 static void check_plain_allocation(struct fixture *f)
 {
     EXPECT(MOOR_OK, moor_buffer_release(f->runtime, fixture_allocate(f, 4096)));
@@ -149,13 +149,14 @@ Test(optional, capability_not_set)
         uint64_t capabilities = SCRIPTED_CAPS & ~optionals[i].capability;
         struct fixture f = fixture_open(&(struct scripted_options){.capabilities = capabilities});
         expect_optional(&f, &optionals[i], MOOR_UNSUPPORTED);
-        cr_assert_eq(scripted_count(f.script, optionals[i].name), 0, "what is not there is not called");
+        cr_assert_eq(scripted_count(f.script, optionals[i].name), 0,
+                     "a function without its capability is called");
         check_plain_allocation(&f);
         fixture_close(&f);
     }
 }
 
-Test(optional, capability_set_and_no_use_of_it)
+Test(optional, capability_set_but_the_call_fails)
 {
     static const struct {
         int32_t answer;
@@ -181,7 +182,7 @@ Test(optional, capability_set_and_no_use_of_it)
             fixture_reap(&f);
             struct fixture_state after = fixture_state(&f);
             fixture_same_state(&before, &after);
-            expect_optional(&f, &optionals[i], MOOR_OK); /* the next time it may well do it */
+            expect_optional(&f, &optionals[i], MOOR_OK); /* the next call succeeds */
             check_plain_allocation(&f);
             fixture_close(&f);
         }

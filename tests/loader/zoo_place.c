@@ -1,33 +1,21 @@
 /* SPDX-License-Identifier: MIT */
-/* Makes the files of the zoo that no linker makes. */
+/* Makes the zoo's files that no linker makes. */
 #include "zoo_place.h"
 
 #include "image.h"
+#include "privilege.h"
 #include "zoo_case.h"
 
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
-#define NOBODY 65534 /* a user who is neither root nor us */
-
-const char *zoo_path(const char *name)
-{
-    static char path[PATH_MAX];
-    char named[PATH_MAX];
-    const char *folder = getenv("MOOR_ZOO_DIR");
-    zoo_require(folder != NULL, "MOOR_ZOO_DIR names the folder of the zoo's modules");
-    (void)snprintf(named, sizeof named, "%s/%s.so", folder, name);
-    zoo_require(realpath(named, path) != NULL, named);
-    return path;
-}
-
-/* In the working directory. */
-static const char *path_of(const char *name)
+/* Returns the absolute path of a file in the working directory. */
+static const char *file_path(const char *name)
 {
     static char path[PATH_MAX];
     char folder[PATH_MAX / 2];
-    zoo_require(getcwd(folder, sizeof folder) != NULL, "the working directory");
+    zoo_require(getcwd(folder, sizeof folder) != NULL, "getcwd");
     (void)snprintf(path, sizeof path, "%s/%s", folder, name);
     return path;
 }
@@ -37,7 +25,7 @@ static const char *write_file(const char *name, const void *bytes, size_t size)
     int fd = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
     zoo_require(fd >= 0 && write(fd, bytes, size) == (ssize_t)size, name);
     (void)close(fd);
-    return path_of(name);
+    return file_path(name);
 }
 
 static const char *write_text(const char *name, const char *text)
@@ -60,32 +48,32 @@ static const char *copy_sound(const char *name)
 static void require_root(void)
 {
     if (geteuid() != 0)
-        zoo_skip("only root can give things away");
+        zoo_skip("only root may change the owner of a file");
 }
 
-/* ---- nothing that could be read ---- */
+/* ---- no readable file ---- */
 
 const char *place_missing(void)
 {
-    return path_of("missing.so");
+    return file_path("missing.so");
 }
 
 const char *place_below_a_file(void)
 {
     (void)write_text("file", "");
-    return path_of("file/missing.so");
+    return file_path("file/missing.so");
 }
 
 const char *place_directory(void)
 {
     zoo_require(mkdir("directory.so", 0755) == 0, "mkdir");
-    return path_of("directory.so");
+    return file_path("directory.so");
 }
 
 const char *place_fifo(void)
 {
     zoo_require(mkfifo("fifo.so", 0644) == 0, "mkfifo");
-    return path_of("fifo.so");
+    return file_path("fifo.so");
 }
 
 const char *place_socket(void)
@@ -94,7 +82,7 @@ const char *place_socket(void)
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     zoo_require(fd >= 0 && bind(fd, (struct sockaddr *)&address, sizeof address) == 0, "bind");
     (void)close(fd);
-    return path_of("socket.so");
+    return file_path("socket.so");
 }
 
 const char *place_device(void)
@@ -106,12 +94,12 @@ const char *place_unreadable(void)
 {
     const char *path = copy_sound("unreadable.so");
     zoo_require(chmod(path, 0300) == 0, "chmod");
-    if (geteuid() == 0) /* who can read everything */
-        zoo_require(seteuid(NOBODY) == 0, "seteuid");
+    if (!obey_file_modes())
+        zoo_skip("root may not drop its privileges here");
     return path;
 }
 
-/* ---- no library ---- */
+/* ---- files that are not libraries ---- */
 
 const char *place_empty(void)
 {
@@ -125,7 +113,7 @@ const char *place_short(void)
 
 const char *place_text(void)
 {
-    return write_text("text.so", "A provider, or so it says: it is text.\n");
+    return write_text("text.so", "This file is text.\n");
 }
 
 const char *place_linker_script(void)
@@ -143,7 +131,7 @@ const char *place_linked_recipe(void)
 {
     (void)place_libtool_recipe();
     zoo_require(symlink("recipe.la", "innocent.so") == 0, "symlink");
-    return path_of("innocent.so");
+    return file_path("innocent.so");
 }
 
 const char *place_archive(void)
@@ -151,7 +139,7 @@ const char *place_archive(void)
     return write_text("archive.a", "!<arch>\n");
 }
 
-/* ---- copies of `marks`, whose constructor leaves a mark, with one thing wrong ---- */
+/* ---- copies of `marks` with one fault ---- */
 
 const char *place_truncated(void)
 {
@@ -202,7 +190,7 @@ const char *place_object(void)
     return place_with_type("object.so", ET_REL);
 }
 
-/* A library that says of itself what only position-independent executables say. */
+/* A library with the flag that marks a position-independent executable. */
 const char *place_pie(void)
 {
     struct image image = image_read("marks");
@@ -224,7 +212,7 @@ const char *place_writable_code(void)
     return write_image("writable_code.so", image);
 }
 
-/* ---- sound copies in the wrong hands ---- */
+/* ---- sound copies that other users may change ---- */
 
 static const char *place_with_mode(mode_t mode)
 {
@@ -284,13 +272,13 @@ const char *place_foreign_parent(void)
 const char *place_dangling(void)
 {
     zoo_require(symlink("nowhere.so", "dangling.so") == 0, "symlink");
-    return path_of("dangling.so");
+    return file_path("dangling.so");
 }
 
 const char *place_looping(void)
 {
     zoo_require(symlink("there.so", "back.so") == 0 && symlink("back.so", "there.so") == 0, "symlink");
-    return path_of("there.so");
+    return file_path("there.so");
 }
 
 const char *place_relative(void)
@@ -304,7 +292,7 @@ const char *place_empty_path(void)
     return "";
 }
 
-/* As long as no path can be; what it would lead to is there. */
+/* The path is one byte too long for any call, although the file exists. */
 const char *place_long_path(void)
 {
     static char path[2 * PATH_MAX];
@@ -313,11 +301,11 @@ const char *place_long_path(void)
     return path;
 }
 
-/* ---- sound ones ---- */
+/* ---- a sound file ---- */
 
 const char *place_linked(void)
 {
     (void)copy_sound("marks.so");
     zoo_require(symlink("marks.so", "link.so") == 0, "symlink");
-    return path_of("link.so");
+    return file_path("link.so");
 }

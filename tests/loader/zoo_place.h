@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* Files and paths that no linker makes: what the cases of class "File" load. Each function makes one in the
- * working directory, which is empty, and returns its path. */
+/* Files and paths that no linker makes, for the cases of class "File". Each function makes one in the
+ * empty working directory and returns its path. */
 #ifndef MOOR_TESTS_LOADER_ZOO_PLACE_H
 #define MOOR_TESTS_LOADER_ZOO_PLACE_H
 
-#define ZOO_MARK_NAME "mark" /* the file that a constructor leaves */
+#define ZOO_MARK_NAME "mark" /* file that the constructor of `marks` makes */
 
-/* NAME.so of the zoo, by its real path. Static. */
-const char *zoo_path(const char *name);
-
-/* ---- nothing that could be read ---- */
+/* ---- no readable file ---- */
 const char *place_missing(void);
 const char *place_below_a_file(void);
 const char *place_directory(void);
@@ -18,7 +15,7 @@ const char *place_socket(void);
 const char *place_device(void);
 const char *place_unreadable(void);
 
-/* ---- no library ---- */
+/* ---- files that are not libraries ---- */
 const char *place_empty(void);
 const char *place_short(void);
 const char *place_text(void);
@@ -27,7 +24,7 @@ const char *place_libtool_recipe(void);
 const char *place_linked_recipe(void);
 const char *place_archive(void);
 
-/* ---- copies of `marks`, whose constructor leaves a mark, with one thing wrong ---- */
+/* ---- copies of `marks` with one fault ---- */
 const char *place_truncated(void);
 const char *place_32_bit(void);
 const char *place_big_endian(void);
@@ -38,7 +35,7 @@ const char *place_object(void);
 const char *place_no_stack_flag(void);
 const char *place_writable_code(void);
 
-/* ---- sound copies in the wrong hands ---- */
+/* ---- sound copies that other users may change ---- */
 const char *place_group_writable(void);
 const char *place_world_writable(void);
 const char *place_group_writable_parent(void);
@@ -53,7 +50,7 @@ const char *place_relative(void);
 const char *place_empty_path(void);
 const char *place_long_path(void);
 
-/* ---- sound ones ---- */
+/* ---- a sound file ---- */
 const char *place_linked(void);
 
 #endif

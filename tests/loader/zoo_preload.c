@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* An allocator to be preloaded: glibc's own, and a count of what is alive. */
+/* An allocator for LD_PRELOAD: calls glibc's allocator, and counts the live allocations. */
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
-/* How glibc calls its own; no header has them. */
+/* glibc exports these functions, but no header declares them. */
 void *__libc_malloc(size_t size);
 void *__libc_calloc(size_t count, size_t size);
 void *__libc_realloc(void *memory, size_t size);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Time: when work takes effect, in which order, and who waits. */
+/* Time: the moment and the order in which work takes effect, and waits. */
 #include "sim.h"
 #include <stdio.h>
 #include <string.h>
@@ -83,7 +83,7 @@ Test(clock, work_takes_effect_when_its_cost_has_passed)
     sim_close(&sim);
 }
 
-Test(clock, a_step_is_one_thing_and_goes_to_its_time)
+Test(clock, a_step_executes_one_operation_at_its_time)
 {
     sim_open(&sim, SETTINGS(VIRTUAL, "cost_host_function_ns=50"));
     struct moor_abi_stream *stream = sim_stream(&sim);
@@ -143,7 +143,7 @@ static void run_letters(const char *order, const char *seed, char *ret_journal)
     sim_close(&sim);
 }
 
-/* Each letter once, and those of a stream in order. */
+/* Each letter once, and the letters of a stream in order. */
 static bool is_legal(const char *letters)
 {
     char last[3] = {'a' - 1, 'e' - 1, 'i' - 1};
@@ -227,7 +227,7 @@ static void check_holding(const char *clock)
     sim_close(&sim);
 }
 
-Test(clock, a_held_stream_stands_still)
+Test(clock, a_held_stream_executes_nothing)
 {
     check_holding(VIRTUAL);
     check_holding("clock=real");
@@ -235,7 +235,7 @@ Test(clock, a_held_stream_stands_still)
 
 /* ---- waiting lets a virtual clock run ---- */
 
-Test(clock, a_wait_lets_it_run_no_further_than_needed)
+Test(clock, a_wait_lets_the_clock_run_to_its_value_alone)
 {
     sim_open(&sim, SETTINGS(VIRTUAL, "cost_kernel_ns=100"));
     struct moor_abi_stream *stream = sim_stream(&sim);
@@ -257,7 +257,7 @@ Test(clock, a_wait_lets_it_run_no_further_than_needed)
     sim_close(&sim);
 }
 
-Test(clock, for_ever_ends_when_nothing_can_happen)
+Test(clock, a_wait_without_deadline_ends_when_nothing_can_happen)
 {
     sim_open(&sim, SETTINGS(VIRTUAL));
     struct moor_abi_stream *stream = sim_stream(&sim);
@@ -281,7 +281,7 @@ Test(clock, for_ever_ends_when_nothing_can_happen)
     sim_close(&sim);
 }
 
-/* A host function that calls back finds time standing still, and not a dead end. */
+/* For a host function that calls the clock, time stands still, and there is no deadlock. */
 static void call_back(void *user)
 {
     uint32_t ran = 1;
@@ -291,7 +291,7 @@ static void call_back(void *user)
     cr_assert_eq(ran, 0);
 }
 
-Test(clock, a_host_function_cannot_let_it_run)
+Test(clock, a_host_function_cannot_let_the_clock_run)
 {
     sim_open(&sim, SETTINGS(VIRTUAL));
     struct moor_abi_stream *stream = sim_stream(&sim);
@@ -302,8 +302,8 @@ Test(clock, a_host_function_cannot_let_it_run)
 
 /* ---- streams ---- */
 
-/* Work that nobody recorded is done all the same, before the context goes. */
-Test(clock, a_stream_that_is_destroyed_goes_on)
+/* Work without a record is executed before the context closes. */
+Test(clock, a_destroyed_stream_still_executes)
 {
     static const char *const clocks[] = {VIRTUAL, "clock=real"};
     for (int i = 0; i < 2; i++) {
@@ -323,7 +323,7 @@ Test(clock, a_stream_that_is_destroyed_goes_on)
     }
 }
 
-Test(clock, a_stream_that_is_needed_is_not_destroyed)
+Test(clock, a_stream_that_a_release_names_is_not_destroyed)
 {
     sim_open(&sim, SETTINGS(VIRTUAL));
     struct moor_abi_stream *stream = sim_stream(&sim);
@@ -341,7 +341,7 @@ Test(clock, a_stream_that_is_needed_is_not_destroyed)
     sim_close(&sim);
 }
 
-/* A host's own kernels, on the stream that it has imported. */
+/* The host's own kernels, on a stream that it has imported. */
 Test(clock, an_imported_stream_is_in_order_with_its_owner)
 {
     sim_open(&sim, SETTINGS(VIRTUAL));
@@ -367,7 +367,7 @@ Test(clock, an_imported_stream_is_in_order_with_its_owner)
     sim_close(&sim);
 }
 
-Test(clock, a_real_clock_goes_by_itself)
+Test(clock, a_real_clock_needs_no_driver)
 {
     sim_open(&sim, SETTINGS("clock=real", "cost_kernel_ns=20000000"));
     struct moor_abi_stream *stream = sim_stream(&sim);

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""moor check over the simulated device in its kinds. Without contents it can keep every rule but those about contents:
-whatever fails there must be one of those, by what it says."""
+"""Runs moor check over the simulated device with several settings. Without contents the device keeps every rule except
+those about contents: each failure there must be one of those, by its text."""
 import pathlib
 import re
 import subprocess
@@ -11,7 +11,7 @@ tool, mock, root = sys.argv[1:4]
 sys.path.insert(0, str(pathlib.Path(root) / "tests/support"))
 import tap  # noqa: E402
 
-# How a check says that it has written memory and has not read the same.
+# The text of a check that has written memory and has not read the same.
 ABOUT_CONTENTS = re.compile(r"reads as|byte|changed")
 
 
@@ -25,12 +25,12 @@ def check(name, *arguments, contents=True):
     return done
 
 
-done = check("as it is")
+done = check("without settings")
 tap.check("... all of it", done.returncode == 0, done.stdout)
-tap.check("... and nothing is seen that is not so", "error: device" not in done.stderr, done.stderr)
+tap.check("... and no violation is reported", "error: device" not in done.stderr, done.stderr)
 done = check("eight devices", "--set", "devices=8", "--set", "total_bytes=64MiB")
 tap.check("... all of it", done.returncode == 0, done.stdout)
-done = check("addresses that never come again", "--set", "reuse=never", "--set", "total_bytes=64MiB")
+done = check("addresses that are never used twice", "--set", "reuse=never", "--set", "total_bytes=64MiB")
 tap.check("... all of it", done.returncode == 0, done.stdout)
 done = check("without the host's access", "--set", "host_access=0")
 tap.check("... all of it", done.returncode == 0, done.stdout)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the device is: settings, sizes, pools, addresses, failures, loss. */
+/* The device: settings, sizes, pools, addresses, failures, loss. */
 #include "sim.h"
 #include <stdio.h>
 #include <string.h>
@@ -11,7 +11,7 @@ static struct sim sim;
 
 /* ---- settings ---- */
 
-Test(device, settings_that_make_no_sense)
+Test(device, wrong_settings_are_refused)
 {
     static const char *const wrong[] = {
         "devices=257",
@@ -50,7 +50,7 @@ static struct moor_abi_domain_info info_of(uint32_t device)
     return info;
 }
 
-Test(device, settings_are_told)
+Test(device, settings_are_visible)
 {
     sim_open(&sim, SETTINGS("devices=3", "total_bytes=3GiB", "granule_bytes=64MiB", "granule_min_bytes=1MiB",
                             "alignment_bytes=4KiB"));
@@ -107,7 +107,7 @@ static void check_tebibyte(const char *contents)
 Test(device, a_tebibyte)
 {
     check_tebibyte("contents=none");
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* they take the addresses */
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* fill up the addresses */
     check_tebibyte("contents=real");
 #endif
 }
@@ -124,7 +124,7 @@ Test(device, one_pool_of_two_devices)
     cr_assert_eq(try_allocate(second, 512 * KIB, &more), MOOR_DEVICE_NOMEM);
     sim_free(&sim, MOOR_ABI_RELEASE_ALLOCATION, first.handle, 0, 0);
     cr_assert_eq(try_allocate(second, 512 * KIB, &more), MOOR_OK);
-    cr_assert_eq(sim_held(&sim), 0); /* it is the other device's */
+    cr_assert_eq(sim_held(&sim), 0); /* the memory is the other device's */
     uint64_t bytes = 0;
     cr_assert_eq(sim.control->held(sim.mock, 1, &bytes), MOOR_OK);
     cr_assert_eq(bytes, 512 * KIB);
@@ -157,7 +157,7 @@ Test(device, segments_where_files_may_not_be_large)
 
 /* ---- addresses ---- */
 
-Test(device, addresses_come_again_newest_first)
+Test(device, addresses_are_reused_newest_first)
 {
     static const char *const contents[] = {"contents=real", "contents=none"};
     for (int i = 0; i < 2; i++) {
@@ -177,7 +177,7 @@ Test(device, addresses_come_again_newest_first)
     }
 }
 
-Test(device, or_never)
+Test(device, addresses_are_never_reused_with_reuse_never)
 {
     sim_open(&sim, SETTINGS("reuse=never"));
     struct moor_abi_allocation first = sim_allocate(&sim, 5000);
@@ -188,7 +188,7 @@ Test(device, or_never)
     sim_close(&sim);
 }
 
-/* Copies between the host and memory without contents: they bring what README.md says. */
+/* Copies between the host and memory without contents write the byte that README.md names. */
 Test(device, no_contents)
 {
     uint8_t bytes[64];
@@ -210,7 +210,7 @@ Test(device, no_contents)
     sim_close(&sim);
 }
 
-/* ---- what the device says of itself ---- */
+/* ---- the figures of the device ---- */
 
 static struct moor_abi_stats stats_now(void)
 {
@@ -219,7 +219,7 @@ static struct moor_abi_stats stats_now(void)
     return stats;
 }
 
-Test(device, others_use_it_too)
+Test(device, external_bytes_are_missing)
 {
     sim_open(&sim, SETTINGS("total_bytes=1MiB"));
     struct moor_abi_allocation memory = sim_allocate(&sim, 256 * KIB);
@@ -238,7 +238,7 @@ Test(device, others_use_it_too)
     sim_close(&sim);
 }
 
-Test(device, it_contradicts_itself)
+Test(device, set_stats_replaces_the_figures)
 {
     sim_open(&sim, SETTINGS("total_bytes=1MiB"));
     const struct moor_abi_stats lie = {.struct_size = MOOR_ABI_STATS_SIZE,
@@ -272,14 +272,14 @@ Test(fault, some_in_a_row)
         if (expected[i] == MOOR_OK)
             sim_free(&sim, MOOR_ABI_RELEASE_ALLOCATION, memory.handle, 0, 0);
         else
-            cr_assert(strstr(sim.error.text, "allocate was told to fail"), "%s", sim.error.text);
+            cr_assert(strstr(sim.error.text, "allocate: made to fail"), "%s", sim.error.text);
     }
     cr_assert_eq(sim.control->calls(sim.mock, "allocate"), 4);
     cr_assert_eq(sim.control->calls(sim.mock, "nonsense"), 0);
     sim_close(&sim);
 }
 
-Test(fault, all_from_then_on_and_whatever_is_called)
+Test(fault, every_call_from_then_on)
 {
     sim_open(&sim, SETTINGS(VIRTUAL));
     uint64_t before = sim.control->calls(sim.mock, "");
@@ -323,7 +323,7 @@ Test(fault, every_function)
     sim_close(&sim);
 }
 
-/* A free that fails leaves everything as it was, and the same release does it later. */
+/* A failed free changes nothing, and a second release frees. */
 Test(fault, a_free)
 {
     sim_open(&sim, SETTINGS(VIRTUAL));
@@ -341,7 +341,7 @@ Test(fault, a_free)
     cr_assert_eq(completion.cookie, range.handle);
     cr_assert_eq(sim_held(&sim), GRANULE);
     struct moor_abi_stream *stream = sim_stream(&sim);
-    sim_fill(&sim, stream, range.address, GRANULE, 1); /* it is the caller's again */
+    sim_fill(&sim, stream, range.address, GRANULE, 1); /* the caller owns the object again */
     sim_stream_end(&sim, stream);
     sim_free(&sim, MOOR_ABI_RELEASE_DECOMMIT, range.handle, 0, GRANULE);
     sim_free(&sim, MOOR_ABI_RELEASE_RANGE, range.handle, 0, 0);
@@ -356,7 +356,7 @@ Test(fault, a_slow_call)
     set_fault("allocate", 1, 1, MOOR_OK, 5000);
     struct moor_abi_allocation memory = sim_allocate(&sim, 4096);
     cr_assert_eq(sim.control->now_ns(sim.mock), 5000);
-    cr_assert_eq(sim_watermark(&sim, stream), value); /* meanwhile the device has gone on */
+    cr_assert_eq(sim_watermark(&sim, stream), value); /* meanwhile the device has executed work */
     sim_free(&sim, MOOR_ABI_RELEASE_ALLOCATION, memory.handle, 0, 0);
     sim_stream_end(&sim, stream);
     sim_close(&sim);
@@ -398,12 +398,12 @@ static void check_loss(const char *clock)
     cr_assert_eq(try_allocate(sim.context, 4096, &more), MOOR_DEVICE_LOST);
     cr_assert_eq(sim.provider->stats->stats(sim.context, 0, &stats, &sim.error), MOOR_DEVICE_LOST);
     cr_assert_eq(try_allocate(second, 4096, &more), MOOR_OK);
-    /* What waits for it never comes either; the rest of the other device goes on. */
+    /* Work that waits for the lost device is never executed; the other work of the second device is. */
     cr_assert_eq(sim.provider->stream->wait(waiting, waiting_value, UINT64_MAX, &sim.error),
                  MOOR_DEVICE_LOST);
     sim_stream_end(&sim, other);
 
-    /* The release that waited has failed, and its memory can be had back without waiting. */
+    /* The waiting release has failed, and its memory can be released without points. */
     struct moor_abi_completion completion;
     uint32_t count = 0;
     cr_assert_eq(sim.provider->release->reap(sim.context, &completion, sizeof(completion), 1, UINT64_MAX,
@@ -424,7 +424,7 @@ static void check_loss(const char *clock)
     sim_close(&sim);
 }
 
-Test(loss, a_device_is_gone_and_the_other_is_not)
+Test(loss, one_device_is_lost_and_the_other_is_not)
 {
     check_loss(VIRTUAL);
     check_loss("clock=real");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* One driver: time, completions, figures and faults are for its thread alone, and come in one order. */
+/* One driver: its thread alone gets time, completions, figures and faults, in one order. */
 #include "sim.h"
 #include <pthread.h>
 
@@ -19,7 +19,7 @@ static void take(void)
     cr_assert_eq(drive()->take(drive()->mock), MOOR_OK);
 }
 
-/* What another thread does, and finds. */
+/* The calls of another thread, and their results. */
 struct other {
     struct moor_abi_stream *stream;
     uint64_t value;
@@ -104,7 +104,7 @@ Test(drive, not_with_a_real_clock)
     sim_close(&sim);
 }
 
-/* Whatever the addresses of the streams that they wait for. */
+/* The addresses of the streams do not matter. */
 Test(drive, completions_come_in_the_order_of_their_submission)
 {
     enum { COUNT = 32 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The core on the simulated device, which watches it: cases from the field that are about who uses what,
- * and when. The clock is virtual, so a fence passes when the test says so. */
+/* The core on the simulated device, which checks it: cases from the field about the users of memory, and
+ * about time. The clock is virtual, so the test decides when a fence passes. */
 #include <criterion/criterion.h>
 #include <moorage/mock.h>
 #include <moorage/moorage.h>
@@ -49,10 +49,10 @@ static void advance(void)
 
 static void reap(void)
 {
-    (void)moor_runtime_reap(host.runtime, MOOR_NO_WAIT); /* what is left is looked at by the caller */
+    (void)moor_runtime_reap(host.runtime, MOOR_NO_WAIT); /* the caller checks the rest */
 }
 
-/* What the core has charged is what the device holds, and the device has seen nothing wrong. */
+/* The core's charges equal the bytes that the device holds, and the device has seen no violation. */
 static uint64_t check_books(void)
 {
     struct moor_mock_violation first = {0};
@@ -77,7 +77,7 @@ static void expect_held(uint64_t bytes)
 static void tear_down(void)
 {
     OK(moor_stream_destroy(host.stream));
-    for (int i = 0; i < 4; i++) { /* a stream that was given up goes when what may name it has gone */
+    for (int i = 0; i < 4; i++) { /* a closed stream is destroyed when no release names it any more */
         advance();
         reap();
     }
@@ -104,7 +104,7 @@ static void fill_buffer(struct moor_stream *stream, moor_buffer buffer, uint8_t 
     OK(moor_fill(stream, &view, value, 1));
 }
 
-/* ---- many streams that go while their frees are still to come ---- */
+/* ---- many streams that end before their frees ---- */
 
 #define STREAMS 64
 #define FREES 4
@@ -130,11 +130,11 @@ Test(host, frees_outlive_their_streams)
     moor_buffer buffer = allocate(4096);
     fill_buffer(host.stream, buffer, 1);
     reap();
-    expect_held(STREAMS * FREES * 4096 + 4096); /* nothing has happened yet */
+    expect_held(STREAMS * FREES * 4096 + 4096); /* nothing was executed yet */
     advance();
     reap();
     expect_held(4096);
-    defer_frees(); /* on streams that have the names of those that have gone */
+    defer_frees(); /* on streams with the native names of ended streams */
     expect_held(STREAMS * FREES * 4096 + 4096);
     OK(moor_buffer_release(host.runtime, buffer));
     advance();
@@ -143,8 +143,8 @@ Test(host, frees_outlive_their_streams)
     tear_down();
 }
 
-/* A fence that cannot be asked about: what is behind it is kept, and given to nobody. */
-Test(lost_host, memory_behind_a_lost_stream_is_kept, .init = set_up)
+/* A fence of a lost stream: the memory behind it is quarantined, and never granted again. */
+Test(lost_host, memory_behind_a_lost_stream_is_quarantined, .init = set_up)
 {
     moor_buffer buffer = allocate(4096);
     fill_buffer(host.stream, buffer, 1);
@@ -187,7 +187,7 @@ static void fill_part(moor_range range, uint64_t offset, uint64_t bytes, uint8_t
     OK(moor_fill(host.stream, &part, value, 1));
 }
 
-/* Read by the device, in stream order: a violation tells if it is not so. */
+/* The device reads in stream order; a race would be a violation. */
 static void expect_part(moor_range range, uint64_t offset, uint64_t bytes, uint8_t value)
 {
     uint64_t native = 0;
@@ -198,7 +198,7 @@ static void expect_part(moor_range range, uint64_t offset, uint64_t bytes, uint8
     OK(moor_stream_used(host.stream, &part));
 }
 
-/* 3.5 pages of a prompt, each a segment that is sealed and mapped read-only. */
+/* A prompt of 3.5 pages, each one a sealed segment that is mapped read-only. */
 static void make_prompt(moor_range first, moor_segment *segments)
 {
     for (int i = 0; i < PAGES; i++) {
@@ -256,10 +256,10 @@ Test(host, two_sequences_append_to_one_tail)
     drop_handles(segments);
     expect_held(PAGES * GRANULE);
     OK(append(first, 1));
-    expect_held((PAGES + 1) * GRANULE); /* a copy of one page, and no more */
+    expect_held((PAGES + 1) * GRANULE); /* a copy of one page */
     expect_tail(first, 1);
     expect_tail(second, 0);
-    OK(append(second, 2)); /* it is alone by now, and needs no copy */
+    OK(append(second, 2)); /* the last owner needs no copy */
     expect_held((PAGES + 1) * GRANULE);
     expect_tail(first, 1);
     expect_tail(second, 2);
@@ -292,7 +292,7 @@ Test(host, no_room_for_a_private_tail)
     tear_down();
 }
 
-/* The device does not let a write through a shared map pass unseen. */
+/* The device reports a write through a shared map. */
 Test(host, a_write_through_a_shared_map)
 {
     moor_segment segments[PAGES];
@@ -312,7 +312,7 @@ Test(host, a_write_through_a_shared_map)
     cr_assert_eq(total, 1);
     cr_assert_eq(seen.kind, MOOR_MOCK_READ_ONLY);
     OK(host.control->clear_violations(host.control->mock));
-    expect_part(first, 0, GRANULE, 10); /* and it has done nothing */
+    expect_part(first, 0, GRANULE, 10); /* and the write has changed nothing */
     drop_sequence(first);
     tear_down();
 }
@@ -345,9 +345,9 @@ Test(host, a_thousand_children_of_one_prompt)
 
 /* ---- wrong sizes at the device ---- */
 
-/* Whatever the core gives back is exactly what was made: with strict=1 all of the above would have shown
- * it. */
-Test(host, ranges_that_leave_in_parts)
+/* Every release of the core names exactly its object: with strict=1 all tests above would have shown a wrong
+ * one. */
+Test(host, ranges_are_freed_in_parts)
 {
     moor_range range = reserve_sequence();
     OK(moor_range_commit(host.runtime, range, 0, 2 * GRANULE, 0));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What is wrong is seen, with what had happened to the bytes, and its legal twin is not. With a virtual
- * clock, so that nothing depends on luck: what is told is told at submission, before anything has taken
+/* Each wrong use of memory is reported, with the earlier events of the bytes, and its legal twin is not. The
+ * clock is virtual, so no luck is involved: violations are found at submission, before any work has taken
  * effect. */
 #include "sim.h"
 #include <signal.h>
@@ -17,7 +17,7 @@ static void open_virtual(void)
 
 TestSuite(shadow, .init = open_virtual);
 
-/* Two streams, and memory that one of them has filled. */
+/* Makes two streams, and memory that one of them has filled. */
 struct scene {
     struct moor_abi_stream *first;
     struct moor_abi_stream *second;
@@ -56,7 +56,7 @@ Test(shadow, a_read_that_waits_for_nothing_races)
     struct scene scene = set_scene();
     read_by_second(&scene);
     struct moor_mock_violation seen =
-        sim_violated(&sim, MOOR_MOCK_RACE, "a kernel on stream 2 reads what stream 1 writes",
+        sim_violated(&sim, MOOR_MOCK_RACE, "a kernel on stream 2 reads bytes that stream 1 writes",
                      "a write submitted, stream 1");
     cr_assert_eq(seen.address, scene.memory.address + 100);
     cr_assert_eq(seen.size_bytes, 50);
@@ -74,7 +74,7 @@ Test(shadow, a_read_that_waits_for_the_stream_does_not)
     sim_close(&sim);
 }
 
-Test(shadow, nor_one_behind_what_the_host_has_waited_for)
+Test(shadow, a_read_after_the_host_has_waited_does_not_race)
 {
     struct scene scene = set_scene();
     sim_wait(&sim, scene.first, sim_record(&sim, scene.first));
@@ -83,7 +83,7 @@ Test(shadow, nor_one_behind_what_the_host_has_waited_for)
     sim_close(&sim);
 }
 
-Test(shadow, a_watermark_shows_it_too)
+Test(shadow, a_watermark_orders_like_a_wait)
 {
     struct scene scene = set_scene();
     uint64_t value = sim_record(&sim, scene.first);
@@ -95,8 +95,8 @@ Test(shadow, a_watermark_shows_it_too)
     sim_close(&sim);
 }
 
-/* It has happened, and yet nobody who submitted could know. */
-Test(shadow, what_has_happened_unseen_still_races)
+/* The work has taken effect, but the host could not know it at submission. */
+Test(shadow, work_that_the_host_has_not_seen_still_races)
 {
     struct scene scene = set_scene();
     (void)sim_record(&sim, scene.first);
@@ -136,7 +136,7 @@ static void called(void *user)
     ++*(int *)user;
 }
 
-Test(shadow, the_host_sees_what_is_before_what_it_sees)
+Test(shadow, a_seen_value_covers_the_work_before_it)
 {
     struct scene scene = set_scene();
     struct moor_abi_stream *between = sim_stream(&sim);
@@ -148,7 +148,7 @@ Test(shadow, the_host_sees_what_is_before_what_it_sees)
     sim_close(&sim);
 }
 
-/* What is remembered of some bytes stays when others among them are used. */
+/* The uses of some bytes stay known when work uses other bytes among them. */
 Test(shadow, uses_in_pieces)
 {
     struct scene scene = set_scene();
@@ -157,14 +157,14 @@ Test(shadow, uses_in_pieces)
     static const uint64_t offsets[] = {0, 99, 100, 199, 200, 4095};
     for (size_t i = 0; i < sizeof(offsets) / sizeof(offsets[0]); i++) {
         sim_kernel(&sim, scene.second, address + offsets[i], 1, MOOR_MOCK_READ, 0);
-        (void)sim_violated(&sim, MOOR_MOCK_RACE, "stream 2 reads what stream 1 writes", "");
+        (void)sim_violated(&sim, MOOR_MOCK_RACE, "stream 2 reads bytes that stream 1 writes", "");
     }
     struct moor_abi_allocation other = sim_allocate(&sim, 4096);
     sim_kernel(&sim, scene.second, other.address, 4096, MOOR_MOCK_READ, 0);
     sim_kernel(&sim, scene.first, other.address + 100, 100, MOOR_MOCK_READ, 0);
     for (size_t i = 0; i < sizeof(offsets) / sizeof(offsets[0]); i++) {
         sim_kernel(&sim, scene.first, other.address + offsets[i], 1, MOOR_MOCK_WRITE, 0);
-        (void)sim_violated(&sim, MOOR_MOCK_RACE, "stream 1 writes what stream 2 reads", "");
+        (void)sim_violated(&sim, MOOR_MOCK_RACE, "stream 1 writes bytes that stream 2 reads", "");
     }
     end_streams(&scene);
     sim_free(&sim, MOOR_ABI_RELEASE_ALLOCATION, other.handle, 0, 0);
@@ -172,7 +172,7 @@ Test(shadow, uses_in_pieces)
     sim_close(&sim);
 }
 
-Test(shadow, a_host_function_that_was_called_shows_what_was_before_it)
+Test(shadow, a_host_function_shows_the_work_before_it)
 {
     struct scene scene = set_scene();
     int calls = 0;
@@ -192,14 +192,14 @@ Test(shadow, reads_do_not_race_with_reads)
     read_by_second(&scene);
     sim_unviolated(&sim);
     sim_kernel(&sim, scene.first, scene.memory.address + 149, 1, MOOR_MOCK_WRITE,
-               0); /* its own read is before it */
-    (void)sim_violated(&sim, MOOR_MOCK_RACE, "stream 1 writes what stream 2 reads",
+               0); /* the stream's own read comes before */
+    (void)sim_violated(&sim, MOOR_MOCK_RACE, "stream 1 writes bytes that stream 2 reads",
                        "a read submitted, stream 2");
     end_scene(&scene);
     sim_close(&sim);
 }
 
-Test(shadow, bytes_beside_do_not_race)
+Test(shadow, neighbouring_bytes_do_not_race)
 {
     struct scene scene = set_scene();
     struct moor_abi_allocation beside = sim_allocate(&sim, 4096);
@@ -211,7 +211,7 @@ Test(shadow, bytes_beside_do_not_race)
     sim_close(&sim);
 }
 
-/* Many streams read; a write that waits for all of them but one is told. */
+/* Many streams read; a write that waits for all of them but one is reported. */
 static void write_behind_readers(uint32_t count, uint32_t left_out)
 {
     struct scene scene = set_scene();
@@ -225,7 +225,7 @@ static void write_behind_readers(uint32_t count, uint32_t left_out)
     }
     sim_fill(&sim, scene.first, scene.memory.address, 64, 2);
     if (left_out < count)
-        (void)sim_violated(&sim, MOOR_MOCK_RACE, "writes what stream", "a read submitted");
+        (void)sim_violated(&sim, MOOR_MOCK_RACE, "writes bytes that stream", "a read submitted");
     for (uint32_t i = 0; i < count; i++)
         sim_stream_end(&sim, readers[i]);
     end_scene(&scene);
@@ -239,7 +239,7 @@ Test(shadow, a_write_waits_for_every_reader)
     sim_close(&sim);
 }
 
-/* ---- memory that is not there ---- */
+/* ---- addresses without memory ---- */
 
 Test(shadow, reserved_addresses_are_no_memory)
 {
@@ -261,7 +261,7 @@ Test(shadow, reserved_addresses_are_no_memory)
     sim_close(&sim);
 }
 
-Test(shadow, memory_that_has_gone)
+Test(shadow, freed_memory_is_reported)
 {
     struct scene scene = set_scene();
     end_streams(&scene);
@@ -269,8 +269,8 @@ Test(shadow, memory_that_has_gone)
     struct moor_abi_stream *stream = sim_stream(&sim);
     sim_kernel(&sim, stream, scene.memory.address, 8, MOOR_MOCK_READ, 0);
     struct moor_mock_violation seen =
-        sim_violated(&sim, MOOR_MOCK_UNCOMMITTED, "reads where there is no memory", "gone");
-    static const char *const story[] = {"allocated", "a write submitted", "written", "released", "gone"};
+        sim_violated(&sim, MOOR_MOCK_UNCOMMITTED, "reads where there is no memory", "freed");
+    static const char *const story[] = {"allocated", "a write submitted", "written", "released", "freed"};
     const char *at = seen.history;
     for (size_t i = 0; i < sizeof(story) / sizeof(story[0]); i++) {
         at = strstr(at, story[i]);
@@ -280,20 +280,20 @@ Test(shadow, memory_that_has_gone)
     sim_close(&sim);
 }
 
-Test(shadow, memory_that_is_given_away)
+Test(shadow, released_memory_is_reported)
 {
     struct scene scene = set_scene();
     cr_assert_eq(sim_release(&sim, MOOR_ABI_RELEASE_ALLOCATION, scene.memory.handle, 0, 0, scene.first),
                  MOOR_OK);
     sim_fill(&sim, scene.first, scene.memory.address, 16, 1);
-    (void)sim_violated(&sim, MOOR_MOCK_UNCOMMITTED, "memory that has been released", "released");
+    (void)sim_violated(&sim, MOOR_MOCK_UNCOMMITTED, "uses released memory", "released");
     sim_settle(&sim, 1);
     end_streams(&scene);
     sim_close(&sim);
 }
 
-/* The next one at the address has nothing to do with the last one. */
-Test(shadow, an_address_that_serves_again_starts_anew)
+/* The next allocation at an address has no history. */
+Test(shadow, a_reused_address_has_no_history)
 {
     struct scene scene = set_scene();
     cr_assert_eq(sim_release(&sim, MOOR_ABI_RELEASE_ALLOCATION, scene.memory.handle, 0, 0, scene.first),
@@ -323,7 +323,7 @@ Test(shadow, a_read_only_map_is_not_written)
     sim_fill(&sim, stream, range.address + GRANULE, 1, 1);
     (void)sim_violated(&sim, MOOR_MOCK_READ_ONLY, "writes through a read-only map", "mapped");
 
-    /* A map that changes under a write is told when the write comes. */
+    /* A map that becomes read-only before a write is reported when the write is executed. */
     sim_fill(&sim, stream, range.address, 8, 1);
     const struct moor_abi_map_args args = {MOOR_ABI_MAP_ARGS_SIZE, MOOR_ABI_ACCESS_READ, range.handle, 0,
                                            segment.handle};
@@ -334,7 +334,7 @@ Test(shadow, a_read_only_map_is_not_written)
     uint32_t count = 0;
     struct moor_mock_violation seen;
     cr_assert_eq(sim.control->violations(sim.mock, &total, &seen, 1, &count), MOOR_OK);
-    cr_assert_eq(total, 2); /* both writes were under way */
+    cr_assert_eq(total, 2); /* both writes were submitted */
     cr_assert_eq(seen.kind, MOOR_MOCK_READ_ONLY);
     cr_assert_eq(sim.control->clear_violations(sim.mock), MOOR_OK);
     sim_free(&sim, MOOR_ABI_RELEASE_UNMAP, range.handle, 0, GRANULE);
@@ -359,7 +359,7 @@ Test(shadow, a_release_waits_for_all_uses)
     sim_close(&sim);
 }
 
-Test(shadow, a_release_that_leaves_a_stream_out)
+Test(shadow, a_release_without_one_stream_is_early)
 {
     struct scene scene = set_scene();
     sim_follow(&sim, scene.second, scene.first);
@@ -375,21 +375,20 @@ Test(shadow, a_release_that_leaves_a_stream_out)
     sim_close(&sim);
 }
 
-Test(shadow, a_release_behind_nothing)
+Test(shadow, a_release_without_points_is_early)
 {
     struct scene scene = set_scene();
     cr_assert_eq(sim_release(&sim, MOOR_ABI_RELEASE_ALLOCATION, scene.memory.handle, 0, 0, NULL), MOOR_OK);
     (void)sim_violated(&sim, MOOR_MOCK_EARLY_RELEASE, "does not wait for work of stream 1",
                        "a write submitted, stream 1");
-    cr_assert_eq(sim_reap(&sim, NULL), 1);   /* it goes: the write that comes then does nothing */
-    scene.memory = sim_allocate(&sim, 4096); /* and has nothing to do with who is there then */
+    cr_assert_eq(sim_reap(&sim, NULL), 1);   /* freed: the later write does nothing */
+    scene.memory = sim_allocate(&sim, 4096); /* and does not touch the next owner of the address */
     sim_fill(&sim, scene.second, scene.memory.address, 4096, 2);
     end_scene(&scene);
     sim_close(&sim);
 }
 
-/* What the host has seen reached needs no point; a completion shows the points of its release, and no
- * others. */
+/* Work that the host has seen reached needs no point; a completion shows the points of its release alone. */
 Test(shadow, a_completion_shows_its_points)
 {
     struct scene scene = set_scene();
@@ -403,12 +402,12 @@ Test(shadow, a_completion_shows_its_points)
     sim_close(&sim);
 }
 
-Test(shadow, looking_inside_of_reap_shows_nothing)
+Test(shadow, the_watermarks_that_reap_reads_order_nothing)
 {
     struct scene scene = set_scene();
     struct moor_abi_allocation other = sim_allocate(&sim, 4096);
     cr_assert_eq(sim.control->hold(sim.mock, sim_native(&sim, scene.second)), MOOR_OK);
-    /* In both orders, as one of the two is asked about first. */
+    /* In both orders, because the queue reads one of the two streams first. */
     const struct moor_abi_fence_point points[] = {{scene.first, sim_record(&sim, scene.first)},
                                                   {scene.second, sim_record(&sim, scene.second)},
                                                   {scene.first, 1}};
@@ -449,7 +448,7 @@ Test(shadow, part_of_a_range_waits_for_its_own_uses)
     sim_close(&sim);
 }
 
-/* One segment at two addresses: races are by its bytes, an unmap waits for the users of its own address. */
+/* One segment at two addresses: races concern its bytes, an unmap waits for the users of its own address. */
 Test(shadow, maps_of_one_segment)
 {
     struct moor_abi_stream *streams[2] = {sim_stream(&sim), sim_stream(&sim)};
@@ -462,9 +461,9 @@ Test(shadow, maps_of_one_segment)
     sim_unviolated(&sim);
     cr_assert_eq(sim_release(&sim, MOOR_ABI_RELEASE_UNMAP, range.handle, GRANULE, GRANULE, streams[1]),
                  MOOR_OK);
-    sim_unviolated(&sim); /* the first stream does not see it there */
+    sim_unviolated(&sim); /* the first stream does not use that address */
     sim_fill(&sim, streams[0], range.address + 5, 1, 1);
-    (void)sim_violated(&sim, MOOR_MOCK_RACE, "stream 1 writes what stream 2 reads",
+    (void)sim_violated(&sim, MOOR_MOCK_RACE, "stream 1 writes bytes that stream 2 reads",
                        "a read submitted, stream 2");
     cr_assert_eq(sim_release(&sim, MOOR_ABI_RELEASE_UNMAP, range.handle, 0, GRANULE, streams[1]), MOOR_OK);
     (void)sim_violated(&sim, MOOR_MOCK_EARLY_RELEASE, "work of stream 1", "mapped");
@@ -478,7 +477,7 @@ Test(shadow, maps_of_one_segment)
 
 /* ---- lost streams use nothing ---- */
 
-Test(shadow, what_is_lost_needs_no_waiting)
+Test(shadow, a_lost_stream_needs_no_wait)
 {
     struct scene scene = set_scene();
     cr_assert_eq(sim.control->lose(sim.mock, 0), MOOR_OK);
@@ -506,7 +505,7 @@ static void release_wrongly(const char *strict, bool told)
         cr_assert_eq(sim_release(&sim, wrong[i].kind, range.handle, wrong[i].offset, wrong[i].length, NULL),
                      MOOR_INVALID);
         if (told)
-            (void)sim_violated(&sim, MOOR_MOCK_WRONG_SIZE, "a release that is not what was made", "");
+            (void)sim_violated(&sim, MOOR_MOCK_WRONG_SIZE, "a release of bytes that are not", "");
         sim_unviolated(&sim);
     }
     sim_free(&sim, MOOR_ABI_RELEASE_DECOMMIT, range.handle, 0, 2 * GRANULE);
@@ -514,13 +513,13 @@ static void release_wrongly(const char *strict, bool told)
     sim_close(&sim);
 }
 
-Test(strict, releases_of_what_was_not_made)
+Test(strict, releases_of_wrong_bytes)
 {
     release_wrongly("strict=1", true);
     release_wrongly("strict=0", false);
 }
 
-/* ---- for those who want to be stopped ---- */
+/* ---- violations=abort ---- */
 
 Test(abort, a_violation_ends_the_process, .signal = SIGABRT)
 {
@@ -531,7 +530,7 @@ Test(abort, a_violation_ends_the_process, .signal = SIGABRT)
 
 /* ---- contents ---- */
 
-Test(contents, what_a_kernel_expects)
+Test(contents, a_kernel_finds_an_unexpected_value)
 {
     sim_open(&sim, SETTINGS(VIRTUAL));
     struct scene scene = set_scene();
@@ -548,8 +547,8 @@ Test(contents, what_a_kernel_expects)
     sim_close(&sim);
 }
 
-/* A copy in pieces, under which its source is taken away: what is gone is left alone. */
-Test(contents, work_does_not_touch_what_is_gone)
+/* The source of a copy is freed between two pieces of the copy: the rest is not copied. */
+Test(contents, work_does_not_touch_freed_memory)
 {
     sim_open(&sim, SETTINGS(VIRTUAL));
     struct moor_abi_stream *stream = sim_stream(&sim);
@@ -558,6 +557,6 @@ Test(contents, work_does_not_touch_what_is_gone)
     cr_assert_eq(sim_release(&sim, MOOR_ABI_RELEASE_ALLOCATION, memory.handle, 0, 0, NULL), MOOR_OK);
     (void)sim_violated(&sim, MOOR_MOCK_EARLY_RELEASE, "work of stream 1", "");
     cr_assert_eq(sim_reap(&sim, NULL), 1);
-    sim_stream_end(&sim, stream); /* else a fault */
+    sim_stream_end(&sim, stream); /* otherwise a fault */
     sim_close(&sim);
 }

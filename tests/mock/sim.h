@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A simulated device, driven through its raw tables and by the hands that moorage/mock.h gives. */
+/* A simulated device, called through its raw tables and controlled through moorage/mock.h. */
 #ifndef MOORAGE_TESTS_MOCK_SIM_H
 #define MOORAGE_TESTS_MOCK_SIM_H
 
@@ -13,23 +13,23 @@
 
 struct sim {
     struct moor_abi_host host;
-    const char *const *settings; /* "key=value", ended by NULL */
+    const char *const *settings; /* "key=value", NULL at the end */
     unsigned int logged;         /* errors */
     const struct moor_abi_provider *provider;
     struct moor_abi_instance *instance;
     struct moor_abi_context *context;
     const struct moor_mock_control *control;
     struct moor_mock *mock;
-    struct moor_abi_error error; /* of the last failure */
+    struct moor_abi_error error; /* the last failure */
 };
 
-/* Starts what MOOR_MOCK_PROVIDER names. The status of init. */
+/* Loads the file in MOOR_MOCK_PROVIDER and starts it. Returns the status of init. */
 int32_t sim_init(struct sim *sim, const char *const *settings);
-/* And opens device 0; anything but success fails the test. */
+/* The same, and opens device 0; a failure fails the test. */
 void sim_open(struct sim *sim, const char *const *settings);
 #define SETTINGS(...) ((const char *const[]){__VA_ARGS__, NULL})
 #define VIRTUAL "clock=virtual"
-/* Nothing is left, and nothing was violated that was not taken note of. */
+/* Closes the device. Nothing is left, and every violation was expected. */
 void sim_close(struct sim *sim);
 
 /* ---- calls that must succeed ---- */
@@ -46,7 +46,7 @@ void sim_stream_end(struct sim *sim, struct moor_abi_stream *stream);
 uint64_t sim_record(struct sim *sim, struct moor_abi_stream *stream);
 uint64_t sim_watermark(struct sim *sim, struct moor_abi_stream *stream);
 void sim_wait(struct sim *sim, struct moor_abi_stream *stream, uint64_t value);
-/* `stream` waits for all that was submitted to `other`. */
+/* Makes `stream` wait for all work submitted to `other`. */
 void sim_follow(struct sim *sim, struct moor_abi_stream *stream, struct moor_abi_stream *other);
 void sim_fill(struct sim *sim, struct moor_abi_stream *stream, uint64_t address, uint64_t bytes,
               uint8_t value);
@@ -55,24 +55,25 @@ void sim_kernel(struct sim *sim, struct moor_abi_stream *stream, uint64_t addres
 
 /* ---- releases ---- */
 
-/* Behind all of `stream`, or with NULL behind nothing. offset and length: of a part of a range. */
+/* Releases behind all work of `stream`; NULL: without a point. offset, length: a part of a range. */
 int32_t sim_release(struct sim *sim, uint32_t kind, uint64_t handle, uint64_t offset, uint64_t length,
                     struct moor_abi_stream *stream);
-/* Carries out what is due now; how many have gone, and if not NULL their bytes. Each must succeed. */
+/* Reaps releases that are due now, each of which must succeed. Returns their number. ret_bytes: [out] may be
+ * NULL. */
 uint32_t sim_reap(struct sim *sim, uint64_t *ret_bytes);
-/* Lets a virtual clock run until nothing is left to do; then `count` have gone. */
+/* Lets a virtual clock run until no work is left; then `count` releases complete. */
 void sim_settle(struct sim *sim, uint32_t count);
-/* A release and a reap, of what nothing uses. */
+/* Releases an unused object, and reaps. */
 void sim_free(struct sim *sim, uint32_t kind, uint64_t handle, uint64_t offset, uint64_t length);
 
 /* ---- violations ---- */
 
-/* There has been exactly one, and it is this one: parts of its text and of its history. Forgets it. */
+/* Checks that there was exactly this violation, by parts of its text and of its history, and clears it. */
 struct moor_mock_violation sim_violated(struct sim *sim, uint32_t kind, const char *text,
                                         const char *history);
 void sim_unviolated(struct sim *sim);
 
-/* Held bytes by the device's own books. */
+/* Returns the bytes that the device holds, by its own count. */
 uint64_t sim_held(struct sim *sim);
 
 #endif

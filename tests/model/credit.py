@@ -1,46 +1,47 @@
 # SPDX-License-Identifier: MIT
-"""Threads' credit in thread accounts, and how it is taken back (core/governor/credit.h, credit.c).
+"""The thread accounts, which hold part of a holder's account, and how the governor collects them
+(core/governor/credit.h, credit.c).
 
-A thread enters its cell with a plain store and a look; who takes back sets a flag, has a barrier put into all
-threads, and waits. So the model has store buffers, as x86 has them: a store is seen by others some time after it was
-made, in order, and at once where the thread locks, exchanges, or is made to pass a barrier.
+A thread enters its thread account with a plain store and a load. The thread that collects sets a flag, sends a barrier
+to all threads, and waits. The model therefore has store buffers like x86: other threads see a store later, in order, or
+at once when the thread locks, exchanges, or passes a barrier.
 
-Wrong is: a snapshot or a refusal that misses what a thread has reserved, a request that is refused while there is
-room, more reserved than there is, a cell that two change at once, one of a holder that is gone, and, when all is
-over, bytes that were lost or doubled."""
+The model fails if a snapshot or a refusal misses reserved bytes, if a request is refused although bytes are free, if
+more is reserved than the capacity, if two threads change one thread account at once, if a thread account belongs to a
+holder that is gone, or if bytes are lost or doubled in the end."""
 from types import SimpleNamespace
 
 SOURCES = ["core/governor/account.h", "core/governor/account.c", "core/governor/credit.h", "core/governor/credit.c",
            "core/governor/charge.c"]
 
 VARIANTS = {
-    "no barrier": "the flag is raised, and nobody is made to pass a barrier",
-    "barrier before the flag": "threads pass the barrier, and then the flag is raised",
+    "no barrier": "the flag is set, but no thread passes a barrier",
+    "barrier before the flag": "the threads pass the barrier before the flag is set",
     "a plain store instead of an exchange": "without membarrier, a thread enters by a plain store",
-    "a plain store of the flag": "without membarrier, the flag is raised by a plain store",
-    "does not wait": "cells are emptied whoever is inside",
-    "looks before it enters": "a thread looks at the flag, and then says that it is inside",
-    "cell before the flag": "a thread looks whose the cell is, and then at the flag",
-    "leaves too early": "a thread is outside before its step is done",
-    "allowed too early": "the flag is down before the cells are empty",
-    "lends while the flag is up": "a thread gets credit although nobody is to have any",
-    "clears without the lock": "a thread empties its cell of another holder under no lock",
-    "clears without a look": "who has the lock then takes the cell for what it was before",
-    "stays the holder's": "a cell that was emptied is still of its holder",
+    "a plain store of the flag": "without membarrier, the flag is set by a plain store",
+    "does not wait": "thread accounts are emptied while a thread is inside",
+    "reads before it enters": "a thread reads the flag before it enters",
+    "holder before the flag": "a thread reads the holder of its thread account before the flag",
+    "leaves too early": "a thread leaves before its step is done",
+    "allowed too early": "the flag is cleared before the thread accounts are empty",
+    "lends while the flag is set": "a thread gets credit while the flag is set",
+    "clears without the lock": "a thread empties its thread account of another holder without the lock",
+    "clears without a second read": "the holder of the thread account is not read again under the lock",
+    "keeps its holder": "an emptied thread account still belongs to its holder",
 }
 
 CREDIT, RESERVED = "credit", "reserved"
-FIGURES = {1: CREDIT, -1: RESERVED}  # where the byte comes from
+SOURCE_LINE = {1: CREDIT, -1: RESERVED}  # the account line that the byte comes from
 TIGHT, TICKETS = 1, 2
 LOCK = "moor__lock_acquire(&authority->lock);"
 HOLDER = "atomic_load_explicit(&thread_account->holder, memory_order_relaxed)"
 FLAG = "strict"
-LOOKS = FLAG, "holder"
-LOOKS_AT = {FLAG: "if (atomic_load_explicit(&holder->authority->strict, memory_order_seq_cst) == 0 &&",
+CHECKED = FLAG, "holder"
+READS = {FLAG: "if (atomic_load_explicit(&holder->authority->strict, memory_order_seq_cst) == 0 &&",
             "holder": HOLDER + " == holder)"}
 
 
-# ---- memory: what a thread has stored is in its buffer until the processor gives it out ----
+# ---- memory: a store stays in the buffer of its thread until the processor writes it ----
 
 def load(s, me, *name):
     for stored, value in reversed(s.buffers[me]):
@@ -52,10 +53,10 @@ def load(s, me, *name):
 def store(s, me, value, *name):
     s.buffers[me] += ((name, value),)
     if me not in s._users and name[0] != FLAG:
-        drain(s, me)  # who takes back orders its stores by what it does before and after
+        drain(s, me)  # the lock orders all other stores of a collecting thread
 
 
-def give_out(s, me):
+def write_oldest(s, me):
     (name, value), *rest = s.buffers[me]
     s.memory[name] = value
     s.buffers[me] = tuple(rest)
@@ -63,16 +64,16 @@ def give_out(s, me):
 
 def drain(s, me):
     while s.buffers[me]:
-        give_out(s, me)
+        write_oldest(s, me)
 
 
 def processor(s, me):
-    """Gives out one store after another, whenever it likes."""
+    """Writes one store after another, at any time."""
     while True:
-        yield "(a store is seen by others)", lambda: s.buffers[me] or s.ended[me]
+        yield "(other threads see a store)", lambda: s.buffers[me] or s.ended[me]
         if not s.buffers[me]:
             return
-        give_out(s, me)
+        write_oldest(s, me)
 
 
 def lock(s, me, pool):
@@ -87,11 +88,11 @@ def unlock(s, me, pool):
     s.locked[pool] = None
 
 
-# ---- the thread's side: books.h ----
+# ---- the side of the thread: account.h ----
 
 def enter(s, me, pool):
-    if s._variant == "looks before it enters":
-        yield "(looks at the flag)"
+    if s._variant == "reads before it enters":
+        yield "(reads the flag)"
         if load(s, me, FLAG, pool):
             return False
     if s._has_membarrier or s._variant == "a plain store instead of an exchange":
@@ -101,11 +102,11 @@ def enter(s, me, pool):
         yield "atomic_exchange_explicit(&cache->inside, 1, memory_order_seq_cst);"
         store(s, me, 1, "inside", me)
         drain(s, me)
-    for look in LOOKS[::-1] if s._variant == "cell before the flag" else LOOKS:
-        if look == FLAG and s._variant == "looks before it enters":
+    for name in CHECKED[::-1] if s._variant == "holder before the flag" else CHECKED:
+        if name == FLAG and s._variant == "reads before it enters":
             continue
-        yield LOOKS_AT[look]
-        if load(s, me, FLAG, pool) if look == FLAG else load(s, me, "holder", me) != pool:
+        yield READS[name]
+        if load(s, me, FLAG, pool) if name == FLAG else load(s, me, "holder", me) != pool:
             yield from leave(s, me)
             return False
     return True
@@ -116,8 +117,8 @@ def leave(s, me):
     store(s, me, 0, "inside", me)
 
 
-def move_in_cell(s, me, pool, change):
-    """One byte more reserved, of the thread_account's credit; or one less."""
+def transfer_in_thread_account(s, me, pool, change):
+    """Moves one byte from credit to reserved, or back, in the thread account."""
     if not (yield from enter(s, me, pool)):
         return False
     yield "bool can = step->from == MOOR__CREDIT ?"
@@ -126,17 +127,17 @@ def move_in_cell(s, me, pool, change):
         yield from leave(s, me)
     if can:
         yield "moor__account_change(account, step->from, -step->bytes);"
-        store(s, me, load(s, me, FIGURES[change], me) - 1, FIGURES[change], me)
+        store(s, me, load(s, me, SOURCE_LINE[change], me) - 1, SOURCE_LINE[change], me)
         yield "moor__account_change(account, step->to, step->bytes);"
-        store(s, me, load(s, me, FIGURES[-change], me) + 1, FIGURES[-change], me)
+        store(s, me, load(s, me, SOURCE_LINE[-change], me) + 1, SOURCE_LINE[-change], me)
         s.taken[pool] += change
     if s._variant != "leaves too early":
         yield from leave(s, me)
     return can
 
 
-def cell_clear(s, me, pool):
-    """The thread's cell is another holder's."""
+def thread_account_clear(s, me, pool):
+    """Empties the thread account if it belongs to another holder."""
     yield "const struct moor_holder *other = " + HOLDER
     other = load(s, me, "holder", me)
     if other in (None, pool):
@@ -145,37 +146,37 @@ def cell_clear(s, me, pool):
     if locks:
         yield from lock(s, me, other)
     yield "if (" + HOLDER + ")"
-    if load(s, me, "holder", me) is not None or s._variant == "clears without a look":
+    if load(s, me, "holder", me) is not None or s._variant == "clears without a second read":
         yield from empty(s, me, me, other)
     if locks:
         yield from unlock(s, me, other)
 
 
-# ---- the other side: books.c; the authority's lock is held ----
+# ---- the side of the governor: account.c. Requires the authority's lock ----
 
-def empty(s, me, whose, pool):
-    assert load(s, me, "holder", whose) is not None, "a cell is emptied that is nobody's"
-    assert s.alive[pool], "a cell is emptied whose holder is gone"
-    for figure in (CREDIT, RESERVED):
+def empty(s, me, thread, pool):
+    assert load(s, me, "holder", thread) is not None, "a thread account without a holder is emptied"
+    assert s.alive[pool], "a thread account of a holder that is gone is emptied"
+    for line in (CREDIT, RESERVED):
         yield "uint64_t change = moor__account_get(lines, (enum moor__account_line)i);"
-        s.account[pool, figure] += load(s, me, figure, whose)
-        store(s, me, 0, figure, whose)
+        s.account[pool, line] += load(s, me, line, thread)
+        store(s, me, 0, line, thread)
     yield "atomic_store_explicit(&thread_account->holder, NULL, memory_order_relaxed);"
-    if s._variant != "stays the holder's":
-        store(s, me, None, "holder", whose)
+    if s._variant != "keeps its holder":
+        store(s, me, None, "holder", thread)
     s.has[pool] -= s.account[pool, CREDIT]
     s.account[pool, CREDIT] = 0
 
 
 def pass_barrier(s):
-    """The system sees to one processor after another."""
+    """The system interrupts one processor after another."""
     if s._has_membarrier and s._variant != "no barrier":
         for other in s._users:
             yield "(void)syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);"
             drain(s, other)
 
 
-def take_back(s, me, pool, reason):
+def collect(s, me, pool, reason):
     if s._variant == "barrier before the flag":
         yield from pass_barrier(s)
     yield "if (atomic_fetch_or_explicit(&authority->strict, reason, memory_order_seq_cst))"
@@ -191,13 +192,13 @@ def take_back(s, me, pool, reason):
         yield from pass_barrier(s)
     if s._variant == "allowed too early":
         yield from allow(s, me, pool, reason)
-    for whose in s._users:
+    for thread in s._users:
         if s._variant != "does not wait":
             yield ("atomic_load_explicit(&cache->inside, memory_order_seq_cst);",
-                   lambda: load(s, me, "inside", whose) == 0)
+                   lambda: load(s, me, "inside", thread) == 0)
         yield "atomic_load_explicit(&thread_account->authority, memory_order_relaxed) == authority)"
-        if load(s, me, "holder", whose) == pool:
-            yield from empty(s, me, whose, pool)
+        if load(s, me, "holder", thread) == pool:
+            yield from empty(s, me, thread, pool)
 
 
 def allow(s, me, pool, reason):
@@ -207,9 +208,9 @@ def allow(s, me, pool, reason):
 
 
 def lend(s, me, pool):
-    """One byte, if it is there. The cell is this holder's, or nobody's."""
+    """Lends one byte if one is free. The thread account belongs to this holder or to none."""
     yield "if (!cache || atomic_load_explicit(&authority->strict, memory_order_relaxed) || is_over(holder))"
-    if load(s, me, FLAG, pool) and s._variant != "lends while the flag is up":
+    if load(s, me, FLAG, pool) and s._variant != "lends while the flag is set":
         return
     yield "if (" + HOLDER + ")"
     if load(s, me, "holder", me) is not None:
@@ -222,18 +223,18 @@ def lend(s, me, pool):
     store(s, me, pool, "holder", me)
 
 
-# ---- what the threads do ----
+# ---- the threads ----
 
 def reserve(s, me, pool):
-    """One byte, out of credit or of the account: charge.c."""
-    if (yield from move_in_cell(s, me, pool, 1)):
+    """Reserves one byte, from the credit or the account: charge.c."""
+    if (yield from transfer_in_thread_account(s, me, pool, 1)):
         return
-    yield from cell_clear(s, me, pool)
+    yield from thread_account_clear(s, me, pool)
     yield from lock(s, me, pool)
     if s.has[pool] >= s._capacity:
-        yield from take_back(s, me, pool, TIGHT)
+        yield from collect(s, me, pool, TIGHT)
     granted = s.has[pool] < s._capacity
-    assert granted or s.taken[pool] == s._capacity, "a request is refused although there is room"
+    assert granted or s.taken[pool] == s._capacity, "a request is refused although bytes are free"
     if granted:
         s.has[pool] += 1
         s.account[pool, RESERVED] += 1
@@ -243,11 +244,11 @@ def reserve(s, me, pool):
     yield from unlock(s, me, pool)
 
 
-def give_back(s, me, pool):
-    """One byte: moor__transfer_in_account."""
-    if (yield from move_in_cell(s, me, pool, -1)):
+def release(s, me, pool):
+    """Releases one byte: moor__transfer_in_account."""
+    if (yield from transfer_in_thread_account(s, me, pool, -1)):
         return
-    yield from cell_clear(s, me, pool)
+    yield from thread_account_clear(s, me, pool)
     yield from lock(s, me, pool)
     s.account[pool, RESERVED] -= 1
     s.taken[pool] -= 1
@@ -257,13 +258,13 @@ def give_back(s, me, pool):
 
 def user(s, me, pools, changes):
     for at, change in enumerate(changes):
-        yield from (reserve if change > 0 else give_back)(s, me, pools[at])
+        yield from (reserve if change > 0 else release)(s, me, pools[at])
 
 
-def look(s, me, pool):
-    """The lock is held."""
-    yield from take_back(s, me, pool, TIGHT)
-    assert s.account[pool, RESERVED] == s.taken[pool] == s.has[pool], "a snapshot misses bytes, or sees too many"
+def check_account(s, me, pool):
+    """Requires the lock."""
+    yield from collect(s, me, pool, TIGHT)
+    assert s.account[pool, RESERVED] == s.taken[pool] == s.has[pool], "a snapshot misses bytes or has too many"
     if s._variant != "allowed too early":
         yield from allow(s, me, pool, TIGHT)
 
@@ -271,14 +272,14 @@ def look(s, me, pool):
 def snapshot(s, me, pool, times):
     for turn in range(times):
         yield from lock(s, me, pool)
-        yield from look(s, me, pool)
+        yield from check_account(s, me, pool)
         yield from unlock(s, me, pool)
 
 
 def ticket(s, me, pool):
-    """Opened, and ended; meanwhile somebody looks."""
+    """Opens and ends a ticket. A snapshot is taken in between."""
     yield from lock(s, me, pool)
-    yield from take_back(s, me, pool, TICKETS)
+    yield from collect(s, me, pool, TICKETS)
     yield from unlock(s, me, pool)
     yield from snapshot(s, me, pool, 1)
     yield from lock(s, me, pool)
@@ -288,11 +289,11 @@ def ticket(s, me, pool):
 
 
 def destroy(s, me, pool):
-    """Of a holder that nobody calls any more, and that has nothing but credit."""
+    """Destroys a holder that is no longer called and has only credit."""
     yield "(waits for the last call)", lambda: s.done[pool]
     yield from lock(s, me, pool)
-    yield from take_back(s, me, pool, TIGHT)
-    assert s.has[pool] == 0, "a holder has credit that nobody can take back"
+    yield from collect(s, me, pool, TIGHT)
+    assert s.has[pool] == 0, "a holder keeps credit that cannot be collected"
     s.alive[pool] = False
     if s._variant != "allowed too early":
         yield from allow(s, me, pool, TIGHT)
@@ -300,7 +301,7 @@ def destroy(s, me, pool):
 
 
 def borrower(s, me, pool):
-    """Gets a cell, and then needs it for another holder."""
+    """Gets a thread account, and then needs it for another holder."""
     yield from lock(s, me, pool)
     yield from lend(s, me, pool)
     yield from unlock(s, me, pool)
@@ -309,16 +310,16 @@ def borrower(s, me, pool):
 
 
 def last(s, me):
-    yield "(waits until all have ended)", lambda: all(ended for who, ended in s.ended.items() if who != me)
+    yield "(waits until all have ended)", lambda: all(ended for other, ended in s.ended.items() if other != me)
     for other in s.buffers:
         drain(s, other)
     for pool in s.has:
-        cells = [whose for whose in s._users if s.memory["holder", whose] == pool]
-        reserved = s.account[pool, RESERVED] + sum(s.memory[RESERVED, whose] for whose in cells)
-        credit = sum(s.memory[CREDIT, whose] for whose in cells)
-        assert reserved == s.taken[pool], "bytes are lost, or doubled"
-        assert s.has[pool] == reserved + credit, "what a holder has is not what is in its books"
-        assert s.taken[pool] <= s._capacity, "more is reserved than there is"
+        owned = [thread for thread in s._users if s.memory["holder", thread] == pool]
+        reserved = s.account[pool, RESERVED] + sum(s.memory[RESERVED, thread] for thread in owned)
+        credit = sum(s.memory[CREDIT, thread] for thread in owned)
+        assert reserved == s.taken[pool], "bytes are lost or doubled"
+        assert s.has[pool] == reserved + credit, "the bytes of a holder differ from its account"
+        assert s.taken[pool] <= s._capacity, "more is reserved than the capacity"
 
 
 def ending(s, me, thread):
@@ -333,8 +334,8 @@ def build(variant, has_membarrier, capacity, users, make_threads):
     for pool in state.has:
         state.memory[FLAG, pool] = 0
         state.account[pool, CREDIT] = state.account[pool, RESERVED] = 0
-    for whose in state._users:
-        state.memory.update({("inside", whose): 0, ("holder", whose): None, (CREDIT, whose): 0, (RESERVED, whose): 0})
+    for thread in state._users:
+        state.memory.update({("inside", thread): 0, ("holder", thread): None, (CREDIT, thread): 0, (RESERVED, thread): 0})
     threads = make_threads(state)
     threads.append(last(state, len(threads)))
     state.buffers = {me: () for me in range(len(threads))}
@@ -351,7 +352,7 @@ def scenarios(variant):
             user(s, 0, [0, 0], [1, 1]), ticket(s, 1, 0)])
         yield f"to the last byte, {how}", lambda: build(variant, has_membarrier, 2, 2, lambda s: [
             user(s, 0, [0, 0], [1, 1]), user(s, 1, [0], [1])])
-        yield f"a cell for two holders, {how}", lambda: build(variant, has_membarrier, 8, 1, lambda s: [
+        yield f"a thread account for two holders, {how}", lambda: build(variant, has_membarrier, 8, 1, lambda s: [
             user(s, 0, [0, 0, 1, 1], [1, 1, 1, -1]), snapshot(s, 1, 0, 1)])
         yield f"a holder that ends, {how}", lambda: build(variant, has_membarrier, 8, 1, lambda s: [
             borrower(s, 0, 0), destroy(s, 1, 0)])

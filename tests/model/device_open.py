@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: MIT
-"""The context of a device, opened by the first who needs it (core/loader/device.c): the provider's call runs
-without the lock, and others wait for what comes of it.
+"""The first call that needs the context of a device opens it. The provider's call runs without the lock, and other
+calls wait for its result.
 
-Wrong is: two contexts for one device, a call that goes on without a context, and one that waits for good."""
+The model fails if a device gets two contexts, if a call goes on without a context, or if a call waits for ever."""
 from types import SimpleNamespace
 
 SOURCES = ["core/loader/device.c"]
 
 VARIANTS = {
-    "nobody waits": "who finds somebody opening opens as well",
-    "waits once": "who has waited takes the device for open",
-    "silent failure": "a failure is told to nobody",
-    "shown too early": "the device is open before its context is known",
+    "no wait": "a call opens the device while another call opens it",
+    "waits once": "a call that has waited takes the device for open",
+    "silent failure": "a failure wakes no waiter",
+    "open too early": "the device is open before its context is stored",
 }
 
 CLOSED, OPENING, OPEN = range(3)
@@ -19,10 +19,10 @@ LOCK = "moor__lock_acquire(&device->lock);"
 
 
 def device_open(s, me, fails):
-    """Whether the device is open then."""
+    """Returns true if the device is open."""
     yield LOCK
     waited = False
-    waits = s._variant != "nobody waits"
+    waits = s._variant != "no wait"
     while s.device == OPENING and waits and not (waited and s._variant == "waits once"):
         s.waiting.add(me)
         yield "moor__lock_wait(&device->lock, &device->opened);", lambda: me not in s.waiting
@@ -34,7 +34,7 @@ def device_open(s, me, fails):
     assert fails or not s.contexts, "a device has two contexts"
     s.contexts += not fails
     yield LOCK
-    if not fails and s._variant == "shown too early":
+    if not fails and s._variant == "open too early":
         s.device = OPEN
         s.waiting.clear()
         yield "device->context = context;"
@@ -46,7 +46,7 @@ def device_open(s, me, fails):
 
 
 def call(s, me, fails):
-    """A call that needs the context; the provider may fail to open it for this one."""
+    """A call that needs the context. fails: the provider fails to open it for this call."""
     if (yield from device_open(s, me, fails)):
         assert s.context, "a call goes on without a context"
 
@@ -57,5 +57,5 @@ def build(variant, failures):
 
 
 def scenarios(variant):
-    yield "all is well", lambda: build(variant, [False, False, False])
+    yield "no failure", lambda: build(variant, [False, False, False])
     yield "failures", lambda: build(variant, [True, False, True])

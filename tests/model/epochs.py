@@ -1,27 +1,27 @@
 # SPDX-License-Identifier: MIT
-"""Streams that were given up, and the releases that name them (core/memory/stream.c): a provider's stream is
-destroyed when its work is done and nothing in flight names it, which is told by epochs, not by references.
+"""Closed streams, and the releases that name them. The core destroys a provider's stream when its work is done and no
+release in flight names it. Epochs decide this, not reference counts.
 
-Wrong is: a stream that is destroyed while a release in the provider's queue names it, or while somebody asks
-how far it is; a stream that is destroyed twice; and, when all is over, one that is left."""
+The model fails if a stream is destroyed while a queued release names it or while its watermark is read, if a stream is
+destroyed twice, or if a stream is left in the end."""
 from types import SimpleNamespace
 
 SOURCES = ["core/memory/stream.c", "core/memory/release.c"]
 
 VARIANTS = {
-    "at once": "the epoch advances whatever is in flight",
-    "one epoch less": "a stream goes in the epoch after the one it drained in",
-    "two at a time": "the epoch is looked at once, and advances by two",
-    "left at submission": "a release leaves its epoch when the provider has accepted it",
-    "looked at first": "whether the stream is there is read before the epoch is entered",
-    "asks without an epoch": "who asks a given-up stream how far it is has not entered an epoch",
+    "at once": "the epoch advances while releases are in flight",
+    "one epoch less": "a stream is destroyed one epoch after it drained, not two",
+    "two at a time": "one check lets the epoch advance by two",
+    "left at submission": "a release leaves its epoch when the provider accepts it",
+    "read too early": "the state of the stream is read before the epoch is entered",
+    "reads without an epoch": "the watermark of a closed stream is read outside an epoch",
     "names the drained": "a release may name a stream that has drained",
 }
 
-CLOSED, DRAINED, GONE = range(3)  # a stream that is OPEN is not among those that end
+CLOSED, DRAINED, GONE = range(3)  # an OPEN stream does not end
 
 
-# What is done under the lock is one step: nothing is done to those variables without it.
+# All work under the lock is one step: no code changes these variables without it.
 LOCK = "moor__lock_acquire(&provider->streams.lock);"
 
 
@@ -36,8 +36,8 @@ def is_named(s):
 
 
 def release(s):
-    """One release that waits for the stream, if that is there: from its submission to its completion."""
-    if s._variant == "looked at first":
+    """One release, from its submission to its completion. It names the stream if the stream is still there."""
+    if s._variant == "read too early":
         yield "ret_named[i] = points[i].stream->state <= MOOR__STREAM_CLOSED;"
         named = is_named(s)
         yield LOCK
@@ -60,15 +60,15 @@ def release(s):
 
 
 def check_closed(s):
-    """Asks a given-up stream how far it is."""
+    """Reads the watermark of the closed stream."""
     yield LOCK
-    enters = s._variant != "asks without an epoch"
+    enters = s._variant != "reads without an epoch"
     parity = epoch_enter(s) if enters else 0
     if s.stream == CLOSED:
-        s.asking += 1
+        s.reading += 1
         yield "(void)moor__stream_check(asked[i], last);"
         s.passed = True
-        s.asking -= 1
+        s.reading -= 1
     yield "moor__epoch_leave(provider, parity);"
     s.in_flight[parity] -= enters
 
@@ -81,8 +81,8 @@ def retire(s):
         s.stream = DRAINED
         s.drained_epoch = s.epoch
     for step in range(2):
-        looks = s._variant != "at once" and (step == 0 or s._variant != "two at a time")
-        if looks and s.in_flight[(s.epoch + 1) & 1]:
+        checks = s._variant != "at once" and (step == 0 or s._variant != "two at a time")
+        if checks and s.in_flight[(s.epoch + 1) & 1]:
             break
         s.epoch += 1
     wait = 1 if s._variant == "one epoch less" else 2
@@ -92,7 +92,7 @@ def retire(s):
         s.destroyed += 1
 
 
-# ---- what the threads do ----
+# ---- the threads ----
 
 def releases(s, times):
     for _ in range(times):
@@ -106,21 +106,21 @@ def reaps(s, times):
 
 
 def last(s):
-    yield "(waits until nothing is in flight)", lambda: s.running == 0
+    yield "(waits until no release is in flight)", lambda: s.running == 0
     yield from retire(s)
-    assert s.destroyed == 1, "a stream that nothing names is left"
+    assert s.destroyed == 1, "a stream that no release names is left"
 
 
 def check(s):
-    assert not (s.destroyed and s.queued), "a queued release names a stream that is destroyed"
-    assert not (s.destroyed and s.asking), "a stream is asked how far it is while it is destroyed"
+    assert not (s.destroyed and s.queued), "a queued release names a destroyed stream"
+    assert not (s.destroyed and s.reading), "the watermark of a destroyed stream is read"
     assert s.destroyed <= 1, "a stream is destroyed twice"
 
 
 def build(variant, running, make_threads):
-    """The host has just given the stream up, and all its work is done."""
+    """The host has closed the stream, and all its work is done."""
     state = SimpleNamespace(_variant=variant, stream=CLOSED, epoch=0, drained_epoch=0, in_flight=[0, 0],
-                            passed=False, queued=0, asking=0, destroyed=0, running=running)
+                            passed=False, queued=0, reading=0, destroyed=0, running=running)
     return state, make_threads(state) + [last(state)], check
 
 

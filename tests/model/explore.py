@@ -1,36 +1,36 @@
 # SPDX-License-Identifier: MIT
-"""Every interleaving of a small model.
+"""Explores every interleaving of a small model.
 
-A model's threads are generators over one shared state. What lies between two yields is one atomic step; each
-yield names the step that follows, and may add a guard, without which that step cannot run:
+The threads of a model are generators over one shared state. The code between two yields is one atomic step. Each yield
+names the step that follows, and may add a guard: the step runs only while the guard is true.
 
     yield "head = atomic_load(...)"
     yield "pthread_mutex_lock(lock)", lambda: not state.locked
 
-The search is breadth-first, so what is found first is found by a shortest trace. A generator cannot be
-copied: a state is reached by running its schedule again, and is recognised by the shared variables, and by
-where each generator stands and what its local variables hold. So locals are plain values; and what decides
-nothing is no part of a state: attributes of the shared state that start with an underscore."""
+The search is breadth-first, so the first failure has a shortest trace. A generator cannot be copied: the search
+reaches a state by running its schedule again. Two states are equal if their shared variables, the positions of their
+generators and the local variables of the generators are equal. Locals are therefore plain values. Attributes of the
+shared state that start with an underscore never change, and are not compared."""
 import collections
 import types
 
 
 class Result:
-    """trace: the steps to what is wrong, or None. labels: of all steps that were ever taken."""
+    """trace: the steps to the failure, or None. labels: the names of all steps taken."""
 
     def __init__(self):
         self.states = 0
         self.labels = set()
         self.trace = None
-        self.wrong = None
+        self.failure = None
 
 
 class _Run:
-    """The model after a schedule: a sequence of thread numbers."""
+    """The model after a schedule, which is a sequence of thread numbers."""
 
     def __init__(self, build, schedule):
         self.state, self.threads, self.check = build()
-        self.waiting = [None] * len(self.threads)  # each one's next step: label and guard; None: ended
+        self.waiting = [None] * len(self.threads)  # next step of each thread: label and guard; None: ended
         self.trace = []
         for number in range(len(self.threads)):
             self._advance(number)
@@ -69,7 +69,7 @@ class _Run:
 
 
 def explore(build):
-    """build: makes (state, threads, check) afresh; check(state) asserts what holds between any two steps."""
+    """build: returns a new (state, threads, check). check(state) asserts the invariants between any two steps."""
     result = Result()
     start = _Run(build, ())
     seen = {start.key()}
@@ -80,19 +80,19 @@ def explore(build):
         choices = run.enabled()
         if not choices and any(run.waiting):
             result.trace = run.trace
-            result.wrong = "nobody can go on: " + ", ".join(
+            result.failure = "no thread can go on: " + ", ".join(
                 f"thread {number + 1} at {waiting[0]}"
                 for number, waiting in enumerate(run.waiting) if waiting)
             break
         for number in choices:
-            # The first choice goes on from where the run is; the others need one of their own.
+            # The last choice continues this run. Each other choice needs a run of its own.
             follower = run if number == choices[-1] else _Run(build, schedule)
             result.labels.add(follower.waiting[number][0])
             try:
                 follower.step(number)
                 follower.check(follower.state)
-            except AssertionError as wrong:
-                result.trace, result.wrong = follower.trace, str(wrong)
+            except AssertionError as failure:
+                result.trace, result.failure = follower.trace, str(failure)
                 result.states = len(seen)
                 return result
             key = follower.key()

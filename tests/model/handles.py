@@ -1,24 +1,24 @@
 # SPDX-License-Identifier: MIT
-"""Slots and their handles (core/util/handles.c, handles.h): taken, published, pinned, retired or removed, freed and used
-again; and slots that a thread keeps for itself meanwhile (core/governor/thread_cache.h).
+"""Slots and their handles. A slot is taken, published, pinned, retired or removed, freed and used again. A thread may
+keep removed slots in its cache.
 
-Wrong is: a handle that is given out twice, a pin on something else than the handle was given for, an object
-that is finished twice or while somebody has it pinned, and a slot that two threads have taken at once."""
+The model fails if a handle is given twice, if a pin reaches another object than the handle's, if an object is finished
+twice or while it is pinned, or if two threads take one slot."""
 from types import SimpleNamespace
 
 SOURCES = ["core/util/handles.c", "core/util/handles.h", "core/governor/thread_cache.h"]
 
 VARIANTS = {
-    "late generation": "a freed slot is on the free list before it has its next generation",
+    "late generation": "a freed slot is on the free list before its generation changes",
     "no count": "the head of the free list has no count against ABA",
-    "pin in two steps": "a pin looks at the word, and then adds to what the word is by then",
-    "pin of any generation": "a pin looks at the live bit alone",
-    "retire in two steps": "a release looks at the live bit, and then clears it",
-    "every last unpin finishes": "also the one of an object that is not retired",
-    "remove whatever the pins": "an object is removed although somebody has it pinned",
-    "remove of any generation": "a removal looks at the live bit and the pins alone",
-    "remove in two steps": "a removal looks at the word, and then writes it",
-    "kept as it is": "a slot that a thread keeps has the generation that it had",
+    "pin in two steps": "a pin reads the word, and then adds to a newer word",
+    "pin of any generation": "a pin checks the live bit alone",
+    "retire in two steps": "a release reads the live bit, and then clears it",
+    "every last unpin finishes": "the last unpin finishes an object that is not retired",
+    "remove in spite of pins": "an object is removed while it is pinned",
+    "remove of any generation": "a removal checks the live bit and the pins alone",
+    "remove in two steps": "a removal reads the word, and then writes it",
+    "kept as it is": "a slot that a thread keeps has its old generation",
     "kept and freed": "a slot that a thread keeps is on the free list as well",
 }
 
@@ -42,7 +42,7 @@ def take(s):
 
 
 def taken(s, index):
-    assert not s.object[index], f"slot {index} is taken by two"
+    assert not s.object[index], f"two threads have slot {index}"
     s.objects += 1
     s.object[index] = s.objects
     return index
@@ -50,7 +50,7 @@ def taken(s, index):
 
 def publish(s, index):
     handle = (index, s.word[index][0])
-    assert handle not in s.given, f"the handle {handle} is given out again"
+    assert handle not in s.given, f"the handle {handle} is given twice"
     s.given[handle] = s.object[index]
     yield "uint64_t word = atomic_load_explicit(&slot->word, memory_order_relaxed);"
     word = s.word[index]
@@ -95,17 +95,17 @@ def retire(s, index):
 
 
 def remove(s, handle):
-    """Whether the object is the caller's to finish: it is not when somebody has it pinned."""
+    """Returns true if the caller must finish the object. A pinned object is not removed."""
     index, generation = handle
     anything = s._variant == "remove of any generation"
     if s._variant == "remove in two steps":
-        yield "(looks at the word)"
+        yield "(reads the word)"
         may = s.word[index] == (generation, True, 0)
         yield "return atomic_compare_exchange_strong_explicit(&slot->word, &word, word & ~MOOR__SLOT_LIVE,"
     else:
         yield "return atomic_compare_exchange_strong_explicit(&slot->word, &word, word & ~MOOR__SLOT_LIVE,"
         now, live, pins = s.word[index]
-        may = live and (now == generation or anything) and (pins == 0 or s._variant == "remove whatever the pins")
+        may = live and (now == generation or anything) and (pins == 0 or s._variant == "remove in spite of pins")
     if may:
         s.word[index] = (s.word[index][0], False, s.word[index][2])
         assert s.object[index] == s.given[handle], f"{handle} names another object, or none"
@@ -115,7 +115,7 @@ def remove(s, handle):
 
 
 def keep(s, index):
-    """Removed by this thread, which keeps the slot."""
+    """This thread removed the object, and keeps the slot."""
     word = s.word[index]
     assert s.object[index] and not word[1] and not word[2], f"slot {index} is kept while it is in use"
     s.object[index] = 0
@@ -150,7 +150,7 @@ def free(s, index):
         s.word[index] = (generation + 1, False, 0)
 
 
-# ---- what the threads do ----
+# ---- the threads ----
 
 def release(s, handle):
     if (yield from pin(s, handle)):
@@ -159,7 +159,7 @@ def release(s, handle):
 
 
 def release_at_once(s, handle, kept):
-    """As grants and leases are: in one step where nobody has it pinned."""
+    """Releases as grants and leases are released: in one step if the object is not pinned."""
     if (yield from remove(s, handle)):
         yield from keep(s, handle[0])
         kept.append(handle[0])
@@ -168,7 +168,7 @@ def release_at_once(s, handle, kept):
 
 
 def keeper(s, times):
-    """Makes an object and lets it go, in a slot of its own if it has one; the first handle is known to others."""
+    """Makes and releases objects, in a kept slot if there is one. Other threads learn the first handle."""
     kept = []
     for _ in range(times):
         if kept:
@@ -177,41 +177,41 @@ def keeper(s, times):
         else:
             index = yield from take(s)
         handle = yield from publish(s, index)
-        s.shown = s.shown or handle
+        s.first = s.first or handle
         yield from release_at_once(s, handle, kept)
 
 
 def remover(s):
-    yield "(waits for a handle)", lambda: s.shown
-    yield from release_at_once(s, s.shown, [])
+    yield "(waits for a handle)", lambda: s.first
+    yield from release_at_once(s, s.first, [])
 
 
 def owner(s, times):
-    """Makes an object and lets it go, again and again; the first handle is known to others."""
+    """Makes and releases objects. Other threads learn the first handle."""
     for _ in range(times):
         index = yield from take(s)
         handle = yield from publish(s, index)
-        s.shown = s.shown or handle
+        s.first = s.first or handle
         yield from release(s, handle)
 
 
 def releaser(s):
-    yield "(waits for a handle)", lambda: s.shown
-    yield from release(s, s.shown)
+    yield "(waits for a handle)", lambda: s.first
+    yield from release(s, s.first)
 
 
 def user(s):
-    yield "(waits for a handle)", lambda: s.shown
-    index = s.shown[0]
-    if (yield from pin(s, s.shown)):
-        assert s.object[index] == s.given[s.shown], "the pinned object has gone"
+    yield "(waits for a handle)", lambda: s.first
+    index = s.first[0]
+    if (yield from pin(s, s.first)):
+        assert s.object[index] == s.given[s.first], "the pinned object is gone"
         yield "(uses the object)"
-        assert s.object[index] == s.given[s.shown], "the pinned object has gone"
+        assert s.object[index] == s.given[s.first], "the pinned object is gone"
         yield from unpin(s, index)
 
 
 def taker(s, drops_first):
-    """Takes two slots; may give the first one back."""
+    """Takes two slots, and may free the first."""
     first = yield from take(s)
     yield from take(s)
     if drops_first:
@@ -219,10 +219,10 @@ def taker(s, drops_first):
 
 
 def build(variant, slots, make_threads):
-    """slots: free ones that have been used before."""
+    """slots: number of free slots that were used before."""
     state = SimpleNamespace(_variant=variant, free_head=(0, slots), word=[(2, False, 0)] * slots,
                             next_free=list(range(slots)), object=[0] * slots, objects=0, given={}, retired=[],
-                            shown=None)
+                            first=None)
     return state, make_threads(state), lambda s: None
 
 
@@ -231,5 +231,5 @@ def scenarios(variant):
     yield "the free list", lambda: build(variant, 2, lambda s: [taker(s, False), taker(s, True)])
     yield "removals against pins", lambda: build(variant, 0, lambda s: [keeper(s, 3), user(s), remover(s)])
     yield "removals against releases", lambda: build(variant, 0, lambda s: [keeper(s, 2), releaser(s), remover(s)])
-    yield "slots of one's own", lambda: build(variant, 0, lambda s: [keeper(s, 2), owner(s, 2)])
+    yield "slots that a thread keeps", lambda: build(variant, 0, lambda s: [keeper(s, 2), owner(s, 2)])
     yield "slots used again", lambda: build(variant, 1, lambda s: [owner(s, 2), owner(s, 1)])

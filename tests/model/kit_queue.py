@@ -1,22 +1,21 @@
 # SPDX-License-Identifier: MIT
-"""The deferred-free queue (abi/kit/queue.c): submit, reap and wake over one stream, whose device tells of
-progress by a wake alone. The polling is left out, so that a wake that is lost leaves a reap asleep for good.
+"""The deferred-free queue of the kit: submit, reap and wake with one stream. The device reports progress by a wake
+alone. The model has no polling, so a lost wake leaves a reap asleep for ever.
 
-Wrong is: an entry that is told as complete twice, or before its value is reached; a stream that is asked for
-its watermark when its last entry has been told, for the provider may have destroyed it then; and a reap that
-sleeps on."""
+The model fails if an entry completes twice or before its value is reached, if a reap reads the watermark of a stream
+after the last completion (the provider may have destroyed the stream), or if a reap never wakes."""
 from types import SimpleNamespace
 
 SOURCES = ["abi/kit/queue.c"]
 
 VARIANTS = {
-    "counted when it sleeps": "a reap is counted among the waiters after it has looked",
-    "nudges not compared": "a reap sleeps whatever has happened while it looked",
-    "no wake at submit": "a submit wakes nobody",
-    "wake without the lock": "a wake comes between a reap's last look at the nudges and its sleep",
-    "no wake at the end": "a reap that empties the queue wakes nobody",
-    "two look at once": "a reap looks while another does",
-    "frees before it is due": "a reap takes what lies in the heap",
+    "counted when it sleeps": "a reap counts as a waiter only when it sleeps",
+    "nudges not compared": "a reap sleeps without a check for nudges",
+    "no wake at submit": "a submit wakes no reap",
+    "wake without the lock": "a wake comes between the last check of a reap and its sleep",
+    "no wake at the end": "a reap that empties the queue wakes no other",
+    "two read at once": "two reaps read the watermark at once",
+    "frees before it is due": "a reap takes entries from the heap",
     "takes under no lock": "the due entries are read and taken in two steps",
 }
 
@@ -29,7 +28,7 @@ def lock(s):
 
 
 def nudge(s):
-    """`nudges` is compared for equality alone, so which reaps have seen none since is all it says."""
+    """Code only compares `nudges` for equality, so the model keeps the set of reaps that saw no nudge."""
     if s.waiters:
         s.unnudged.clear()
         s.asleep.clear()
@@ -51,27 +50,27 @@ def submit(s, value):
     s.locked = False
 
 
-def look(s):
-    if s.looking and s._variant != "two look at once":
+def refresh(s):
+    if s.reading and s._variant != "two read at once":
         s.locked = False
-        yield "pthread_cond_wait(&queue->turn, &queue->lock);", lambda: not s.locked and not s.looking
+        yield "pthread_cond_wait(&queue->scan_done, &queue->lock);", lambda: not s.locked and not s.reading
         s.locked = True
-    s.looking = True
+    s.reading = True
     if s.heap:
         s.locked = False
         yield "int32_t status = queue->callbacks.watermark(queue->user, stream->handle, &value, &error);"
-        assert not s.destroyed, "a stream that is destroyed is asked for its watermark"
+        assert not s.destroyed, "the watermark of a destroyed stream is read"
         answer = s.reached
         yield from lock(s)
         s.reached_known = max(s.reached_known, answer)
         waiting, s.heap = s.heap, []
         for value in waiting:
             place(s, value)
-    s.looking = False
+    s.reading = False
 
 
 def reap(s, me, capacity):
-    """Waits for something due, for ever."""
+    """Waits for a due entry, without a deadline."""
     early = s._variant != "counted when it sleeps"
     if early:
         yield "atomic_fetch_add_explicit(&queue->waiters, 1, memory_order_acq_rel);"
@@ -80,7 +79,7 @@ def reap(s, me, capacity):
     while True:
         s.unnudged.add(me)
         if len(s.due) < capacity:
-            yield from look(s)
+            yield from refresh(s)
         if s.due or s.length == 0:
             break
         if me in s.unnudged or s._variant == "nudges not compared":
@@ -89,7 +88,7 @@ def reap(s, me, capacity):
                 yield "(is about to sleep)"
             s.asleep.add(me)
             s.locked = False
-            yield "kit_cond_wait(&queue->moved, &queue->lock,", lambda: not s.locked and me not in s.asleep
+            yield "moor_kit_cond_wait(&queue->moved, &queue->lock,", lambda: not s.locked and me not in s.asleep
             s.locked = True
             s.waiters -= not early
     taken = tuple(s.due[:capacity])
@@ -104,9 +103,9 @@ def reap(s, me, capacity):
     s.locked = False
     for value in taken:
         yield "struct moor_abi_completion completion = entry_finish(queue, entry);"
-        assert value not in s.told, f"the entry behind {value} is told as complete twice"
-        assert value <= s.reached, f"the entry behind {value} is told as complete too early"
-        s.told += (value,)
+        assert value not in s.completed, f"the entry behind {value} completes twice"
+        assert value <= s.reached, f"the entry behind {value} completes too early"
+        s.completed += (value,)
     yield from lock(s)
     s.length -= len(taken)
     if s.length == 0 and s._variant != "no wake at the end":
@@ -124,7 +123,7 @@ def wake(s):
         s.locked = False
 
 
-# ---- what the threads do ----
+# ---- the threads ----
 
 def submits(s, *values):
     for value in values:
@@ -139,19 +138,19 @@ def device(s, last):
 
 
 def reaps(s, me, times):
-    """A core does not call reap when it has nothing pending. One entry at a time."""
+    """Reaps one entry at a time. A core does not call reap when no release is pending."""
     for _ in range(times):
-        yield "(something is pending, or all is over)", lambda: s.length or len(s.told) == s._entries
-        if len(s.told) < s._entries:
+        yield "(a release is pending, or all are complete)", lambda: s.length or len(s.completed) == s._entries
+        if len(s.completed) < s._entries:
             yield from reap(s, me, 1)
-        if len(s.told) == s._entries:
-            s.destroyed = True  # by the provider: all that named the stream has been told
+        if len(s.completed) == s._entries:
+            s.destroyed = True  # the provider may destroy the stream after its last completion
 
 
 def build(variant, entries, make_threads):
     state = SimpleNamespace(_variant=variant, _entries=entries, locked=False, waiters=0, unnudged=set(),
-                            asleep=set(), looking=False, heap=[], due=[], length=0, reached=0,
-                            reached_known=0, told=(), destroyed=False)
+                            asleep=set(), reading=False, heap=[], due=[], length=0, reached=0,
+                            reached_known=0, completed=(), destroyed=False)
     return state, make_threads(state), lambda s: None
 
 

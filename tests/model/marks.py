@@ -1,33 +1,32 @@
 # SPDX-License-Identifier: MIT
-"""Marks of work on one stream (core/memory/stream.c, and uses.c for how they are kept): made without a
-record, covered by one when somebody has to wait, and all covered when the stream ends.
+"""Marks of work on one stream. A mark needs no record at first. A record covers it when a thread must wait for it, and
+the end of the stream covers all marks.
 
-Work is given to the provider in an order that the model keeps: how many records came before it. Wrong is: a
-mark that is reached before its work is done, a release that waits for a value that no record will ever have,
-and a record on a stream that the host has given up."""
+For each piece of work, the model keeps the number of records before it. The model fails if a mark is reached before its
+work is done, if a release waits for a value that is never recorded, or if a closed stream records."""
 from types import SimpleNamespace
 
 SOURCES = ["core/memory/stream.c", "core/memory/access.c"]
 
 VARIANTS = {
     "mark before the work": "the mark is read before the work is submitted",
-    "counted after the record": "a record is counted when it has been made",
+    "counted after the record": "a record is counted after it is made",
     "mark of what is recorded": "the mark is one beyond the records that have returned",
     "no plus one": "the mark is the last record before the work",
-    "covers one too few": "a mark is taken for covered when the record before it is",
-    "announced too late": "who covers says so after it has looked at what is recorded",
-    "ends without looking": "the end of a stream does not wait for those who cover",
-    "ends without marks": "the end of a stream makes one record, whatever has been marked",
+    "covers one too few": "a mark counts as covered by the record before it",
+    "announced too late": "a thread that covers announces itself after it reads the recorded value",
+    "ends without waiting": "the end of a stream does not wait for threads that cover",
+    "ends without marks": "the end of a stream makes one record and ignores the marks",
 }
 
 
 def record(s, fails=False):
-    """Its value, or 0 if the provider says no."""
+    """Returns the value of the record; 0 if the provider fails."""
     early = s._variant != "counted after the record"
     yield "atomic_fetch_add_explicit(&stream->started, 1, memory_order_seq_cst);"
     s.started += early
     yield "moor_status status = moor__call_record(stream->device, stream->stream, &value);"
-    assert not s.closed, "a record on a stream that was given up"
+    assert not s.closed, "a record on a closed stream"
     if fails:
         yield "atomic_fetch_sub_explicit(&stream->started, 1, memory_order_seq_cst);"
         s.started -= early
@@ -67,10 +66,10 @@ def cover(s, value):
     s.covering -= 1
 
 
-# ---- what the threads do ----
+# ---- the threads ----
 
 def submit(s):
-    """Work, and its mark: an entry of the memory's uses."""
+    """Submits work and makes its mark, which becomes a use of the memory."""
     if s._variant == "mark before the work":
         value = yield from mark(s)
     yield "(the provider takes the work)"
@@ -83,21 +82,21 @@ def submit(s):
 
 
 def release(s, nth):
-    """Behind the n-th use. The value is recorded then, so that the provider can say when it is reached."""
+    """A release behind the n-th use. A record must have the value, so that the provider can report it."""
     yield "(waits for a use)", lambda: len(s.uses) > nth
     value = s.uses[nth]
     yield from cover(s, value)
-    assert s.records >= value, f"a release waits for {value}, which nobody records"
+    assert s.records >= value, f"a release waits for {value}, which is never recorded"
 
 
 def record_alone(s, fails):
-    """What moor_stream_record does; the host does it before it gives the stream up."""
+    """A call of moor_stream_record by the host, before it closes the stream."""
     yield from record(s, fails)
     s.host_calls -= 1
 
 
 def end(s):
-    """When the host has no call on the stream under way; releases go on."""
+    """The host closes the stream after its other calls. Releases may still run."""
     yield "(waits for the host's other calls)", lambda: len(s.uses) == s._works and s.host_calls == 0
     yield from record(s)
     marked = 0
@@ -106,7 +105,7 @@ def end(s):
         marked = s.marked
     yield from cover(s, marked)
     yield ("while (atomic_load_explicit(&stream->covering, memory_order_seq_cst))",
-           lambda: s.covering == 0 or s._variant == "ends without looking")
+           lambda: s.covering == 0 or s._variant == "ends without waiting")
     yield "stream->state = MOOR__STREAM_CLOSED;"
     s.closed = True
 

@@ -1,31 +1,30 @@
 # SPDX-License-Identifier: MIT
-"""One provider file, loaded, visited and unloaded by several threads (core/loader/registry.c, and load.c and
-unload.c for the order of its calls).
+"""Several threads load, visit and unload one provider file.
 
-Wrong is: two threads inside the start or the end of the file at once; a provider that has ended, or has not
-started, in the hands of a host that has loaded it or of a visitor; a load or an unload that waits for good;
-and, when all is over, one that is left."""
+The model fails if two threads are inside the start or the end of the file at once, if a host or a visitor uses a
+provider that has not started or has ended, if a load or an unload waits for ever, or if a provider is left in the
+end."""
 from types import SimpleNamespace
 
 SOURCES = ["core/loader/registry.c", "core/loader/load.c", "core/memory/unload.c", "core/memory/release.c"]
 
 VARIANTS = {
-    "open from the start": "a provider on its way in is not marked as closing",
-    "counted up while it closes": "a load counts up a provider that is about to be unloaded",
-    "counts in two steps": "an unload looks whether it is the last, and then counts down",
-    "does not wait for visitors": "an unload goes on while somebody visits",
-    "visits the closing": "a visitor goes to a provider that is about to be unloaded",
-    "forgotten too early": "a provider is off the lists before it has shut down",
-    "the old rival": "a load that has waited looks at the provider that it waited for",
-    "silent entry": "nobody is told that a provider has come in",
-    "silent end": "nobody is told that a provider has gone",
-    "silent stay": "nobody is told that a provider stays after all",
-    "silent failure": "a load that fails tells nobody",
+    "open from the start": "a starting provider is not marked as closing",
+    "counted up while it closes": "a load counts up a provider while an unload ends it",
+    "counts in two steps": "an unload reads the count, and then counts down",
+    "does not wait for visitors": "an unload goes on while a visitor uses the provider",
+    "visits the closing": "a visitor uses a provider while an unload ends it",
+    "forgotten too early": "a provider leaves the lists before its shutdown",
+    "the old rival": "a load that waited uses the provider that it waited for",
+    "silent entry": "the entry of a provider wakes no waiter",
+    "silent end": "the end of a provider wakes no waiter",
+    "silent stay": "a refused unload wakes no waiter",
+    "silent failure": "a failed load wakes no waiter",
 }
 
 
-def tell(s):
-    """pthread_cond_broadcast(&runtime->moved): what follows, until the lock is free, is the same step."""
+def wake(s):
+    """pthread_cond_broadcast(&runtime->moved). The code up to the unlock belongs to the same step."""
     s.waiting.clear()
 
 
@@ -36,7 +35,7 @@ def find_rival(s):
 # ---- registry.c ----
 
 def announce(s, mine):
-    """The provider that the file is already; 0: it is announced; None: too late."""
+    """Returns the loaded provider of the file; 0 if the new one is announced; None after the deadline."""
     yield "moor_status moor__registry_announce(struct moor_provider *provider, uint64_t flags,"
     rival = find_rival(s)
     late = False
@@ -46,7 +45,7 @@ def announce(s, mine):
         late = mine in s.waiting
         s.waiting.discard(mine)
         if s._variant == "the old rival":
-            assert rival not in s.freed, "a provider is looked at that has been freed"
+            assert rival not in s.freed, "a freed provider is used"
         rival = find_rival(s)
     if not rival:
         s.loads[mine] = 0
@@ -66,13 +65,13 @@ def enter(s, mine):
     s.loads[mine] = 1
     s.providers.append(mine)
     if s._variant != "silent entry":
-        tell(s)
+        wake(s)
 
 
 def close(s, one):
-    """Whether it was the last load."""
+    """Returns true if this was the last load."""
     yield "moor_status moor__registry_close(struct moor_provider *provider, bool *ret_is_last)"
-    assert not s.closing[one], "an unload is refused although another load is there to be undone"
+    assert not s.closing[one], "an unload is refused although the load count is not zero"
     if s.loads[one] > 1:
         if s._variant == "counts in two steps":
             yield "(counts down)"
@@ -88,7 +87,7 @@ def reopen(s, one):
     yield "void moor__registry_open(struct moor_provider *provider)"
     s.closing[one] = False
     if s._variant != "silent stay":
-        tell(s)
+        wake(s)
 
 
 def leave(s, one):
@@ -102,13 +101,13 @@ def forget(s, one, silent):
     if one in s.moving:
         s.moving.remove(one)
     if s._variant != silent:
-        tell(s)
+        wake(s)
 
 
 # ---- load.c, unload.c, release.c ----
 
 def inside(s, label):
-    """The start or the end of the file: a step in, and one out."""
+    """The start or the end of the file: one step to enter, one to leave."""
     yield label
     assert not s.inside, "two threads are inside the start or the end of one file"
     s.inside = True
@@ -117,7 +116,7 @@ def inside(s, label):
 
 
 def load(s, me, fails=False):
-    """What the host gets, if anything."""
+    """Returns the loaded provider, if any."""
     mine = 10 * me + s.made[me]
     s.made[me] += 1
     rival = yield from announce(s, mine)
@@ -134,7 +133,7 @@ def load(s, me, fails=False):
 
 
 def unload(s, one):
-    """Whether the call succeeds."""
+    """Returns true if the unload succeeds."""
     if not (yield from close(s, one)):
         return True
     yield "static moor_status check_idle(struct moor_provider *provider)"
@@ -154,13 +153,13 @@ def unload(s, one):
 
 
 def check_usable(s, one):
-    assert one in s.providers and one not in s.ended, "a provider is used that has not started, or has ended"
+    assert one in s.providers and one not in s.ended, "a provider is used before its start or after its end"
 
 
-# ---- what the threads do ----
+# ---- the threads ----
 
 def unload_at_last(s, one):
-    """Again when the object that kept it has gone."""
+    """Unloads again after the object that keeps the provider is gone."""
     while not (yield from unload(s, one)):
         yield "(waits for the object to go)", lambda: not s.objects
         check_usable(s, one)
@@ -183,7 +182,7 @@ def stayer(s, me):
 
 
 def holder(s, me):
-    """Unloads while an object is alive, which it keeps until another host has the provider too."""
+    """Unloads while an object is alive. Keeps the object until another host has the provider too."""
     one = yield from load(s, me)
     s.objects = 1
     done = yield from unload(s, one)
@@ -203,7 +202,7 @@ def visitor(s, times):
             yield "moor__device_reap(device, deadline_ns);"
             check_usable(s, one)
             yield "if (after && --after->visitors == 0)"
-            assert one not in s.freed, "a visitor leaves a provider that has been freed"
+            assert one not in s.freed, "a visitor leaves a freed provider"
             s.visitors -= 1
 
 

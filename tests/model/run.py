@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""Each model holds in all of its states; each of its variants, with one thing done wrong, does not, and the
-trace to what is wrong is shown. The steps of a model are lines of the code that it stands for, and are looked
-for there."""
+"""Runs the models. Each model must hold in all of its states. Each of its variants, which has one fault, must fail,
+and the trace to the failure is printed. The name of each step is a line of the modelled code, and must be found
+there."""
 import importlib
 import os
 import sys
@@ -21,8 +21,8 @@ def source_text(names):
     return " ".join(text.split())
 
 
-def first_wrong(model, variant):
-    """The result of the first scenario that goes wrong, with its name, or None; and all results."""
+def first_failure(model, variant):
+    """Returns the name and result of the first scenario that fails, or None; and all results."""
     results = []
     for name, build in model.scenarios(variant):
         results.append((name, explore(build)))
@@ -31,22 +31,22 @@ def first_wrong(model, variant):
     return None, results
 
 
-def told(name, result):
-    return "\n".join([f"{name}: {result.wrong}", *("  " + step for step in result.trace)])
+def report(name, result):
+    return "\n".join([f"{name}: {result.failure}", *("  " + step for step in result.trace)])
 
 
 for name in sys.argv[1:]:
     model = importlib.import_module(name)
-    wrong, results = first_wrong(model, None)
+    failure, results = first_failure(model, None)
     states = ", ".join(f"{scenario}: {result.states} states" for scenario, result in results)
-    check(f"{name}: holds in all states ({states})", not wrong, wrong and told(*wrong))
+    check(f"{name}: holds in all states ({states})", not failure, failure and report(*failure))
     labels = set().union(*(result.labels for _, result in results))
     text = source_text(model.SOURCES)
-    strange = [label for label in sorted(labels) if not label.startswith("(") and label not in text]
-    check(f"{name}: its steps are in the code", labels and not strange, "\n".join(strange))
+    unknown = [label for label in sorted(labels) if not label.startswith("(") and label not in text]
+    check(f"{name}: its steps are in the code", labels and not unknown, "\n".join(unknown))
     for variant, why in model.VARIANTS.items():
-        wrong, _ = first_wrong(model, variant)
-        check(f"{name}, {variant}: is found out", wrong, why)
-        if wrong:
-            print("\n".join("# " + line for line in told(*wrong).splitlines()), flush=True)
+        failure, _ = first_failure(model, variant)
+        check(f"{name}, {variant}: fails", failure, why)
+        if failure:
+            print("\n".join("# " + line for line in report(*failure).splitlines()), flush=True)
 finish()

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* BASE, spoilt: what the provider says of its devices, and what it leaves behind. */
+/* Mutations of BASE: wrong facts about devices, and traces left in the process. */
 #include "mutant.h"
 
 #include <fcntl.h>
@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* ---- what is left behind ---- */
+/* ---- traces left in the process ---- */
 
 static void *sleep_for_ever(void *user)
 {
@@ -38,7 +38,7 @@ static void leave_things(void)
     if (mutant("base.leaves_map"))
         (void)mmap(NULL, 1 << 16, PROT_NONE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (mutant("base.leaves_memory")) {
-        char *volatile memory = calloc(1, 1 << 20); /* volatile, or the compiler takes it out */
+        char *volatile memory = calloc(1, 1 << 20); /* volatile, so that the compiler keeps the allocation */
         for (size_t i = 0; memory && i < 1 << 20; i += 4096)
             memory[i] = 1;
     }
@@ -54,7 +54,7 @@ static void leave_things(void)
         (void)atexit(hang);
 }
 
-void mutant_change_surroundings(void)
+void mutant_change_state(void)
 {
     sigset_t set;
     sigemptyset(&set);
@@ -75,7 +75,7 @@ void mutant_change_surroundings(void)
 
 /* ---- init and shutdown ---- */
 
-static struct moor_abi_instance *only; /* of base.one_instance */
+static struct moor_abi_instance *only; /* for base.one_instance: the instance that is open */
 static unsigned int only_count;
 static atomic_uint init_count;
 

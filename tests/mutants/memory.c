@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* ALLOC, VIRTUAL, SHARED, PINNED and STATS, spoilt: what is made, and what is said of it. */
+/* Mutations of ALLOC, VIRTUAL, SHARED, PINNED and STATS: wrong memory, and wrong facts about it. */
 #include "mutant.h"
 
 #include <pthread.h>
@@ -11,11 +11,11 @@
 
 #define PAGE_BYTES 4096u
 
-static uint64_t segment_bytes; /* of the newest segment */
-static atomic_uint map_count;  /* ever */
+static uint64_t segment_bytes; /* size of the newest segment */
+static atomic_uint map_count;  /* all maps since the load */
 
-/* Memory reads as zero from here on. */
-static void lose(uint64_t address, uint64_t size_bytes)
+/* Clears memory. */
+static void clear_memory(uint64_t address, uint64_t size_bytes)
 {
     (void)madvise(mutant_pointer(address), size_bytes, MADV_DONTNEED);
 }
@@ -72,9 +72,9 @@ static void spoil_allocation(const struct moor_abi_alloc_args *args, struct moor
     if (mutant("alloc.not_zero") && (args->flags & MOOR_ABI_ALLOC_ZERO))
         memset(mutant_pointer(allocation->address), 1, 1);
     if (mutant("alloc.later"))
-        lose(allocation->address, allocation->actual_bytes);
+        clear_memory(allocation->address, allocation->actual_bytes);
     last = *allocation;
-    if (mutant("alloc.races")) { /* the result goes by way of a place that nothing guards */
+    if (mutant("alloc.races")) { /* the result passes through an unguarded variable */
         (void)sched_yield();
         *allocation = last;
     }
@@ -86,7 +86,7 @@ static int32_t allocate(struct moor_abi_context *context, const struct moor_abi_
     struct moor_abi_alloc_args copy = {0};
     args = mutant_in(&copy, args, sizeof copy, "alloc_args");
     spoil_alloc_args(&copy);
-    mutant_change_surroundings();
+    mutant_change_state();
     int32_t status = sound()->alloc->allocate(context, args, ret_allocation, error);
     if (status == MOOR_OK)
         spoil_allocation(args, ret_allocation);
@@ -106,8 +106,8 @@ const struct moor_abi_alloc_table mutant_alloc = {
 
 static struct {
     pthread_mutex_t lock;
-    struct mutant_range list[RANGES_MAX]; /* the newest ones */
-    size_t count;                         /* ever */
+    struct mutant_range list[RANGES_MAX]; /* the newest ranges */
+    size_t count;                         /* all ranges since the load */
 } ranges = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static void remember_range(uint64_t handle, uint64_t address, uint64_t granule_bytes)
@@ -176,7 +176,7 @@ static int32_t reserve(struct moor_abi_context *context, const struct moor_abi_r
     return MOOR_OK;
 }
 
-/* Of a commit that was refused: what can be had of it. */
+/* After a refused commit, commits the granules that can be committed. */
 static void commit_in_part(struct moor_abi_context *context, uint64_t range, uint64_t offset_bytes,
                            uint64_t length_bytes)
 {
@@ -216,7 +216,7 @@ static int32_t commit(struct moor_abi_context *context, uint64_t range, uint64_t
         if (mutant("commit.not_zero"))
             memset(mutant_pointer(found->address + offset_bytes + length_bytes - 1), 1, 1);
         if (mutant("commit.later"))
-            lose(found->address + offset_bytes, PAGE_BYTES);
+            clear_memory(found->address + offset_bytes, PAGE_BYTES);
         return MOOR_OK;
     }
     if (mutant("commit.writes_on_failure"))
@@ -332,7 +332,7 @@ static int32_t map(struct moor_abi_context *context, const struct moor_abi_map_a
     return mutant("map.takes_stale") && status == MOOR_STALE ? MOOR_OK : status;
 }
 
-/* The map keeps its contents, and what is written to it from here on is its own. */
+/* Replaces the map by a private copy: later writes do not reach the segment. */
 static void make_private(const struct moor_abi_map_args *args)
 {
     void *memory = mutant_pointer(mutant_find_range(args->range)->address + args->offset_bytes);

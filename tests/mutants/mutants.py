@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Every mutant (the CPU provider with one thing wrong) is seen by the checks that were made for it, and by each
-without help of the others. The sound provider in the same wrapping passes all of them."""
+"""Runs `moor check` against every mutant, a CPU provider with one fault. Each check that MUTANTS names must fail by
+itself. The sound provider in the same wrapping passes all of these checks."""
 import concurrent.futures
 import os
 import sys
@@ -8,9 +8,9 @@ import sys
 sys.path.insert(0, os.path.join(sys.argv[3], "tests", "tool"))
 from moor_tool import PROVIDER, check, finish, moor, skip  # noqa: E402
 
-TIMEOUT_S = 7  # of a check: some mutants hang
+TIMEOUT_S = 7  # limit of one check: some mutants hang
 
-MUTANTS = {  # mutation: the checks that must fail, each of them
+MUTANTS = {  # mutation: the checks that must fail
     # base
     "base.entry_changes": "base.entry_constant",
     "base.one_instance": "base.instances_independent",
@@ -29,7 +29,7 @@ MUTANTS = {  # mutation: the checks that must fail, each of them
     "domain_info.size": "base.domain_info_size",
     "domain_info.tail": "base.domain_info_size",
     "domain_info.on_failure": "base.domain_out_of_range",
-    # what is left behind
+    # traces left in the process
     "base.leaves_thread": "life.cycles",
     "base.leaves_file": "life.cycles",
     "base.leaves_map": "life.cycles",
@@ -256,13 +256,13 @@ MUTANTS = {  # mutation: the checks that must fail, each of them
     "stats.on_failure": "stats.refuses_domains",
 }
 
-# Wrong in what the core itself looks at: refused before any check runs.
+# The core checks these facts itself and refuses the provider before any check runs.
 REFUSED = ["base.refuses_1_0", "device_info.key_empty", "device_info.domains_17", "device_info.overrun",
            "domain_info.overrun", "domain_info.capability_unknown", "domain_info.flag_unknown",
            "domain_info.granule_odd", "domain_info.kinds_equal", "domain_info.pool_key_empty"]
 
 
-# Wrong in their tables, which no setting can reach: other providers, that are refused likewise.
+# No setting can change the tables of a provider. These providers of the zoo have wrong tables, and are refused too.
 REFUSED_FILES = ["bad_magic", "bit_without_table", "table_without_bit", "null_function", "note_disagrees"]
 ZOO = sys.argv[5]
 
@@ -276,25 +276,25 @@ def run(checks, *options):
 
 
 killers = {mutation: checks.split() for mutation, checks in MUTANTS.items()}
-everybody = sorted({name for checks in killers.values() for name in checks})
-result = run(everybody)
+all_checks = sorted({name for checks in killers.values() for name in checks})
+result = run(all_checks)
 sound = results(result)
-check("without a mutation every one of the checks passes",
-      result.status == 0 and sound.keys() == set(everybody) and "failed" not in sound.values(), result)
+check("every check passes without a mutation",
+      result.status == 0 and sound.keys() == set(all_checks) and "failed" not in sound.values(), result)
 
 
 def try_mutant(mutation):
     return run(killers.get(mutation, ["base"]), "--set", f"mutant={mutation}")
 
 
-with concurrent.futures.ThreadPoolExecutor(4) as pool:  # some sleep
+with concurrent.futures.ThreadPoolExecutor(4) as pool:  # some mutants sleep
     mutations = [*killers, *REFUSED]
     for mutation, result in zip(mutations, pool.map(try_mutant, mutations)):
         for name in killers.get(mutation, []):
             if sound[name] == "skipped":
-                skip(f"{name} sees {mutation}", "the check cannot be made here")
+                skip(f"{name} detects {mutation}", "the check cannot be made here")
             else:
-                check(f"{name} sees {mutation}", results(result).get(name) == "failed", result)
+                check(f"{name} detects {mutation}", results(result).get(name) == "failed", result)
         if mutation in REFUSED:
             check(f"the core refuses {mutation}", result.status == 3, result)
 for name in REFUSED_FILES:

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* The entry of the mutants, which of them is chosen, and the spoiling that is the same for all structs. */
+/* The entry of the mutants, the choice of the mutation, and the mutations that all structs share. */
 #include "mutant.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* The sources of the CPU provider, compiled with this name for their entry. Its note is this file's. */
+/* The entry of the CPU provider, compiled under this name. This file has a note with the same contents. */
 const struct moor_abi_provider *mutant_sound_entry(void);
 
 static char chosen[64];
@@ -13,7 +13,7 @@ static char chosen[64];
 void mutant_choose(const struct moor_abi_host *host)
 {
     const char *name = host->config(host->user, "mutant");
-    (void)snprintf(chosen, sizeof chosen, "%s", name ? name : ""); /* a longer one is none of ours */
+    (void)snprintf(chosen, sizeof chosen, "%s", name ? name : ""); /* no mutation has a longer name */
 }
 
 bool mutant(const char *name)
@@ -33,7 +33,7 @@ const struct moor_abi_provider *sound(void)
     return mutant_sound_entry();
 }
 
-/* Every struct starts with its size. */
+/* Returns the size of a struct, which is its first field. */
 static uint32_t struct_size(const void *structure)
 {
     uint32_t size_bytes;

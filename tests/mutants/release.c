@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* RELEASE, spoilt: when things go, how often, and what is told of it. */
+/* Mutations of RELEASE: the time and number of releases, and their completions. */
 #include "mutant.h"
 
 #include <stdatomic.h>
@@ -30,7 +30,7 @@ static void spoil_points(struct moor_abi_release *release)
         release->point_stride = MOOR_ABI_FENCE_POINT_SIZE;
 }
 
-/* Memory that must stay until the points are reached, and memory beside what is named. */
+/* Clears memory too early, before the fence points, or memory next to the released one. */
 static void spoil_memory(const struct moor_abi_release *release)
 {
     if (release->kind == MOOR_ABI_RELEASE_DECOMMIT)
@@ -63,14 +63,14 @@ static void round_span(struct moor_abi_release *release)
 
 _Atomic uint64_t mutant_decommitted_bytes;
 
-static atomic_uint refused_count; /* releases that were refused, and are told as completed all the same */
+static atomic_uint refused_count; /* refused releases, to be reported as complete */
 
-/* What a refused release comes to. */
+/* Changes the status of a refused release. */
 static int32_t spoil_refusal(const struct moor_abi_release *release, int32_t status)
 {
     static const struct {
         const char *mutation;
-        uint32_t kind; /* 0: any */
+        uint32_t kind; /* 0: any kind */
         int32_t status;
     } taken[] = {{"release.takes_stale", 0, MOOR_STALE},
                  {"release.takes_anything", MOOR_ABI_RELEASE_ALLOCATION, MOOR_INVALID},
@@ -113,10 +113,10 @@ static int32_t release(struct moor_abi_context *context, const struct moor_abi_r
 
 static void sleep_ms(long ms)
 {
-    (void)nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000}, NULL); /* cut short at worst */
+    (void)nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000}, NULL); /* may end early */
 }
 
-/* Completions lie `stride` bytes apart. */
+/* Returns the completion at an index: completions lie `stride` bytes apart. */
 static struct moor_abi_completion *at(struct moor_abi_completion *completions, uint32_t stride,
                                       uint32_t index)
 {
@@ -139,22 +139,22 @@ static void spoil_completion(struct moor_abi_completion *completion)
         completion->reserved = 1;
 }
 
-/* Tells completions that are none, where there is room: one again, or of a release that was refused. */
-static void tell_more(struct moor_abi_completion *completions, uint32_t stride, uint32_t capacity,
-                      uint32_t *count)
+/* Adds wrong completions while there is room: a repeated one, or one of a refused release. */
+static void add_completions(struct moor_abi_completion *completions, uint32_t stride, uint32_t capacity,
+                            uint32_t *count)
 {
     static struct moor_abi_completion again;
-    static bool told;
-    if (mutant("completion.twice") && *count > 1 && !told) { /* instead of another one: there may be no later reap */
-        told = true;
+    static bool reported;
+    if (mutant("completion.twice") && *count > 1 && !reported) { /* no later reap may come */
+        reported = true;
         *at(completions, stride, 1) = *at(completions, stride, 0);
-    } else if (mutant("completion.twice") && *count > 0 && !told) {
+    } else if (mutant("completion.twice") && *count > 0 && !reported) {
         again = *at(completions, stride, 0);
     }
     if (*count == capacity)
         return;
-    if (again.cookie && !told) {
-        told = true;
+    if (again.cookie && !reported) {
+        reported = true;
         *at(completions, stride, (*count)++) = again;
     } else if (atomic_load(&refused_count) > 0) {
         atomic_fetch_sub(&refused_count, 1);
@@ -187,7 +187,7 @@ static int32_t reap(struct moor_abi_context *context, struct moor_abi_completion
         count--;
     for (uint32_t i = 0; i < count; i++)
         spoil_completion(at(completions, used_stride, i));
-    tell_more(completions, used_stride, capacity, &count);
+    add_completions(completions, used_stride, capacity, &count);
     if (mutant("reap.timeout") && count == 0)
         return MOOR_TIMEOUT;
     *ret_count = count;

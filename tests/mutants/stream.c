@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* STREAM and COPY, spoilt: values, order, and bytes. */
+/* Mutations of STREAM and COPY: values, order and bytes. */
 #include "mutant.h"
 
 #include <pthread.h>
@@ -29,7 +29,7 @@ static int32_t create(struct moor_abi_context *context, const struct moor_abi_st
     return status;
 }
 
-/* What a stream that was destroyed meant to whoever still waits for it; each lasts for ever. */
+/* A stream that others wait for, also after its destruction. Never freed. */
 struct awaited {
     struct moor_abi_stream *stream;
     uint64_t value;
@@ -39,8 +39,9 @@ struct awaited {
 
 static _Atomic(struct awaited *) all_awaited;
 
-/* A host function in place of a wait: it looks at the other stream only when its turn has come. */
-static void wait_in_turn(void *user)
+/* A host function in place of a wait: reads the other stream only when the waiting stream reaches this
+ * work. */
+static void wait_when_reached(void *user)
 {
     struct awaited *awaited = user;
     struct moor_abi_error error = {.struct_size = MOOR_ABI_ERROR_SIZE};
@@ -58,7 +59,7 @@ static int32_t wait_by_name(struct moor_abi_stream *stream, struct moor_abi_stre
     awaited->stream = other;
     awaited->value = value;
     awaited->next = atomic_exchange(&all_awaited, awaited);
-    return sound()->stream->host_function(stream, wait_in_turn, awaited, error);
+    return sound()->stream->host_function(stream, wait_when_reached, awaited, error);
 }
 
 static int32_t destroy(struct moor_abi_stream *stream, struct moor_abi_error *error)
@@ -81,7 +82,7 @@ static int32_t record(struct moor_abi_stream *stream, uint64_t *ret_value, struc
         status = sound()->stream->record(stream, ret_value, error);
     if (mutant("record.from_zero"))
         (*ret_value)--;
-    if (mutant("record.races")) { /* counts by itself, with nothing that guards it */
+    if (mutant("record.races")) { /* counts without a lock */
         uint64_t value = unguarded;
         (void)sched_yield();
         unguarded = *ret_value = value + 1;
@@ -126,7 +127,7 @@ static int32_t wait_stream(struct moor_abi_stream *stream, struct moor_abi_strea
         return MOOR_OK;
     if (mutant("wait_stream.by_name"))
         return wait_by_name(stream, other, value, error);
-    if (mutant("wait_stream.waits")) /* in the call */
+    if (mutant("wait_stream.waits")) /* the call itself waits */
         (void)sound()->stream->wait(other, value, UINT64_MAX, error);
     return sound()->stream->wait_stream(stream, other, value, error);
 }
@@ -144,8 +145,8 @@ static void *run_call(void *user)
     return NULL;
 }
 
-/* Beside the stream: not in its order. */
-static int32_t run_beside(moor_abi_host_function function, void *user)
+/* Runs a function on another thread, outside the order of the stream. */
+static int32_t run_out_of_order(moor_abi_host_function function, void *user)
 {
     struct call *call = malloc(sizeof *call);
     pthread_t thread;
@@ -154,7 +155,7 @@ static int32_t run_beside(moor_abi_host_function function, void *user)
     *call = (struct call){function, user};
     if (pthread_create(&thread, NULL, run_call, call) != 0)
         return MOOR_HOST_NOMEM;
-    (void)pthread_detach(thread); /* just made */
+    (void)pthread_detach(thread); /* cannot fail: just created */
     return MOOR_OK;
 }
 
@@ -166,7 +167,7 @@ static int32_t host_function(struct moor_abi_stream *stream, moor_abi_host_funct
     if (mutant("host_function.lost") && call % 5 == 4)
         return MOOR_OK;
     if (mutant("host_function.beside"))
-        return run_beside(function, user);
+        return run_out_of_order(function, user);
     int32_t status = sound()->stream->host_function(stream, function, user, error);
     if (mutant("host_function.twice") && call % 5 == 4)
         (void)sound()->stream->host_function(stream, function, user, error);

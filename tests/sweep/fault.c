@@ -154,7 +154,7 @@ Test(fault, what_is_not_within_is_unsupported)
     uint64_t handle = 0;
     cr_assert_eq(world.provider->table.pinned.pin(world.device->context, &args, &handle, &error),
                  MOOR_UNSUPPORTED);
-    cr_assert_str_eq(error.text, "the provider within has no pin");
+    cr_assert_str_eq(error.text, "the inner provider has no pin");
     cr_assert_eq(handle, 0);
     world_close(&world);
 }
@@ -198,11 +198,11 @@ Test(fault, settings_are_understood_or_refused)
         const char *text;
     } rows[] = {
         {"", MOOR_OK, ""},
-        {"init status=LIMIT", MOOR_LIMIT, "init was made to fail"},
-        {"nth=1 status=NO_VA", MOOR_NO_VA, "init was made to fail"},
-        {"  ;; init", MOOR_PROVIDER, "init was made to fail"},
+        {"init status=LIMIT", MOOR_LIMIT, "init: made to fail"},
+        {"nth=1 status=NO_VA", MOOR_NO_VA, "init: made to fail"},
+        {"  ;; init", MOOR_PROVIDER, "init: made to fail"},
         {"commit nth=2 times=4294967295 status=BUSY after delay_ns=5; device_count status=CORRUPT",
-         MOOR_CORRUPT, "device_count was made to fail"},
+         MOOR_CORRUPT, "device_count: made to fail"},
         {"init nth=2", MOOR_OK, ""},
         {"init nth=2;", MOOR_OK, ""},
         {" ; ", MOOR_OK, ""},
@@ -240,8 +240,8 @@ Test(fault, says_what_is_wrong_with_the_provider_within)
         {"no_entry", MOOR_REFUSED, "no moor_provider_entry_v1"},
         {"only_v2", MOOR_REFUSED, "no moor_provider_entry_v1"},
         {"entry_null", MOOR_REFUSED, "its entry returned NULL"},
-        {"bad_magic", MOOR_REFUSED, "is no provider"},
-        {"swapped_magic", MOOR_REFUSED, "is no provider"},
+        {"bad_magic", MOOR_REFUSED, "returns no provider"},
+        {"swapped_magic", MOOR_REFUSED, "returns no provider"},
         {"major_2_in_v1", MOOR_VERSION, "built for ABI 2"},
         {"min_host_above", MOOR_VERSION, "needs 1."},
         {"size_below", MOOR_REFUSED, "too short"},

@@ -1,6 +1,5 @@
 #!/usr/bin/env python3
-"""The host examples of README.md, built and run against the build tree: each of their calls must succeed, and
-afterwards everything can be taken down again."""
+"""Builds and runs the host examples of README.md. Each of their calls must succeed, and so must the clean-up."""
 import pathlib
 import re
 import subprocess
@@ -15,8 +14,8 @@ import tap  # noqa: E402
 HEAD = """
 #include <moorage/moorage.h>
 #include <stdio.h>
-static int step(moor_status status, const char *what) {
-    if (status) fprintf(stderr, "%s: %s: %s\\n", what, moor_status_name(status), moor_last_error()->text);
+static int step(moor_status status, const char *call) {
+    if (status) fprintf(stderr, "%s: %s: %s\\n", call, moor_status_name(status), moor_last_error()->text);
     return status != 0;
 }
 int main(int argc, char **argv) {
@@ -35,19 +34,19 @@ TAIL = """
     return stats.charged_bytes != 0 || stats.peak_charged_bytes != 1 << 20;
 }
 """
-# The second example: between its lines, the cache fills up, and it and the other holder get their bindings.
+# The second example. Between its lines the holders get their bindings, and the cache fills up.
 PRESSURE_HEAD = """
 #define PIECES 6
 struct cache { struct moor_runtime *runtime; struct moor_binding *binding; moor_buffer pieces[PIECES]; } held;
-static uint64_t let_go(void *user, const struct moor_pressure *pressure) {
-    uint64_t gone = 0;
+static uint64_t evict(void *user, const struct moor_pressure *pressure) {
+    uint64_t evicted = 0;
     (void)user;
-    for (int i = 0; i < PIECES && gone < pressure->bytes; i++)
+    for (int i = 0; i < PIECES && evicted < pressure->bytes; i++)
         if (held.pieces[i] && moor_buffer_release(held.runtime, held.pieces[i]) == MOOR_OK) {
             held.pieces[i] = 0;
-            gone += 8 << 20;
+            evicted += 8 << 20;
         }
-    return gone;
+    return evicted;
 }
 """
 PRESSURE_VARIABLES = """
@@ -67,7 +66,7 @@ PRESSURE_FILL = """
     for (int i = 0; i < PIECES; i++)
         if (step(moor_buffer_allocate(held.binding, 8 << 20, NULL, &held.pieces[i]), "fill")) return 1;
 """
-# From its first line on nobody else looks at what is held.
+# After its first line no pressure function runs, so the pieces are this thread's alone.
 PRESSURE_TAIL = """
     struct moor_holder_stats stats;
     if (step(moor_holder_set_pressure(cache, NULL, NULL), "pressure")
@@ -97,7 +96,7 @@ def try_out(name, program_text):
         tap.check(f"{name} compiles", build.returncode == 0, build.stderr.strip().replace("\n", " | "))
         if build.returncode == 0:
             run = subprocess.run([str(program), provider], capture_output=True, text=True)
-            tap.check(f"{name} runs, and everything can be taken down", run.returncode == 0, run.stderr.strip())
+            tap.check(f"{name} runs, and its clean-up succeeds", run.returncode == 0, run.stderr.strip())
 
 
 def checked(calls):
@@ -107,10 +106,10 @@ def checked(calls):
 text = (root / "README.md").read_text()
 first, second = re.findall(r"<!-- example.*?```c\n(.*?)```", text, re.S)
 calls = calls_of(first)
-tap.check("the example has twelve lines, each a call", len(calls) == 12 and len(first.strip().splitlines()) == 12)
-try_out("it", HEAD + checked(calls) + TAIL)
+tap.check("the first example has twelve lines, each a call", len(calls) == 12 and len(first.strip().splitlines()) == 12)
+try_out("the first example", HEAD + checked(calls) + TAIL)
 calls = calls_of(second)
-tap.check("the one about holders has six calls", len(calls) == 6)
-try_out("the one about holders", HEAD.replace("int main(", PRESSURE_HEAD + "int main(") + PRESSURE_VARIABLES +
+tap.check("the example of holders has six calls", len(calls) == 6)
+try_out("the example of holders", HEAD.replace("int main(", PRESSURE_HEAD + "int main(") + PRESSURE_VARIABLES +
         checked(calls[:2]) + PRESSURE_FILL + checked(calls[2:]) + PRESSURE_TAIL)
 tap.finish()

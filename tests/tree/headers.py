@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Every installed header compiles alone, as C17 and as C++17, without a warning."""
+"""Compiles every installed header alone, as C17 and as C++17, with warnings as errors."""
 import pathlib
 import shutil
 import subprocess
@@ -18,11 +18,11 @@ for folder in folders:
         name = header.relative_to(folder)
         for label, (language, standard, compilers) in languages.items():
             for compiler in compilers:
-                what = f"{name} as {label} with {compiler}"
+                case = f"{name} as {label} with {compiler}"
                 if not shutil.which(compiler):
-                    tap.skip(what, f"{compiler} is not installed")
+                    tap.skip(case, f"{compiler} is not installed")
                     continue
                 run = subprocess.run([compiler, "-x", language, f"-std={standard}", *flags, "-"], text=True,
                                      input=f"#include <{name}>\n", capture_output=True)
-                tap.check(what, run.returncode == 0, run.stderr.splitlines()[0] if run.stderr else "")
+                tap.check(case, run.returncode == 0, run.stderr.splitlines()[0] if run.stderr else "")
 tap.finish()

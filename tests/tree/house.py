@@ -3,7 +3,7 @@
 
     house.py SOURCE            the checks, as TAP
     house.py SOURCE --table    the figures, a line for each folder
-    house.py SOURCE --list WORD [FOLDER]   the places behind a figure: openings, clauses, loops, structs
+    house.py SOURCE --list WORD [FOLDER]   the places behind a figure: openings, clauses, loops, structs, pages
 
 The figures:
     openings   comments whose first word is a bare pronoun, a relative or "of" / "as" (percent of the comments)
@@ -32,6 +32,7 @@ CLAUSE = re.compile(r"\b(what|whatever|whoever|who|whose)\b(?!\s*\?)", re.I)
 NOUN_BEFORE = re.compile(r"\b(says?|know|knows|see|sees|shows?|decides?)\s+$", re.I)
 C_TOKEN = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.S)
 FOLDERS = ("abi", "core", "plugins/cpu", "plugins/cuda", "plugins/mock", "plugins/fault", "tools", "tests")
+BUILT = ("core", "abi/kit", "plugins/cpu", "plugins/cuda", "plugins/mock", "plugins/fault")
 LICENCE = "SPDX-License-Identifier"
 
 
@@ -244,6 +245,8 @@ def places(word, folder):
     if word in ("openings", "clauses"):
         for path, text in language(folder)[1 if word == "openings" else 2]:
             print(f"{path.relative_to(root)}: {text[:110]}")
+    elif word == "pages":
+        print("\n".join(pages()))
     elif word == "loops":
         graph = call_graph(folder)
         print("folders:", loops(room_graph(graph)))
@@ -256,11 +259,54 @@ def places(word, folder):
         print("\n".join(large_structs(folder)))
 
 
+def pages():
+    """Sentences of READMEs and messages of the core, by place, that a bare word opens."""
+    bad = []
+    for path in files(".", ".md"):
+        text = re.sub(r"```.*?```|^(?: {4}|\|).*?$", "", path.read_text(), flags=re.S | re.M)
+        for paragraph in re.split(r"\n\s*\n|^#+ .*$|^[*-] ", text, flags=re.M):
+            for sentence in re.split(r"(?<=[.:!?])\s+", " ".join(paragraph.split())):
+                if OPENING.match(sentence) and sentence[0].isupper():
+                    bad.append(f"{path.relative_to(root)}: {sentence[:90]}")
+    return bad
+
+
+def check(name, bad):
+    tap.check(name, not bad, "\n".join(map(str, bad)))
+
+
+def check_language(folder):
+    count, openings, clauses = language(folder)
+    for what, found in (("comments that a bare pronoun or relative opens", openings), ("clauses used as a noun", clauses)):
+        tap.check(f"{folder}: {what}: at most 1 in 100 comments", 100 * len(found) <= count,
+                  f"{len(found)} in {count} comments\n" + "\n".join(f"{path.relative_to(root)}: {text}" for path, text in found))
+
+
+def check_asserts(folder):
+    count, lines = asserts(folder)
+    tap.check(f"{folder}: at least 8 asserts for 1,000 lines", 1000 * count >= 8 * lines, f"{count} in {lines} lines")
+
+
+def check_loops(folder):
+    graph = call_graph(folder)
+    check(f"{folder}: no folders call each other in a loop", loops(room_graph(graph)))
+    check(f"{folder}: at most 3 files of a folder call each other in a loop",
+          [loop for loop in inner_loops(graph) if len(loop) > 3])
+
+
 def main():
     if "--table" in sys.argv:
         return table()
     if "--list" in sys.argv:
         return places(sys.argv[3], sys.argv[4] if len(sys.argv) > 4 else "core")
+    for folder in FOLDERS:
+        check_language(folder)
+    check("READMEs: no sentence is opened by a bare pronoun or relative", pages())
+    for folder in BUILT:
+        check_asserts(folder)
+        check_loops(folder)
+    check("core: a struct of more than 15 fields says why", large_structs("core"))
+    tap.check("installed headers: .60 lines of comment for a line of code", header_ratio() >= .6, f"{header_ratio():.2f}")
     tap.finish()
 
 

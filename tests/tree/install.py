@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What is installed suffices: a host and a provider are built out of tree with pkg-config alone, the provider is loaded by
-path with the installed tool, and each shared object exports and needs what it should."""
+"""The installed files suffice. A host and a provider build out of tree with pkg-config alone, and the installed tool
+loads the provider by path. Each shared object exports and needs only the expected names."""
 import os
 import pathlib
 import subprocess
@@ -38,7 +38,7 @@ with tempfile.TemporaryDirectory() as folder:
     host = pathlib.Path(folder, "host")
     made = run("cc", "-std=c17", source, *flags("moorage"), "-o", host)
     tap.check("a host builds with pkg-config moorage", made.returncode == 0, last(made))
-    tap.check("it runs", made.returncode == 0 and run(host, env=config).returncode == 0)
+    tap.check("the host runs", made.returncode == 0 and run(host, env=config).returncode == 0)
 
     provider = pathlib.Path(folder, "vendor.so")
     made = run("cc", "-std=gnu17", "-D_GNU_SOURCE", "-fPIC", "-shared", "-fvisibility=hidden",
@@ -53,8 +53,8 @@ with tempfile.TemporaryDirectory() as folder:
         tap.check(f"{plugin.name} exports its entry alone", symbols == ["moor_provider_entry_v1"], " ".join(symbols))
         tap.check(f"{plugin.name} does not need libmoorage", "libmoorage" not in run("readelf", "-d", plugin).stdout)
     exported = [line.split()[-1] for line in run("nm", "-D", "--defined-only", library).stdout.splitlines()]
-    strange = [name for name in exported if not name.startswith("moor_")]
-    tap.check("libmoorage exports moor_ names alone", exported and not strange, " ".join(strange))
+    unexpected = [name for name in exported if not name.startswith("moor_")]
+    tap.check("libmoorage exports moor_ names alone", exported and not unexpected, " ".join(unexpected))
     needed = [line for line in run("readelf", "-d", library).stdout.splitlines() if "NEEDED" in line]
     tap.check("libmoorage needs libltdl and libc alone", all(any(name in line for name in ("libltdl", "libc.so", "ld-linux")) for line in needed),
               " ".join(needed))

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""A provider in an hour: with what is installed, a provider is generated, built and checked out of tree. `moor new-provider`
-writes all of a project or nothing."""
+"""Writes a provider as plugins/README.md describes: with the installed files alone, it is generated, built and checked
+out of tree. `moor new-provider` writes a whole project or nothing."""
 import json
 import os
 import pathlib
@@ -33,7 +33,7 @@ def tree(directory):
     return sorted(str(path.relative_to(directory)) for path in directory.rglob("*"))
 
 
-# ---- what is installed, and nothing else ----
+# ---- the installed files, and nothing else ----
 
 environment = dict(os.environ)
 check("meson install", run("meson", "install", "-C", build, "--no-rebuild", "--destdir", stage))
@@ -43,14 +43,14 @@ environment.update(PKG_CONFIG_SYSROOT_DIR=str(stage), PKG_CONFIG_LIBDIR=str(libr
 flags = run("pkg-config", "--cflags", "--libs", "moorage-provider").stdout.split()
 tap.check("pkg-config names headers, kit and threads", {"-lmoorage-kit", "-pthread"} < set(flags), " ".join(flags))
 
-# ---- generate, build, check: as plugins/README.md says ----
+# ---- generate, build, check, as plugins/README.md describes ----
 
 names = ["harbour-9_x", "mine"]
 for name in names:
     check(f"new-provider --name {name}", run(tool, "new-provider", folder / name, "--name", name))
     tap.check("... writes a project", tree(folder / name) == sorted(["README.md", "meson.build", f"{name}.c"]),
               tree(folder / name))
-    tap.check("... of its own name alone",
+    tap.check("... that does not contain the name of the template",
               not any("skiff" in path.read_text() for path in (folder / name).iterdir()))
 project = folder / names[0]
 out = folder / "out"
@@ -58,14 +58,14 @@ check("meson setup, with warnings as errors", run("meson", "setup", out, project
 check("meson compile", run("meson", "compile", "-C", out))
 check("meson test, which is moor check", run("meson", "test", "-C", out, timeout=540))
 sanitized = folder / "sanitized"
-check("it builds with sanitizers", run("sh", "-c", f"meson setup {sanitized} {project} -Db_sanitize=address,undefined && "
-                                       f"meson compile -C {sanitized}"))
+check("the project builds with sanitizers",
+      run("sh", "-c", f"meson setup {sanitized} {project} -Db_sanitize=address,undefined && meson compile -C {sanitized}"))
 
 text = (root / "plugins/README.md").read_text()
 lines = re.search(r"^    (cc (?:.*\\\n)*.*)$", text, re.M).group(1)
 for compiler in "gcc", "clang":
     if not shutil.which(compiler):
-        tap.skip(f"the plain command with {compiler}", "it is not installed")
+        tap.skip(f"the plain command with {compiler}", f"{compiler} is not installed")
         continue
     command = re.sub(r"^cc ", f"{compiler} -Wall -Wextra -pedantic -Wshadow -Werror ", lines)
     check(f"the plain command of plugins/README.md, with {compiler}", run("sh", "-c", command, cwd=folder / "mine"))
@@ -77,9 +77,9 @@ for provider in [out / f"{names[0]}.so", *folder.glob("*.so")]:
     check(f"moor inspect loads {provider.name} by path", seen,
           seen.returncode == 0 and json.loads(seen.stdout)["provider"]["name"] == expected)
     symbols = run("nm", "-D", "--defined-only", provider).stdout.split()
-    tap.check("... it exports its entry alone", symbols[2::3] == ["moor_provider_entry_v1"], " ".join(symbols))
+    tap.check("... exports its entry alone", symbols[2::3] == ["moor_provider_entry_v1"], " ".join(symbols))
     needed = re.findall(r"NEEDED.*\[(.*)\]", run("readelf", "-d", provider).stdout)
-    tap.check("... and needs libc alone", {*needed} <= {"libc.so.6", "libpthread.so.0"}, " ".join(needed))
+    tap.check("... needs libc alone", {*needed} <= {"libc.so.6", "libpthread.so.0"}, " ".join(needed))
 
 # ---- the same headers in C++ ----
 
@@ -97,7 +97,7 @@ int main()
 """)
 for compiler in "g++", "clang++":
     if not shutil.which(compiler):
-        tap.skip(f"headers and kit in C++17 with {compiler}", "it is not installed")
+        tap.skip(f"headers and kit in C++17 with {compiler}", f"{compiler} is not installed")
         continue
     made = run(compiler, "-std=c++17", "-Wall", "-Wextra", "-pedantic", "-Werror", source, *flags, "-o", folder / "cxx")
     check(f"headers and kit in C++17 with {compiler}", made, made.returncode == 0 and run(folder / "cxx").returncode == 0)
@@ -126,7 +126,7 @@ tap.check("... and nothing is written", tree(folder) == before)
 
 
 def no_large_files():
-    """As a full disk: the first bytes of the source are written, the rest is not."""
+    """Acts like a full disk: the first bytes of the source are written, the rest is not."""
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192))
 
@@ -138,6 +138,6 @@ for directory in folder / "new", empty:
 tap.check("... leaves nothing", tree(folder) == before)
 
 done = run(tool, "new-provider", ".", "--json", "--name", "a" * 32, cwd=empty)
-check("into an empty directory, told as JSON", done, done.returncode == 0 and json.loads(done.stdout) ==
+check("into an empty directory, reported as JSON", done, done.returncode == 0 and json.loads(done.stdout) ==
       {"name": "a" * 32, "files": ["meson.build", "a" * 32 + ".c", "README.md"]})
 tap.finish()

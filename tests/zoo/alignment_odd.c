@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Allocations of its domain are aligned to no power of two. */
+/* The alignment of the domain is not a power of two. */
 #include "zoo.h"
 
 static int32_t domain_info(struct moor_abi_instance *instance, uint32_t device, uint32_t domain,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Its memory reaches beyond the end of all addresses. */
+/* An allocation claims UINT64_MAX bytes, past the end of the address space. */
 #include "zoo.h"
 
 static int32_t allocate(struct moor_abi_context *context, const struct moor_abi_alloc_args *args,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Its memory is not where it was asked to be. */
+/* An allocation lies 8 bytes past the requested alignment. */
 #include "zoo.h"
 
 static int32_t allocate(struct moor_abi_context *context, const struct moor_abi_alloc_args *args,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Two allocations lie in one place. */
+/* All allocations have the same address. */
 #include "zoo.h"
 
 static uint64_t first;

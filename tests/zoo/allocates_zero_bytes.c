@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* It makes memory, of no bytes. */
+/* An allocation succeeds with 0 actual bytes. */
 #include "zoo.h"
 
 static int32_t allocate(struct moor_abi_context *context, const struct moor_abi_alloc_args *args,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* It makes memory that has no name. */
+/* An allocation succeeds with handle 0. */
 #include "zoo.h"
 
 static int32_t allocate(struct moor_abi_context *context, const struct moor_abi_alloc_args *args,
@@ -7,7 +7,7 @@ static int32_t allocate(struct moor_abi_context *context, const struct moor_abi_
 {
     (void)zoo_allocate(context, args, ret_allocation, error);
     struct zoo_block *block = (struct zoo_block *)(uintptr_t)ret_allocation->handle;
-    free(block->memory); /* it is told nobody of it, so nobody gives it back */
+    free(block->memory); /* without a handle, the core cannot release it */
     free(block);
     ret_allocation->handle = 0;
     return MOOR_OK;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Its struct starts with another magic number. */
+/* The magic number of the struct is wrong. */
 #include "zoo.h"
 
 const struct moor_abi_provider *moor_provider_entry_v1(void)

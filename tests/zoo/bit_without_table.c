@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A capability is set whose table is missing. */
+/* The bit of capability COPY is set, but the table is missing. */
 #include "zoo.h"
 
 const struct moor_abi_provider *moor_provider_entry_v1(void)

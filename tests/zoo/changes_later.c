@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Empties its tables once it has started; the core has a copy. */
+/* init clears the provider's tables. The core must work from its copy. */
 #include "zoo.h"
 
 static int32_t init(const struct moor_abi_host *host, uint32_t minor, struct moor_abi_instance **ret_instance,
@@ -14,7 +14,7 @@ const struct moor_abi_provider *moor_provider_entry_v1(void)
     static struct zoo whole;
     if (whole.provider.name == NULL)
         whole = zoo;
-    zoo = whole; /* for the next time it is loaded */
+    zoo = whole; /* for the next load */
     zoo.base.init = init;
     return &zoo.provider;
 }

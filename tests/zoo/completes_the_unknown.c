@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Tells of the end of things that nobody has released. */
+/* reap returns an extra completion for a release that was never submitted. */
 #include "zoo.h"
 
 static int32_t reap(struct moor_abi_context *context, struct moor_abi_completion *completions,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Says that it has told more completions than there was room for. */
+/* reap returns a count above the capacity of the array. */
 #include "zoo.h"
 
 static int32_t reap(struct moor_abi_context *context, struct moor_abi_completion *completions,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Tells each completion twice. */
+/* reap returns each completion twice. */
 #include "zoo.h"
 
 static int32_t reap(struct moor_abi_context *context, struct moor_abi_completion *completions,

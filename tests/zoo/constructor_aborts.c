@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Its constructor gives up. */
+/* The constructor calls abort(). */
 #include "zoo.h"
 
 #include <stdlib.h>

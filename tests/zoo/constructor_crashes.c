@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Its constructor writes to where nothing is. */
+/* The constructor writes to unmapped memory. */
 #include "zoo.h"
 
 #include <stdint.h>

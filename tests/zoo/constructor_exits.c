@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Its constructor ends the process, as if all were well. */
+/* The constructor calls exit(0), which looks like success. */
 #include "zoo.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Its constructor does not come to an end. */
+/* The constructor never returns. */
 #include "zoo.h"
 
 #include <unistd.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Its constructor starts a thread that stays. */
+/* The constructor starts a thread that never ends. */
 #include "zoo.h"
 
 #include <pthread.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Its constructor changes the working directory. */
+/* The constructor changes the working directory. */
 #include "zoo.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Its constructor changes the environment. */
+/* The constructor sets an environment variable. */
 #include "zoo.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Its constructor changes which permissions new files get. */
+/* The constructor changes the umask. */
 #include "zoo.h"
 
 #include <sys/stat.h>

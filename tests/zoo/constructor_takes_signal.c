@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Its constructor takes a signal over. */
+/* The constructor installs a handler for SIGUSR1. */
 #include "zoo.h"
 
 #include <signal.h>

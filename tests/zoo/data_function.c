@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A function pointer leads to data. */
+/* The pointer to reap points to data, not to code. */
 #include "zoo.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Its device has a capability that it has not. */
+/* The device claims a capability that the provider lacks. */
 #include "zoo.h"
 
 static int32_t device_info(struct moor_abi_instance *instance, uint32_t device,

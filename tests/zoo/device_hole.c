@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The second of its three devices fails. */
+/* The second of three devices fails to describe itself. */
 #include "zoo.h"
 
 static int32_t device_count(struct moor_abi_instance *instance, uint32_t *ret_count,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Fills more of a struct than the core has given it. */
+/* device_info writes past the size that the core passes in. */
 #include "zoo.h"
 
 static int32_t device_info(struct moor_abi_instance *instance, uint32_t device,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The key of its device does not end. */
+/* The key of the device has no NUL. */
 #include "zoo.h"
 
 static int32_t device_info(struct moor_abi_instance *instance, uint32_t device,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Its device has no key. */
+/* The key of the device is empty. */
 #include "zoo.h"
 
 static int32_t device_info(struct moor_abi_instance *instance, uint32_t device,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Its device goes away after the first allocation. */
+/* The device is lost after the first allocation. */
 #include "zoo.h"
 
 static int allocations;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Its device has no domain. */
+/* The device has no domain. */
 #include "zoo.h"
 
 static int32_t device_info(struct moor_abi_instance *instance, uint32_t device,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* It has more devices than there can be. */
+/* The provider claims UINT32_MAX devices. */
 #include "zoo.h"
 
 static int32_t device_count(struct moor_abi_instance *instance, uint32_t *ret_count,

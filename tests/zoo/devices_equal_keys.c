@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Its two devices have one key. */
+/* Two devices have the same key. */
 #include "zoo.h"
 
 static int32_t device_count(struct moor_abi_instance *instance, uint32_t *ret_count,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* It has no device, which is legal. */
+/* The provider has no device. The contract allows this. */
 #include "zoo.h"
 
 static int32_t device_count(struct moor_abi_instance *instance, uint32_t *ret_count,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Its domain has a capability that its device has not. */
+/* The domain claims a capability that the device lacks. */
 #include "zoo.h"
 
 static int32_t domain_info(struct moor_abi_instance *instance, uint32_t device, uint32_t domain,

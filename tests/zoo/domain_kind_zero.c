@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Its domain is of no kind. */
+/* The kind of the domain is 0, which names no kind. */
 #include "zoo.h"
 
 static int32_t domain_info(struct moor_abi_instance *instance, uint32_t device, uint32_t domain,

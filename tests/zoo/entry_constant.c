@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The entry's name is that of a constant; linked so that constants lie among the code. */
+/* The symbol of the entry is a constant. The link options place constants in the code segment. */
 #include <moorage/abi/provider.h>
 
 MOOR_ABI_NOTE(MOOR_ABI_CAPS_1_0, MOOR_ABI_PROVIDER_SIMULATED);

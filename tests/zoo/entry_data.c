@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The entry's name is that of a variable. */
+/* The symbol of the entry is a variable. */
 #include <moorage/abi/provider.h>
 
 MOOR_ABI_NOTE(MOOR_ABI_CAPS_1_0, MOOR_ABI_PROVIDER_SIMULATED);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Its entry returns an address that no struct can have. */
+/* The entry returns an address that is misaligned for the struct. */
 #include "zoo.h"
 
 const struct moor_abi_provider *moor_provider_entry_v1(void)

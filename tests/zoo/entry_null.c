@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Its entry returns NULL. */
+/* The entry returns NULL. */
 #include "zoo.h"
 
 #include <stddef.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Its note is of our major, its only entry of another. */
+/* The note names major 1, but the only entry is that of major 2. */
 #include "zoo.h"
 
 MOOR_ABI_EXPORT const void *moor_provider_entry_v2(void);

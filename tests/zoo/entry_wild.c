@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Its entry returns an address where nothing is. */
+/* The entry returns an unmapped address. */
 #include "zoo.h"
 
 const struct moor_abi_provider *moor_provider_entry_v1(void)

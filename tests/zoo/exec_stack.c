@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Linked to ask for an executable stack. */
+/* The link options request an executable stack. */
 #include "mark.h"
 #include "zoo.h"
 

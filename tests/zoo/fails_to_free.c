@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* It takes nothing back. */
+/* Each release fails. */
 #include "zoo.h"
 
 static int32_t release(struct moor_abi_context *context, const struct moor_abi_release *release_args,
                        struct moor_abi_error *error)
 {
-    strcpy(error->text, "it has grown on me");
+    strcpy(error->text, "the memory cannot be freed");
     return MOOR_PROVIDER;
 }
 

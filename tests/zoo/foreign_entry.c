@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Its entry is that of a library it depends on (good), not its own. */
+/* The only entry is that of a library that this file links to, a copy of good. */
 #include <moorage/abi/provider.h>
 
 MOOR_ABI_NOTE(MOOR_ABI_CAPS_1_0, MOOR_ABI_PROVIDER_SIMULATED);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The C library that newer_libc is linked with, under the name and with a version of the real one's. */
+/* Stands in for the C library when newer_libc is linked: the same soname, but a version that does not
+ * exist yet. */
 __attribute__((visibility("default"))) void zoo_function_of_the_future(void);
 void zoo_function_of_the_future(void)
 {

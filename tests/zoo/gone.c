@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A library that is there when missing_dependency is linked, under a name that nobody has when it is loaded.
- */
+/* missing_dependency links to this library, but no file has its soname when the loader looks for it. */
 __attribute__((visibility("default"))) void zoo_gone(void);
 void zoo_gone(void)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Nothing is wrong with this one. */
+/* A sound provider. */
 #include "zoo.h"
 
 const struct moor_abi_provider *moor_provider_entry_v1(void)

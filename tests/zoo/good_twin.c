@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Like good: a second file to put in its place. */
+/* A second sound provider, in a file of its own: tests put it in the place of good. */
 #include "zoo.h"
 
 const struct moor_abi_provider *moor_provider_entry_v1(void)

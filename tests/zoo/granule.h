@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A device whose one domain has VIRTUAL, with a granule that the animal chooses. */
+/* A device with one domain that has VIRTUAL. The animal chooses its granule. */
 #ifndef MOOR_TESTS_ZOO_GRANULE_H
 #define MOOR_TESTS_ZOO_GRANULE_H
 

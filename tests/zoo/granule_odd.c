@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Its domain can back ranges, in granules that are no power of two. */
+/* The granule of the domain is not a power of two. */
 #include "granule.h"
 
 const struct moor_abi_provider *moor_provider_entry_v1(void)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Its domain can back ranges, in granules of no bytes. */
+/* The granule of the domain is 0 bytes. */
 #include "granule.h"
 
 const struct moor_abi_provider *moor_provider_entry_v1(void)

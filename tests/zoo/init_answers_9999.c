@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Answers a status that is none. */
+/* init returns 9999, which is not a status. */
 #include "zoo.h"
 
 static int32_t init(const struct moor_abi_host *host, uint32_t minor, struct moor_abi_instance **ret_instance,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Answers with an outcome that only the core decides on. */
+/* init returns PENDING, an outcome that init may not return. */
 #include "zoo.h"
 
 static int32_t init(const struct moor_abi_host *host, uint32_t minor, struct moor_abi_instance **ret_instance,

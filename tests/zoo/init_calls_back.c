@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Its init calls back into whoever loads it: the caller leaves the function in this setting. */
+/* init calls a function of the loading program. The setting "call_back" holds its address. */
 #include "zoo.h"
 
 #include <stdio.h>

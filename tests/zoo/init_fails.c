@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* Does not start, and says why. */
+/* init fails with a native code and a text. */
 #include "zoo.h"
 
 static int32_t init(const struct moor_abi_host *host, uint32_t minor, struct moor_abi_instance **ret_instance,
                     struct moor_abi_error *error)
 {
     error->native_code = 4711;
-    strcpy(error->text, "the keeper has the key");
+    strcpy(error->text, "the driver is missing");
     return MOOR_DEVICE_LOST;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Does not start, and does not stop saying why. */
+/* init fails with an error text that has no NUL. */
 #include "zoo.h"
 
 static int32_t init(const struct moor_abi_host *host, uint32_t minor, struct moor_abi_instance **ret_instance,

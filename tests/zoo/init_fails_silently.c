@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Does not start, and says nothing. */
+/* init fails without an error text. */
 #include "zoo.h"
 
 static int32_t init(const struct moor_abi_host *host, uint32_t minor, struct moor_abi_instance **ret_instance,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Starts, but gives no instance. */
+/* init succeeds, but returns a NULL instance. */
 #include "zoo.h"
 
 static int32_t init(const struct moor_abi_host *host, uint32_t minor, struct moor_abi_instance **ret_instance,

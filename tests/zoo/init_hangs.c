@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Does not come to an end of its start. */
+/* init never returns. */
 #include "zoo.h"
 
 #include <unistd.h>

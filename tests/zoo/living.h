@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What makes the zoo's provider live: one synchronous device in host memory, as small as the contract allows.
- * Each value of a stream is reached when it is recorded; what is released is freed when it is reaped. An
- * animal that misbehaves later than at its table replaces one of these functions.
+ * The working functions of the zoo's provider: one synchronous device in host memory, as small as the
+ * contract allows. A stream reaches each value as soon as it is recorded. reap frees the released blocks. An
+ * animal that misbehaves after its table was read replaces one of these functions.
  */
 #ifndef MOOR_TESTS_ZOO_LIVING_H
 #define MOOR_TESTS_ZOO_LIVING_H
@@ -21,24 +21,24 @@ struct moor_abi_instance {
     const struct moor_abi_host *host;
 };
 
-/* An allocation; its address is its handle. */
+/* An allocation. Its handle is the address of this struct. */
 struct zoo_block {
     struct zoo_block *next;
     void *memory;
     uint64_t bytes;
-    uint64_t cookie; /* once it is released */
+    uint64_t cookie; /* cookie of its release */
 };
 
 struct moor_abi_context {
     pthread_mutex_t lock;
-    struct zoo_block *released; /* under lock: not reaped yet */
+    struct zoo_block *released; /* under lock: blocks that wait for reap */
 };
 
 struct moor_abi_stream {
     _Atomic uint64_t recorded;
 };
 
-/* Nobody tests what the zoo does without host memory. */
+/* Aborts without host memory: no test covers that case. */
 static void *zoo_calloc(size_t size)
 {
     void *memory = calloc(1, size);
@@ -79,7 +79,7 @@ static int32_t zoo_device_info(struct moor_abi_instance *instance, uint32_t devi
                                               .capabilities = ZOO_DEVICE_CAPS,
                                               .key = "zoo-0",
                                               .name = "A cage"};
-    ret_info->key[4] = (char)('0' + device); /* animals with more than one device have a few */
+    ret_info->key[4] = (char)('0' + device); /* no animal has more than ten devices */
     return MOOR_OK;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Has only a name that libltdl would take for the entry. */
+/* The only entry has the prefix FILE_LTX_, which libltdl would accept. */
 #include <moorage/abi/provider.h>
 
 MOOR_ABI_NOTE(MOOR_ABI_CAPS_1_0, MOOR_ABI_PROVIDER_SIMULATED);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Its entry is that of major 1, its struct says 2. */
+/* The entry is that of major 1, but the struct claims major 2. */
 #include "zoo.h"
 
 const struct moor_abi_provider *moor_provider_entry_v1(void)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A constructor that leaves a mark, the file that ZOO_MARK names: proof that code of this animal has run. */
+/* A constructor that creates the file named by ZOO_MARK. The file proves that code of this animal ran. */
 #ifndef MOOR_TESTS_ZOO_MARK_H
 #define MOOR_TESTS_ZOO_MARK_H
 

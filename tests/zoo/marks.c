@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Nothing is wrong with it, and it tells that its code has run; tests break copies of it. */
+/* A sound provider with a constructor that leaves a mark, which proves that its code ran. Tests damage
+ * copies of it. */
 #include "mark.h"
 #include "zoo.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Needs a newer host, as its table says; its note does not. */
+/* The table requires minor 7 of the host, but the note does not say so. */
 #include "zoo.h"
 
 const struct moor_abi_provider *moor_provider_entry_v1(void)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Needs a library that is not there. */
+/* The file links to a library that the loader cannot find. */
 #include "zoo.h"
 
 void zoo_gone(void);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Its name is empty. */
+/* The name of the provider is empty. */
 #include "zoo.h"
 
 const struct moor_abi_provider *moor_provider_entry_v1(void)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Its name is Latin-1. */
+/* The name of the provider is Latin-1, not UTF-8. */
 #include "zoo.h"
 
 const struct moor_abi_provider *moor_provider_entry_v1(void)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* It has no name. */
+/* The name of the provider is NULL. */
 #include "zoo.h"
 
 const struct moor_abi_provider *moor_provider_entry_v1(void)

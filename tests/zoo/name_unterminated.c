@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Its name does not end. */
+/* The name of the provider has no NUL within 4096 bytes. */
 #include "zoo.h"
 
 static char endless[4096];

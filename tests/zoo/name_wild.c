@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Its name is where nothing is. */
+/* The name of the provider is an unmapped address. */
 #include "zoo.h"
 
 const struct moor_abi_provider *moor_provider_entry_v1(void)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Needs a function of a C library that is yet to come; linked with a stand-in for it. */
+/* The file needs a function of a C library version that does not exist. The link uses future_libc. */
 #include "zoo.h"
 
 void zoo_function_of_the_future(void);

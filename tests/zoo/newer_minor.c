@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Built for a newer minor of this major: accepted, its news masked. */
+/* A sound provider of minor 7. The core accepts it, and masks all that 1.0 does not define. */
 #define ZOO_OWN_NOTE
 #include "zoo.h"
 
@@ -8,7 +8,7 @@
 ZOO_NOTE note = {8, 40, MOOR_ABI_NOTE_TYPE, MOOR_ABI_NOTE_NAME,
                  ZOO_DESCRIPTION(MOOR_ABI_MAGIC, 1, 7, 0, CAPABILITIES)};
 
-/* What a later header might append: fields, and a use for what is reserved now. */
+/* A later header may append fields, and may use a field that 1.0 reserves. */
 static struct {
     struct moor_abi_provider provider;
     uint64_t news[2];

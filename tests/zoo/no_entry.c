@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A shared library with a note, but no provider. */
+/* A shared library with a note, but without an entry. */
 #include <moorage/abi/provider.h>
 
 MOOR_ABI_NOTE(MOOR_ABI_CAPS_1_0, MOOR_ABI_PROVIDER_SIMULATED);

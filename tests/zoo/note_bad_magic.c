@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Its note starts with another magic number. */
+/* The magic number of the note is wrong. */
 #define ZOO_OWN_NOTE
 #include "mark.h"
 #include "zoo.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Its note promises other capabilities than its table. */
+/* The note lists fewer capabilities than the table. */
 #define ZOO_OWN_NOTE
 #include "zoo.h"
 

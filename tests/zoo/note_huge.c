@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Its note says that it is longer than the file. */
+/* The note claims a description longer than the file. */
 #define ZOO_OWN_NOTE
 #include "mark.h"
 #include "zoo.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Its note says that it needs a newer host. */
+/* The note requires minor 7 of the host. */
 #define ZOO_OWN_NOTE
 #include "mark.h"
 #include "zoo.h"

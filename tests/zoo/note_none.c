@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* It has no note. */
+/* The file has no note. */
 #define ZOO_OWN_NOTE
 #include "mark.h"
 #include "zoo.h"

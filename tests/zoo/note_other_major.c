@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Its note is another major's, although it has our entry. */
+/* The note names major 2, but the entry is that of major 1. */
 #define ZOO_OWN_NOTE
 #include "mark.h"
 #include "zoo.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Its only note is of its kind, but somebody else's. */
+/* The type of the only note is right, but the name is not Moorage's. */
 #define ZOO_OWN_NOTE
 #include "mark.h"
 #include "zoo.h"

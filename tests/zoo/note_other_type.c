@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Its only note is ours by name, but of a type that does not exist. */
+/* The name of the only note is right, but the type is unknown. */
 #define ZOO_OWN_NOTE
 #include "mark.h"
 #include "zoo.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Its note is shorter than a prefix. */
+/* The description of the note is shorter than a prefix. */
 #define ZOO_OWN_NOTE
 #include "mark.h"
 #include "zoo.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* It says twice what it is. */
+/* The file has two notes for the same major. */
 #define ZOO_OWN_NOTE
 #include "zoo.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Its notes say that it speaks two majors, of which one is ours. */
+/* The file has notes for majors 2 and 1. The core accepts it for major 1. */
 #define ZOO_OWN_NOTE
 #include "zoo.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A mandatory function of a table that is there is NULL. */
+/* allocate, a mandatory function of a present table, is NULL. */
 #include "zoo.h"
 
 const struct moor_abi_provider *moor_provider_entry_v1(void)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Built for another major. */
+/* Note and entry are those of major 0. */
 #define ZOO_OWN_NOTE
 #include "zoo.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Built for another major. */
+/* Note and entry are those of major 2. */
 #define ZOO_OWN_NOTE
 #include "zoo.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Its constructor calls back into whoever loads it: the caller leaves the function in this environment
- * variable. */
+/* The constructor calls a function of the loading program. ZOO_CALL_BACK in the environment holds its
+ * address. */
 #include "zoo.h"
 
 #include <stdio.h>

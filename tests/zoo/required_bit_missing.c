@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A required capability is missing, with its table. */
+/* STREAM, a required capability, is missing, and so is its table. */
 #include "zoo.h"
 
 const struct moor_abi_provider *moor_provider_entry_v1(void)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A function that every provider has is NULL. */
+/* init, a required function, is NULL. */
 #include "zoo.h"
 
 const struct moor_abi_provider *moor_provider_entry_v1(void)

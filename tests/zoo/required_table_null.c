@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A required table is missing. */
+/* base, a required table, is missing. */
 #include "zoo.h"
 
 const struct moor_abi_provider *moor_provider_entry_v1(void)

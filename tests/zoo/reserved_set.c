@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A field that is reserved is not zero. */
+/* A reserved field of the provider struct is not zero. */
 #include "zoo.h"
 
 const struct moor_abi_provider *moor_provider_entry_v1(void)

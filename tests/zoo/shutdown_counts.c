@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Ends the process when it is shut down more often than it was started. */
+/* shutdown aborts the process when it is called more often than init. */
 #include "zoo.h"
 
 static _Atomic int started;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* Does not end, and says so. */
+/* shutdown fails with a text. */
 #include "zoo.h"
 
 static int32_t shutdown(struct moor_abi_instance *instance, struct moor_abi_error *error)
 {
-    strcpy(error->text, "the animals are still inside");
+    strcpy(error->text, "objects are still alive");
     return MOOR_PROVIDER;
 }
 

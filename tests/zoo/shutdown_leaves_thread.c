@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A thread of it is left when it has ended. */
+/* shutdown leaves a thread running. */
 #include "zoo.h"
 
 #include <unistd.h>

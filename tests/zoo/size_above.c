@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Its struct is larger than 64 KiB. */
+/* The size of the struct is above the limit of 64 KiB. */
 #include "zoo.h"
 
 const struct moor_abi_provider *moor_provider_entry_v1(void)

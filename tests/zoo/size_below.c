@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Its struct is smaller than that of 1.0. */
+/* The size of the struct is below that of 1.0. */
 #include "zoo.h"
 
 const struct moor_abi_provider *moor_provider_entry_v1(void)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Its struct is as large as can be said. */
+/* The size of the struct is UINT32_MAX. */
 #include "zoo.h"
 
 const struct moor_abi_provider *moor_provider_entry_v1(void)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The size of its struct is not that of its minor. */
+/* The size of the struct is not the size that its minor defines. */
 #include "zoo.h"
 
 const struct moor_abi_provider *moor_provider_entry_v1(void)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The size of its struct is no multiple of 8. */
+/* The size of the struct is not a multiple of 8. */
 #include "zoo.h"
 
 const struct moor_abi_provider *moor_provider_entry_v1(void)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Its struct is written in the other byte order. */
+/* The magic number of the struct is byte-swapped. */
 #include "zoo.h"
 
 const struct moor_abi_provider *moor_provider_entry_v1(void)

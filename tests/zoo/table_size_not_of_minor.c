@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The size of one of its tables is not that of its minor. */
+/* The size of a table is not the size that its minor defines. */
 #include "zoo.h"
 
 const struct moor_abi_provider *moor_provider_entry_v1(void)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* One of its tables says that it has no size. */
+/* The size of a table is 0. */
 #include "zoo.h"
 
 const struct moor_abi_provider *moor_provider_entry_v1(void)

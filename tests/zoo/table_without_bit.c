@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A table is there whose capability is not set. */
+/* The table of PINNED is present, but the bit of the capability is not set. */
 #include "zoo.h"
 
 const struct moor_abi_provider *moor_provider_entry_v1(void)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Its code holds an address, which the linker would have to write into it; linked so that this is allowed. */
+/* The code holds an address that the linker must write at load time. The link options allow this. */
 #include "mark.h"
 #include "zoo.h"
 

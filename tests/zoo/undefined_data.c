@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* Needs a variable that nobody defines. */
+/* The file needs a variable that no library defines. */
 #include "zoo.h"
 
-extern const struct moor_abi_provider zoo_data_of_nobody;
+extern const struct moor_abi_provider zoo_undefined_data;
 
 const struct moor_abi_provider *moor_provider_entry_v1(void)
 {
-    return &zoo_data_of_nobody;
+    return &zoo_undefined_data;
 }

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* Calls a function that nobody defines; linked lazily, so that only RTLD_NOW finds out. */
+/* The file calls a function that no library defines. Lazy binding hides this: only RTLD_NOW finds it at
+ * load. */
 #include "zoo.h"
 
-void zoo_function_of_nobody(void);
+void zoo_undefined_function(void);
 
 const struct moor_abi_provider *moor_provider_entry_v1(void)
 {
-    zoo_function_of_nobody();
+    zoo_undefined_function();
     return &zoo.provider;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Sets a flag that its minor does not know. */
+/* A flag is set that the provider's minor does not define. */
 #include "zoo.h"
 
 const struct moor_abi_provider *moor_provider_entry_v1(void)

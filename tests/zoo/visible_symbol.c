@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Exports a function beside its entry, which one of the host's that has the same name would replace. */
+/* The file exports a function besides its entry. A function of the host with the same name would replace
+ * it. */
 #include "zoo.h"
 
 MOOR_ABI_EXPORT int zoo_visible_function(void);

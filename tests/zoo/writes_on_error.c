@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* It fails, and fills what it should leave alone. */
+/* allocate fails, but writes to its output. */
 #include "zoo.h"
 
 static int32_t allocate(struct moor_abi_context *context, const struct moor_abi_alloc_args *args,

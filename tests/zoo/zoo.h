@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A provider whose tables are whole, which lives (living.h), and whose optional functions do nothing: each
- * animal takes it and breaks one thing. Everything is writable, so that it can.
+ * A provider with complete tables. Its required functions work (living.h), its optional ones answer
+ * UNSUPPORTED. Each provider of the zoo, called an animal, includes this file and breaks one thing. All tables
+ * are writable for that reason.
  */
 #ifndef MOOR_TESTS_ZOO_H
 #define MOOR_TESTS_ZOO_H
@@ -9,7 +10,7 @@
 #include <moorage/abi/provider.h>
 
 #pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wunused-parameter" /* the signatures are the contract's */
+#pragma GCC diagnostic ignored "-Wunused-parameter" /* the contract sets the signatures */
 
 #include "living.h"
 
@@ -76,14 +77,15 @@ static struct zoo {
     .stats = {MOOR_ABI_STATS_TABLE_SIZE, 0, zoo_stats},
 };
 
-#ifndef ZOO_OWN_NOTE /* defined by an animal whose note is not like this, before it includes this header */
+/* An animal that defines ZOO_OWN_NOTE before it includes this header has another note, or none. */
+#ifndef ZOO_OWN_NOTE
 MOOR_ABI_NOTE(MOOR_ABI_CAPS_1_0, MOOR_ABI_PROVIDER_SIMULATED);
 #endif
 
-/* A note of the animal's own: ZOO_NOTE name = {.name_bytes = 8, ...}. */
+/* Declares the animal's own note: ZOO_NOTE name = {.name_bytes = 8, ...}. */
 #define ZOO_NOTE MOOR_ABI_NOTE_PLACE_ static const struct moor_abi_note
 
-/* A sound description but for the fields that are given here. */
+/* The description of a note. All fields but the given ones are sound. */
 #define ZOO_DESCRIPTION(magic_, major_, minor_, min_host_minor_, capabilities_)                              \
     {                                                                                                        \
         MOOR_ABI_WORDS_(magic_), MOOR_ABI_PROVIDER_SIZE, (major_), (minor_), (min_host_minor_),              \

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * moor new-provider: writes the project of a small provider, to be built and checked at once and then
- * changed. The template is a provider that builds as it is, called PLACEHOLDER, a word that occurs in it for
- * no other reason; its text becomes the new name wherever it stands, in the names of files too.
+ * moor new-provider: writes the project of a small provider, to be built, checked and then changed. The
+ * template is a provider that builds as it is, named PLACEHOLDER, a word that occurs in it for no other
+ * reason; the new name replaces it everywhere, also in the names of files.
  */
 #include "new_provider.h"
 #include "json.h"
@@ -21,7 +21,7 @@
 #define NAME_LENGTH_MAX 32
 
 struct file {
-    char *name; /* [owned], and so is the text */
+    char *name; /* [owned], as is the text */
     char *text;
 };
 
@@ -35,14 +35,15 @@ struct new_provider {
 };
 
 static const struct argp_option options[] = {
-    {"name", TOOL_KEY_OWN, "NAME", 0, "What the provider is called: a-z, then a-z, 0-9, _ and -; 32 at most",
-     0},
+    {"name", TOOL_KEY_OWN, "NAME", 0,
+     "The name of the provider: a-z, then a-z, 0-9, _ and -; at most 32 characters", 0},
     TOOL_OPTION_JSON,
     TOOL_OPTION_HELP,
     {0},
 };
 
-/* The template's shared object is a target of its name, and Meson has these for itself. */
+/* Returns true for names that Meson reserves for its own targets: the template's shared object is a target.
+ * */
 static bool is_taken(const char *name)
 {
     static const char *const names[] = {"all",        "benchmark", "clean",    "coverage",
@@ -73,8 +74,8 @@ static error_t parse_option(int key, char *argument, struct argp_state *state)
         return 0;
     case ARGP_KEY_ARG:
         if (wanted->directory != NULL)
-            (void)tool_fail(&wanted->failure, TOOL_USAGE, MOOR_INVALID, "one directory: '%s' is too much",
-                            argument);
+            (void)tool_fail(&wanted->failure, TOOL_USAGE, MOOR_INVALID,
+                            "'%s': only one directory can be given", argument);
         wanted->directory = argument;
         return 0;
     case ARGP_KEY_ERROR:
@@ -91,26 +92,26 @@ static bool parse(int argc, char **argv, struct new_provider *wanted)
         .options = options,
         .parser = parse_option,
         .args_doc = "DIR --name NAME",
-        .doc = "Writes a small provider to start from into DIR, which is made, or is there and empty.",
+        .doc = "Writes a small provider to start from into DIR, which is created, or exists and is empty.",
     };
     if (!tool_parse_options(&argp, argc, argv, wanted, &wanted->failure))
         return false;
     if (wanted->directory == NULL || wanted->name == NULL)
         return tool_fail(&wanted->failure, TOOL_USAGE, MOOR_INVALID, "%s",
-                         wanted->directory == NULL ? "no directory given" : "no --name given");
+                         wanted->directory == NULL ? "DIR: missing" : "--name: missing");
     if (!is_name(wanted->name))
         return tool_fail(&wanted->failure, TOOL_USAGE, MOOR_INVALID,
-                         "--name '%s': a-z, then a-z, 0-9, _ and -; %d characters at most", wanted->name,
-                         NAME_LENGTH_MAX);
+                         "--name '%s': a-z, then a-z, 0-9, _ and - are needed; at most %d characters",
+                         wanted->name, NAME_LENGTH_MAX);
     if (is_taken(wanted->name))
         return tool_fail(&wanted->failure, TOOL_USAGE, MOOR_INVALID,
-                         "--name '%s': Meson has a target of that name", wanted->name);
+                         "--name '%s': reserved for a target of Meson", wanted->name);
     return true;
 }
 
 /* ---- the files ---- */
 
-/* The text with the name in every place of the placeholder. [owned] free(). */
+/* Returns the text with the name in place of the placeholder. [owned] free(). */
 static char *fill_in(const char *text, const char *name)
 {
     char *filled = NULL;
@@ -146,7 +147,7 @@ static void free_files(struct new_provider *wanted)
     free(wanted->files);
 }
 
-/* A file that is not there yet, whole or not at all. 0 or an errno. */
+/* Writes a new file, all of it or nothing. Returns 0 or an errno. */
 static int write_file(int directory, const struct file *file)
 {
     int descriptor = openat(directory, file->name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
@@ -156,11 +157,11 @@ static int write_file(int directory, const struct file *file)
     if (close(descriptor) != 0 && code == 0)
         code = errno;
     if (code != 0)
-        (void)unlinkat(directory, file->name, 0); /* the first failure is what is told */
+        (void)unlinkat(directory, file->name, 0); /* the first failure is reported */
     return code;
 }
 
-/* All of them or none. */
+/* Writes all files or none. */
 static void write_files(int directory, struct new_provider *wanted)
 {
     for (size_t i = 0; i < wanted->file_count; i++) {
@@ -170,7 +171,7 @@ static void write_files(int directory, struct new_provider *wanted)
         (void)tool_fail(&wanted->failure, TOOL_FAILED, MOOR_INVALID, "'%s/%s': %s", wanted->directory,
                         wanted->files[i].name, strerror(code));
         while (i-- > 0)
-            (void)unlinkat(directory, wanted->files[i].name, 0); /* as above */
+            (void)unlinkat(directory, wanted->files[i].name, 0); /* see above */
         return;
     }
 }
@@ -185,7 +186,7 @@ static bool is_empty(DIR *directory)
     return entry == NULL;
 }
 
-/* What was made is gone again after a failure. */
+/* Creates the directory if there is none, and removes it after a failure. */
 static bool write_directory(struct new_provider *wanted)
 {
     bool made = mkdir(wanted->directory, 0777) == 0;
@@ -194,23 +195,22 @@ static bool write_directory(struct new_provider *wanted)
         (void)tool_fail(&wanted->failure, TOOL_USAGE, MOOR_INVALID, "'%s': %s", wanted->directory,
                         strerror(errno));
     else if (!is_empty(directory))
-        (void)tool_fail(&wanted->failure, TOOL_USAGE, MOOR_INVALID, "'%s' is not empty", wanted->directory);
+        (void)tool_fail(&wanted->failure, TOOL_USAGE, MOOR_INVALID, "'%s': not empty", wanted->directory);
     else
         write_files(dirfd(directory), wanted);
     if (directory != NULL)
-        (void)closedir(directory); /* each file in it was closed, and looked at */
+        (void)closedir(directory); /* each file in it was closed, and its status checked */
     bool written = wanted->failure.exit_status == TOOL_DONE;
     if (made && !written)
-        (void)rmdir(wanted->directory); /* the first failure is what is told */
+        (void)rmdir(wanted->directory); /* the first failure is reported */
     return written;
 }
 
 static void print_done(const struct new_provider *wanted)
 {
     if (!wanted->json) {
-        printf(
-            "'%s' is written. Build and check it:\n    cd %s && meson setup build && meson test -C build\n",
-            wanted->name, wanted->directory);
+        printf("'%s': written. Build and check it:\n    cd %s && meson setup build && meson test -C build\n",
+               wanted->name, wanted->directory);
         return;
     }
     json_t *files = json_array();

@@ -1,22 +1,33 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The runtime: the root of everything a host makes here. Several may live in one process; they share nothing.
+ * The runtime: the root of every object of the host API. A process may hold several; they share nothing.
  *
  * Rules common to the whole host API:
- *  - Every function may be called from any thread at once. Destroying an object by pointer (runtime,
- *    provider, holder, binding, stream) must not race with other calls on that same object, and nothing
- *    catches a pointer that is used afterwards, nor a fence of a stream that is destroyed.
- *  - Every function returns a status; on anything but MOOR_OK out-parameters are untouched, nothing has
- *    changed (promise I8), and moor_last_error() says more. Each function names the statuses a caller may
- *    want to act on; any may also return INVALID, FORKED, and what its provider reports.
- *  - Numerous things (buffers, ranges, segments, grants, leases, tickets) are 64-bit generation handles: a stale,
- *    foreign or invented one gets STALE, FOREIGN or INVALID, and is never taken for something else. Few
- *    things are pointers.
- *  - Sizes and offsets are bytes. Deadlines are absolute, on moor_clock_ns(); 0 means do not wait.
- *  - In a child of fork every call on the parent's runtime answers FORKED, and its memory may not be there.
- *    At exit() nothing is done.
- *  - The way down: release handles, destroy streams, moor_runtime_reap, close bindings, destroy holders,
- *    destroy the runtime. What is out of turn gets BUSY and changes nothing.
+ *  - Threads: any function may be called from any thread at any time. The call that destroys an object by
+ *    pointer (runtime, provider, holder, binding, stream) must not run at the same time as another call on
+ *    that object. A pointer, or a fence of a stream, is invalid after that; nothing detects a later use.
+ *  - Statuses: every function returns one, except where its type says otherwise. Unless it is MOOR_OK,
+ *    out-parameters are untouched, nothing has changed (promise I8), and moor_last_error() gives the details.
+ *    A function lists the statuses that a caller may want to act on. Any function may also return INVALID for
+ *    an argument that breaks a stated rule, FORKED, and the failures of its provider (PROVIDER, DEVICE_LOST,
+ *    HOST_NOMEM, ...).
+ *  - Parameters: [in] is read during the call, [out] is written on success. [borrowed] belongs to somebody
+ *    else and is valid for the stated time; [owned] is the caller's from then on, until the named call takes
+ *    it back. A pointer may be NULL only if its line says so. Strings are NUL-terminated UTF-8.
+ *  - Structs with options: all zeros means the defaults. `reserved` fields must be zero.
+ *  - Handles: buffers, ranges, segments, grants, leases and tickets are 64-bit generation handles, and 0
+ *    names none. A handle never names another object than the one it was made for (promise I10):
+ *        STALE: the object was released.
+ *        FOREIGN: the handle belongs to another runtime.
+ *        INVALID: the runtime never made such a handle.
+ *  - Sizes and offsets are bytes. A sum or product that does not fit in 64 bits gets OVERFLOW or INVALID,
+ *    never a wrap.
+ *  - Deadlines are absolute, in nanoseconds of moor_clock_ns(). MOOR_NO_WAIT returns at once; MOOR_FOREVER
+ *    sets no end. moor_fence_wait(&fence, moor_clock_ns() + 5000000) waits at most 5 ms.
+ *  - Fork and exit: in a child of fork every call on the parent's runtime returns FORKED, and its memory may
+ *    be absent. At exit() the library does nothing.
+ *  - Teardown: release handles, destroy streams, moor_runtime_reap, close bindings, destroy holders, destroy
+ *    the runtime. A call that comes too early returns BUSY and changes nothing.
  */
 #ifndef MOORAGE_RUNTIME_H
 #define MOORAGE_RUNTIME_H
@@ -28,41 +39,55 @@
 extern "C" {
 #endif
 
+/* The root object; from moor_runtime_create to moor_runtime_destroy. */
 struct moor_runtime;
 
+/* Deadlines with a meaning of their own. */
 #define MOOR_NO_WAIT UINT64_C(0)
 #define MOOR_FOREVER UINT64_MAX
 
-/* Receives one line from the core or a provider; may come from any thread, and must not call the runtime.
- * level: MOOR_ABI_LOG_*. */
+/* Receives one line from the core or a provider.
+ * user: moor_runtime_options.log_user.
+ * level: MOOR_ABI_LOG_ERROR to MOOR_ABI_LOG_DEBUG (moorage/abi/provider.h).
+ * message: [borrowed] for the call; without a line break at its end.
+ * May run on any thread, on several at once, and on a provider's own. Must not call the runtime. */
 typedef void (*moor_log_function)(void *user, uint32_t level, const char *message);
 
 struct moor_runtime_options {
-    moor_log_function log; /* NULL: nothing is logged */
-    void *log_user;        /* [borrowed] until the runtime is destroyed */
-    uint64_t
-        patience_ns; /* how long a holder that is asked for memory keeps others from being asked; 0: 100 ms */
+    moor_log_function log; /* NULL: no log */
+    void *log_user;        /* [borrowed] until the runtime is destroyed; may be NULL */
+    /* Time in nanoseconds that a holder's pressure function has to answer before other holders are asked as
+     * well; 0: 100 ms. */
+    uint64_t patience_ns;
 };
 
-/* Makes a runtime. options: [in] may be NULL. ret_runtime: [out, owned]. HOST_NOMEM; LIMIT: a
- * process can make 65,535 in its life, so that no handle is ever taken for another runtime's. */
+/* Makes a runtime without providers.
+ * options: [in] may be NULL for the defaults.
+ * ret_runtime: [out, owned] until moor_runtime_destroy.
+ * HOST_NOMEM: no memory for the runtime.
+ * LIMIT: this process has made 65,535 runtimes, the most that handles can distinguish.
+ * UNSUPPORTED: the kernel cannot mark a page for forked children (before Linux 4.14). */
 MOOR_API moor_status moor_runtime_create(const struct moor_runtime_options *options,
                                          struct moor_runtime **ret_runtime) MOOR_MUST_USE;
 
-/* Ends a runtime: unloads every provider (see moor_provider_unload), then frees it. NULL is a no-op.
- * BUSY while anything made in it is alive: nothing has changed then. */
+/* Ends a runtime: unloads every provider, however often each is loaded, and frees the runtime.
+ * runtime: invalid after success; NULL is a no-op.
+ * BUSY: an object of the runtime is alive, a provider is being loaded or unloaded, or the caller is a
+ *     pressure function; the text counts the objects per kind. */
 MOOR_API moor_status moor_runtime_destroy(struct moor_runtime *runtime);
 
-/* Takes back what providers have physically released, and credits it to its holders. Waits until nothing is
- * pending, no release and no stream that was given up, at most to the deadline. PENDING: some are still
- * behind fences. Calls that need room or addresses do this by themselves, without waiting, before they say
- * PENDING or DEVICE_NOMEM; hosts call it where they want exact books, and before they take things down. */
+/* Collects finished releases from the providers and credits their bytes to the holders. Waits until no
+ * release is pending and every destroyed stream has ended, at most until the deadline. Other calls do this
+ * automatically, without waiting, when room or addresses are short; a host calls it for exact accounts and
+ * before teardown.
+ * deadline_ns: MOOR_NO_WAIT collects without waiting.
+ * PENDING: at the deadline some releases are still behind fences; the rest was collected. */
 MOOR_API moor_status moor_runtime_reap(struct moor_runtime *runtime, uint64_t deadline_ns);
 
-/* Monotonic nanoseconds. */
+/* Returns the monotonic time in nanoseconds (CLOCK_MONOTONIC). */
 MOOR_API uint64_t moor_clock_ns(void);
 
-/* The version of the library, "0.1.0". */
+/* Returns the library's version as a static string, for example "0.1.0". */
 MOOR_API const char *moor_version(void);
 
 #ifdef __cplusplus

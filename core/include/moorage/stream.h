@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Streams: ordered work on one device, with a 64-bit timeline. A fence point (stream, value) is reached when
- * all work submitted before it was recorded has taken effect.
+ * Streams: ordered queues of work on one device, each with a 64-bit timeline.
  *
- * Copies, fills and host functions mark the memory they use by themselves. Work that a host launches on its
- * own, on an imported stream, is told by moor_stream_used after it was submitted.
+ * A fence (stream, value) is reached when all work submitted to the stream before the fence was recorded has
+ * taken effect. Copies, fills and host functions mark the memory that they use automatically. For work that a
+ * host launches itself on an imported or native stream, the host calls moor_stream_used after the submission:
+ *
+ *     cuLaunchKernel(kernel, ..., (CUstream)native, ...);       reads the memory of `view`
+ *     moor_stream_used(stream, &view);
+ *     moor_buffer_release(runtime, buffer);                     returns at once; freed after the kernel
  */
 #ifndef MOORAGE_STREAM_H
 #define MOORAGE_STREAM_H
@@ -15,58 +19,88 @@
 extern "C" {
 #endif
 
+/* ---- streams ---- */
+
 struct moor_stream_options {
-    uint64_t native; /* the device API's own stream to import; 0: make a new one */
+    /* The device API's own stream (CUstream, cl_command_queue) to import, [borrowed] until
+     * moor_stream_destroy returns; 0: make a new stream. */
+    uint64_t native;
 };
 
-/* ret_stream: [out, owned] until destroyed. options: [in] may be NULL. LIMIT beyond 4,096 streams of a
- * provider. */
+/* Makes a stream on a device, or imports one. Opens the device if it is not open.
+ * options: [in] may be NULL for a new stream.
+ * ret_stream: [out, owned] until moor_stream_destroy.
+ * LIMIT: the provider has 4,096 streams, destroyed ones with unfinished work included. */
 MOOR_API moor_status moor_stream_create(struct moor_device *device, const struct moor_stream_options *options,
                                         struct moor_stream **ret_stream) MOOR_MUST_USE;
 
-/* Gives the stream up without waiting: submitted work still runs, and frees behind it still complete. A
- * native stream that was imported is not touched after this returns. NULL is a no-op. */
+/* Destroys a stream without waiting. Submitted work still runs, and releases behind it still complete. The
+ * library does not touch an imported stream after this call returns.
+ * stream: invalid after the call, and so are its fences; NULL is a no-op. */
 MOOR_API moor_status moor_stream_destroy(struct moor_stream *stream);
 
-/* The device API's own stream (CUstream, cl_command_queue), for work that the host submits on its own.
- * ret_native: [borrowed] until the stream is destroyed. UNSUPPORTED: it has none. */
+/* Returns the device API's own stream, for work that the host submits itself.
+ * ret_native: [out, borrowed] until the stream is destroyed.
+ * UNSUPPORTED: the stream has no such object. */
 MOOR_API moor_status moor_stream_get_native(struct moor_stream *stream, uint64_t *ret_native);
 
-/* A place on a stream's timeline; meaningless after the stream is destroyed. */
+/* ---- fences ---- */
+
+/* A point on a stream's timeline. A plain value: copy it freely. */
 struct moor_fence {
-    struct moor_stream *stream; /* [borrowed] */
-    uint64_t value;
+    struct moor_stream *stream; /* [borrowed] the fence is invalid once the stream is destroyed */
+    uint64_t value;             /* rises with each record on the stream */
 };
 
-/* Marks the present end of the stream. */
+/* Records a fence at the present end of a stream. ret_fence: [out]. */
 MOOR_API moor_status moor_stream_record(struct moor_stream *stream, struct moor_fence *ret_fence);
-/* OK if the fence is reached, PENDING if not, TIMEOUT at a deadline. Deadline 0 asks without waiting. */
+
+/* Waits on the calling thread until a fence is reached. fence: [in].
+ * PENDING: with MOOR_NO_WAIT, the fence is not reached.
+ * TIMEOUT: the deadline passed first.
+ * DEVICE_LOST: the stream cannot reach the fence any more. */
 MOOR_API moor_status moor_fence_wait(const struct moor_fence *fence, uint64_t deadline_ns);
-/* Later work of `stream` starts after the fence; the host does not wait. FOREIGN across providers. */
+
+/* Makes later work of a stream start after a fence of another stream. The host does not wait. fence: [in].
+ * FOREIGN: the fence's stream belongs to another provider. */
 MOOR_API moor_status moor_stream_wait(struct moor_stream *stream, const struct moor_fence *fence);
 
-/* Calls function(user) once, in stream order, on a provider's thread, or within this call where the device is
- * synchronous; once or not at all if the stream is lost before. It must not call the runtime. views: [in]
- * memory it uses, kept until it has run; may be NULL with count 0. */
+/* ---- work ---- */
+
+/* Submits a host function: function(user) runs once, in stream order.
+ * function: runs on a thread of the provider, or within this call if the device is synchronous. Must not call
+ *     the runtime. If the stream is lost first, it runs once or not at all.
+ * user: [borrowed] until the function has run; may be NULL.
+ * views: [in] memory that the function uses, kept until it has run; at most 64; NULL if view_count is 0.
+ * LIMIT, HOST_NOMEM: a use cannot be marked (see moor_stream_used); nothing was submitted. */
 MOOR_API moor_status moor_stream_host_function(struct moor_stream *stream, void (*function)(void *user),
                                                void *user, const struct moor_view *views, size_t view_count);
 
-/* Tells that work submitted to the stream before this call uses the view's memory. Owner 0 is a no-op. LIMIT
- * if too many streams use one object at once (64 always can), HOST_NOMEM: the mark was not made; wait for the
- * stream before releasing. */
+/* Marks memory as used by work that was submitted to the stream before this call. A release of that memory
+ * then waits for the work. The mark covers the view's part of a range, or the whole buffer.
+ * view: [in] with owner 0 the call is a no-op.
+ * LIMIT: too many streams use the object at once (64 always fit); the use is not marked. Wait for the stream
+ *     before the release.
+ * HOST_NOMEM: no memory for the mark; likewise. */
 MOOR_API moor_status moor_stream_used(struct moor_stream *stream, const struct moor_view *view);
 
-/* Copies all of source to the start of destination, in stream order, asynchronously. The direction follows
- * from the views. Releasing either meanwhile is safe. Parts of a range that are touched must be backed;
- * read-only mappings are no destination. BUSY, PENDING: another thread is sealing, exchanging or releasing
- * them. LIMIT, HOST_NOMEM: as moor_stream_used, and nothing was submitted. One side may be of another
- * provider than the stream: the data then goes through host memory, and the call waits for it. FOREIGN: both
- * are. UNSUPPORTED: no COPY. */
+/* Copies all of source to the start of destination, asynchronously, in stream order. The two views give the
+ * direction. Either may be released while the copy runs.
+ * destination: [in] at least as large as source; not a read-only mapping; does not overlap source.
+ * source: [in] all of it backed by memory, like its counterpart in destination. If one view belongs to
+ * another provider than the stream, the data goes through host memory and the call waits for it.
+ * BUSY, PENDING: another thread is sealing, exchanging or releasing the memory.
+ * NOT_RESIDENT, INVALID: a part is not backed.
+ * LIMIT, HOST_NOMEM: a use cannot be marked (see moor_stream_used); nothing was submitted.
+ * FOREIGN: both views belong to other providers than the stream.
+ * UNSUPPORTED: a domain has no COPY. */
 MOOR_API moor_status moor_copy(struct moor_stream *stream, const struct moor_view *destination,
                                const struct moor_view *source);
 
-/* Fills with the low pattern_bytes (1, 2 or 4) of pattern; address and size are multiples of that. Otherwise
- * as copy. */
+/* Fills memory with a pattern, asynchronously, in stream order.
+ * destination: [in] address and size are multiples of pattern_bytes.
+ * pattern: its low pattern_bytes bytes, in the host's byte order. pattern_bytes: 1, 2 or 4.
+ * Statuses: as moor_copy. */
 MOOR_API moor_status moor_fill(struct moor_stream *stream, const struct moor_view *destination,
                                uint64_t pattern, uint32_t pattern_bytes);
 

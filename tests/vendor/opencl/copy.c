@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * COPY. Each side of a copy, and what is filled, is memory of a device or memory of the host; pinned
- * memory is the host's, whatever direction is said.
+ * COPY. Each side of a copy, and the target of a fill, is memory of a device or of the host; pinned memory is
+ * the host's, in every direction.
  *
- * Where OpenCL has a command for it, it is one asynchronous command on the stream's queue. It has none
- * between host memory and host memory, and none that touches memory of another cl_context than the
- * queue's: that is done by the host, on the stream's thread, in stream order.
+ * Where OpenCL has a command, the copy is one asynchronous command on the stream's queue. There is no command
+ * between host memory and host memory, and none for memory of another cl_context than the queue's: the host
+ * makes such a copy on the stream's thread, in stream order.
  */
 #include "opencl.h"
 #include <stdlib.h>
@@ -23,25 +23,25 @@ static int32_t resolve(const struct moor_abi_stream *stream, uint64_t address, u
 {
     *side = (struct side){0};
     if (ocl_is_device_address(address))
-        return ocl_allocation_locate(stream->context->instance, address, size_bytes, &side->context,
+        return ocl_allocation_locate(stream->kit.context->kit.instance, address, size_bytes, &side->context,
                                      &side->memory, &side->offset_bytes, error);
     side->pointer = (char *)(uintptr_t)address;
     return MOOR_OK;
 }
 
-static void let_go(const struct side *side)
+static void release_side(const struct side *side)
 {
     if (side->context)
         (void)clReleaseMemObject(side->memory); /* retained by resolve */
 }
 
-/* Commands of the stream's queue reach it. */
+/* Returns true if commands of the stream's queue can use the memory. */
 static bool is_near(const struct moor_abi_stream *stream, const struct side *side)
 {
-    return !side->context || side->context == stream->context;
+    return !side->context || side->context == stream->kit.context;
 }
 
-/* ---- by the host, when the stream is there ---- */
+/* ---- by the host, in stream order ---- */
 
 struct work {
     struct moor_abi_stream *stream;
@@ -97,8 +97,8 @@ static cl_int fill_now(const struct work *work)
 
 static void free_work(struct work *work)
 {
-    let_go(&work->to);
-    let_go(&work->from);
+    release_side(&work->to);
+    release_side(&work->from);
     free(work);
 }
 
@@ -107,7 +107,7 @@ static void run_work(void *user)
     struct work *work = user;
     uint64_t reached = 0;
     struct moor_abi_error ignored = {.struct_size = MOOR_ABI_ERROR_SIZE};
-    /* What a lost stream was to do is not done: nobody waits for it any more. */
+    /* Work of a lost stream is dropped: no host waits for it. */
     if (ocl_stream_watermark(work->stream, &reached, &ignored) == MOOR_OK) {
         cl_int code = work->pattern_bytes ? fill_now(work) : copy_now(work);
         if (code != CL_SUCCESS)
@@ -137,8 +137,8 @@ static int32_t enqueue(struct moor_abi_stream *stream, const struct work *work, 
     const struct side *to = &work->to;
     uint64_t reached = 0;
     int32_t status = ocl_stream_watermark(stream, &reached, error);
-    if (status != MOOR_OK)
-        return status; /* lost: nothing more is to take effect */
+    if (status)
+        return status; /* lost: nothing more takes effect */
     pthread_mutex_lock(&stream->lock);
     cl_int code = work->pattern_bytes
                       ? clEnqueueFillBuffer(stream->queue, to->memory, work->pattern, work->pattern_bytes,
@@ -148,33 +148,33 @@ static int32_t enqueue(struct moor_abi_stream *stream, const struct work *work, 
     return code == CL_SUCCESS ? MOOR_OK : ocl_fail(error, code, work->pattern_bytes ? "a fill" : "a copy");
 }
 
-/* Takes over what the sides retain. */
+/* Submits work, which owns the references of its sides from then on. */
 static int32_t submit(const struct work *work, struct moor_abi_error *error)
 {
     struct moor_abi_stream *stream = work->stream;
     bool has_device_side = work->to.context || work->from.context;
     if (has_device_side && is_near(stream, &work->to) && is_near(stream, &work->from)) {
         int32_t status = enqueue(stream, work, error);
-        let_go(&work->to); /* the command has references of its own */
-        let_go(&work->from);
+        release_side(&work->to); /* the command has references of its own */
+        release_side(&work->from);
         return status;
     }
-    struct work *later = malloc(sizeof(*later));
+    struct work *later = malloc(sizeof *later);
     if (!later) {
-        let_go(&work->to);
-        let_go(&work->from);
+        release_side(&work->to);
+        release_side(&work->from);
         return moor_kit_fail(error, MOOR_HOST_NOMEM, 0, "no host memory for a copy by the host");
     }
     *later = *work;
     int32_t status = ocl_stream_call(stream, run_work, later, error);
-    if (status != MOOR_OK)
+    if (status)
         free_work(later);
     return status;
 }
 
 /* ---- the table ---- */
 
-/* A host's pointer cannot be told from a wrong one, but from an address of device memory. */
+/* Checks that the host's side is no address of device memory; a wrong pointer cannot be detected. */
 static int32_t check_host_side(uint64_t address, bool is_host_side, struct moor_abi_error *error)
 {
     if (!is_host_side || !ocl_is_device_address(address))
@@ -187,38 +187,38 @@ static int32_t copy(struct moor_abi_stream *stream, const struct moor_abi_copy_a
                     struct moor_abi_error *error)
 {
     int32_t status = moor_kit_check_copy(args, error);
-    if (status != MOOR_OK)
+    if (status)
         return status;
     uint32_t direction = args->direction;
     status = check_host_side(args->destination,
                              direction == MOOR_ABI_COPY_H2H || direction == MOOR_ABI_COPY_D2H, error);
-    if (status == MOOR_OK)
+    if (!status)
         status = check_host_side(args->source,
                                  direction == MOOR_ABI_COPY_H2H || direction == MOOR_ABI_COPY_H2D, error);
     struct work work = {.stream = stream, .size_bytes = args->size_bytes};
-    if (status == MOOR_OK)
+    if (!status)
         status = resolve(stream, args->destination, args->size_bytes, &work.to, error);
-    if (status != MOOR_OK)
+    if (status)
         return status;
     status = resolve(stream, args->source, args->size_bytes, &work.from, error);
-    if (status != MOOR_OK) {
-        let_go(&work.to);
+    if (status) {
+        release_side(&work.to);
         return status;
     }
     return submit(&work, error);
 }
 
-/* As it lies in memory. */
+/* Stores the pattern as it lies in memory. */
 static void set_pattern(struct work *work, const struct moor_abi_fill_args *args)
 {
     const uint8_t byte = (uint8_t)args->pattern;
     const uint16_t half = (uint16_t)args->pattern;
     const uint32_t word = (uint32_t)args->pattern;
     work->pattern_bytes = args->pattern_bytes;
-    memcpy(work->pattern, &word, sizeof(word));
-    if (args->pattern_bytes == sizeof(half))
-        memcpy(work->pattern, &half, sizeof(half));
-    else if (args->pattern_bytes == sizeof(byte))
+    memcpy(work->pattern, &word, sizeof word);
+    if (args->pattern_bytes == sizeof half)
+        memcpy(work->pattern, &half, sizeof half);
+    else if (args->pattern_bytes == sizeof byte)
         work->pattern[0] = byte;
 }
 
@@ -227,9 +227,9 @@ static int32_t fill(struct moor_abi_stream *stream, const struct moor_abi_fill_a
 {
     int32_t status = moor_kit_check_fill(args, error);
     struct work work = {.stream = stream};
-    if (status == MOOR_OK)
+    if (!status)
         status = resolve(stream, args->destination, args->size_bytes, &work.to, error);
-    if (status != MOOR_OK)
+    if (status)
         return status;
     work.size_bytes = args->size_bytes;
     set_pattern(&work, args);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Which devices there are, and what each is. One that cannot serve is left out, with a line in the log. */
+/* The usable devices and their properties. A device that cannot serve is left out, with a line in the log. */
 #include "opencl.h"
 #include <CL/cl_ext.h>
 #include <inttypes.h>
@@ -11,35 +11,13 @@
 #define PLATFORMS_MAX 64u
 #define TEXT_BYTES 256u
 
-/* What the host's settings leave of all there is. */
-struct choice {
-    const char *platform; /* a part of its name; NULL: any */
-    uint32_t devices_max;
-};
-
-static int32_t read_choice(const struct moor_abi_host *host, struct choice *choice,
-                           struct moor_abi_error *error)
-{
-    choice->platform = host->config(host->user, "platform");
-    choice->devices_max = OCL_DEVICES_MAX;
-    const char *text = host->config(host->user, "devices");
-    if (!text)
-        return MOOR_OK;
-    uint64_t number = 0;
-    if (moor_kit_parse_size(text, &number) != MOOR_OK || number > OCL_DEVICES_MAX)
-        return moor_kit_fail(error, MOOR_INVALID, 0, "setting devices: '%s' is not within 0 and %u", text,
-                             OCL_DEVICES_MAX);
-    choice->devices_max = (uint32_t)number;
-    return MOOR_OK;
-}
-
 __attribute__((format(printf, 2, 3))) static void warn(const struct moor_abi_host *host, const char *format,
                                                        ...)
 {
     char message[2 * TEXT_BYTES];
     va_list arguments;
     va_start(arguments, format);
-    (void)vsnprintf(message, sizeof(message), format, arguments);
+    (void)vsnprintf(message, sizeof message, format, arguments);
     va_end(arguments);
     host->log(host->user, MOOR_ABI_LOG_WARNING, message);
 }
@@ -51,7 +29,7 @@ static bool get(cl_device_id id, cl_device_info what, size_t bytes, void *value)
 
 /* ---- identity ---- */
 
-/* FNV-1a, of the text and its end. */
+/* FNV-1a of the text with its end. */
 static uint64_t hash(uint64_t seed, const char *text)
 {
     do
@@ -62,13 +40,13 @@ static uint64_t hash(uint64_t seed, const char *text)
 
 static bool is_key_taken(const struct moor_abi_instance *instance, const char *key)
 {
-    for (uint32_t i = 0; i < instance->device_count; i++)
+    for (uint32_t i = 0; i < instance->kit.device_count; i++)
         if (strcmp(instance->devices[i].key, key) == 0)
             return true;
     return false;
 }
 
-/* A UUID in its usual form. */
+/* Prints a UUID in its usual form. */
 static void print_uuid(const cl_uchar uuid[CL_UUID_SIZE_KHR], char *key)
 {
     for (size_t i = 0; i < CL_UUID_SIZE_KHR; i++) {
@@ -77,21 +55,21 @@ static void print_uuid(const cl_uchar uuid[CL_UUID_SIZE_KHR], char *key)
     }
 }
 
-/* The same tomorrow and in other processes. A UUID where the driver has one: then a device that two
- * platforms offer is known, and wanted once. Else what it is called, and how many of that name come before
- * it. */
+/* Sets a key that is constant over reboots and processes. With a UUID from the driver, a device that two
+ * platforms offer is used once: returns false for the second one. Without it the key is made from the names
+ * and a number among equal names. */
 static bool set_key(const struct moor_abi_instance *instance, const char *platform, const char *name,
                     struct ocl_device *device)
 {
     cl_uchar uuid[CL_UUID_SIZE_KHR];
-    if (get(device->id, CL_DEVICE_UUID_KHR, sizeof(uuid), uuid)) {
+    if (get(device->id, CL_DEVICE_UUID_KHR, sizeof uuid, uuid)) {
         print_uuid(uuid, device->key);
         return !is_key_taken(instance, device->key);
     }
     uint64_t names = hash(hash(UINT64_C(0xcbf29ce484222325), platform), name);
     uint32_t number = 0;
     do
-        (void)snprintf(device->key, sizeof(device->key), "opencl-%016" PRIx64 "-%" PRIu32, names, number++);
+        (void)snprintf(device->key, sizeof device->key, "opencl-%016" PRIx64 "-%" PRIu32, names, number++);
     while (is_key_taken(instance, device->key));
     return true;
 }
@@ -103,15 +81,15 @@ static uint64_t host_memory_bytes(void)
     return (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-/* NULL, or why the device cannot serve. */
+/* Returns NULL, or the reason why the device cannot serve. */
 static const char *check_ability(cl_device_id id)
 {
     char version[TEXT_BYTES] = "";
     cl_bool is_available = CL_FALSE;
     unsigned major = 0, minor = 0;
-    if (!get(id, CL_DEVICE_AVAILABLE, sizeof(is_available), &is_available) || !is_available)
+    if (!get(id, CL_DEVICE_AVAILABLE, sizeof is_available, &is_available) || !is_available)
         return "it is not available";
-    if (!get(id, CL_DEVICE_VERSION, sizeof(version), version) ||
+    if (!get(id, CL_DEVICE_VERSION, sizeof version, version) ||
         sscanf(version, "OpenCL %u.%u", &major, &minor) != 2 || major < 1 || (major == 1 && minor < 2))
         return "it has no OpenCL 1.2";
     return NULL;
@@ -122,12 +100,12 @@ static bool read_quantities(struct ocl_device *device)
     cl_uint alignment_bits = 0;
     cl_bool is_unified = CL_FALSE;
     if (!get(device->id, CL_DEVICE_GLOBAL_MEM_SIZE, sizeof(uint64_t),
-             &device->total_bytes[OCL_DEVICE_MEMORY]) ||
+             &device->memory[OCL_DEVICE_MEMORY].total_bytes) ||
         !get(device->id, CL_DEVICE_MAX_MEM_ALLOC_SIZE, sizeof(uint64_t), &device->allocation_bytes_max) ||
-        !get(device->id, CL_DEVICE_MEM_BASE_ADDR_ALIGN, sizeof(alignment_bits), &alignment_bits) ||
-        !get(device->id, CL_DEVICE_HOST_UNIFIED_MEMORY, sizeof(is_unified), &is_unified))
+        !get(device->id, CL_DEVICE_MEM_BASE_ADDR_ALIGN, sizeof alignment_bits, &alignment_bits) ||
+        !get(device->id, CL_DEVICE_HOST_UNIFIED_MEMORY, sizeof is_unified, &is_unified))
         return false;
-    device->total_bytes[OCL_PINNED_MEMORY] = host_memory_bytes();
+    device->memory[OCL_PINNED_MEMORY].total_bytes = host_memory_bytes();
     device->is_unified = is_unified;
     device->alignment_bytes = alignment_bits / 8;
     return alignment_bits >= 8 && (alignment_bits & (alignment_bits - 1)) == 0;
@@ -136,29 +114,28 @@ static bool read_quantities(struct ocl_device *device)
 static void add_device(struct moor_abi_instance *instance, const char *platform, cl_device_id id)
 {
     char name[TEXT_BYTES] = "";
-    struct ocl_device *device = &instance->devices[instance->device_count];
+    struct ocl_device *device = &instance->devices[instance->kit.device_count];
     *device = (struct ocl_device){.id = id};
     const char *fault = check_ability(id);
-    if (!fault && !get(id, CL_DEVICE_NAME, sizeof(name), name))
+    if (!fault && !get(id, CL_DEVICE_NAME, sizeof name, name))
         fault = "it has no name";
     if (!fault && !read_quantities(device))
         fault = "it does not say what its memory is";
     if (!fault && !set_key(instance, platform, name, device))
         fault = "it is here already, of another platform";
     if (fault) {
-        warn(instance->host, "a device of %s, '%s', is left out: %s", platform, name, fault);
+        warn(instance->kit.host, "a device of %s, '%s', is left out: %s", platform, name, fault);
         return;
     }
-    (void)snprintf(device->name, sizeof(device->name), "%.63s", name[0] ? name : platform);
-    instance->device_count++;
+    (void)snprintf(device->name, sizeof device->name, "%.63s", name[0] ? name : platform);
+    instance->kit.device_count++;
 }
 
-static void add_platform(struct moor_abi_instance *instance, const struct choice *choice,
-                         cl_platform_id platform)
+static void add_platform(struct moor_abi_instance *instance, cl_platform_id platform)
 {
     char name[TEXT_BYTES] = "";
-    cl_int code = clGetPlatformInfo(platform, CL_PLATFORM_NAME, sizeof(name), name, NULL);
-    if (choice->platform && !strstr(name, choice->platform))
+    cl_int code = clGetPlatformInfo(platform, CL_PLATFORM_NAME, sizeof name, name, NULL);
+    if (instance->platform && !strstr(name, instance->platform))
         return;
     cl_device_id ids[OCL_DEVICES_MAX];
     cl_uint count = 0;
@@ -167,21 +144,17 @@ static void add_platform(struct moor_abi_instance *instance, const struct choice
     if (code == CL_DEVICE_NOT_FOUND)
         return;
     if (code != CL_SUCCESS) {
-        warn(instance->host, "the platform '%s' is left out: OpenCL error %d", name, code);
+        warn(instance->kit.host, "the platform '%s' is left out: OpenCL error %d", name, code);
         return;
     }
     if (count > OCL_DEVICES_MAX)
         count = OCL_DEVICES_MAX;
-    for (cl_uint i = 0; i < count && instance->device_count < choice->devices_max; i++)
+    for (cl_uint i = 0; i < count && instance->kit.device_count < instance->devices_max; i++)
         add_device(instance, name, ids[i]);
 }
 
 int32_t ocl_devices_find(struct moor_abi_instance *instance, struct moor_abi_error *error)
 {
-    struct choice choice;
-    int32_t status = read_choice(instance->host, &choice, error);
-    if (status != MOOR_OK)
-        return status;
     cl_platform_id platforms[PLATFORMS_MAX];
     cl_uint count = 0;
     cl_int code = clGetPlatformIDs(PLATFORMS_MAX, platforms, &count);
@@ -192,6 +165,6 @@ int32_t ocl_devices_find(struct moor_abi_instance *instance, struct moor_abi_err
     if (count > PLATFORMS_MAX)
         count = PLATFORMS_MAX;
     for (cl_uint i = 0; i < count; i++)
-        add_platform(instance, &choice, platforms[i]);
+        add_platform(instance, platforms[i]);
     return MOOR_OK;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What OpenCL's error codes mean to a host of Moorage's, and events that are waited for. */
+/* The statuses of OpenCL's error codes, and waits for events. */
 #include "opencl.h"
 
 static int32_t status_of(cl_int code)
@@ -14,7 +14,8 @@ static int32_t status_of(cl_int code)
         return MOOR_LIMIT;
     case CL_DEVICE_NOT_AVAILABLE:
     case CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST:
-    case CL_INVALID_COMMAND_QUEUE: /* ours are valid: drivers say so of a queue whose device has failed */
+    /* the handles are valid: drivers return these codes after a failure of the device */
+    case CL_INVALID_COMMAND_QUEUE:
     case CL_INVALID_CONTEXT:
         return MOOR_DEVICE_LOST;
     default:
@@ -22,9 +23,9 @@ static int32_t status_of(cl_int code)
     }
 }
 
-int32_t ocl_fail(struct moor_abi_error *error, cl_int code, const char *what)
+int32_t ocl_fail(struct moor_abi_error *error, cl_int code, const char *call)
 {
-    return moor_kit_fail(error, status_of(code), code, "%s: OpenCL error %d", what, code);
+    return moor_kit_fail(error, status_of(code), code, "%s: OpenCL error %d", call, code);
 }
 
 cl_int ocl_wait_event(cl_event event)
@@ -32,7 +33,7 @@ cl_int ocl_wait_event(cl_event event)
     cl_int code = clWaitForEvents(1, &event);
     cl_int reason = CL_COMPLETE;
     if (code == CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST &&
-        clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof(reason), &reason, NULL) ==
+        clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof reason, &reason, NULL) ==
             CL_SUCCESS &&
         reason < 0)
         return reason;
@@ -42,6 +43,6 @@ cl_int ocl_wait_event(cl_event event)
 cl_int ocl_finish_event(cl_event event)
 {
     cl_int code = ocl_wait_event(event);
-    (void)clReleaseEvent(event); /* it is ours, so valid */
+    (void)clReleaseEvent(event); /* cannot fail: the event is the provider's own */
     return code;
 }

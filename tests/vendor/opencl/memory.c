@@ -2,19 +2,19 @@
 /*
  * ALLOC and STATS. Each allocation is a cl_mem.
  *
- * Device memory has no address in OpenCL 1.2, so it gets an opaque one. Pinned memory is mapped for its
- * whole life and its address is the host's: commands use it by that pointer alone, for the cl_mem must not
- * be touched while it is mapped, and it has no native name to be touched by.
+ * Device memory has no address in OpenCL 1.2, so it gets an opaque one. Pinned memory is mapped for its whole
+ * life, and its address is the host's. Commands use it by that pointer alone, because a mapped cl_mem must
+ * not be used; so it has no native name.
  *
- * clCreateBuffer promises no memory, drivers take it at the first use. Writing all of it makes that use
- * happen here; so it reads as zero whether that was asked for or not.
+ * clCreateBuffer promises no memory: drivers take it at the first use. Writing all of it causes that use
+ * here, so the memory reads as zero with and without ZERO.
  */
 #include "opencl.h"
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* `fill` does not say which of the two memories it is given. */
+/* Returns true for an address of device memory; the arguments of `fill` have no direction. */
 bool ocl_is_device_address(uint64_t address)
 {
     return (address & MOOR_KIT_ADDRESS_OPAQUE) != 0;
@@ -28,7 +28,7 @@ int32_t ocl_allocation_locate(struct moor_abi_instance *instance, uint64_t addre
     uint64_t handle = 0;
     int32_t status = moor_kit_handles_locate(instance->allocations, address, size_bytes, 0, &record, &handle,
                                              ret_offset_bytes, error);
-    if (status != MOOR_OK)
+    if (status)
         return status;
     const struct ocl_allocation *allocation = record;
     *ret_context = allocation->context;
@@ -38,19 +38,18 @@ int32_t ocl_allocation_locate(struct moor_abi_instance *instance, uint64_t addre
     return code == CL_SUCCESS ? MOOR_OK : ocl_fail(error, code, "clRetainMemObject");
 }
 
-/* ---- how much ---- */
+/* ---- sizes ---- */
 
-/* Pinned memory is larger by its alignment: nothing is said of where a map starts. */
+/* Pinned memory is larger by its alignment, because OpenCL promises no alignment of a map. */
 static int32_t footprint(struct moor_abi_context *context, const struct moor_abi_alloc_args *args,
                          uint64_t *ret_bytes, struct moor_abi_error *error)
 {
     uint64_t alignment_bytes = context->device->alignment_bytes;
     int32_t status = moor_kit_check_alloc(args, alignment_bytes, error);
-    if (status != MOOR_OK)
+    if (!status)
+        status = moor_kit_check_index("domain", args->domain, OCL_DOMAIN_COUNT, error);
+    if (status)
         return status;
-    if (args->domain >= OCL_DOMAIN_COUNT)
-        return moor_kit_fail(error, MOOR_INVALID, 0, "domain %" PRIu32 " of %d", args->domain,
-                             OCL_DOMAIN_COUNT);
     uint64_t slack_bytes = args->domain == OCL_PINNED_MEMORY ? args->alignment_bytes : 0;
     if (args->size_bytes > UINT64_MAX - slack_bytes ||
         moor_kit_round_up(args->size_bytes + slack_bytes, alignment_bytes, ret_bytes) != MOOR_OK)
@@ -62,9 +61,9 @@ static int32_t footprint(struct moor_abi_context *context, const struct moor_abi
 static int32_t check_limits(const struct ocl_device *device, const struct moor_abi_alloc_args *args,
                             uint64_t bytes, struct moor_abi_error *error)
 {
-    if (bytes > device->total_bytes[args->domain])
+    if (bytes > device->memory[args->domain].total_bytes)
         return moor_kit_fail(error, MOOR_DEVICE_NOMEM, 0, "%" PRIu64 " bytes of %" PRIu64, bytes,
-                             device->total_bytes[args->domain]);
+                             device->memory[args->domain].total_bytes);
     if (bytes > device->allocation_bytes_max)
         return moor_kit_fail(error, MOOR_LIMIT, CL_INVALID_BUFFER_SIZE,
                              "%" PRIu64 " bytes: one buffer has %" PRIu64 " at most", bytes,
@@ -75,27 +74,20 @@ static int32_t check_limits(const struct ocl_device *device, const struct moor_a
     return MOOR_OK;
 }
 
-/* Counts before the memory is taken, so that no more is ever taken than there is. */
+/* Charges the bytes before the memory is taken: the device never holds more than it has. */
 static int32_t charge(struct moor_abi_context *context, enum ocl_domain domain, uint64_t bytes,
                       struct moor_abi_error *error)
 {
-    struct ocl_device *device = context->device;
-    /* Relaxed here and below: counts that order nothing. */
-    uint64_t held = atomic_load_explicit(&device->held_bytes[domain], memory_order_relaxed);
-    do {
-        if (bytes > device->total_bytes[domain] - held)
-            return moor_kit_fail(error, MOOR_DEVICE_NOMEM, 0, "%" PRIu64 " bytes wanted, %" PRIu64 " free",
-                                 bytes, device->total_bytes[domain] - held);
-    } while (!atomic_compare_exchange_weak_explicit(&device->held_bytes[domain], &held, held + bytes,
-                                                    memory_order_relaxed, memory_order_relaxed));
-    atomic_fetch_add_explicit(&context->held_bytes[domain], bytes, memory_order_relaxed);
-    return MOOR_OK;
+    int32_t status = moor_kit_budget_take(&context->device->memory[domain], bytes, error);
+    if (!status)
+        moor_kit_held_add(context, domain, bytes);
+    return status;
 }
 
 static void refund(struct moor_abi_context *context, enum ocl_domain domain, uint64_t bytes)
 {
-    atomic_fetch_sub_explicit(&context->held_bytes[domain], bytes, memory_order_relaxed);
-    atomic_fetch_sub_explicit(&context->device->held_bytes[domain], bytes, memory_order_relaxed);
+    moor_kit_held_sub(context, domain, bytes);
+    moor_kit_budget_return(&context->device->memory[domain], bytes);
 }
 
 /* ---- the memory ---- */
@@ -104,8 +96,8 @@ static cl_int zero_device(const struct ocl_allocation *allocation)
 {
     const cl_uint zero = 0;
     cl_event filled;
-    cl_int code = clEnqueueFillBuffer(allocation->context->service, allocation->memory, &zero, sizeof(zero),
-                                      0, allocation->bytes, 0, NULL, &filled);
+    cl_int code = clEnqueueFillBuffer(allocation->context->service, allocation->memory, &zero, sizeof zero, 0,
+                                      allocation->bytes, 0, NULL, &filled);
     return code == CL_SUCCESS ? ocl_finish_event(filled) : code;
 }
 
@@ -128,7 +120,7 @@ static cl_int unmap_pinned(struct ocl_allocation *allocation)
                                           allocation->mapped, 0, NULL, &unmapped);
     if (code != CL_SUCCESS)
         return code;
-    allocation->mapped = NULL; /* it is given up with the command, however that ends */
+    allocation->mapped = NULL; /* the command ends the mapping, also if it fails */
     return ocl_finish_event(unmapped);
 }
 
@@ -144,11 +136,11 @@ static int32_t take_memory(struct ocl_allocation *allocation, struct moor_abi_er
     code = is_pinned ? map_pinned(allocation) : zero_device(allocation);
     if (code == CL_SUCCESS)
         return MOOR_OK;
-    (void)clReleaseMemObject(allocation->memory); /* ours, and in use by nothing */
+    (void)clReleaseMemObject(allocation->memory); /* cannot fail: the provider's own, and unused */
     return ocl_fail(error, code, "the first use of a buffer");
 }
 
-static int32_t give_memory(struct ocl_allocation *allocation, struct moor_abi_error *error)
+static int32_t return_memory(struct ocl_allocation *allocation, struct moor_abi_error *error)
 {
     cl_int code = allocation->mapped ? unmap_pinned(allocation) : CL_SUCCESS;
     if (code != CL_SUCCESS)
@@ -170,18 +162,18 @@ static int32_t make(struct ocl_allocation *allocation, uint64_t *ret_handle, str
 {
     struct moor_abi_context *context = allocation->context;
     int32_t status = charge(context, allocation->domain, allocation->bytes, error);
-    if (status != MOOR_OK)
+    if (status)
         return status;
     status = take_memory(allocation, error);
-    if (status != MOOR_OK)
+    if (status)
         goto refund_bytes;
     uint64_t span_bytes = allocation->domain == OCL_DEVICE_MEMORY ? allocation->bytes : 0;
-    status =
-        moor_kit_handles_add(context->instance->allocations, 0, allocation, span_bytes, ret_handle, error);
-    if (status == MOOR_OK)
+    status = moor_kit_handles_add(context->kit.instance->allocations, 0, allocation, span_bytes, ret_handle,
+                                  error);
+    if (!status)
         return MOOR_OK;
 
-    (void)give_memory(allocation, error); /* the first failure is the one to tell, and is told already */
+    (void)return_memory(allocation, error); /* the first failure is reported */
 refund_bytes:
     refund(context, allocation->domain, allocation->bytes);
     return status;
@@ -192,20 +184,20 @@ static int32_t allocate(struct moor_abi_context *context, const struct moor_abi_
 {
     uint64_t bytes = 0;
     int32_t status = moor_kit_check_out(ret_allocation, MOOR_ABI_ALLOCATION_SIZE, "allocation", error);
-    if (status == MOOR_OK)
+    if (!status)
         status = footprint(context, args, &bytes, error);
-    if (status == MOOR_OK)
+    if (!status)
         status = check_limits(context->device, args, bytes, error);
-    if (status != MOOR_OK)
+    if (status)
         return status;
-    struct ocl_allocation *allocation = malloc(sizeof(*allocation));
+    struct ocl_allocation *allocation = malloc(sizeof *allocation);
     if (!allocation)
         return moor_kit_fail(error, MOOR_HOST_NOMEM, 0, "no host memory for an allocation's record");
     *allocation =
         (struct ocl_allocation){.context = context, .domain = (enum ocl_domain)args->domain, .bytes = bytes};
     uint64_t handle = 0;
     status = make(allocation, &handle, error);
-    if (status != MOOR_OK) {
+    if (status) {
         free(allocation);
         return status;
     }
@@ -215,30 +207,31 @@ static int32_t allocate(struct moor_abi_context *context, const struct moor_abi_
         .actual_bytes = bytes,
         .native = allocation->domain == OCL_DEVICE_MEMORY ? (uintptr_t)allocation->memory : 0,
     };
-    return moor_kit_fill_out(ret_allocation, &made, sizeof(made), MOOR_ABI_ALLOCATION_SIZE, "allocation",
+    return moor_kit_fill_out(ret_allocation, &made, sizeof made, MOOR_ABI_ALLOCATION_SIZE, "allocation",
                              error);
 }
 
 int32_t ocl_allocation_free(struct ocl_allocation *allocation, struct moor_abi_error *error)
 {
-    int32_t status = give_memory(allocation, error);
-    if (status == MOOR_OK)
+    int32_t status = return_memory(allocation, error);
+    if (!status)
         refund(allocation->context, allocation->domain, allocation->bytes);
     return status;
 }
 
-/* What is free is not known to OpenCL, nor what others hold. */
+/* OpenCL does not report free memory. */
 static int32_t stats(struct moor_abi_context *context, uint32_t domain, struct moor_abi_stats *ret_stats,
                      struct moor_abi_error *error)
 {
-    if (domain >= OCL_DOMAIN_COUNT)
-        return moor_kit_fail(error, MOOR_INVALID, 0, "domain %" PRIu32 " of %d", domain, OCL_DOMAIN_COUNT);
+    int32_t status = moor_kit_check_index("domain", domain, OCL_DOMAIN_COUNT, error);
+    if (status)
+        return status;
     struct moor_abi_stats result = {
         .valid = MOOR_ABI_STAT_TOTAL | MOOR_ABI_STAT_HELD,
-        .total_bytes = context->device->total_bytes[domain],
-        .held_bytes = atomic_load_explicit(&context->held_bytes[domain], memory_order_relaxed),
+        .total_bytes = context->device->memory[domain].total_bytes,
+        .held_bytes = moor_kit_held(context, domain),
     };
-    return moor_kit_fill_out(ret_stats, &result, sizeof(result), MOOR_ABI_STATS_SIZE, "stats", error);
+    return moor_kit_fill_out(ret_stats, &result, sizeof result, MOOR_ABI_STATS_SIZE, "stats", error);
 }
 
 const struct moor_abi_alloc_table ocl_alloc_table = {

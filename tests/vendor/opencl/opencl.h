@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A Moorage provider for OpenCL 1.2 and later: what its files share.
+ * A Moorage provider for OpenCL 1.2 and later: the parts that its files share.
  *
- * An instance has the usable devices of all platforms, and one table of allocations: a copy may name
- * memory of any device of the instance. A context is a cl_context of one device, with a queue of its own
- * for what belongs to no stream. A stream is an in-order cl_command_queue and a thread that follows it
+ * An instance has the usable devices of all platforms, and one table of allocations: a copy may name memory
+ * of any device of the instance. A context is a cl_context of one device, with a queue of its own for work
+ * that belongs to no stream. A stream is an in-order cl_command_queue and a thread that follows it
  * (stream.c).
  *
- * Locks: stream.lock alone, and never two of them. It is the order of a stream's work, and is held over
- * calls that submit, which do not wait. What is counted is atomic.
+ * Locks: stream.lock, and never two of them. It orders the work of a stream, and is held over calls that
+ * submit, which do not wait.
  */
 #ifndef OPENCL_H
 #define OPENCL_H
@@ -17,16 +17,15 @@
 #include <CL/cl.h>
 #include <moorage/abi/provider.h>
 #include <moorage/kit/check.h>
-#include <moorage/kit/handles.h>
-#include <moorage/kit/queue.h>
+#include <moorage/kit/host.h>
+#include <moorage/kit/provider.h>
 #include <moorage/kit/timeline.h>
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <sys/queue.h>
 
 #define OCL_DEVICES_MAX 256u
-#define OCL_ALLOCATIONS_MAX (UINT32_C(1) << 20) /* of an instance */
+#define OCL_ALLOCATIONS_MAX (UINT32_C(1) << 20) /* in one instance */
 #define OCL_TASKS_MAX 65536u                    /* records and host functions that wait on one stream */
 
 /* The domains of every device, by index. */
@@ -36,27 +35,26 @@ struct ocl_device {
     cl_device_id id;
     char key[64];
     char name[64];
-    bool is_unified; /* its memory is the host's */
+    bool is_unified; /* device memory is host memory */
     uint64_t alignment_bytes;
     uint64_t allocation_bytes_max;
-    uint64_t total_bytes[OCL_DOMAIN_COUNT];
-    _Atomic uint64_t held_bytes[OCL_DOMAIN_COUNT]; /* by all contexts */
+    struct moor_kit_budget memory[OCL_DOMAIN_COUNT]; /* shared by all contexts */
 };
 
 struct moor_abi_instance {
-    const struct moor_abi_host *host;
-    struct moor_kit_handles *allocations;
-    uint32_t device_count;
+    struct moor_kit_instance kit;
+    const char *platform;                 /* setting: a part of the platform's name; NULL: any */
+    uint64_t devices_max;                 /* setting */
+    struct moor_kit_handles *allocations; /* shared by all contexts: a copy may name memory of any device */
     struct ocl_device devices[OCL_DEVICES_MAX];
 };
 
 struct moor_abi_context {
-    struct moor_abi_instance *instance;
+    struct moor_kit_context kit;
     struct ocl_device *device;
     cl_context native;
-    cl_command_queue service; /* for what belongs to no stream; whoever uses it waits for just that */
-    struct moor_kit_queue *queue;
-    _Atomic uint64_t held_bytes[OCL_DOMAIN_COUNT];
+    cl_command_queue
+        service; /* for work that belongs to no stream; its callers wait for their own work alone */
 };
 
 struct ocl_allocation {
@@ -68,35 +66,36 @@ struct ocl_allocation {
 };
 
 struct moor_abi_stream {
-    struct moor_abi_context *context;
+    struct moor_kit_stream kit;
     cl_command_queue queue;
     struct moor_kit_timeline *timeline;
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t more;
-    TAILQ_HEAD(ocl_tasks, ocl_task) tasks; /* under lock; the first one is being carried out */
+    TAILQ_HEAD(ocl_tasks, ocl_task) tasks; /* under lock; the first one is in progress */
     uint32_t task_count;                   /* under lock */
     bool ending;                           /* under lock */
     cl_int lost_code;                      /* written before the timeline fails, read after it */
 };
 
-/* Fills the record and returns the status that an OpenCL error code stands for. what: the call. */
-int32_t ocl_fail(struct moor_abi_error *error, cl_int code, const char *what);
-/* Waits for an event. The code of what really failed. */
+/* Fills the record and returns the status of an OpenCL error code. call: [in] for the message. */
+int32_t ocl_fail(struct moor_abi_error *error, cl_int code, const char *call);
+/* Waits for an event. Returns the code of the first failure behind it. */
 cl_int ocl_wait_event(cl_event event);
-/* The same, and gives the event up. */
+/* The same, and releases the event. */
 cl_int ocl_finish_event(cl_event event);
 
-/* Fills instance->devices, as the settings say. */
+/* Fills instance->devices by the settings. */
 int32_t ocl_devices_find(struct moor_abi_instance *instance, struct moor_abi_error *error);
 
-/* The end of an allocation whose points are reached. On failure it is still there and may be tried again. */
+/* Frees an allocation. After a failure it still exists, and may be freed again. */
 int32_t ocl_allocation_free(struct ocl_allocation *allocation, struct moor_abi_error *error);
-/* Borrows device memory by address for one call: the cl_mem is retained. INVALID outside of any. */
+/* Finds device memory by address; the cl_mem is retained for the caller. INVALID: no allocation has the
+ * bytes. */
 int32_t ocl_allocation_locate(struct moor_abi_instance *instance, uint64_t address, uint64_t size_bytes,
                               struct moor_abi_context **ret_context, cl_mem *ret_memory,
                               uint64_t *ret_offset_bytes, struct moor_abi_error *error);
-/* Tells addresses of device memory from the host's. */
+/* Returns true for addresses of device memory, false for the host's. */
 bool ocl_is_device_address(uint64_t address);
 
 int32_t ocl_stream_watermark(struct moor_abi_stream *stream, uint64_t *ret_value,
@@ -104,10 +103,10 @@ int32_t ocl_stream_watermark(struct moor_abi_stream *stream, uint64_t *ret_value
 /* Calls function(user) on the stream's thread, in stream order; also if the stream is lost by then. */
 int32_t ocl_stream_call(struct moor_abi_stream *stream, moor_abi_host_function function, void *user,
                         struct moor_abi_error *error);
-/* The stream can reach nothing more. On the stream's thread. */
+/* Loses the stream: it reaches nothing more. Called on the stream's thread. */
 void ocl_stream_lose(struct moor_abi_stream *stream, cl_int code);
 
-int32_t ocl_queue_create(struct moor_abi_context *context, struct moor_abi_error *error);
+extern const struct moor_kit_queue_callbacks ocl_queue_callbacks;
 
 extern const struct moor_abi_alloc_table ocl_alloc_table;
 extern const struct moor_abi_stream_table ocl_stream_table;

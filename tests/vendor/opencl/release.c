@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-/* RELEASE: the kit's queue keeps the order of fences; here is what may be queued, and what happens when it
- * is due. */
+/* RELEASE: the claim of an allocation, and its free; the kit's queue keeps the order of fence points. */
 #include "opencl.h"
 #include <inttypes.h>
 #include <stdlib.h>
 
-/* Takes the allocation over: it can be released no second time. */
+/* Claims an allocation of the context: it cannot be released twice. */
 static int32_t claim(struct moor_abi_context *context, uint64_t handle, struct moor_abi_error *error)
 {
-    struct moor_kit_handles *allocations = context->instance->allocations;
+    struct moor_kit_handles *allocations = context->kit.instance->allocations;
     void *record = NULL;
     int32_t status = moor_kit_handles_claim(allocations, handle, 0, &record, error);
-    if (status != MOOR_OK)
+    if (status)
         return status;
     const struct ocl_allocation *allocation = record;
     if (allocation->context == context)
@@ -20,35 +19,28 @@ static int32_t claim(struct moor_abi_context *context, uint64_t handle, struct m
     return moor_kit_fail(error, MOOR_INVALID, 0, "0x%" PRIx64 " is of another context", handle);
 }
 
-/* The release has failed: the memory is there, and may be released again. */
+/* Undoes the claim of a failed release: the memory may be released again. */
 static void give_up(void *user, const struct moor_abi_release *args)
 {
     struct moor_abi_context *context = user;
-    moor_kit_handles_unclaim(context->instance->allocations, args->handle);
+    moor_kit_handles_unclaim(context->kit.instance->allocations, args->handle);
 }
 
 static int32_t release(struct moor_abi_context *context, const struct moor_abi_release *args,
                        struct moor_abi_error *error)
 {
     int32_t status = moor_kit_check_release(args, error);
-    if (status != MOOR_OK)
+    if (status)
         return status;
     if (args->kind != MOOR_ABI_RELEASE_ALLOCATION)
         return moor_kit_fail(error, MOOR_UNSUPPORTED, 0, "release of kind %" PRIu32, args->kind);
     status = claim(context, args->handle, error);
-    if (status != MOOR_OK)
+    if (status)
         return status;
-    status = moor_kit_queue_submit(context->queue, args, error);
-    if (status != MOOR_OK)
+    status = moor_kit_queue_submit(context->kit.queue, args, error);
+    if (status)
         give_up(context, args);
     return status;
-}
-
-static int32_t reap(struct moor_abi_context *context, struct moor_abi_completion *completions,
-                    uint32_t stride, uint32_t capacity, uint64_t deadline_ns, uint32_t *ret_count,
-                    struct moor_abi_error *error)
-{
-    return moor_kit_queue_reap(context->queue, completions, stride, capacity, deadline_ns, ret_count, error);
 }
 
 static int32_t watermark(void *user, struct moor_abi_stream *stream, uint64_t *ret_value,
@@ -62,10 +54,10 @@ static int32_t free_now(void *user, const struct moor_abi_release *args, uint64_
                         struct moor_abi_error *error)
 {
     struct moor_abi_context *context = user;
-    struct moor_kit_handles *allocations = context->instance->allocations;
+    struct moor_kit_handles *allocations = context->kit.instance->allocations;
     struct ocl_allocation *allocation = moor_kit_handles_peek(allocations, args->handle);
     int32_t status = ocl_allocation_free(allocation, error);
-    if (status != MOOR_OK)
+    if (status)
         return status;
     *ret_actual_bytes = allocation->bytes;
     moor_kit_handles_remove(allocations, args->handle);
@@ -73,16 +65,10 @@ static int32_t free_now(void *user, const struct moor_abi_release *args, uint64_
     return MOOR_OK;
 }
 
-int32_t ocl_queue_create(struct moor_abi_context *context, struct moor_abi_error *error)
-{
-    static const struct moor_kit_queue_callbacks callbacks = {
-        .watermark = watermark, .free_now = free_now, .give_up = give_up};
-    int32_t status = moor_kit_queue_create(&callbacks, context, context->instance->host, 0, &context->queue);
-    return status == MOOR_OK ? MOOR_OK : moor_kit_fail(error, status, 0, "no host memory for a queue");
-}
+const struct moor_kit_queue_callbacks ocl_queue_callbacks = {watermark, free_now, give_up};
 
 const struct moor_abi_release_table ocl_release_table = {
     .struct_size = MOOR_ABI_RELEASE_TABLE_SIZE,
     .release = release,
-    .reap = reap,
+    .reap = moor_kit_reap,
 };

@@ -2,8 +2,8 @@
 /*
  * STREAM: an in-order command queue, and a thread that follows it.
  *
- * The thread takes the stream's tasks one by one. For each it waits for an event, does what is to be done on
- * the host then, and opens what waits for that:
+ * The thread takes the stream's tasks one by one. For each task it waits for an event, does the host's part,
+ * and opens the work behind it:
  *
  *     task             waits for                  then                  and opens
  *     record           a marker                   signals the value
@@ -11,17 +11,17 @@
  *     wait             the other stream's event                         a barrier on a user event
  *
  * Within one cl_context a wait needs no task: the barrier is on the other stream's event itself. That event
- * belongs to a record's task, which is in the list until its value is signalled.
+ * belongs to the task of a record, which is in the list until its value is signalled.
  *
- * Why no callbacks of events: they must not block, come on the driver's threads, and may still run when the
- * stream is gone. A thread in clWaitForEvents may block, ends with its stream, and keeps the order by itself.
+ * Callbacks of events are not used: they must not block, run on the driver's threads, and may still run
+ * after the end of the stream. A thread in clWaitForEvents may block, ends with its stream, and keeps the
+ * order.
  *
- * If an event ends in an error the stream is lost: its timeline fails, and user events hand the error on. Its
- * tasks are still taken, so that each host function is called once.
+ * If an event ends in an error the stream is lost: its timeline fails, and user events pass the error on.
+ * The thread still takes the tasks, so each host function is called once.
  */
 #include "opencl.h"
 #include <inttypes.h>
-#include <signal.h>
 #include <stdlib.h>
 
 struct ocl_task {
@@ -58,24 +58,24 @@ void ocl_stream_lose(struct moor_abi_stream *stream, cl_int code)
         return;
     stream->lost_code = code;
     moor_kit_timeline_fail(stream->timeline, MOOR_DEVICE_LOST);
-    moor_kit_queue_wake(stream->context->queue);
+    moor_kit_queue_wake(stream->kit.context->kit.queue);
 }
 
 /* ---- tasks ---- */
 
 static struct ocl_task *create_task(struct moor_abi_error *error)
 {
-    struct ocl_task *task = calloc(1, sizeof(*task));
+    struct ocl_task *task = calloc(1, sizeof *task);
     if (!task)
         (void)moor_kit_fail(error, MOOR_HOST_NOMEM, 0, "no host memory for a stream's task");
     return task;
 }
 
-/* code: what the user event hands on to the work behind it. */
+/* Frees a task. code: the result of the user event, which the work behind it gets. */
 static void free_task(struct ocl_task *task, cl_int code)
 {
     if (task->opens) {
-        (void)clSetUserEventStatus(task->opens, code); /* set for the first time, so it takes it */
+        (void)clSetUserEventStatus(task->opens, code); /* cannot fail: set for the first time */
         (void)clReleaseEvent(task->opens);
     }
     if (task->after)
@@ -83,7 +83,7 @@ static void free_task(struct ocl_task *task, cl_int code)
     free(task);
 }
 
-/* The lock is held. The queue's part of a task. */
+/* Enqueues the commands of a task. Requires stream->lock. */
 static cl_int enqueue(struct moor_abi_stream *stream, struct ocl_task *task)
 {
     cl_int code = CL_SUCCESS;
@@ -91,11 +91,11 @@ static cl_int enqueue(struct moor_abi_stream *stream, struct ocl_task *task)
         code = clEnqueueMarkerWithWaitList(stream->queue, 0, NULL, &task->after);
     if (code == CL_SUCCESS && task->opens)
         code = clEnqueueBarrierWithWaitList(stream->queue, 1, &task->opens, NULL);
-    /* Others may wait for what is here, without a call that would make the driver begin with it. */
+    /* Other queues may wait for these commands, without a call that makes the driver start them. */
     return code == CL_SUCCESS ? clFlush(stream->queue) : code;
 }
 
-/* The lock is held. */
+/* Submits a task. Requires stream->lock. */
 static int32_t submit_locked(struct moor_abi_stream *stream, struct ocl_task *task, uint64_t *ret_value,
                              struct moor_abi_error *error)
 {
@@ -115,14 +115,14 @@ static int32_t submit_locked(struct moor_abi_stream *stream, struct ocl_task *ta
     return MOOR_OK;
 }
 
-/* Takes the task over. ret_value: not NULL for a record. */
+/* Submits a task, and owns it. ret_value: [out] of a record; else NULL. */
 static int32_t submit(struct moor_abi_stream *stream, struct ocl_task *task, uint64_t *ret_value,
                       struct moor_abi_error *error)
 {
     pthread_mutex_lock(&stream->lock);
     int32_t status = submit_locked(stream, task, ret_value, error);
     pthread_mutex_unlock(&stream->lock);
-    if (status != MOOR_OK)
+    if (status)
         free_task(task, CL_COMPLETE);
     return status;
 }
@@ -137,7 +137,7 @@ static int32_t submit_gate(struct moor_abi_stream *stream, cl_event after, moor_
     task->function = function;
     task->user = user;
     cl_int code = CL_SUCCESS;
-    task->opens = clCreateUserEvent(stream->context->native, &code);
+    task->opens = clCreateUserEvent(stream->kit.context->native, &code);
     if (code == CL_SUCCESS && after)
         code = clRetainEvent(after);
     if (code != CL_SUCCESS) {
@@ -156,7 +156,7 @@ int32_t ocl_stream_call(struct moor_abi_stream *stream, moor_abi_host_function f
 
 /* ---- the thread ---- */
 
-/* The first task stays in the list; NULL: the stream ends. */
+/* Waits for the first task, which stays in the list. NULL: the stream ends. */
 static struct ocl_task *next_task(struct moor_abi_stream *stream)
 {
     pthread_mutex_lock(&stream->lock);
@@ -175,7 +175,7 @@ static void remove_task(struct moor_abi_stream *stream, struct ocl_task *task)
     pthread_mutex_unlock(&stream->lock);
 }
 
-static void carry_out(struct moor_abi_stream *stream, const struct ocl_task *task)
+static void execute(struct moor_abi_stream *stream, const struct ocl_task *task)
 {
     cl_int code = ocl_wait_event(task->after);
     if (code != CL_SUCCESS)
@@ -183,8 +183,8 @@ static void carry_out(struct moor_abi_stream *stream, const struct ocl_task *tas
     if (task->function)
         task->function(task->user);
     if (task->value) {
-        moor_kit_timeline_signal(stream->timeline, task->value); /* does nothing once it has failed */
-        moor_kit_queue_wake(stream->context->queue);
+        moor_kit_timeline_signal(stream->timeline, task->value); /* no effect on a failed timeline */
+        moor_kit_queue_wake(stream->kit.context->kit.queue);
     }
 }
 
@@ -195,29 +195,15 @@ static void *work(void *argument)
         struct ocl_task *task = next_task(stream);
         if (!task)
             return NULL;
-        carry_out(stream, task);
+        execute(stream, task);
         remove_task(stream, task);
         free_task(task, is_lost(stream) ? CL_DEVICE_NOT_AVAILABLE : CL_COMPLETE);
     }
 }
 
-static int start_thread(struct moor_abi_stream *stream)
-{
-    /* Signals are for the host's threads. */
-    sigset_t all;
-    sigset_t before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int code = pthread_create(&stream->thread, NULL, work, stream);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (code == 0)
-        (void)pthread_setname_np(stream->thread, "moorage-opencl"); /* for people only */
-    return code;
-}
-
 /* ---- life ---- */
 
-/* The host's own queue, kept alive until the stream is destroyed. */
+/* Imports the host's own queue, and retains it until the stream is destroyed. */
 static int32_t import_queue(const struct moor_abi_context *context, cl_command_queue queue,
                             struct moor_abi_error *error)
 {
@@ -226,11 +212,11 @@ static int32_t import_queue(const struct moor_abi_context *context, cl_command_q
     cl_command_queue_properties properties = 0;
     if (!queue)
         return moor_kit_fail(error, MOOR_INVALID, 0, "IMPORT without a native stream");
-    cl_int code = clGetCommandQueueInfo(queue, CL_QUEUE_CONTEXT, sizeof(native), &native, NULL);
+    cl_int code = clGetCommandQueueInfo(queue, CL_QUEUE_CONTEXT, sizeof native, &native, NULL);
     if (code == CL_SUCCESS)
-        code = clGetCommandQueueInfo(queue, CL_QUEUE_DEVICE, sizeof(device), &device, NULL);
+        code = clGetCommandQueueInfo(queue, CL_QUEUE_DEVICE, sizeof device, &device, NULL);
     if (code == CL_SUCCESS)
-        code = clGetCommandQueueInfo(queue, CL_QUEUE_PROPERTIES, sizeof(properties), &properties, NULL);
+        code = clGetCommandQueueInfo(queue, CL_QUEUE_PROPERTIES, sizeof properties, &properties, NULL);
     if (code != CL_SUCCESS)
         return moor_kit_fail(error, MOOR_INVALID, code, "the native stream is no command queue");
     if (native != context->native || device != context->device->id)
@@ -254,7 +240,7 @@ static int32_t get_queue(const struct moor_abi_context *context, const struct mo
         queue = clCreateCommandQueue(context->native, context->device->id, 0, &code);
         status = code == CL_SUCCESS ? MOOR_OK : ocl_fail(error, code, "clCreateCommandQueue");
     }
-    if (status == MOOR_OK)
+    if (!status)
         *ret_queue = queue;
     return status;
 }
@@ -263,24 +249,24 @@ static int32_t create(struct moor_abi_context *context, const struct moor_abi_st
                       struct moor_abi_stream **ret_stream, struct moor_abi_error *error)
 {
     int32_t status = moor_kit_check_stream(args, error);
-    if (status != MOOR_OK)
+    if (status)
         return status;
-    struct moor_abi_stream *stream = calloc(1, sizeof(*stream));
+    struct moor_abi_stream *stream = calloc(1, sizeof *stream);
     if (!stream)
         return moor_kit_fail(error, MOOR_HOST_NOMEM, 0, "no host memory for a stream");
-    stream->context = context;
+    moor_kit_stream_begin(stream, context);
     TAILQ_INIT(&stream->tasks);
     pthread_mutex_init(&stream->lock, NULL); /* neither fails on Linux with default attributes */
     pthread_cond_init(&stream->more, NULL);
     status = get_queue(context, args, &stream->queue, error);
-    if (status != MOOR_OK)
+    if (status)
         goto destroy_locks;
-    status = moor_kit_timeline_create(context->instance->host, &stream->timeline);
-    if (status != MOOR_OK) {
+    status = moor_kit_timeline_create(context->kit.instance->kit.host, &stream->timeline);
+    if (status) {
         (void)moor_kit_fail(error, status, 0, "no host memory for a timeline");
         goto release_queue;
     }
-    int code = start_thread(stream);
+    int code = moor_kit_thread_start(&stream->thread, "moorage-opencl", work, stream);
     if (code == 0) {
         *ret_stream = stream;
         return MOOR_OK;
@@ -289,8 +275,9 @@ static int32_t create(struct moor_abi_context *context, const struct moor_abi_st
 
     moor_kit_timeline_destroy(stream->timeline);
 release_queue:
-    (void)clReleaseCommandQueue(stream->queue); /* ours to release, so valid */
+    (void)clReleaseCommandQueue(stream->queue); /* cannot fail: the provider's own reference */
 destroy_locks:
+    moor_kit_stream_end(stream);
     pthread_cond_destroy(&stream->more);
     pthread_mutex_destroy(&stream->lock);
     free(stream);
@@ -305,7 +292,8 @@ static int32_t destroy(struct moor_abi_stream *stream, struct moor_abi_error *er
     pthread_cond_signal(&stream->more);
     pthread_mutex_unlock(&stream->lock);
     pthread_join(stream->thread, NULL);
-    (void)clReleaseCommandQueue(stream->queue); /* ours to release, so valid */
+    moor_kit_stream_end(stream);
+    (void)clReleaseCommandQueue(stream->queue); /* cannot fail: the provider's own reference */
     moor_kit_timeline_destroy(stream->timeline);
     pthread_cond_destroy(&stream->more);
     pthread_mutex_destroy(&stream->lock);
@@ -324,21 +312,20 @@ static int32_t record(struct moor_abi_stream *stream, uint64_t *ret_value, struc
 static int32_t wait(struct moor_abi_stream *stream, uint64_t value, uint64_t deadline_ns,
                     struct moor_abi_error *error)
 {
-    int32_t status = moor_kit_timeline_wait(stream->timeline, value, deadline_ns);
-    if (status == MOOR_INVALID)
-        return moor_kit_fail(error, status, 0, "value %" PRIu64 " was never recorded", value);
-    if (status < 0)
-        return fail_lost(stream, error);
-    return status;
+    int32_t status = moor_kit_timeline_check_recorded(stream->timeline, value, error);
+    if (status)
+        return status;
+    status = moor_kit_timeline_wait(stream->timeline, value, deadline_ns);
+    return status < 0 ? fail_lost(stream, error) : status;
 }
 
-/* The event of a recorded value, retained; NULL if the stream is past it. */
+/* Returns the event of a recorded value, retained; NULL: the stream has passed the value. */
 static cl_event find_event(struct moor_abi_stream *stream, uint64_t value)
 {
     cl_event event = NULL;
     struct ocl_task *task;
     pthread_mutex_lock(&stream->lock);
-    /* What is waited for was mostly recorded last. */
+    /* Mostly the last record is waited for. */
     TAILQ_FOREACH_REVERSE(task, &stream->tasks, ocl_tasks, entry)
     {
         if (task->value == value)
@@ -346,7 +333,7 @@ static cl_event find_event(struct moor_abi_stream *stream, uint64_t value)
     }
     if (task) {
         event = task->after;
-        (void)clRetainEvent(event); /* it is the task's, so valid */
+        (void)clRetainEvent(event); /* cannot fail: the task's own event */
     }
     pthread_mutex_unlock(&stream->lock);
     return event;
@@ -356,7 +343,7 @@ static int32_t wait_event(struct moor_abi_stream *stream, cl_event event, struct
 {
     uint64_t reached = 0;
     int32_t status = ocl_stream_watermark(stream, &reached, error);
-    if (status != MOOR_OK)
+    if (status)
         return status;
     pthread_mutex_lock(&stream->lock);
     cl_int code = clEnqueueBarrierWithWaitList(stream->queue, 1, &event, NULL);
@@ -367,15 +354,16 @@ static int32_t wait_event(struct moor_abi_stream *stream, cl_event event, struct
 static int32_t wait_stream(struct moor_abi_stream *stream, struct moor_abi_stream *other, uint64_t value,
                            struct moor_abi_error *error)
 {
-    if (stream->context->instance != other->context->instance)
-        return moor_kit_fail(error, MOOR_FOREIGN, 0, "the two streams are of different instances");
-    int32_t status = wait(other, value, 0, error);
-    if (status != MOOR_TIMEOUT || stream == other) /* reached already, or in order anyway */
+    int32_t status = moor_kit_stream_check_instance(stream, other, error);
+    if (status)
+        return status;
+    status = wait(other, value, 0, error);
+    if (status != MOOR_TIMEOUT || stream == other) /* reached already, or in order without a wait */
         return status == MOOR_TIMEOUT ? MOOR_OK : status;
     cl_event event = find_event(other, value);
     if (!event)
-        return wait(other, value, 0, error); /* it was reached just now, or the stream was lost */
-    if (stream->context == other->context)
+        return wait(other, value, 0, error); /* the value was reached just now, or the stream was lost */
+    if (stream->kit.context == other->kit.context)
         status = wait_event(stream, event, error);
     else
         status = submit_gate(stream, event, NULL, NULL, error);

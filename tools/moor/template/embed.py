@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Puts files into the tool: embed.py OUTPUT FILE... writes the table that new_provider.h declares."""
+"""Embeds files into the tool: embed.py OUTPUT FILE... writes the table that new_provider.h declares."""
 import pathlib
 import sys
 
 
 def text_of(path):
-    """As bytes: a string literal may not be as long as a file."""
+    """Returns the file as numbers of bytes: a string literal may not be as long as a file."""
     return ",".join(str(byte) for byte in path.read_bytes() + b"\0")
 
 

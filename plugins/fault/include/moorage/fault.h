@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The hands on fault.so: what a test of a host may let go wrong in any provider.
+ * The controls of fault.so: a test of a host makes calls of any provider fail.
  *
  *     const void *table;
  *     moor_provider_get_extension(provider, MOOR_FAULT_CONTROL, MOOR_FAULT_CONTROL_VERSION, &table);
  *     const struct moor_fault_control *control = table;
  *     control->inject(control->fault, &(struct moor_fault_plan){"commit", 3, 1, MOOR_DEVICE_NOMEM, 0, 0});
  *
- * The table lives until the provider is unloaded. Any thread may call anything at any time. Extensions of the
- * provider within are reached as if it had been loaded by itself.
+ * The table lives until the provider is unloaded. Any thread may call any function at any time. Other
+ * extensions are those of the inner provider.
  *
- * What goes wrong before a host can hold this table (init, the look at the devices) is said by the setting
- * `faults`: plugins/fault/README.md.
+ * The setting `faults` makes calls fail that come before a host can have this table (init, the description
+ * of devices): see plugins/fault/README.md.
  */
 #ifndef MOORAGE_FAULT_H
 #define MOORAGE_FAULT_H
@@ -25,37 +25,37 @@ extern "C" {
 #define MOOR_FAULT_CONTROL "fault.control"
 #define MOOR_FAULT_CONTROL_VERSION 1u
 
-struct moor_fault; /* one instance */
+struct moor_fault; /* the faults of one instance */
 
-/* The call does its work, what it made is taken back, and only then it fails. Of calls whose work cannot be
- * taken back (the README lists those that can) it means nothing: they fail without having worked. */
+/* The call does its work, the work is undone, and then the call fails. Calls with work that cannot be undone
+ * (the README lists the others) fail before their work. */
 #define MOOR_FAULT_AFTER 1u
 
-/* Functions of the contract by the names that the README lists: "allocate", "shared.create", "reap", ... ""
- * is every call. "free" is none, but the carrying out of a release, counted as releases are submitted: one that
- * is struck never reaches the provider within, which does not check it, and completes as failed when its points
- * are reached; what it names is still there and may be released again. Its delay_ns holds up the submission. */
+/* Functions of the contract, by the names that the README lists: "allocate", "shared.create", "reap" ...; ""
+ * is every call. "free" is no call but the free of a released object, counted at submission: that release
+ * never reaches the inner provider, which does not check it, and completes as failed when its points are
+ * reached. The object still exists and may be released again. delay_ns delays the submission. */
 struct moor_fault_plan {
     const char *function; /* [borrowed] for the call */
     uint32_t nth;         /* the next such call is 1 */
-    uint32_t times;       /* how many in a row; UINT32_MAX: all from then on */
+    uint32_t times;       /* the number of calls in a row; UINT32_MAX: all from then on */
     int32_t status;       /* OK: the call is only slow */
     uint32_t flags;       /* MOOR_FAULT_AFTER */
-    uint64_t delay_ns;    /* before it does anything */
+    uint64_t delay_ns;    /* before any work */
 };
 
 struct moor_fault_control {
     uint32_t struct_size;
     uint32_t reserved;
-    struct moor_fault *fault; /* the first argument of everything below */
+    struct moor_fault *fault; /* the first argument of every function below */
 
-    /* LIMIT beyond 64 at once. INVALID: no such function or flag, or 0 for nth or times. */
+    /* Adds a plan. LIMIT: 64 exist already. INVALID: no such function or flag, or nth or times is 0. */
     int32_t (*inject)(struct moor_fault *fault, const struct moor_fault_plan *plan);
     int32_t (*clear)(struct moor_fault *fault);
-    /* Calls of a function so far, those that failed included; not those on a lost stream, or of what the provider
-     * within lacks. 0 for what is no function. */
+    /* Returns the number of calls of a function so far, failed ones included; not counted are calls on a lost
+     * stream, and functions that the inner provider lacks. 0: no such function. */
     uint64_t (*calls)(struct moor_fault *fault, const char *function);
-    /* Calls that were made to fail so far. */
+    /* Returns the number of calls that were made to fail so far. */
     uint64_t (*injected)(struct moor_fault *fault);
 };
 

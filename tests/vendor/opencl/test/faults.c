@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A provider's undefined functions are looked for in the program first, so what is defined here stands
- * before libOpenCL's own. Each function counts itself and either fails or passes the call on.
+ * A provider's undefined functions are resolved in the program first, so the definitions here come before
+ * libOpenCL's. Each function counts its calls, and either fails or forwards the call.
  */
 #include "faults.h"
 #include <dlfcn.h>
 #include <stdatomic.h>
 
-static _Atomic uint64_t calls_left; /* until the one that fails; 0: none will */
+static _Atomic uint64_t calls_left; /* calls until the one that fails; 0: none */
 static _Atomic cl_int fault_code;
 static atomic_bool fired;
 
@@ -23,7 +23,7 @@ bool faults_fired(void)
     return atomic_load(&fired);
 }
 
-/* The code that this call is to fail with, or CL_SUCCESS. */
+/* Returns the code that this call must fail with, or CL_SUCCESS. */
 static cl_int fault(void)
 {
     uint64_t left = atomic_load(&calls_left);
@@ -35,7 +35,7 @@ static cl_int fault(void)
     return atomic_load(&fault_code);
 }
 
-/* For calls that make something: NULL, with the code told, if they are to fail. */
+/* For calls that create an object: returns NULL and the code if the call must fail. */
 static bool fault_making(cl_int *ret_code)
 {
     cl_int code = fault();
@@ -44,7 +44,7 @@ static bool fault_making(cl_int *ret_code)
     return code != CL_SUCCESS;
 }
 
-/* libOpenCL's function of this name. */
+/* Returns libOpenCL's function of this name. */
 static uintptr_t next(const char *name)
 {
     void *library = dlopen("libOpenCL.so.1", RTLD_LAZY | RTLD_NOLOAD); /* the provider has loaded it */
@@ -166,7 +166,7 @@ cl_int clRetainMemObject(cl_mem memory)
     return code ? code : NEXT(clRetainMemObject)(memory);
 }
 
-/* PoCL 3.1 ends the process when an event fails that others wait for: these are let through instead. */
+/* PoCL 3.1 ends the process when an event fails that others wait for: these calls are forwarded. */
 cl_int clSetUserEventStatus(cl_event event, cl_int status)
 {
     return NEXT(clSetUserEventStatus)(event, status < 0 ? CL_COMPLETE : status);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Makes one OpenCL call of the process fail: the test's own functions come before libOpenCL's. */
+/* Makes one OpenCL call of the process fail: the test's functions come before libOpenCL's. */
 #ifndef FAULTS_H
 #define FAULTS_H
 
@@ -8,9 +8,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The n-th call from now on, of all that can fail, answers `code`. 0: none does. */
+/* Makes the n-th call from now on fail with `code`; 0: no call fails. */
 void faults_arm(uint64_t nth, cl_int code);
-/* It has. */
+/* Returns true if that call has failed. */
 bool faults_fired(void);
 
 #endif

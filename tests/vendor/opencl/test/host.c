@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A host that computes with OpenCL on memory of Moorage's: kernels of its own, on the provider's context
- * and queues, and on a queue of its own that it imports. Usage: host PROVIDER. Ends with 0, or says what
- * went wrong.
+ * A host that computes with OpenCL on Moorage's memory: its own kernels, on the provider's context and
+ * queues, and on its own queue that it imports. Usage: host PROVIDER. Exits with 0, or prints the failure.
  */
 #define CL_TARGET_OPENCL_VERSION 120
 #include <CL/cl.h>
@@ -18,7 +17,7 @@
 static const char *const source = "kernel void add_one(global int *values)"
                                   "{ values[get_global_id(0)] += 1; }";
 
-/* Everything that a run needs. */
+/* The state of a run. */
 struct host {
     struct moor_runtime *runtime;
     struct moor_provider *provider;
@@ -78,7 +77,7 @@ static void start(struct host *host, const char *path)
     need_cl(clBuildProgram(host->program, 0, NULL, NULL, NULL, NULL), "clBuildProgram");
 }
 
-/* Everything is given back: if anything is still charged or alive, this says so. */
+/* Closes everything, and reports bytes that are still charged and objects that still exist. */
 static void finish(struct host *host)
 {
     need_cl(clReleaseProgram(host->program), "clReleaseProgram");
@@ -88,7 +87,7 @@ static void finish(struct host *host)
     need(moor_runtime_destroy(host->runtime), "runtime");
 }
 
-/* Launches the kernel on the stream's native queue, and tells Moorage of it. */
+/* Launches the kernel on the stream's native queue, and marks its use for Moorage. */
 static void add_one(struct host *host, struct moor_stream *stream, moor_buffer buffer)
 {
     uint64_t queue = 0;
@@ -126,8 +125,8 @@ static void check_values(const int32_t *values, int32_t added)
     }
 }
 
-/* In stream order: copy in, kernel, a host function that takes its time, kernel, copy out. The buffer is
- * given up at once, long before any of it has run, and the memory must stay until all has. */
+/* In stream order: copy in, kernel, a slow host function, kernel, copy out. The buffer is closed at once,
+ * before any of it has run, and its memory must exist until all has. */
 static void compute_on(struct host *host, struct moor_stream *stream)
 {
     static int32_t in[COUNT], out[COUNT];
@@ -151,7 +150,7 @@ static void compute_on(struct host *host, struct moor_stream *stream)
     check_values(out, 2);
 }
 
-/* What one stream writes another reads, ordered by a fence, without the host waiting. */
+/* One stream reads the bytes that another stream writes, ordered by a fence, without a wait of the host. */
 static void compute_across(struct host *host, struct moor_stream *first, struct moor_stream *second)
 {
     static int32_t out[COUNT];
@@ -197,7 +196,8 @@ int main(int argc, char **argv)
     compute_across(&host, stream, imported);
 
     need(moor_stream_destroy(imported), "stream");
-    need_cl(clReleaseCommandQueue(queue), "clReleaseCommandQueue"); /* right away: Moorage is done with it */
+    /* at once: Moorage does not use it any more */
+    need_cl(clReleaseCommandQueue(queue), "clReleaseCommandQueue");
     need(moor_stream_destroy(stream), "stream");
     finish(&host);
     return 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What is particular to this provider, through its own table: work between two contexts, addresses,
- * failures of OpenCL, and what many lives leave behind. Usage: raw PROVIDER. TAP.
+ * Properties of this provider, through its raw tables: work between two contexts, addresses, failures of
+ * OpenCL, and leaks over many lives. Usage: raw PROVIDER. TAP.
  */
 #include "faults.h"
 #include <dirent.h>
@@ -35,7 +35,7 @@ static void check(bool passed, const char *name)
     fflush(stdout);
 }
 
-/* For what the test cannot go on without. */
+/* Checks a condition without which the test cannot continue. */
 static void need(int32_t status, const char *what)
 {
     if (status == MOOR_OK)
@@ -136,7 +136,7 @@ static int32_t release(struct moor_abi_context *context, uint64_t handle,
     return provider->release->release(context, &args, &error);
 }
 
-/* The status of the next completion. */
+/* Returns the status of the next completion. */
 static int32_t reap(struct moor_abi_context *context)
 {
     struct moor_abi_completion completion = {0};
@@ -148,7 +148,7 @@ static int32_t reap(struct moor_abi_context *context)
     return count == 1 ? completion.status : MOOR_TIMEOUT;
 }
 
-/* Gone, whatever it takes: a release that failed is tried once more, without its point. */
+/* Frees an allocation in any case: a failed release is repeated without its point. */
 static void free_surely(struct moor_abi_context *context, uint64_t handle,
                         const struct moor_abi_fence_point *point, int32_t *status)
 {
@@ -186,7 +186,7 @@ static uint64_t held_bytes(struct moor_abi_context *context, uint32_t domain)
 
 /* ---- settings ---- */
 
-/* How many devices there are with these, or the status of init. */
+/* Returns the number of devices with these settings, or the status of init. */
 static int32_t count_devices(const char *platform, const char *devices)
 {
     struct moor_abi_instance *instance = NULL;
@@ -223,7 +223,8 @@ static void pass_gate(void *user)
         ;
 }
 
-/* One device, opened twice: neither's commands reach the other's memory, yet all of it is one instance's. */
+/* One device, opened twice: the commands of neither context can use the other's memory, but both are of one
+ * instance. */
 static void test_two_contexts(void)
 {
     struct moor_abi_instance *instance = NULL;
@@ -302,7 +303,7 @@ static void count_call(void *user)
     atomic_fetch_add((atomic_int *)user, 1);
 }
 
-/* Work of every kind, until something fails. called: counts its host function's calls. */
+/* Submits work of every kind until a call fails. called: [out] calls of the host function. */
 static int32_t work(struct moor_abi_stream *stream, const struct moor_abi_allocation *device,
                     const struct moor_abi_allocation *pinned, struct moor_abi_fence_point *ret_point,
                     atomic_int *called)
@@ -319,7 +320,7 @@ static int32_t work(struct moor_abi_stream *stream, const struct moor_abi_alloca
         status = copy(stream, MOOR_ABI_COPY_H2D, device[0].address, (uintptr_t)plain);
     if (status == MOOR_OK) {
         status = provider->stream->host_function(stream, count_call, called, &error);
-        atomic_fetch_sub(called, status == MOOR_OK); /* ends at 0 if it was called as often as accepted */
+        atomic_fetch_sub(called, status == MOOR_OK); /* ends at 0 if every accepted function was called */
     }
     uint64_t value = 0;
     if (status == MOOR_OK)
@@ -330,7 +331,7 @@ static int32_t work(struct moor_abi_stream *stream, const struct moor_abi_alloca
     return provider->stream->wait(stream, value, soon(), &error);
 }
 
-/* In an opened context. Ends with nothing held. */
+/* Runs a life in an open context, and ends with no bytes held. */
 static int32_t live_in(struct moor_abi_context *context, atomic_int *called)
 {
     struct moor_abi_stream *stream = NULL;
@@ -341,7 +342,7 @@ static int32_t live_in(struct moor_abi_context *context, atomic_int *called)
         status = allocate(context, i == 2 ? PINNED_MEMORY : DEVICE_MEMORY, 4096, &made[i]);
     if (status == MOOR_OK)
         status = work(stream, made, &made[2], &point, called);
-    if (stream && !point.stream) { /* what it may have begun must end before its memory goes */
+    if (stream && !point.stream) { /* work that has begun must end before its memory is freed */
         uint64_t value = 0;
         if (provider->stream->record(stream, &value, &(struct moor_abi_error){.struct_size = 256}) == MOOR_OK)
             point = (struct moor_abi_fence_point){stream, value};
@@ -370,7 +371,7 @@ static int32_t live(atomic_int *called)
     return status;
 }
 
-/* The first failure of each life is the one that is told, with its code, and leaves nothing behind. */
+/* The first failure of each life is reported, with its code, and leaves nothing behind. */
 static void test_every_failure(void)
 {
     bool told = true, called_once = true;
@@ -387,7 +388,7 @@ static void test_every_failure(void)
             told = told && status == MOOR_OK;
             break;
         }
-        /* A completion has a status alone. */
+        /* A completion has a status, and no native code. */
         bool has_code = error.text[0] == '\0' || error.native_code == CL_OUT_OF_HOST_MEMORY;
         bool is_expected = (status == MOOR_HOST_NOMEM || status == MOOR_DEVICE_LOST) && has_code;
         if (!is_expected)
@@ -438,7 +439,7 @@ static int count_entries(const char *path)
     return count;
 }
 
-/* What malloc has given and not had back. */
+/* Returns the bytes that malloc has handed out. */
 static size_t allocated_bytes(void)
 {
     struct mallinfo2 figures = mallinfo2();
@@ -449,7 +450,7 @@ static void test_lives(void)
 {
     atomic_int calls = 0;
     for (int i = 0; i < LIVES; i++)
-        need(live(&calls), "a life"); /* until the driver has what it keeps */
+        need(live(&calls), "a life"); /* until the driver's caches are full */
     int threads = count_entries("/proc/self/task");
     int files = count_entries("/proc/self/fd");
     size_t before = allocated_bytes();
@@ -459,7 +460,7 @@ static void test_lives(void)
     printf("# %d lives: %zu bytes allocated before, %zu after\n", LIVES, before, after);
     check(count_entries("/proc/self/task") == threads, "lives leave no threads");
     check(count_entries("/proc/self/fd") == files, "lives leave no files open");
-    check(after < before + 16 * LIVES, "lives leave no memory"); /* less than any allocation each */
+    check(after < before + 16 * LIVES, "lives leave no memory"); /* less than one allocation for each life */
 }
 
 int main(int argc, char **argv)
@@ -471,7 +472,8 @@ int main(int argc, char **argv)
         return 1;
     }
     provider = entry();
-    (void)alarm(120); /* what waits for the device although it must not waits for ever behind a gate */
+    /* a call that waits for the device, against the contract, waits for ever behind a gate */
+    (void)alarm(120);
     test_settings();
     test_two_contexts();
     test_codes();

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""A third party's provider: built from what is installed alone, and run on PoCL, a real OpenCL without a GPU. The tool
-accepts it, a host computes with it, its own table stands failures of OpenCL, and a trace is replayed through it."""
+"""A third party's provider: built from an installation alone, and run on PoCL, a real OpenCL without a GPU. The tool
+accepts it, a host computes with it, its tables stand failures of OpenCL, and a trace is replayed through it."""
 import json
 import os
 import pathlib
@@ -26,14 +26,14 @@ def tail(result):
 
 
 def missing():
-    """What of OpenCL is not installed, as Debian packages; empty if all is."""
+    """Returns the missing parts of OpenCL, as Debian packages; empty if all are installed."""
     if run("pkg-config", "--exists", "OpenCL").returncode != 0:
         return "ocl-icd-opencl-dev and opencl-headers are not installed"
     return "" if any(ICDS.glob("pocl*.icd")) else "pocl-opencl-icd is not installed"
 
 
 def install(folder):
-    """The environment in which everything is found where it was installed; the folder of the tool."""
+    """Installs the build, and returns the environment that finds it, and the path of the tool."""
     stage = folder / "stage"
     done = run("meson", "install", "-C", build, "--no-rebuild", "--destdir", stage)
     tap.check("meson install", done.returncode == 0, tail(done))
@@ -91,7 +91,7 @@ def check_conformance(tool, provider, environment):
 
 
 def check_raw(provider, environment):
-    """Its cases are ours."""
+    """Runs the cases of raw.c, each as a case of this test."""
     done = run(provider.parent / "raw", provider, env=environment)
     for line in done.stdout.splitlines():
         verdict, _, name = line.partition(" - ")

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Handles: 64-bit names for what a provider has made, so that a number that was never given, is of another
- * kind or is given back already gets a status and nothing else happens.
+ * Handles: 64-bit names for the objects of a provider. A number that was never returned, names an object of
+ * another kind or was released already gets a status, and nothing else happens.
  *
- * A table holds pointers to the provider's own records. A record is in one of two hands at a time: users
- * borrow it for a call, or for as long as the release of a part of it is queued (get, put); or one release
- * has taken it over whole (claim), and then it goes (remove) or, if freeing it failed, is back (unclaim).
+ * A table holds pointers to the provider's own records. A record is either borrowed (get, put), by any number
+ * of calls and by queued releases of its parts, or claimed by one release of the whole object. After the
+ * claim the record is removed, or, if the free has failed, unclaimed:
  *
  *     add -> get put get put ... -> claim -> free the memory -> remove -> free the record
  *
- * A record may have an opaque address, too, for devices whose memory has none (MOOR_ABI_DOMAIN_OPAQUE).
- * Copies name memory of any device of an instance: there, one table serves the whole instance. Else one for
- * each context is simplest.
+ * A record may also have an opaque address, for devices without memory addresses (MOOR_ABI_DOMAIN_OPAQUE). A
+ * copy may name memory of any device of an instance, so the records of such a provider are in one table of
+ * the instance. In other providers a table for each context is simplest.
  *
- * Any thread may call anything at any time, but for create and destroy.
+ * Any thread may call any function at any time, except create and destroy.
  */
 #ifndef MOORAGE_KIT_HANDLES_H
 #define MOORAGE_KIT_HANDLES_H
@@ -29,56 +29,67 @@ extern "C" {
 
 struct moor_kit_handles;
 
-/* kind_names: [in, borrowed] until destroy; what kind 0, 1, 2 ... is called in messages ("allocation").
- * records_max: 1 to MOOR_KIT_HANDLES_MAX. ret_handles: [out, owned]. HOST_NOMEM. */
+/* ---- life ---- */
+
+/* Creates a table. kind_names: [in, borrowed] until destroy; the names of kind 0, 1, 2 ... in messages
+ * ("allocation"). records_max: 1 to MOOR_KIT_HANDLES_MAX. ret_handles: [out, owned]. HOST_NOMEM. */
 int32_t moor_kit_handles_create(const char *const *kind_names, uint32_t kind_count, uint32_t records_max,
                                 struct moor_kit_handles **ret_handles);
-/* Records that are still in it stay the caller's. NULL is a no-op. */
+
+/* Destroys a table; records that are still in it stay the caller's. NULL is a no-op. */
 void moor_kit_handles_destroy(struct moor_kit_handles *handles);
-/* How many records are in it. */
+
+/* Returns the number of records. */
 uint32_t moor_kit_handles_length(struct moor_kit_handles *handles);
 
-/* Names a record; it is found from here on. record: [borrowed] until remove; not NULL. span_bytes: what its
- * opaque address spans; 0: it has none. ret_handle: [out] not 0; a number does not come twice; it
- * may lie in the record. HOST_NOMEM, LIMIT. */
+/* Adds a record, which can be found from then on. record: [in, borrowed] until remove; not NULL. span_bytes:
+ * of its opaque address; 0: it has none. ret_handle: [out] not 0, never returned twice; it may be a field of
+ * the record. HOST_NOMEM. LIMIT: the table is full, or the span is above MOOR_KIT_ADDRESS_SPAN_BYTES. */
 int32_t moor_kit_handles_add(struct moor_kit_handles *handles, uint32_t kind, void *record,
                              uint64_t span_bytes, uint64_t *ret_handle, struct moor_abi_error *error);
-/* Forgets a claimed record: its handle is stale from here on. */
+
+/* Removes a claimed record: its handle is stale from then on. */
 void moor_kit_handles_remove(struct moor_kit_handles *handles, uint64_t handle);
 
-/* Borrows a record until put; it cannot be claimed meanwhile. Any number may have it at once. INVALID: never
- * given by this table (of what other tables gave, one in 255 cannot be told), of another kind, or claimed.
- * STALE: removed. */
+/* ---- borrow and claim ---- */
+
+/* Borrows a record until put; it cannot be claimed meanwhile. ret_record: [out, borrowed].
+ * INVALID: this table never returned the handle (one in 255 handles of another table passes as its own), or
+ * the record is of another kind or claimed. STALE: the record was removed. */
 int32_t moor_kit_handles_get(struct moor_kit_handles *handles, uint64_t handle, uint32_t kind,
                              void **ret_record, struct moor_abi_error *error);
+
+/* Ends a borrow. */
 void moor_kit_handles_put(struct moor_kit_handles *handles, uint64_t handle);
 
-/* Takes a record over for its release: nobody can get it any more. As get; and BUSY while somebody has it. */
+/* Claims a record for its release: nothing else can borrow or claim it. INVALID, STALE: as get. BUSY: the
+ * record is borrowed. */
 int32_t moor_kit_handles_claim(struct moor_kit_handles *handles, uint64_t handle, uint32_t kind,
                                void **ret_record, struct moor_abi_error *error);
-/* The release failed: the record is back, and may be claimed again. */
+
+/* Ends a claim after a failed release: the record may be claimed again. */
 void moor_kit_handles_unclaim(struct moor_kit_handles *handles, uint64_t handle);
 
-/* The record of a handle that the caller has borrowed or claimed. Never NULL. */
+/* Returns the record of a handle that the caller has borrowed or claimed. Never NULL. */
 void *moor_kit_handles_peek(struct moor_kit_handles *handles, uint64_t handle);
 
-/* Calls visit(user, kind, record) for each record, claimed ones too. The table is locked: visit calls nothing
- * of it, and no record goes meanwhile. */
+/* Calls visit(user, kind, record) for each record, also for claimed ones. The table is locked meanwhile: no
+ * record is removed, and visit must not call the table. */
 void moor_kit_handles_each(struct moor_kit_handles *handles,
                            void (*visit)(void *user, uint32_t kind, void *record), void *user);
 
 /* ---- opaque addresses ---- */
 
-/* Set in every opaque address, and in no address of the host's. */
+/* The bit that is set in every opaque address, and in no address of the host's. */
 #define MOOR_KIT_ADDRESS_OPAQUE (UINT64_C(1) << 63)
 
-/* The address of a record that was added with a span: its number << 40, and OPAQUE. As addresses do, it may come
- * again when the record is gone. */
+/* Returns the address of a record that was added with a span: OPAQUE | record number << 40. The address is
+ * used again after the record was removed. */
 uint64_t moor_kit_handles_address(uint64_t handle);
 
-/* Borrows what [address, address + size_bytes) lies in, until put(*ret_handle). INVALID unless all of it is
- * inside one record of this kind that is not claimed. size_bytes: not 0. ret_offset_bytes: of the address in
- * it. */
+/* Borrows the record that [address, address + size_bytes) lies in, until put(*ret_handle). size_bytes: not 0.
+ * ret_offset_bytes: [out] of the address in the record. INVALID: the bytes are not all inside one record of
+ * this kind that is not claimed. */
 int32_t moor_kit_handles_locate(struct moor_kit_handles *handles, uint64_t address, uint64_t size_bytes,
                                 uint32_t kind, void **ret_record, uint64_t *ret_handle,
                                 uint64_t *ret_offset_bytes, struct moor_abi_error *error);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The layout of 1.0, in literal numbers. MOOR_ABI_X_SIZE is the struct_size of what is built with these headers, and
- * what the other side holds a struct of this minor to. A minor that lengthens a struct gives that line its new number
- * and keeps the old one as MOOR_ABI_X_SIZE_1_0; offsets are only ever added.
+ * The layout of 1.0, in literal numbers. MOOR_ABI_X_SIZE is the struct_size of code built with these headers,
+ * and the size to which the other side holds a struct of this minor. A minor that lengthens a struct puts the
+ * new number in that line and keeps the old number as MOOR_ABI_X_SIZE_1_0. Offsets are only added.
  */
 #ifndef MOORAGE_ABI_LAYOUT_H
 #define MOORAGE_ABI_LAYOUT_H
@@ -82,7 +82,7 @@ MOOR_ABI_ASSERT(sizeof(struct moor_abi_note) == MOOR_ABI_NOTE_SIZE, "size of 1.0
 MOOR_ABI_ASSERT(sizeof(struct moor_abi_host) == MOOR_ABI_HOST_SIZE, "size of 1.0");
 MOOR_ABI_ASSERT(sizeof(struct moor_abi_provider) == MOOR_ABI_PROVIDER_SIZE, "size of 1.0");
 
-/* Where each field of 1.0 is. */
+/* The offset of each field of 1.0. */
 #define MOOR_ABI_AT(struct_, field_, offset_)                                                                \
     MOOR_ABI_ASSERT(offsetof(struct moor_abi_##struct_, field_) == (offset_), "offset of 1.0")
 

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A group's limit holds for all groups below it, so the way up from the process's own group is walked once,
- * at init, and the files on it stay open: a reading is then a few preads. Both versions of control groups are
- * looked at; a system may have the memory controller in either one.
+ * The limits of control groups. A group's limit holds for all groups below it, so init walks from the
+ * process's own group up to the root once, and keeps the files open: a reading is then a few preads. Both
+ * versions of control groups are read, because either one may have the memory controller.
  *
- * Under a limit, clean file cache counts as available: the kernel drops it before it kills. Dirty cache does
- * not.
+ * Under a limit, clean file cache counts as available, because the kernel drops it before it kills. Dirty
+ * file cache does not.
  */
-#include "limits.h"
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <moorage/kit/limits.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,11 +20,11 @@
 #define TEXT_BYTES 8192u
 #define PATH_BYTES 4096u
 
-/* Where a hierarchy is mounted and where the process is in it. */
+/* The mount of a hierarchy, and the process's group in it. */
 struct hierarchy {
-    char mount[PATH_BYTES]; /* "" : not mounted */
+    char mount[PATH_BYTES]; /* "": not mounted */
     char root[PATH_BYTES];  /* the group that the mount shows */
-    char group[PATH_BYTES]; /* of the process, from the hierarchy's root */
+    char group[PATH_BYTES]; /* the process's group, from the hierarchy's root */
 };
 
 static uint64_t min64(uint64_t a, uint64_t b)
@@ -43,7 +44,7 @@ static int read_text(int file, char text[TEXT_BYTES])
     return 0;
 }
 
-/* The number after `key` at the start of a line; 0 if there is no such line. */
+/* Returns the number after `key` at the start of a line; 0: no such line. */
 static uint64_t find_number(const char *text, const char *key)
 {
     size_t length = strlen(key);
@@ -55,7 +56,7 @@ static uint64_t find_number(const char *text, const char *key)
     return 0;
 }
 
-/* A file that is one number; "max", and what cannot be read, is no limit. */
+/* Reads a file that is one number. UINT64_MAX, no limit: "max", or the file cannot be read. */
 static uint64_t read_number(int file)
 {
     char text[TEXT_BYTES];
@@ -99,8 +100,8 @@ static void find_mounts(FILE *mountinfo, struct hierarchy *v1, struct hierarchy 
             found = v2;
         if (!found || found->mount[0])
             continue;
-        memcpy(found->mount, mount, sizeof(mount));
-        memcpy(found->root, root, sizeof(root));
+        memcpy(found->mount, mount, sizeof mount);
+        memcpy(found->root, root, sizeof root);
     }
     free(line);
 }
@@ -122,7 +123,7 @@ static void find_groups(FILE *cgroup, struct hierarchy *v1, struct hierarchy *v2
             found = v2;
         else if (has_word(controllers + 1, "memory"))
             found = v1;
-        if (found && strlen(path) < sizeof(found->group))
+        if (found && strlen(path) < sizeof found->group)
             strcpy(found->group, path);
     }
     free(line);
@@ -131,22 +132,23 @@ static void find_groups(FILE *cgroup, struct hierarchy *v1, struct hierarchy *v2
 static int open_in(const char *folder, const char *name)
 {
     char path[2 * PATH_BYTES];
-    int length = snprintf(path, sizeof(path), "%s/%s", folder, name);
-    return length > 0 && (size_t)length < sizeof(path) ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+    int length = snprintf(path, sizeof path, "%s/%s", folder, name);
+    return length > 0 && (size_t)length < sizeof path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
 }
 
-static void close_level(const struct cpu_level *level)
+static void close_level(const struct moor_kit_level *level)
 {
     const int files[] = {level->limit, level->high, level->usage, level->stat};
-    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
         if (files[i] >= 0)
             (void)close(files[i]); /* read only: nothing is lost */
     }
 }
 
-static void open_level(struct cpu_limits *limits, const char *folder, bool v2)
+static void open_level(struct moor_kit_limits *limits, const char *folder, bool v2)
 {
-    struct cpu_level level = {
+    assert(limits->level_count < MOOR_KIT_LEVELS_MAX);
+    struct moor_kit_level level = {
         .limit = open_in(folder, v2 ? "memory.max" : "memory.limit_in_bytes"),
         .high = v2 ? open_in(folder, "memory.high") : -1,
         .usage = open_in(folder, v2 ? "memory.current" : "memory.usage_in_bytes"),
@@ -158,14 +160,15 @@ static void open_level(struct cpu_limits *limits, const char *folder, bool v2)
         limits->levels[limits->level_count++] = level;
 }
 
-/* Opens the process's group and every one above it, as far as the mount shows them. */
-static void open_levels(struct cpu_limits *limits, const char *root, const struct hierarchy *hierarchy,
+/* Opens the process's group and every group above it that the mount shows. */
+static void open_levels(struct moor_kit_limits *limits, const char *root, const struct hierarchy *hierarchy,
                         bool v2)
 {
     if (!hierarchy->mount[0])
         return;
-    /* A mount may show a part of the hierarchy only (containers): its root is then a prefix of our group. A
-     * group outside that part ("/../x") cannot be seen; the mount's top is the nearest that can. */
+    /* A mount may show only a part of the hierarchy (containers): its root is then a prefix of the process's
+     * group. A group outside that part ("/../x") cannot be seen, and the top of the mount is the nearest
+     * visible group. */
     const char *below = hierarchy->group;
     size_t shown = strcmp(hierarchy->root, "/") == 0 ? 0 : strlen(hierarchy->root);
     if (strncmp(below, hierarchy->root, shown) == 0 && (below[shown] == '/' || below[shown] == '\0'))
@@ -176,11 +179,11 @@ static void open_levels(struct cpu_limits *limits, const char *root, const struc
         below = "";
 
     char folder[3 * PATH_BYTES];
-    size_t top = (size_t)snprintf(folder, sizeof(folder), "%s%s", root, hierarchy->mount);
-    if (top + strlen(below) >= sizeof(folder))
+    size_t top = (size_t)snprintf(folder, sizeof folder, "%s%s", root, hierarchy->mount);
+    if (top + strlen(below) >= sizeof folder)
         return;
     strcpy(folder + top, below);
-    while (limits->level_count < CPU_LEVELS_MAX) {
+    while (limits->level_count < MOOR_KIT_LEVELS_MAX) {
         open_level(limits, folder, v2);
         char *slash = strrchr(folder + top, '/');
         if (!slash)
@@ -189,22 +192,22 @@ static void open_levels(struct cpu_limits *limits, const char *root, const struc
     }
 }
 
-int cpu_limits_open(struct cpu_limits *limits, const char *root)
+int moor_kit_limits_open(struct moor_kit_limits *limits, const char *root)
 {
-    *limits = (struct cpu_limits){.meminfo = -1};
+    *limits = (struct moor_kit_limits){.meminfo = -1};
     char folder[PATH_BYTES];
-    if ((size_t)snprintf(folder, sizeof(folder), "%s/proc", root) >= sizeof(folder))
+    if ((size_t)snprintf(folder, sizeof folder, "%s/proc", root) >= sizeof folder)
         return ENAMETOOLONG;
     limits->meminfo = open_in(folder, "meminfo");
     if (limits->meminfo < 0)
         return errno;
 
-    struct hierarchy *both = calloc(2, sizeof(*both));
+    struct hierarchy *both = calloc(2, sizeof *both);
     if (!both) {
-        cpu_limits_close(limits);
+        moor_kit_limits_close(limits);
         return ENOMEM;
     }
-    /* Without these two files there are no control groups to mind. */
+    /* Without these two files the process has no control groups. */
     FILE *files[2] = {NULL, NULL};
     static const char *const names[2] = {"self/mountinfo", "self/cgroup"};
     static void (*const find[2])(FILE *, struct hierarchy *, struct hierarchy *) = {find_mounts, find_groups};
@@ -224,7 +227,7 @@ int cpu_limits_open(struct cpu_limits *limits, const char *root)
     return 0;
 }
 
-void cpu_limits_close(struct cpu_limits *limits)
+void moor_kit_limits_close(struct moor_kit_limits *limits)
 {
     for (uint32_t i = 0; i < limits->level_count; i++)
         close_level(&limits->levels[i]);
@@ -234,8 +237,8 @@ void cpu_limits_close(struct cpu_limits *limits)
     limits->meminfo = -1;
 }
 
-/* Clean file cache, with that of the groups below: what reclaim gives back for nothing. */
-static uint64_t read_reclaimable(const struct cpu_level *level)
+/* Returns the clean file cache, with that of the groups below: memory that the kernel reclaims at no cost. */
+static uint64_t read_reclaimable(const struct moor_kit_level *level)
 {
     char text[TEXT_BYTES];
     if (level->stat < 0 || read_text(level->stat, text) != 0)
@@ -251,7 +254,7 @@ static uint64_t read_reclaimable(const struct cpu_level *level)
     return (clean > dirty ? clean - dirty : 0) + find_number(text, name[4]) / 2;
 }
 
-int cpu_limits_read(const struct cpu_limits *limits, struct cpu_reading *ret_reading)
+int moor_kit_limits_read(const struct moor_kit_limits *limits, struct moor_kit_reading *ret_reading)
 {
     char text[TEXT_BYTES];
     int code = read_text(limits->meminfo, text);
@@ -260,10 +263,11 @@ int cpu_limits_read(const struct cpu_limits *limits, struct cpu_reading *ret_rea
     uint64_t machine = find_number(text, "MemTotal") * 1024;
     if (machine == 0)
         return EBADMSG;
-    struct cpu_reading reading = {machine, min64(machine, find_number(text, "MemAvailable") * 1024)};
+    struct moor_kit_reading reading = {machine, min64(machine, find_number(text, "MemAvailable") * 1024)};
     for (uint32_t i = 0; i < limits->level_count; i++) {
-        const struct cpu_level *level = &limits->levels[i];
-        /* Beyond `high` nobody is killed, but the group is stopped in its tracks: as good as a limit. */
+        const struct moor_kit_level *level = &limits->levels[i];
+        /* Beyond `high` the kernel kills nothing, but throttles the group until it stands still: a limit in
+         * effect. */
         uint64_t limit = min64(read_number(level->limit), read_number(level->high));
         if (limit >= machine)
             continue;

@@ -121,7 +121,7 @@ __attribute__((noinline)) static moor_status reserve_otherwise(struct moor__thre
 moor_status moor__reserve(struct moor__thread_cache *cache, struct moor_holder *holder, uint64_t bytes,
                           uint64_t counts, uint64_t deadline_ns)
 {
-    const struct moor__transfer step = moor__transfer_of(MOOR__RESERVE, bytes, counts);
+    const struct moor__transfer step = MOOR__TRANSFER(MOOR__RESERVE, bytes, counts);
     struct moor_authority *authority = holder->authority;
     moor_status status = MOOR_OK;
     if (!moor__transfer_in_thread(cache, holder, &step))

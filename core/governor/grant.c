@@ -43,7 +43,7 @@ static moor_grant publish(struct moor__governor *governor, struct moor__slot *sl
 static inline bool reserve_in_thread(struct moor__governor *governor, struct moor_holder *holder,
                                      uint64_t bytes, moor_grant *ret_grant)
 {
-    const struct moor__transfer step = moor__transfer_of(MOOR__RESERVE, bytes, MOOR__ONE_GRANT);
+    const struct moor__transfer step = MOOR__TRANSFER(MOOR__RESERVE, bytes, MOOR__ONE_GRANT);
     struct moor_authority *authority =
         holder->authority; /* from publication on the holder may be destroyed */
     struct moor__thread_cache *cache = moor__thread_cache_last.cache;
@@ -157,11 +157,10 @@ out:
 
 moor_status moor__grant_pin(struct moor_runtime *runtime, moor_grant handle, struct moor__grant **ret_grant)
 {
-    struct moor__governor *governor = moor__governor_of(runtime);
     struct moor__slot *slot;
-    moor_status status = moor__governor_enter(governor);
+    moor_status status = moor__enter(runtime);
     if (!status)
-        status = moor__handles_pin(&governor->grants, handle, &slot);
+        status = moor__handles_pin(&runtime->governor->grants, handle, &slot);
     if (!status)
         *ret_grant = (struct moor__grant *)slot;
     return status;
@@ -214,7 +213,7 @@ moor_status moor_grant_get_remaining(struct moor_runtime *runtime, moor_grant ha
 moor_status moor_grant_release(struct moor_runtime *runtime, moor_grant handle)
 {
     struct moor__governor *governor = moor__governor_of(runtime);
-    moor_status status = moor__governor_enter(governor);
+    moor_status status = moor__enter(runtime);
     if (status || handle == 0)
         return moor__leave(status);
     struct moor__slot *slot;

@@ -50,7 +50,7 @@ moor_status moor_lease_commit(struct moor_runtime *runtime, moor_grant handle, u
     struct moor__governor *governor = moor__governor_of(runtime);
     struct moor__grant *grant;
     struct moor__slot *slot;
-    moor_status status = moor__governor_enter(governor);
+    moor_status status = moor__enter(runtime);
     if (!status && (!ret_lease || bytes == 0))
         status = refuse_arguments();
     if (!status)
@@ -66,7 +66,7 @@ moor_status moor_lease_commit(struct moor_runtime *runtime, moor_grant handle, u
         slot_return(governor, cache, slot);
         goto out;
     }
-    moor__transfer_apply(cache, grant->holder, moor__transfer_of(MOOR__COMMIT_LEASE, bytes, MOOR__ONE_LEASE));
+    moor__transfer_apply(cache, grant->holder, MOOR__TRANSFER(MOOR__COMMIT_LEASE, bytes, MOOR__ONE_LEASE));
     publish(governor, slot, grant->holder, bytes, ret_lease);
 out:
     moor__grant_unpin(grant);
@@ -80,7 +80,7 @@ static inline bool commit_in_thread(struct moor__governor *governor, struct moor
                                     uint64_t bytes, moor_lease *ret_lease)
 {
     const struct moor__transfer step =
-        moor__transfer_of(MOOR__COMMIT_LEASE, bytes, MOOR__ONE_LEASE - MOOR__ONE_GRANT);
+        MOOR__TRANSFER(MOOR__COMMIT_LEASE, bytes, MOOR__ONE_LEASE - MOOR__ONE_GRANT);
     struct moor_holder *holder = grant->holder;
     struct moor__thread_cache *cache = moor__thread_cache_last.cache;
     if (!moor__thread_cache_is_last(&governor->caches) || cache->leases.count == 0 ||
@@ -109,7 +109,7 @@ static moor_status commit_removed(struct moor__governor *governor, struct moor__
     }
     moor__grant_slot_return(governor, cache, &grant->slot);
     moor__transfer_apply(cache, holder,
-                         moor__transfer_of(MOOR__COMMIT_LEASE, bytes, MOOR__ONE_LEASE - MOOR__ONE_GRANT));
+                         MOOR__TRANSFER(MOOR__COMMIT_LEASE, bytes, MOOR__ONE_LEASE - MOOR__ONE_GRANT));
     if (remaining > bytes)
         moor__unreserve(cache, holder, remaining - bytes, 0, true);
     publish(governor, slot, holder, bytes, ret_lease);
@@ -245,7 +245,7 @@ static inline bool finish_in_thread(struct moor__governor *governor, struct moor
         holder->authority; /* the holder may be destroyed with its last lease */
     struct moor__thread_cache *cache = moor__thread_cache_last.cache;
     uint64_t bytes = atomic_load_explicit(&lease->bytes, memory_order_relaxed);
-    const struct moor__transfer step = moor__transfer_of(MOOR__REFUND_LEASE, bytes, -MOOR__ONE_LEASE);
+    const struct moor__transfer step = MOOR__TRANSFER(MOOR__REFUND_LEASE, bytes, -MOOR__ONE_LEASE);
     if (!moor__thread_cache_is_last(&governor->caches) || cache->leases.count == MOOR__THREAD_SLOTS ||
         atomic_load_explicit(&holder->is_asked, memory_order_relaxed) ||
         !moor__transfer_in_thread(cache, holder, &step))

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Views in use. Buffers and ranges differ in what is behind an address; everything that works on memory by
- * view goes through here, so bounds, backing and last uses are looked after in one place.
- */
+/* Views in use. All work on buffers and ranges goes through here: bounds, granules and last uses are checked
+ * in one place. */
 #include "memory/access.h"
 
 #include "memory/segment.h"
@@ -56,7 +54,7 @@ static struct moor__uses *uses_of(const struct moor__owner *owner)
     return owner->buffer ? &owner->buffer->uses : &owner->range->uses;
 }
 
-/* Where the view lies in its owner. */
+/* Finds the view's bytes in the owner. */
 static moor_status locate(const struct moor_view *view, struct moor__access *access)
 {
     const struct moor__owner *owner = &access->owner;
@@ -71,12 +69,13 @@ static moor_status locate(const struct moor_view *view, struct moor__access *acc
     return MOOR_OK;
 }
 
-/* lock held. Every granule touched is backed, and may be written if that is wanted. */
+/* Checks that every granule touched is backed, and writable if `write`. Requires range->lock. */
 static moor_status check_backing(const struct moor__range *range, const struct moor__access *access,
                                  bool write)
 {
     uint64_t last = (access->high - 1) / range->granule_bytes;
     uint64_t i = access->low / range->granule_bytes;
+    assert(access->low < access->high && last < range->granule_count);
     while (i > 0 && moor__granule_state(range->granules[i]) == MOOR__GRANULE_TAIL)
         i--;
     while (i <= last) {
@@ -90,20 +89,17 @@ static moor_status check_backing(const struct moor__range *range, const struct m
     return MOOR_OK;
 }
 
-/* The streams may be further than we know. */
-static void look_at_uses(struct moor__access *access)
+/* Collects the points of the owner's last uses of [low, high). */
+static uint32_t collect(const struct moor__owner *owner, uint64_t low, uint64_t high,
+                        struct moor__point *ret_points)
 {
-    struct moor__point points[MOOR_LIMIT_USES];
-    struct moor__error_scope aside;
-    moor__error_scope_begin(&aside);
-    moor__lock_acquire(lock_of(&access->owner));
-    uint32_t count = moor__uses_collect(uses_of(&access->owner), 0, UINT64_MAX, points);
-    moor__lock_release(lock_of(&access->owner));
-    moor__points_scan(points, count);
-    moor__error_scope_end(&aside);
+    moor__lock_acquire(lock_of(owner));
+    uint32_t count = moor__uses_collect(uses_of(owner), low, high, ret_points);
+    moor__lock_release(lock_of(owner));
+    return count;
 }
 
-static moor_status try_to_announce(struct moor__access *access, enum moor__access_mode mode)
+moor_status moor__access_announce(const struct moor__access *access, enum moor__access_mode mode)
 {
     const struct moor__owner *owner = &access->owner;
     moor_status status = MOOR_OK;
@@ -116,20 +112,19 @@ static moor_status try_to_announce(struct moor__access *access, enum moor__acces
     return status;
 }
 
-/* The owner is pinned. */
-static moor_status announce(struct moor__access *access, const struct moor_binding *binding,
-                            const struct moor_view *view, enum moor__access_mode mode)
+/* Announces, once more after a read of the streams' watermarks if the owner has too many uses: some may be
+ * over. */
+static moor_status announce(const struct moor__access *access, enum moor__access_mode mode)
 {
-    moor_status status = locate(view, access);
-    if (!status && binding->device->provider != access->stream->device->provider)
-        status = moor__fail(MOOR_FOREIGN, "the memory is of another provider than the stream");
-    if (!status)
-        status = try_to_announce(access, mode);
+    moor_status status = moor__access_announce(access, mode);
     if (status != MOOR_LIMIT)
         return status;
-    look_at_uses(access);
-    status = try_to_announce(access, mode);
-    return status;
+    struct moor__point points[MOOR_LIMIT_USES];
+    struct moor__error_scope aside;
+    moor__error_scope_begin(&aside);
+    moor__points_scan(points, collect(&access->owner, 0, UINT64_MAX, points));
+    moor__error_scope_end(&aside);
+    return moor__access_announce(access, mode);
 }
 
 moor_status moor__access_begin(struct moor_stream *stream, const struct moor_view *view,
@@ -141,7 +136,11 @@ moor_status moor__access_begin(struct moor_stream *stream, const struct moor_vie
         return status;
     const struct moor_binding *binding = moor__owner_binding(&access.owner);
     if (binding)
-        status = announce(&access, binding, view, mode);
+        status = locate(view, &access);
+    if (!status && binding && binding->device->provider != stream->device->provider)
+        status = moor__fail(MOOR_FOREIGN, "the memory is of another provider than the stream");
+    if (!status && binding)
+        status = announce(&access, mode);
     if (status)
         moor__owner_unpin(&access.owner);
     else
@@ -149,30 +148,23 @@ moor_status moor__access_begin(struct moor_stream *stream, const struct moor_vie
     return status;
 }
 
-/* The work was submitted, or not. */
-static void finish(struct moor__access *access, bool submitted)
+void moor__access_settle(const struct moor__access *access, bool is_submitted)
 {
     const struct moor__owner *owner = &access->owner;
-    if (!moor__owner_binding(owner))
-        return;
-    uint64_t mark = submitted ? moor__stream_mark(access->stream) : 0;
+    uint64_t mark = is_submitted ? moor__stream_mark(access->stream) : 0;
     moor__lock_acquire(lock_of(owner));
-    if (submitted)
+    if (is_submitted)
         moor__uses_end(uses_of(owner), access->stream, access->low, access->high, mark);
     else
         moor__uses_cancel(uses_of(owner), access->stream, access->low, access->high);
     moor__lock_release(lock_of(owner));
-    moor__owner_unpin(owner);
 }
 
-void moor__access_end(struct moor__access *access)
+void moor__access_end(const struct moor__access *access, bool is_submitted)
 {
-    finish(access, true);
-}
-
-void moor__access_cancel(struct moor__access *access)
-{
-    finish(access, false);
+    if (moor__owner_binding(&access->owner))
+        moor__access_settle(access, is_submitted);
+    moor__owner_unpin(&access->owner);
 }
 
 /* ---- public ---- */
@@ -207,9 +199,7 @@ moor_status moor_memory_wait(const struct moor_view *view, uint64_t deadline_ns)
     status = locate(view, &access);
     if (!status) {
         struct moor__point points[MOOR_LIMIT_USES];
-        moor__lock_acquire(lock_of(&access.owner));
-        uint32_t count = moor__uses_collect(uses_of(&access.owner), access.low, access.high, points);
-        moor__lock_release(lock_of(&access.owner));
+        uint32_t count = collect(&access.owner, access.low, access.high, points);
         status = moor__points_await(points, count, deadline_ns);
     }
     moor__owner_unpin(&access.owner);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One side of work that is about to be submitted: the view resolved to its owner, checked, pinned, and
- * announced in the owner's last uses, so that the memory cannot leave between the check and the submission.
+ * Memory that work is about to use: a view resolved to its owner, checked, pinned, and announced in the
+ * owner's last uses, so that the memory cannot leave between the check and the submission.
  */
 #ifndef MOOR_MEMORY_ACCESS_H
 #define MOOR_MEMORY_ACCESS_H
@@ -10,37 +10,39 @@
 #include "memory/range.h"
 
 enum moor__access_mode {
-    MOOR__ACCESS_MARK, /* the host's own work: bounds are checked, not what is behind them */
+    MOOR__ACCESS_MARK, /* work that does not go through the core: its bounds are checked, not its granules */
     MOOR__ACCESS_READ,
     MOOR__ACCESS_WRITE
 };
 
-/* What a view is a view of: one of the two, pinned, or neither for plain host memory. */
+/* The owner of a view's memory: one of the two, pinned; neither for plain host memory. */
 struct moor__owner {
     struct moor__buffer *buffer;
     struct moor__range *range;
 };
 
-/* STALE, FOREIGN, INVALID; OVERFLOW if the view wraps. */
+/* Pins the view's owner. STALE, FOREIGN, INVALID; OVERFLOW if the view wraps. */
 moor_status moor__owner_pin(const struct moor_view *view, struct moor__owner *ret_owner);
 void moor__owner_unpin(const struct moor__owner *owner);
-/* NULL for plain host memory. */
+/* Returns NULL for plain host memory. */
 struct moor_binding *moor__owner_binding(const struct moor__owner *owner);
 
 struct moor__access {
     struct moor_stream *stream;
     struct moor__owner owner;
-    uint64_t low; /* bytes of the owner */
+    uint64_t low; /* bytes [low, high) of the owner */
     uint64_t high;
 };
 
-/* INVALID: outside its owner, not backed, read-only; BUSY, PENDING: being worked on or leaving; FOREIGN: the
- * owner is of another provider than the stream; STALE. */
+/* Checks, pins and announces. INVALID: outside the owner, not backed, or read-only. BUSY, PENDING: a call
+ * works on a granule, or it is leaving. FOREIGN: stream and owner are of different providers. STALE. */
 moor_status moor__access_begin(struct moor_stream *stream, const struct moor_view *view,
                                enum moor__access_mode mode, struct moor__access *ret_access);
-/* The work was submitted. */
-void moor__access_end(struct moor__access *access);
-/* It was not. */
-void moor__access_cancel(struct moor__access *access);
+/* Marks submitted work, or takes the announcement back. Unpins the owner. */
+void moor__access_end(const struct moor__access *access, bool is_submitted);
+
+/* The same for memory that the caller keeps and knows to be in bounds. */
+moor_status moor__access_announce(const struct moor__access *access, enum moor__access_mode mode);
+void moor__access_settle(const struct moor__access *access, bool is_submitted);
 
 #endif

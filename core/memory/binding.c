@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Bindings: a holder's account joined to a domain. An object keeps its binding from its making until it is gone. */
+/* Bindings: a holder's account joined to a domain. An object keeps its binding from its making until it is
+ * gone. */
 #include "memory/object.h"
 
 #include "memory/release.h"
@@ -71,7 +72,8 @@ static moor_status check_empty(const struct moor_binding *binding)
                       (unsigned long long)stuck);
 }
 
-/* Refunds the bytes that the provider never gave back: with the binding ends the last object that could return them. */
+/* Refunds the bytes that the provider never gave back: with the binding ends the last object that could
+ * return them. */
 static void write_off_lost(struct moor_binding *binding)
 {
     uint64_t lost = atomic_load_explicit(&binding->lost_bytes, memory_order_relaxed);

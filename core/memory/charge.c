@@ -4,15 +4,16 @@
  *
  *     reservation (no other holder can have the bytes) -> provider -> charge
  *
- * A device that is full may hold memory whose release has completed or is due, or memory that holders can evict. Each is
- * tried once before DEVICE_NOMEM is final.
+ * A full device may hold released memory that a reap would free, and memory that holders can evict.
+ * DEVICE_NOMEM is final after one try of each.
  */
 #include "memory/charge.h"
 
 #include "memory/release.h"
 #include "util/error.h"
 
-/* Frees device memory after a DEVICE_NOMEM. Returns true if some became free and the call is worth another try. */
+/* Frees device memory after a DEVICE_NOMEM. Returns true if some became free and the call is worth another
+ * try. */
 static bool made_room(const struct moor_binding *binding, uint64_t bytes, unsigned *tries)
 {
     struct moor__error_scope aside;

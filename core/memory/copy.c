@@ -1,41 +1,34 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Work that the core submits: copies, fills, host functions; and the mark for work that a host submits
- * itself. Each is announced on its memory before it is submitted and marked after, so releasing the memory
- * meanwhile is safe. Copies between providers go through host memory, in chunks.
+ * Work that the core submits: copies, fills, host functions; and marks for work that a host submits on its
+ * own. Each is announced on its memory before its submission and marked after it, so the host may release the
+ * memory meanwhile. A copy between providers goes through host memory, in chunks.
  */
 #include "memory/access.h"
 
 #include "loader/call.h"
+#include "util/arith.h"
 #include "util/error.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
 
-/* The stream's device can copy, and so can the domains that are touched. */
-static moor_status needs_copy(const struct moor_stream *stream, const struct moor__access *sides,
-                              size_t count)
+/* Checks that the access's stream can copy, and the domain of its memory too. */
+static moor_status needs_copy(const struct moor__access *side)
 {
-    if (!(stream->device->info.capabilities & MOOR_ABI_CAP_COPY))
-        return moor__fail(MOOR_UNSUPPORTED, "%s: %s has no COPY", stream->device->provider->table.name,
-                          stream->device->info.name);
-    moor_status status = MOOR_OK;
-    for (size_t i = 0; i < count && !status; i++) {
-        const struct moor_binding *binding = moor__owner_binding(&sides[i].owner);
-        if (binding)
-            status = moor__binding_needs(binding, MOOR_ABI_CAP_COPY, "COPY");
-    }
-    return status;
+    const struct moor_device *device = side->stream->device;
+    if (!(device->info.capabilities & MOOR_ABI_CAP_COPY))
+        return moor__fail(MOOR_UNSUPPORTED, "%s: %s has no COPY", device->provider->table.name,
+                          device->info.name);
+    const struct moor_binding *binding = moor__owner_binding(&side->owner);
+    return binding ? moor__binding_needs(binding, MOOR_ABI_CAP_COPY, "COPY") : MOOR_OK;
 }
 
-/* The work was submitted, or not: what was announced becomes a mark, or is taken back. */
-static void settle(struct moor__access *accesses, size_t count, bool submitted)
+/* Ends all accesses: their work was submitted, or not. */
+static void settle(const struct moor__access *accesses, size_t count, bool is_submitted)
 {
     for (size_t i = 0; i < count; i++)
-        if (submitted)
-            moor__access_end(&accesses[i]);
-        else
-            moor__access_cancel(&accesses[i]);
+        moor__access_end(&accesses[i], is_submitted);
 }
 
 static bool is_device(const struct moor__access *side)
@@ -64,7 +57,7 @@ static moor_status submit_copy(struct moor_stream *stream, uint32_t direction_of
     return moor__call_copy(stream->device, stream->stream, &args);
 }
 
-/* Both sides checked and announced, each on the stream that will work on it. */
+/* Checks and announces both sides, each on the stream that will work on it. */
 static moor_status begin_sides(struct moor_stream *write, const struct moor_view *destination,
                                struct moor_stream *read, const struct moor_view *source,
                                struct moor__access *ret_sides)
@@ -77,9 +70,9 @@ static moor_status begin_sides(struct moor_stream *write, const struct moor_view
         settle(ret_sides, 1, false);
         return status;
     }
-    status = needs_copy(write, &ret_sides[0], 1);
+    status = needs_copy(&ret_sides[0]);
     if (!status)
-        status = needs_copy(read, &ret_sides[1], 1);
+        status = needs_copy(&ret_sides[1]);
     if (status)
         settle(ret_sides, 2, false);
     return status;
@@ -102,27 +95,26 @@ static moor_status copy_direct(struct moor_stream *stream, const struct moor_vie
 
 /* Host memory that both streams work on. */
 struct staging {
-    char halves[2 * MOOR_STAGING_BYTES];
-    struct staging *next; /* of those that are kept */
+    char halves[2][MOOR_STAGING_BYTES];
+    struct staging *next; /* in the list of leaked ones */
 };
 
-/* Two halves of host memory between two streams: one reads the source, one writes the destination. */
+/* A copy between providers: `read` fills one half of the staging memory while `write` empties the other. */
 struct relay {
     struct moor_stream *read;
     struct moor_stream *write;
     uint32_t read_direction;
     uint32_t write_direction;
-    char *halves;
+    struct staging *staging;
 };
 
-/* What a device may still write to, for ever. Nobody looks into it, but so what is kept on purpose is no
- * leak. */
-static struct staging *_Atomic kept;
+/* Staging memory that a lost device may still write to. Never freed; the list keeps leak checkers quiet. */
+static struct staging *_Atomic leaked;
 
-static void keep(struct staging *staging)
+static void leak(struct staging *staging)
 {
-    staging->next = atomic_load(&kept);
-    while (!atomic_compare_exchange_weak(&kept, &staging->next, staging))
+    staging->next = atomic_load(&leaked);
+    while (!atomic_compare_exchange_weak(&leaked, &staging->next, staging))
         ;
 }
 
@@ -133,25 +125,25 @@ static moor_status wait_for(struct moor_stream *stream)
     return status ? status : moor_fence_wait(&fence, MOOR_FOREVER);
 }
 
-/* Nothing runs on it any more. A provider that fails to say so is asked once more, for much hangs on it. */
-static moor_status come_to_rest(struct moor_stream *stream)
+/* Waits until nothing runs on the stream. Tries twice: after a failure the staging memory can never be
+ * freed. */
+static moor_status wait_for_all(struct moor_stream *stream)
 {
     moor_status status = wait_for(stream);
     return status && status != MOOR_DEVICE_LOST ? wait_for(stream) : status;
 }
 
-/* The next chunk is read while the last one is written: a half is free again when what was written from it is
- * done. */
+/* Copies chunk by chunk. A half is free again when the work that wrote from it is done. */
 static moor_status relay_chunks(const struct relay *relay, uint64_t destination, uint64_t source,
                                 uint64_t size_bytes)
 {
     struct moor_fence written[2];
     moor_status status = MOOR_OK;
-    for (uint64_t at = 0, turn = 0; at < size_bytes && !status; at += MOOR_STAGING_BYTES, turn++) {
-        uint64_t bytes = size_bytes - at < MOOR_STAGING_BYTES ? size_bytes - at : MOOR_STAGING_BYTES;
-        uint64_t half = (uintptr_t)relay->halves + (turn & 1) * MOOR_STAGING_BYTES;
-        if (turn >= 2)
-            status = moor_fence_wait(&written[turn & 1], MOOR_FOREVER);
+    for (uint64_t at = 0, chunk = 0; at < size_bytes && !status; at += MOOR_STAGING_BYTES, chunk++) {
+        uint64_t bytes = moor__min(size_bytes - at, MOOR_STAGING_BYTES);
+        uint64_t half = (uintptr_t)relay->staging->halves[chunk & 1];
+        if (chunk >= 2)
+            status = moor_fence_wait(&written[chunk & 1], MOOR_FOREVER);
         if (!status)
             status = submit_copy(relay->read, relay->read_direction, half, source + at, bytes);
         if (!status)
@@ -159,12 +151,13 @@ static moor_status relay_chunks(const struct relay *relay, uint64_t destination,
         if (!status)
             status = submit_copy(relay->write, relay->write_direction, destination + at, half, bytes);
         if (!status)
-            status = moor_stream_record(relay->write, &written[turn & 1]);
+            status = moor_stream_record(relay->write, &written[chunk & 1]);
     }
     return status;
 }
 
-/* Ends with no work left on either side, or with a lost device and the staging memory left to it. */
+/* Copies between two streams of different providers. When it returns no work is left on either side, or a
+ * device is lost and the staging memory is leaked to it. */
 static moor_status relay_all(struct moor_stream *write, const struct moor_view *destination,
                              struct moor_stream *read, const struct moor_view *source)
 {
@@ -177,30 +170,30 @@ static moor_status relay_all(struct moor_stream *write, const struct moor_view *
         settle(sides, 2, false);
         return moor__fail(MOOR_HOST_NOMEM, "no host memory to copy between providers");
     }
-    struct relay relay = {
+    const struct relay relay = {
         .read = read,
         .write = write,
         .read_direction = direction(false, is_device(&sides[1])),
         .write_direction = direction(is_device(&sides[0]), false),
-        .halves = staging->halves,
+        .staging = staging,
     };
     status = relay_chunks(&relay, destination->address, source->address, source->size_bytes);
     struct moor__error_scope aside;
     moor__error_scope_begin(&aside);
-    moor_status settled = come_to_rest(write);
-    if (!settled)
-        settled = come_to_rest(read);
+    moor_status ended = wait_for_all(write);
+    if (!ended)
+        ended = wait_for_all(read);
     moor__error_scope_end(&aside);
-    settle(sides, 2, settled != MOOR_OK); /* what is known to be done needs no mark */
-    if (settled)
-        keep(staging);
+    settle(sides, 2, ended != MOOR_OK); /* work that is known to be done needs no mark */
+    if (ended)
+        leak(staging);
     else
         free(staging);
-    return status || !settled ? status : moor__fail_copy(&aside.record);
+    return status || !ended ? status : moor__fail_copy(&aside.record);
 }
 
-/* One side is of another provider than the stream: it works on a stream of its own, after all work that is
- * known to use its memory. No fence reaches from one provider to another, so the host waits. */
+/* Copies to or from memory of another provider, on a stream of `far`'s, after all work that is known to use
+ * that memory. No fence reaches from one provider to another, so the host waits. */
 static moor_status copy_between(struct moor_stream *stream, const struct moor_view *destination,
                                 const struct moor_view *source, struct moor_device *far, bool far_is_source)
 {
@@ -214,7 +207,7 @@ static moor_status copy_between(struct moor_stream *stream, const struct moor_vi
                            : relay_all(own, destination, stream, source);
     struct moor__error_scope aside;
     moor__error_scope_begin(&aside);
-    if (moor_stream_destroy(own)) /* ends by itself; where not even that can be said, nothing runs on it */
+    if (moor_stream_destroy(own)) /* fails if the end of the work cannot be recorded; nothing runs on it */
         moor__stream_abandon(own);
     moor__error_scope_end(&aside);
     return status;
@@ -236,7 +229,7 @@ static moor_status check_copy(const struct moor_view *destination, const struct 
     return MOOR_OK;
 }
 
-/* Of the same size, by addresses that mean the same on both sides. */
+/* Checks two views of one size and of one address space. */
 static moor_status check_apart(const struct moor_view *destination, const struct moor_view *source)
 {
     if (destination->address < source->address + source->size_bytes &&
@@ -245,7 +238,7 @@ static moor_status check_apart(const struct moor_view *destination, const struct
     return MOOR_OK;
 }
 
-/* The owners are pinned. */
+/* Chooses between a direct copy and one through host memory. Requires pinned owners. */
 static moor_status route(struct moor_stream *stream, const struct moor_view *destination,
                          const struct moor_binding *to, const struct moor_view *source,
                          const struct moor_binding *from)
@@ -278,7 +271,7 @@ moor_status moor_copy(struct moor_stream *stream, const struct moor_view *destin
         target.size_bytes = source->size_bytes;
         status = route(stream, &target, moor__owner_binding(&to), source, moor__owner_binding(&from));
     }
-    /* Kept to here, so that a copy in several parts finds both sides to its end. */
+    /* Unpin last: a copy in several parts needs both sides to its end. */
     moor__owner_unpin(&from);
     moor__owner_unpin(&to);
     return moor__leave(status);
@@ -298,7 +291,7 @@ moor_status moor_fill(struct moor_stream *stream, const struct moor_view *destin
         status = moor__access_begin(stream, destination, MOOR__ACCESS_WRITE, &access);
     if (status)
         return moor__leave(status);
-    status = needs_copy(stream, &access, 1);
+    status = needs_copy(&access);
     if (status) {
         settle(&access, 1, false);
         return moor__leave(status);
@@ -327,15 +320,10 @@ moor_status moor_stream_host_function(struct moor_stream *stream, void (*functio
     if (view_count > MOOR_LIMIT_VIEWS)
         return moor__leave(moor__fail(MOOR_LIMIT, "%zu views; at most %d", view_count, MOOR_LIMIT_VIEWS));
     size_t begun = 0;
-    while (begun < view_count && !status) {
+    for (; begun < view_count && !status; begun += !status)
         status = moor__access_begin(stream, &views[begun], MOOR__ACCESS_READ, &accesses[begun]);
-        begun += !status;
-    }
-    if (status) {
-        settle(accesses, begun, false);
-        return moor__leave(status);
-    }
-    status = moor__call_host_function(stream->device, stream->stream, function, user);
+    if (!status)
+        status = moor__call_host_function(stream->device, stream->stream, function, user);
     settle(accesses, begun, !status);
     return moor__leave(status);
 }
@@ -347,6 +335,6 @@ moor_status moor_stream_used(struct moor_stream *stream, const struct moor_view 
     if (!status)
         status = moor__access_begin(stream, view, MOOR__ACCESS_MARK, &access);
     if (!status)
-        moor__access_end(&access);
+        moor__access_end(&access, true);
     return moor__leave(status);
 }

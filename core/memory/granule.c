@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The states of a range's granules. They live in host memory, outside the device. No provider call is made under the
- * range's lock: a call sets its granules BUSY first, and two calls never work on one granule.
+ * The states of a range's granules. They live in host memory, outside the device. No provider call is made
+ * under the range's lock: a call sets its granules BUSY first, and two calls never work on one granule.
  */
 #include "memory/range.h"
 

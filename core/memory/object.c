@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Objects of any kind: their slots and handles, and the account lines that hold their bytes on the way out. */
+/* Objects of any kind: their slots and handles, and the account lines that hold their bytes on the way
+ * out. */
 #include "memory/object.h"
 
 #include "util/arith.h"

@@ -17,8 +17,9 @@
 #include <assert.h>
 #include <moorage/memory.h>
 
-/* LEAVING: the provider has accepted the release, and its completion has not come. Only a completion for an object in
- * this state is believed: late, repeated and invented ones find another state or another generation. */
+/* LEAVING: the provider has accepted the release, and its completion has not come. Only a completion for an
+ * object in this state is believed: late, repeated and invented ones find another state or another
+ * generation. */
 enum moor__state { MOOR__STATE_LIVE, MOOR__STATE_LEAVING, MOOR__STATE_QUARANTINED };
 
 struct moor__object;
@@ -31,7 +32,7 @@ struct moor__object_ops {
     void (*finish)(struct moor__object *object);
     /* Starts the release of an object that no handle and no pin names. */
     void (*leave)(struct moor__object *object);
-    /* Ends an object whose completion has come. Its bytes are refunded. */
+    /* Ends the object after its completion. Its bytes are refunded. */
     void (*complete)(struct moor__object *object);
     /* Submits the release again after quarantine. */
     void (*resubmit)(struct moor__object *object);
@@ -52,7 +53,7 @@ struct moor__object {
     _Atomic uint32_t state;      /* enum moor__state */
     uint32_t epoch;              /* returned by moor__points_hold for the release under way */
     bool is_retried;             /* has been in quarantine */
-    bool is_pending_by_mappings; /* a segment whose bytes its mappings' releases have made pending */
+    bool is_pending_by_mappings; /* a segment: the releases of its mappings have made its bytes pending */
 };
 
 struct moor_binding {
@@ -86,7 +87,8 @@ static inline bool moor__binding_is_device(const struct moor_binding *binding)
 
 /* Checks the binding and its runtime, at the head of public calls. */
 moor_status moor__binding_enter(const struct moor_binding *binding);
-/* Returns UNSUPPORTED unless the binding's domain has the capability. `name`: of the capability, for the message. */
+/* Returns UNSUPPORTED unless the binding's domain has the capability. `name`: of the capability, for the
+ * message. */
 moor_status moor__binding_needs(const struct moor_binding *binding, uint64_t capability, const char *name);
 
 /* ---- slots and handles ---- */
@@ -142,14 +144,15 @@ static inline bool moor__object_end_leaving(struct moor__object *object)
 
 /* ---- bytes ---- */
 
-/* Moves the object's bytes to pending: from its line, or from quarantine if it was there. evicts: they count for the
- * pressure request that the holder is answering. */
+/* Moves the object's bytes to pending: from its line, or from quarantine if it was there. evicts: they count
+ * for the pressure request that the holder is answering. */
 void moor__object_to_pending(struct moor__object *object, bool evicts);
 /* Moves pending bytes back to the line that they came from. */
 void moor__object_from_pending(struct moor__object *object);
 /* Tells the ticket that counts these bytes their fate, and forgets the ticket. */
 void moor__object_settle(struct moor__object *object, enum moor__fate fate);
-/* Ends pending bytes: `actual_bytes` of them are free, or go back to the grant. Missing ones stay charged as lost. */
+/* Ends pending bytes: `actual_bytes` of them are free, or go back to the grant. Missing ones stay charged as
+ * lost. */
 void moor__object_refund(struct moor__object *object, uint64_t actual_bytes);
 /* Has the bytes of a failed call return to its grant when the object is gone. */
 void moor__object_expect_grant(struct moor__object *object, moor_grant grant, uint64_t bytes);

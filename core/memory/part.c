@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How ranges leave, in parts. Each part is a release of its own behind the last uses of its granules. Decommit and unmap
- * make one; undoing a step of a transaction makes one; the end of a range makes one for each mapping and for each run of
- * committed granules with the same uses, and the addresses follow the last part.
+ * How ranges leave, in parts. Each part is a release of its own behind the last uses of its granules.
+ * Decommit and unmap make one; undoing a step of a transaction makes one; the end of a range makes one for
+ * each mapping and for each run of committed granules with the same uses, and the addresses follow the last
+ * part.
  */
 #include "memory/range.h"
 
@@ -90,10 +91,10 @@ static moor_status submit(struct moor__range_part *part, bool is_unseen)
         moor__lock_release(&range->lock);
     }
     if (part->segment)
-        moor__segment_count_leaving(part->segment, 1);
+        moor__segment_count_mappings(part->segment, 1, 0);
     moor_status status = moor__release_submit(&part->object, &release, points, count);
     if (status && part->segment)
-        moor__segment_count_leaving(part->segment, -1);
+        moor__segment_count_mappings(part->segment, -1, 0);
     return status;
 }
 
@@ -109,8 +110,7 @@ static void submit_or_quarantine(struct moor__range_part *part, bool is_unseen)
     moor__error_scope_begin(&aside); /* for the caller the part is released */
     if (submit(part, is_unseen)) {
         if (part->segment)
-            moor__segment_count_leaving(part->segment,
-                                        1); /* until `quarantined` counts the mapping as stuck */
+            moor__segment_count_mappings(part->segment, 1, 0); /* enter_quarantine counts it as stuck */
         moor__release_refused(&part->object);
     }
     moor__error_scope_end(&aside);
@@ -145,7 +145,7 @@ static void complete(struct moor__object *object)
     struct moor__segment *segment = part->segment;
     moor__object_free(object);
     if (segment)
-        moor__segment_unmapped(segment, range);
+        moor__segment_end_mapping(segment, range, true);
     moor__range_part_done(range);
 }
 
@@ -153,7 +153,7 @@ static void resubmit(struct moor__object *object)
 {
     struct moor__range_part *part = moor__part_of(object);
     if (part->segment)
-        moor__segment_mapping_unstuck(part->segment);
+        moor__segment_count_mappings(part->segment, 0, -1);
     submit_or_quarantine(part, false);
 }
 
@@ -161,7 +161,7 @@ static void quarantined(struct moor__object *object)
 {
     struct moor__range_part *part = moor__part_of(object);
     if (part->segment)
-        moor__segment_mapping_stuck(part->segment);
+        moor__segment_count_mappings(part->segment, -1, 1);
 }
 
 const struct moor__object_ops moor__part_ops = {
@@ -177,7 +177,8 @@ const struct moor__object_ops moor__part_ops = {
 
 /* ---- the whole range ---- */
 
-/* Finds the next part to release from granule `from` on. Returns false if there is none. Requires range->lock. */
+/* Finds the next part to release from granule `from` on. Returns false if there is none. Requires
+ * range->lock. */
 static bool find_next(const struct moor__range *range, uint64_t from, uint64_t *ret_first,
                       uint64_t *ret_count)
 {
@@ -218,7 +219,8 @@ static void hold_leaving(struct moor__range_part *part, uint64_t first, uint64_t
     range->parts_out++;
 }
 
-/* Releases the next part from granule *from on. Returns false if there is none, or no memory for its record. */
+/* Releases the next part from granule *from on. Returns false if there is none, or no memory for its
+ * record. */
 static bool release_next(struct moor__range *range, uint64_t *from, moor_status *ret_status)
 {
     struct moor__range_part *part;
@@ -266,7 +268,8 @@ void moor__range_leave(struct moor__object *object)
     while (release_next(range, &from, &status))
         ;
     if (status) {
-        /* No host memory for records: the remaining parts and the addresses wait in quarantine with the range. */
+        /* No host memory for records: the remaining parts and the addresses wait in quarantine with the
+         * range. */
         moor__lock_acquire(&range->lock);
         range->is_leaving = false;
         moor__lock_release(&range->lock);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Ranges: how addresses are reserved, and what the host may ask about a range. part.c is the way out. */
+/* Ranges: the reservation of addresses, and the host's queries. part.c is the way out. */
 #include "memory/range.h"
 
 #include "loader/call.h"
@@ -123,8 +123,8 @@ static moor_status choose_granule(const struct moor_binding *binding,
     return MOOR_OK;
 }
 
-/* Reserves size_bytes or, if there are not that many addresses, as many as there are, at least least_bytes. Both are
- * whole granules. Each try takes an eighth less than the one before. The error is the last try's. */
+/* Reserves size_bytes or, if there are not that many addresses, as many as there are, at least least_bytes.
+ * Both are whole granules. Each try takes an eighth less than the one before. The error is the last try's. */
 static moor_status make_largest(struct moor_binding *binding, uint64_t size_bytes, uint64_t least_bytes,
                                 uint64_t granule, uint64_t alignment, struct moor__range **ret_range)
 {

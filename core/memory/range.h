@@ -12,8 +12,8 @@ struct moor__segment;
  *     FREE -> BUSY -> COMMITTED -> LEAVING -> FREE
  *               \---> MAPPED_READ or MAPPED_WRITE, then TAILs -> LEAVING -> FREE
  *
- * A mapping is one MAPPED granule and a TAIL for each further one. BUSY: a call works on the granule. LEAVING: its
- * release is in the provider's queue or in quarantine.
+ * A mapping is one MAPPED granule and a TAIL for each further one. BUSY: a call works on the granule.
+ * LEAVING: its release is in the provider's queue or in quarantine.
  */
 enum moor__granule_state {
     MOOR__GRANULE_FREE,
@@ -39,16 +39,16 @@ struct moor__range {
     struct moor__lock lock; /* everything below */
     moor__granule *granules;
     struct moor__uses uses;
-    uint64_t parts_out; /* parts whose completion has not come */
+    uint64_t parts_out; /* parts that are being released */
     bool is_leaving;    /* released by the host; the addresses go after the last part */
 };
 
-/* A part of a range that is to leave on its own: committed granules or one mapping. It holds its granules, BUSY or
- * LEAVING, and frees them at its end. */
+/* A part of a range that is to leave on its own: committed granules or one mapping. It holds its granules,
+ * BUSY or LEAVING, and frees them at its end. */
 struct moor__range_part {
     struct moor__object object; /* bytes: committed ones; 0 for a mapping */
     struct moor__range *range;
-    struct moor__segment *segment; /* of a mapping, referenced; NULL: committed granules */
+    struct moor__segment *segment; /* the mapped one, referenced; NULL: committed granules */
     uint64_t first;                /* granule */
     uint64_t count;                /* 0: holds none */
     bool is_awaited;               /* range->lock: a thread waits for the completion, and ends the part */
@@ -97,7 +97,8 @@ static inline struct moor__segment *moor__granule_segment(moor__granule granule)
     return (struct moor__segment *)(uintptr_t)(granule & ~UINT64_C(7));
 }
 
-/* Converts bytes to granules: whole ones inside the range, at least one. INVALID, OVERFLOW. Requires no lock. */
+/* Converts bytes to granules: whole ones inside the range, at least one. INVALID, OVERFLOW. Requires no
+ * lock. */
 moor_status moor__range_granules(const struct moor__range *range, uint64_t offset_bytes,
                                  uint64_t length_bytes, uint64_t *ret_first, uint64_t *ret_count);
 /* Returns OK if all granules are in `state`; else PENDING for a LEAVING one, BUSY for a BUSY one, INVALID. */
@@ -130,12 +131,13 @@ moor_status moor__range_make(struct moor_binding *binding, uint64_t size_bytes, 
 
 /* ---- part.c ---- */
 
-/* Takes a record for a part that may have to leave. Take it before there is memory to undo: a release needs none. */
+/* Takes a record for a part that may have to leave. Take it before there is memory to undo: a release needs
+ * none. */
 moor_status moor__part_take(struct moor__range *range, struct moor__range_part **ret_part);
 /* Takes a record that holds `count` granules, which were FREE and are BUSY now. PENDING, BUSY, INVALID. */
 moor_status moor__part_claim(struct moor__range *range, uint64_t first, uint64_t count,
                              struct moor__range_part **ret_part);
-/* Ends a record whose granules have become memory: committed, or a mapping of the segment. */
+/* Ends a record: its granules are memory now, committed or a mapping of the segment. */
 void moor__part_publish(struct moor__range_part *part, struct moor__segment *segment, bool is_writable);
 /* Submits the part's release behind the last uses of its granules. On failure nothing is queued. */
 moor_status moor__part_submit(struct moor__range_part *part);

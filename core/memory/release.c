@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The one way out. An object is submitted once, with the fence points of its last uses, and comes back in exactly one
- * completion, which refunds its bytes. Memory that the provider refuses or fails to free stays charged, in quarantine,
- * and its release is retried when its binding is closed (promises I4, I7, I8).
+ * The one way out. An object is submitted once, with the fence points of its last uses, and comes back in
+ * exactly one completion, which refunds its bytes. Memory that the provider refuses or fails to free stays
+ * charged, in quarantine, and its release is retried when its binding is closed (promises I4, I7, I8).
  *
- * A completion's cookie is the object's handle. A completion is believed only if the handle names a LEAVING object; late,
- * repeated and invented ones are logged and change nothing.
+ * A completion's cookie is the object's handle. A completion is believed only if the handle names a LEAVING
+ * object; late, repeated and invented ones are logged and change nothing.
  */
 #include "memory/release.h"
 
@@ -59,11 +59,13 @@ static moor_status resolve_points(struct moor__object *object, const struct moor
     return status;
 }
 
-/* Accounts for a release that the provider is about to accept: its completion may come before the call returns. */
+/* Accounts for a release that the provider is about to accept: its completion may come before the call
+ * returns. */
 static void begin_release(struct moor__object *object)
 {
     struct moor_device *device = object->binding->device;
-    /* Count the release before its bytes turn pending: a snapshot that shows the bytes must show the release. */
+    /* Count the release before its bytes turn pending: a snapshot that shows the bytes must show the
+     * release. */
     moor__count(device, MOOR__COUNT_RELEASE, 1);
     moor__object_to_pending(object, !object->ticket && !object->is_pending_by_mappings);
     atomic_fetch_add_explicit(&object->binding->leaving_count, 1, memory_order_relaxed);
@@ -243,9 +245,9 @@ void moor__device_reap(struct moor_device *device, uint64_t deadline_ns)
     is_reaping = true;
     struct moor__error_scope aside;
     moor__error_scope_begin(&aside); /* a failure here is not the caller's */
-    /* A completion may submit further releases that are due at once: a segment after its last mapping, a range after
-     * its last part. Take batches until none comes, but at most as many completions as the pending releases explain,
-     * because other threads may go on releasing. */
+    /* A completion may submit further releases that are due at once: a segment after its last mapping, a
+     * range after its last part. Take batches until none comes, but at most as many completions as the
+     * pending releases explain, because other threads may go on releasing. */
     atomic_store_explicit(&device->releases.submitted, 0, memory_order_relaxed);
     uint64_t most = 3 * moor__device_pending(device) + MOOR_REAP_BATCH;
     uint32_t count;
@@ -283,9 +285,9 @@ moor_status moor__release_handle(struct moor_runtime *runtime, enum moor__kind k
 
 /* ---- all devices of a runtime ---- */
 
-/* Reaps each device, and waits at each that has releases pending: to the deadline, which is near, because another device
- * may be due meanwhile. Returns the number of releases and closed streams still pending. *ret_gone: some releases have
- * completed. */
+/* Reaps each device, and waits at each that has releases pending: to the deadline, which is near, because
+ * another device may be due meanwhile. Returns the number of releases and closed streams still pending.
+ * *ret_gone: some releases have completed. */
 static uint64_t visit_all(struct moor_runtime *runtime, uint64_t deadline_ns, bool *ret_gone)
 {
     moor__assert_unlocked("a reap of all devices");
@@ -336,7 +338,8 @@ moor_status moor_runtime_reap(struct moor_runtime *runtime, uint64_t deadline_ns
         uint64_t slice_end = deadline_ns - now < slice_ns ? deadline_ns : now + slice_ns;
         uint64_t before = pending;
         pending = visit_all(runtime, slice_end, &gone);
-        /* Providers do not wait for streams without releases: if nothing changed, sleep to the end of the slice. */
+        /* Providers do not wait for streams without releases: if nothing changed, sleep to the end of the
+         * slice. */
         if (pending == before && (now = moor_clock_ns()) < slice_end)
             (void)nanosleep(&(struct timespec){.tv_nsec = (long)(slice_end - now)},
                             NULL); /* may wake early */

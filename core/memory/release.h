@@ -14,15 +14,17 @@ struct moor__release {
     uint64_t length_bytes;
 };
 
-/* Submits a LIVE object's release behind the points, which it covers as needed. The object is LEAVING then and its
- * bytes are pending. On failure nothing is queued and the object is as before. Drops the points' references in either
- * case. */
+/* Submits a LIVE object's release behind the points, which it covers as needed. The object is LEAVING then
+ * and its bytes are pending. On failure nothing is queued and the object is as before. Drops the points'
+ * references in either case. */
 moor_status moor__release_submit(struct moor__object *object, const struct moor__release *release,
                                  const struct moor__point *points, uint32_t point_count);
-/* Does the same for an object that nothing names any more. A refused release puts the object into quarantine. */
+/* Does the same for an object that nothing names any more. A refused release puts the object into
+ * quarantine. */
 void moor__release_or_quarantine(struct moor__object *object, const struct moor__release *release,
                                  const struct moor__point *points, uint32_t point_count);
-/* Puts a LIVE object whose release was refused into quarantine. The pending error record says why. */
+/* Puts a LIVE object into quarantine after its release was refused. The pending error record has the
+ * reason. */
 void moor__release_refused(struct moor__object *object);
 
 /* Retires a handle of a kind, as the public release functions do. Handle 0 is a no-op. */
@@ -34,12 +36,12 @@ void moor__quarantine_retry(struct moor_device *device);
 void moor__device_reap(struct moor_device *device, uint64_t deadline_ns);
 /* Reaps once in MOOR_REAP_EVERY releases, for hosts that only release. */
 void moor__device_reap_sometimes(struct moor_device *device);
-/* Returns the number of accepted releases whose completion has not come. */
+/* Returns the number of accepted and not completed releases. */
 uint64_t moor__device_pending(struct moor_device *device);
 /* Reaps all devices without waiting. Returns true if some release has completed. */
 bool moor__poll(struct moor_runtime *runtime);
-/* Does the same, and if none has completed waits a little for the first, at most to the deadline. Returns the number of
- * releases and streams that are still pending. */
+/* Does the same, and if none has completed waits a little for the first, at most to the deadline. Returns the
+ * number of releases and streams that are still pending. */
 uint64_t moor__poll_until(struct moor_runtime *runtime, uint64_t deadline_ns, bool *ret_gone);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The life of a runtime: created empty, destroyed when nothing in it is alive. The library has no exit handlers and no
- * destructors: at exit() nothing happens. A page that the kernel empties in forked children shows a child that the
- * runtime is its parent's, without a system call for each call.
+ * The life of a runtime: created empty, destroyed when nothing in it is alive. The library has no exit
+ * handlers and no destructors: at exit() nothing happens. A page that the kernel empties in forked children
+ * shows a child that the runtime is its parent's, without a system call for each call.
  */
 #include "util/runtime.h"
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Segments: physical memory that its handle and its mappings own together. A mapping owns the memory until its release
- * has completed, so the memory is never freed under an address that still shows it.
+ * Segments: physical memory that its handle and its mappings own together. A mapping owns the memory until
+ * its release has completed, so the memory is never freed under an address that still shows it.
  *
- * While a segment is written it has one mapping. Sealing makes that mapping read-only, after the work that uses it, and
- * from then on the contents are shared; writable.c is the way back.
+ * While a segment is written it has one mapping. Sealing makes that mapping read-only, after the work that
+ * uses it, and from then on the contents are shared; writable.c is the way back.
  */
 #include "memory/segment.h"
 
@@ -177,7 +177,8 @@ static void trace(struct change change)
             moor__trace(authority->runtime, events[i].kind, authority, change.holder, change.bytes, 0);
 }
 
-/* Ends a change of owners: moves the bytes, and starts the release if no owner is left. Releases segment->lock. */
+/* Ends a change of owners: moves the bytes, and starts the release if no owner is left. Releases
+ * segment->lock. */
 static void end_change(struct moor__segment *segment)
 {
     bool is_last = segment->owners == 0;
@@ -203,28 +204,13 @@ void moor__segment_disown(struct moor__segment *segment)
     end_change(segment);
 }
 
-static void count_mappings(struct moor__segment *segment, int leaving, int stuck)
+void moor__segment_count_mappings(struct moor__segment *segment, int leaving, int stuck)
 {
     moor__lock_acquire(&segment->lock);
     assert(segment->owners > 0); /* the mapping */
     segment->leaving += (uint64_t)(int64_t)leaving;
     segment->stuck += (uint64_t)(int64_t)stuck;
     end_change(segment);
-}
-
-void moor__segment_count_leaving(struct moor__segment *segment, int change)
-{
-    count_mappings(segment, change, 0);
-}
-
-void moor__segment_mapping_stuck(struct moor__segment *segment)
-{
-    count_mappings(segment, -1, 1);
-}
-
-void moor__segment_mapping_unstuck(struct moor__segment *segment)
-{
-    count_mappings(segment, 0, -1);
 }
 
 void moor__segment_set_writable(struct moor__segment *segment, const struct moor__range *range,
@@ -234,25 +220,16 @@ void moor__segment_set_writable(struct moor__segment *segment, const struct moor
     segment->writable_first = first;
 }
 
-static void end_mapping(struct moor__segment *segment, const struct moor__range *range, uint64_t leaving)
+void moor__segment_end_mapping(struct moor__segment *segment, const struct moor__range *range,
+                               bool was_leaving)
 {
     moor__lock_acquire(&segment->lock);
-    assert(segment->owners > 0 && segment->leaving >= leaving);
+    assert(segment->owners > 0 && segment->leaving >= was_leaving);
     if (segment->writable_range == moor__object_handle(&range->object))
         moor__segment_set_writable(segment, NULL, 0);
-    segment->leaving -= leaving;
+    segment->leaving -= was_leaving;
     segment->owners--;
     end_change(segment);
-}
-
-void moor__segment_unmapped(struct moor__segment *segment, const struct moor__range *range)
-{
-    end_mapping(segment, range, 1);
-}
-
-void moor__segment_never_mapped(struct moor__segment *segment, const struct moor__range *range)
-{
-    end_mapping(segment, range, 0);
 }
 
 /* ---- provider calls ---- */
@@ -312,8 +289,8 @@ static void end_seal(struct moor__segment *segment, bool sealed)
     moor__lock_release(&segment->lock);
 }
 
-/* Makes the writable mapping read-only. Its granules are BUSY, so the core starts no more work on it, while the function
- * waits for the work that has been started. *ret_leaving: the mapping is being released. */
+/* Makes the writable mapping read-only. Its granules are BUSY, so the core starts no more work on it, while
+ * the function waits for the work that has been started. *ret_leaving: the mapping is being released. */
 static moor_status make_read_only(struct moor__segment *segment, struct moor__range *range, uint64_t first,
                                   uint64_t deadline_ns, bool *ret_leaving)
 {

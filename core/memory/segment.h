@@ -6,13 +6,13 @@
 #include "memory/object.h"
 #include "memory/range.h"
 
-/* The account line of an owned segment's bytes. LIVE: its handle or a usable mapping owns it. PENDING: leaving mappings
- * alone own it. QUARANTINED: leaving mappings and mappings in quarantine own it. */
+/* The account line of an owned segment's bytes. LIVE: its handle or a usable mapping owns it. PENDING:
+ * leaving mappings alone own it. QUARANTINED: leaving mappings and mappings in quarantine own it. */
 enum moor__ownership { MOOR__OWNERSHIP_LIVE, MOOR__OWNERSHIP_PENDING, MOOR__OWNERSHIP_QUARANTINED };
 
 /*
- * A segment is owned by its handle and by each mapping, a mapping until its release has completed. Not sealed: at most
- * one mapping, which is writable. Sealed: any number of mappings, all read-only.
+ * A segment is owned by its handle and by each mapping, a mapping until its release has completed. Not
+ * sealed: at most one mapping, which is writable. Sealed: any number of mappings, all read-only.
  */
 struct moor__segment {
     struct moor__object object; /* bytes: taken by the provider */
@@ -27,7 +27,7 @@ struct moor__segment {
     enum moor__ownership ownership;
     bool is_sealed;
     bool is_sealing;           /* a thread is in moor_segment_seal */
-    moor_range writable_range; /* of the writable mapping; 0: none */
+    moor_range writable_range; /* the writable mapping's; 0: there is none */
     uint64_t writable_first;   /* granule */
 };
 
@@ -57,17 +57,15 @@ moor_status moor__segment_make(struct moor__object *object, const void *unused, 
 /* Adds an owner, and takes one off. The last owner's end starts the segment's release. */
 void moor__segment_own(struct moor__segment *segment);
 void moor__segment_disown(struct moor__segment *segment);
-/* Counts a mapping that is leaving (1), or is not after all (-1). */
-void moor__segment_count_leaving(struct moor__segment *segment, int change);
-/* Counts a leaving mapping that has entered quarantine, and one that has left it. */
-void moor__segment_mapping_stuck(struct moor__segment *segment);
-void moor__segment_mapping_unstuck(struct moor__segment *segment);
-/* Ends a leaving mapping in this range: it is no owner any more, nor the writable mapping. */
-void moor__segment_unmapped(struct moor__segment *segment, const struct moor__range *range);
-/* Ends a mapping that a failed call has announced and not made. */
-void moor__segment_never_mapped(struct moor__segment *segment, const struct moor__range *range);
+/* Changes the numbers of leaving mappings and of mappings in quarantine. */
+void moor__segment_count_mappings(struct moor__segment *segment, int leaving, int stuck);
+/* Takes off the owner that was a mapping in this range. was_leaving: its release has completed; false: a
+ * failed call had announced the mapping and not made it. */
+void moor__segment_end_mapping(struct moor__segment *segment, const struct moor__range *range,
+                               bool was_leaving);
 
-/* Notes where the writable mapping is; range NULL: nowhere. Requires segment->lock, or a segment without handle. */
+/* Notes where the writable mapping is; range NULL: nowhere. Requires segment->lock, or a segment without
+ * handle. */
 void moor__segment_set_writable(struct moor__segment *segment, const struct moor__range *range,
                                 uint64_t first);
 

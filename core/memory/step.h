@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The steps of transactions: one file for each kind, with the operations below. transact.c runs them in phases and knows
- * no kind.
+ * The steps of transactions: one file for each kind, with the operations below. transact.c runs them in
+ * phases and knows no kind.
  */
 #ifndef MOOR_MEMORY_STEP_H
 #define MOOR_MEMORY_STEP_H
@@ -11,7 +11,7 @@
 
 /* A step as the host states it, with the arguments that single calls add. */
 struct moor__step {
-    uint32_t access; /* of a mapping, MOOR_ACCESS_* */
+    uint32_t access; /* the mapping's, MOOR_ACCESS_* */
     struct moor_binding *binding;
     moor_range range;
     moor_segment segment;
@@ -21,8 +21,8 @@ struct moor__step {
     moor_grant grant;
 };
 
-/* The progress of a step; undo starts there. MADE: the provider has made the step's memory, and it is charged. MAPPED:
- * and mapped it. A step that fails to become MADE leaves nothing behind but its granules. */
+/* The progress of a step; undo starts there. MADE: the provider has made the step's memory, and it is
+ * charged. MAPPED: and mapped it. A step that fails to become MADE leaves nothing behind but its granules. */
 enum moor__stage {
     MOOR__STAGE_NONE,
     MOOR__STAGE_PREPARED,
@@ -51,8 +51,8 @@ struct moor__work {
 struct moor__step_ops {
     /* Returns true if the host's step sets a field that its kind does not name. */
     bool (*has_strange_field)(const struct moor_step *step);
-    /* Checks the arguments, pins their objects, takes granules and records: everything that may fail and costs nothing.
-     * On failure nothing is left of it. */
+    /* Checks the arguments, pins their objects, takes granules and records: everything that may fail and
+     * costs nothing. On failure nothing is left of it. */
     moor_status (*prepare)(struct moor__work *work);
     /* Has the provider make the step's memory and mapping. */
     moor_status (*make)(struct moor__work *work);
@@ -68,8 +68,8 @@ extern const struct moor__step_ops moor__step_map;
 
 /* ---- step.c ---- */
 
-/* Pins the step's range and takes its granules. Returns FOREIGN if the range is of another domain than `binding`, unless
- * that is NULL. */
+/* Pins the step's range and takes its granules. Returns FOREIGN if the range is of another domain than
+ * `binding`, unless that is NULL. */
 moor_status moor__step_claim(struct moor__work *work, const struct moor_binding *binding,
                              uint64_t length_bytes);
 /* Frees the granules that the step still holds, and unpins its range. */

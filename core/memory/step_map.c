@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* MAP: the provider maps a segment: read-only if it is sealed, for writing if not and it has no other mapping. */
+/* MAP: the provider maps a segment: read-only if it is sealed, for writing if not and it has no other
+ * mapping. */
 #include "memory/step.h"
 
 #include "memory/segment.h"
@@ -76,7 +77,7 @@ static void undo(struct moor__work *work)
     if (work->stage == MOOR__STAGE_MAPPED)
         moor__step_unmap(work);
     else
-        moor__segment_never_mapped(work->segment, work->range);
+        moor__segment_end_mapping(work->segment, work->range, false);
     moor__step_drop(work);
     moor__object_unpin(&work->segment->object);
 }

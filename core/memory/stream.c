@@ -2,36 +2,40 @@
 /*
  * Streams: their timelines, and their end.
  *
- * A host gives a stream up without waiting, while frees behind it are still queued in the provider. The
- * provider's stream may be destroyed only when its work is done and no queued release names it. Releases do
- * not hold references to the streams they name; instead each is counted in the provider's epoch of its
- * submission, and so are waits. A stream that is drained (from then on no release names it) in epoch e is
- * destroyed in epoch e + 2 or later, and the epoch advances from e to e + 1 only when all releases of e - 1
- * have completed: then none that could name it is left.
+ * A host destroys a stream without waiting, while releases behind it are still queued in the provider. The
+ * provider's stream may be destroyed only when its work is done and no queued release names it. Releases hold
+ * no references to the streams they name. Each release is counted in the provider's epoch of its submission,
+ * and so are waits. A stream that drains in epoch e is destroyed in epoch e + 2 or later. The epoch advances
+ * from e to e + 1 only when all releases of e - 1 have completed: then no release is left that could name the
+ * stream.
  *
- * `references` (marks in buffers and ranges, collected points, the host) keep only the struct.
+ * References (uses of buffers and ranges, collected points, the host) keep the struct only.
  */
 #include "memory/stream.h"
 
 #include "loader/call.h"
-#include "util/trace.h"
+#include "util/arith.h"
 #include "util/error.h"
 #include "util/limits.h"
-
-#define ASK_MAX 64u /* streams asked about in one pass */
+#include "util/trace.h"
 
 #include <assert.h>
 #include <sched.h>
 #include <stdlib.h>
 
+#define CHECK_MAX 64u /* closed streams checked in one pass */
+
 void moor__stream_ref(struct moor_stream *stream)
 {
-    atomic_fetch_add_explicit(&stream->references, 1, memory_order_relaxed);
+    uint32_t before = atomic_fetch_add_explicit(&stream->references, 1, memory_order_relaxed);
+    assert(before > 0);
 }
 
 void moor__stream_unref(struct moor_stream *stream)
 {
-    if (atomic_fetch_sub_explicit(&stream->references, 1, memory_order_acq_rel) == 1)
+    uint32_t before = atomic_fetch_sub_explicit(&stream->references, 1, memory_order_acq_rel);
+    assert(before > 0);
+    if (before == 1)
         free(stream);
 }
 
@@ -41,12 +45,21 @@ void moor__points_unref(const struct moor__point *points, uint32_t count)
         moor__stream_unref(points[i].stream);
 }
 
+moor_status moor__stream_enter(const struct moor_stream *stream)
+{
+    if (!stream)
+        return moor__fail(MOOR_INVALID, "the stream is NULL");
+    return moor__enter(stream->device->provider->runtime);
+}
+
+/* ---- timelines ---- */
+
 bool moor__stream_passed(const struct moor_stream *stream, uint64_t value)
 {
     return atomic_load_explicit(&stream->reached, memory_order_acquire) >= value;
 }
 
-/* Values only grow; several threads may learn of them in any order. */
+/* Raises a known value. Values only grow; threads may learn of them in any order. */
 static void raise(_Atomic uint64_t *known, uint64_t value)
 {
     uint64_t seen = atomic_load_explicit(known, memory_order_relaxed);
@@ -55,14 +68,12 @@ static void raise(_Atomic uint64_t *known, uint64_t value)
         ;
 }
 
-uint64_t moor__stream_mark(struct moor_stream *stream)
+/* Raises the lower bound of the watermark to a value that the provider has reached. */
+static void note_reached(struct moor_stream *stream, uint64_t reached, uint64_t value)
 {
-    /* A record that comes after the work in the provider's order may be counted too: then the mark is later
-     * than it need be. One that comes before it was counted before the provider's call, which is before the
-     * work's. */
-    uint64_t mark = atomic_load_explicit(&stream->started, memory_order_seq_cst) + 1;
-    raise(&stream->marked, mark);
-    return mark;
+    raise(&stream->reached, reached);
+    if (reached >= value)
+        moor__trace(stream->device->provider->runtime, MOOR_TRACE_FENCE, NULL, NULL, 0, value);
 }
 
 /* Notes a lost stream, which is not waited for when it is destroyed. Returns the status. */
@@ -71,6 +82,16 @@ static moor_status note_failure(struct moor_stream *stream, moor_status status)
     if (status == MOOR_DEVICE_LOST)
         atomic_store_explicit(&stream->lost, true, memory_order_release);
     return status;
+}
+
+uint64_t moor__stream_mark(struct moor_stream *stream)
+{
+    /* A record that comes after the work in the provider's order may be counted too: then the mark is later
+     * than it need be. A record that comes before the work was counted before its own provider call, which is
+     * before the work's. */
+    uint64_t mark = atomic_load_explicit(&stream->started, memory_order_seq_cst) + 1;
+    raise(&stream->marked, mark);
+    return mark;
 }
 
 static moor_status record(struct moor_stream *stream, uint64_t *ret_value)
@@ -90,11 +111,11 @@ static moor_status record(struct moor_stream *stream, uint64_t *ret_value)
 moor_status moor__stream_cover(struct moor_stream *stream, uint64_t value)
 {
     moor_status status = MOOR_OK;
-    /* Counted before `recorded` is read: who ends the stream has covered all marks first, and then waits for
-     * 0. */
+    /* Counted before `recorded` is read: the thread that destroys the stream covers all marks first, and then
+     * waits for 0. */
     atomic_fetch_add_explicit(&stream->covering, 1, memory_order_seq_cst);
     uint64_t recorded = atomic_load_explicit(&stream->recorded, memory_order_seq_cst);
-    /* Mostly once: a mark is one beyond the records that were under way when it was made. */
+    /* Mostly one record: a mark is one beyond the records that were under way when it was made. */
     while (recorded < value && !status) {
         uint64_t before = recorded;
         status = record(stream, &recorded);
@@ -114,51 +135,49 @@ moor_status moor__stream_check(struct moor_stream *stream, uint64_t value)
     moor_status status = moor__call_watermark(stream->device, stream->stream, &reached);
     if (status)
         return note_failure(stream, status);
-    raise(&stream->reached, reached);
-    if (reached < value)
-        return MOOR_PENDING;
-    moor__trace(stream->device->provider->runtime, MOOR_TRACE_FENCE, NULL, NULL, 0, value);
-    return MOOR_OK;
+    note_reached(stream, reached, value);
+    return reached < value ? MOOR_PENDING : MOOR_OK;
 }
 
-moor_status moor__stream_await(struct moor_stream *stream, uint64_t value, uint64_t deadline_ns)
+/* Waits for a recorded value. PENDING with MOOR_NO_WAIT, TIMEOUT. Requires no lock. */
+static moor_status await(struct moor_stream *stream, uint64_t value, uint64_t deadline_ns)
 {
     moor__assert_unlocked("a wait for a fence");
+    moor_status status;
     if (deadline_ns == MOOR_NO_WAIT || moor__stream_passed(stream, value)) {
-        moor_status status = moor__stream_check(stream, value);
-        return status == MOOR_PENDING
-                   ? moor__fail(status, "fence %llu is not reached", (unsigned long long)value)
-                   : status;
+        status = moor__stream_check(stream, value);
+        if (status == MOOR_PENDING)
+            (void)moor__fail(status, "fence %llu is not reached", (unsigned long long)value);
+        return status;
     }
-    moor_status status = moor__call_wait(stream->device, stream->stream, value, deadline_ns);
+    status = moor__call_wait(stream->device, stream->stream, value, deadline_ns);
     if (status == MOOR_TIMEOUT)
-        return moor__fail(MOOR_TIMEOUT, "fence %llu was not reached by the deadline",
-                          (unsigned long long)value);
+        return moor__fail(status, "fence %llu was not reached by the deadline", (unsigned long long)value);
     if (status)
         return note_failure(stream, status);
-    raise(&stream->reached, value);
-    moor__trace(stream->device->provider->runtime, MOOR_TRACE_FENCE, NULL, NULL, 0, value);
+    note_reached(stream, value, value);
     return MOOR_OK;
 }
 
-/* ---- the end of streams ---- */
+/* ---- epochs ---- */
 
-void moor__epoch_leave(struct moor_provider *provider, uint32_t parity)
-{
-    if (parity == MOOR__NO_EPOCH)
-        return;
-    moor__lock_acquire(&provider->streams.lock);
-    assert(provider->streams.in_flight[parity] > 0);
-    provider->streams.in_flight[parity]--;
-    moor__lock_release(&provider->streams.lock);
-}
-
-/* stream_lock held. */
+/* Requires streams.lock. */
 static uint32_t epoch_enter(struct moor_provider *provider)
 {
     uint32_t parity = provider->streams.epoch & 1;
     provider->streams.in_flight[parity]++;
     return parity;
+}
+
+void moor__epoch_leave(struct moor_provider *provider, uint32_t parity)
+{
+    if (parity == MOOR__NO_EPOCH)
+        return;
+    assert(parity < 2);
+    moor__lock_acquire(&provider->streams.lock);
+    assert(provider->streams.in_flight[parity] > 0);
+    provider->streams.in_flight[parity]--;
+    moor__lock_release(&provider->streams.lock);
 }
 
 uint32_t moor__points_hold(struct moor_provider *provider, const struct moor__point *points, uint32_t count,
@@ -180,11 +199,11 @@ void moor__points_scan(const struct moor__point *points, uint32_t count)
         return;
     struct moor_provider *provider = points[0].stream->device->provider;
     bool named[MOOR_LIMIT_USES];
+    assert(count <= MOOR_LIMIT_USES);
     uint32_t parity = moor__points_hold(provider, points, count, named);
     for (uint32_t i = 0; i < count; i++)
-        if (named[i] && moor__stream_cover(points[i].stream, points[i].value) == MOOR_OK)
-            (void)moor__stream_check(points[i].stream,
-                                     points[i].value); /* what it says is kept in the stream */
+        if (named[i] && !moor__stream_cover(points[i].stream, points[i].value))
+            (void)moor__stream_check(points[i].stream, points[i].value); /* the stream keeps the result */
     moor__epoch_leave(provider, parity);
     moor__points_unref(points, count);
 }
@@ -196,6 +215,7 @@ moor_status moor__points_await(const struct moor__point *points, uint32_t count,
         return MOOR_OK;
     struct moor_provider *provider = points[0].stream->device->provider;
     bool named[MOOR_LIMIT_USES];
+    assert(count <= MOOR_LIMIT_USES);
     uint32_t parity = moor__points_hold(provider, points, count, named);
     moor_status status = MOOR_OK;
     for (uint32_t i = 0; i < count && !status; i++) {
@@ -203,7 +223,7 @@ moor_status moor__points_await(const struct moor__point *points, uint32_t count,
         if (named[i])
             status = moor__stream_cover(stream, points[i].value);
         if (named[i] && !status)
-            status = moor__stream_await(stream, points[i].value, deadline_ns);
+            status = await(stream, points[i].value, deadline_ns);
         if (!named[i] && !moor__stream_passed(stream, points[i].value))
             status = moor__fail(MOOR_DEVICE_LOST, "the stream that used this memory is lost");
     }
@@ -212,41 +232,57 @@ moor_status moor__points_await(const struct moor__point *points, uint32_t count,
     return status;
 }
 
-/* stream_lock held. Its work is done, or will never be. */
+/* ---- the end of streams ---- */
+
+/* Returns true if the stream's work is done, or never will be. Requires streams.lock. */
 static bool is_finished(const struct moor_stream *stream)
 {
     return atomic_load_explicit(&stream->lost, memory_order_acquire) ||
            moor__stream_passed(stream, atomic_load_explicit(&stream->recorded, memory_order_acquire));
 }
 
-/* Asks about some given-up streams, without the lock; the epoch keeps the provider's streams. Who was asked
- * goes to the end of the list, so that all get their turn. */
+/* Reads the watermarks of the first closed streams, which go to the end of the list. The epoch keeps the
+ * provider's streams meanwhile. */
 static void check_closed(struct moor_provider *provider)
 {
-    struct moor_stream *asked[ASK_MAX];
+    struct moor_stream *checked[CHECK_MAX];
     uint32_t count = 0;
     moor__lock_acquire(&provider->streams.lock);
     uint32_t parity = epoch_enter(provider);
-    for (uint32_t turns = provider->streams.ending_count < ASK_MAX ? provider->streams.ending_count : ASK_MAX;
-         turns > 0; turns--) {
+    for (uint64_t left = moor__min(provider->streams.ending_count, CHECK_MAX); left > 0; left--) {
         struct moor_stream *stream = TAILQ_FIRST(&provider->streams.ending);
         TAILQ_REMOVE(&provider->streams.ending, stream, entry);
         TAILQ_INSERT_TAIL(&provider->streams.ending, stream, entry);
         if (stream->state != MOOR__STREAM_CLOSED)
             continue;
         moor__stream_ref(stream);
-        asked[count++] = stream;
+        checked[count++] = stream;
     }
     moor__lock_release(&provider->streams.lock);
     for (uint32_t i = 0; i < count; i++) {
-        uint64_t last = atomic_load_explicit(&asked[i]->recorded, memory_order_acquire);
-        (void)moor__stream_check(asked[i], last); /* what it says is kept in the stream */
-        moor__stream_unref(asked[i]);
+        uint64_t last = atomic_load_explicit(&checked[i]->recorded, memory_order_acquire);
+        (void)moor__stream_check(checked[i], last); /* the stream keeps the result */
+        moor__stream_unref(checked[i]);
     }
     moor__epoch_leave(provider, parity);
 }
 
-/* stream_lock held. Moves those that can be destroyed now to a list of their own. */
+/* Moves finished streams to DRAINED, and advances the epoch if it may. Requires streams.lock. */
+static void drain_finished(struct moor_provider *provider)
+{
+    struct moor_stream *stream;
+    TAILQ_FOREACH (stream, &provider->streams.ending, entry)
+        if (stream->state == MOOR__STREAM_CLOSED && is_finished(stream)) {
+            stream->state = MOOR__STREAM_DRAINED;
+            stream->drained_epoch = provider->streams.epoch;
+        }
+    /* More than two steps are of no use: a stream waits for two. */
+    for (int step = 0; step < 2 && provider->streams.in_flight[(provider->streams.epoch + 1) & 1] == 0;
+         step++)
+        provider->streams.epoch++;
+}
+
+/* Moves the streams that no release can name any more to a list of their own. Requires streams.lock. */
 static void take_destroyable(struct moor_provider *provider, struct moor__streams *ret_gone)
 {
     struct moor_stream *stream, *next;
@@ -256,26 +292,11 @@ static void take_destroyable(struct moor_provider *provider, struct moor__stream
             continue;
         TAILQ_REMOVE(&provider->streams.ending, stream, entry);
         TAILQ_INSERT_TAIL(ret_gone, stream, entry);
+        assert(provider->streams.ending_count > 0 && provider->streams.count > 0);
         provider->streams.ending_count--;
         provider->streams.count--;
         stream->state = MOOR__STREAM_GONE;
     }
-}
-
-/* stream_lock held. */
-static void drain_finished(struct moor_provider *provider)
-{
-    struct moor_stream *stream;
-    TAILQ_FOREACH (stream, &provider->streams.ending, entry) {
-        if (stream->state == MOOR__STREAM_CLOSED && is_finished(stream)) {
-            stream->state = MOOR__STREAM_DRAINED;
-            stream->drained_epoch = provider->streams.epoch;
-        }
-    }
-    /* At most two steps are ever of use. */
-    for (int step = 0; step < 2 && provider->streams.in_flight[(provider->streams.epoch + 1) & 1] == 0;
-         step++)
-        provider->streams.epoch++;
 }
 
 static void destroy(struct moor_stream *stream)
@@ -286,12 +307,12 @@ static void destroy(struct moor_stream *stream)
     moor__stream_unref(stream);
 }
 
-void moor__streams_retire(struct moor_provider *provider, bool ask_all)
+void moor__streams_retire(struct moor_provider *provider, bool check_all)
 {
     struct moor__error_scope aside;
     moor__error_scope_begin(&aside);
     struct moor__streams gone = TAILQ_HEAD_INITIALIZER(gone);
-    uint64_t rounds = ask_all ? moor__streams_ending(provider) / ASK_MAX + 1 : 1;
+    uint64_t rounds = check_all ? moor__streams_ending(provider) / CHECK_MAX + 1 : 1;
     while (rounds-- > 0)
         check_closed(provider);
     moor__lock_acquire(&provider->streams.lock);
@@ -314,14 +335,28 @@ uint64_t moor__streams_ending(struct moor_provider *provider)
     return count;
 }
 
-/* ---- public ---- */
-
-moor_status moor__stream_enter(const struct moor_stream *stream)
+/* Closes the stream. Nothing is submitted to it from here on. */
+static void close_stream(struct moor_stream *stream)
 {
-    if (!stream)
-        return moor__fail(MOOR_INVALID, "the stream is NULL");
-    return moor__enter(stream->device->provider->runtime);
+    struct moor_provider *provider = stream->device->provider;
+    struct moor_device *device = moor__device_hold(stream->device);
+    moor__lock_acquire(&provider->streams.lock);
+    assert(stream->state == MOOR__STREAM_OPEN);
+    stream->state = MOOR__STREAM_CLOSED;
+    TAILQ_INSERT_TAIL(&provider->streams.ending, stream, entry);
+    provider->streams.ending_count++;
+    moor__lock_release(&provider->streams.lock);
+    moor__streams_retire(provider, false);
+    moor__device_unhold(device);
 }
+
+void moor__stream_abandon(struct moor_stream *stream)
+{
+    atomic_store_explicit(&stream->lost, true, memory_order_release);
+    close_stream(stream);
+}
+
+/* ---- public ---- */
 
 static bool try_to_count(struct moor_provider *provider)
 {
@@ -343,20 +378,26 @@ static moor_status count_stream(struct moor_provider *provider)
 }
 
 static moor_status make_stream(struct moor_device *device, const struct moor_stream_options *options,
-                               struct moor_abi_stream **ret_stream)
+                               struct moor_stream **ret_stream)
 {
+    struct moor_stream *stream = calloc(1, sizeof *stream);
+    if (!stream)
+        return moor__fail(MOOR_HOST_NOMEM, "no memory for a stream");
     struct moor_abi_stream_args args = {.struct_size = sizeof args};
     if (options && options->native) {
         args.flags = MOOR_ABI_STREAM_IMPORT;
         args.native = options->native;
     }
-    struct moor_abi_stream *stream = NULL;
-    moor_status status = moor__call_stream_create(device, &args, &stream);
-    if (status)
+    moor_status status = moor__call_stream_create(device, &args, &stream->stream);
+    if (!status && !stream->stream)
+        status = moor__fail(MOOR_PROVIDER, "%s: create of a stream succeeded with NULL",
+                            device->provider->table.name);
+    if (status) {
+        free(stream);
         return status;
-    if (!stream)
-        return moor__fail(MOOR_PROVIDER, "%s: create of a stream succeeded with NULL",
-                          device->provider->table.name);
+    }
+    stream->device = device;
+    atomic_init(&stream->references, 1);
     *ret_stream = stream;
     return MOOR_OK;
 }
@@ -366,49 +407,23 @@ moor_status moor_stream_create(struct moor_device *device, const struct moor_str
 {
     if (!device || !ret_stream)
         return moor__leave(moor__fail(MOOR_INVALID, "device and ret_stream must not be NULL"));
-    moor_status status = moor__enter(device->provider->runtime);
+    struct moor_provider *provider = device->provider;
+    moor_status status = moor__enter(provider->runtime);
     if (!status)
         status = moor__device_open(device);
     if (!status)
-        status = count_stream(device->provider);
+        status = count_stream(provider);
     if (status)
         return moor__leave(status);
-    struct moor_stream *stream = calloc(1, sizeof *stream);
-    status = stream ? make_stream(device, options, &stream->stream)
-                    : moor__fail(MOOR_HOST_NOMEM, "no memory for a stream");
-    struct moor_provider *provider = device->provider;
+    status = make_stream(device, options, ret_stream);
     if (status) {
         moor__lock_acquire(&provider->streams.lock);
         provider->streams.count--;
         moor__lock_release(&provider->streams.lock);
-        free(stream);
-        return moor__leave(status);
+    } else {
+        moor__count(device, MOOR__COUNT_STREAM, 1);
     }
-    stream->device = device;
-    atomic_init(&stream->references, 1);
-    moor__count(device, MOOR__COUNT_STREAM, 1);
-    *ret_stream = stream;
-    return MOOR_OK;
-}
-
-/* From here on nothing is submitted to it. */
-static void give_up(struct moor_stream *stream)
-{
-    struct moor_provider *provider = stream->device->provider;
-    struct moor_device *device = moor__device_hold(stream->device);
-    moor__lock_acquire(&provider->streams.lock);
-    stream->state = MOOR__STREAM_CLOSED;
-    TAILQ_INSERT_TAIL(&provider->streams.ending, stream, entry);
-    provider->streams.ending_count++;
-    moor__lock_release(&provider->streams.lock);
-    moor__streams_retire(provider, false);
-    moor__device_unhold(device);
-}
-
-void moor__stream_abandon(struct moor_stream *stream)
-{
-    atomic_store_explicit(&stream->lost, true, memory_order_release);
-    give_up(stream);
+    return moor__leave(status);
 }
 
 moor_status moor_stream_destroy(struct moor_stream *stream)
@@ -419,16 +434,16 @@ moor_status moor_stream_destroy(struct moor_stream *stream)
     if (status)
         return moor__leave(status);
     uint64_t value;
-    /* The last records, beyond every mark: after them nothing touches a native stream. */
+    /* The last records, beyond every mark: nothing touches a native stream after them. */
     status = record(stream, &value);
     if (!status)
         status = moor__stream_cover(stream, atomic_load_explicit(&stream->marked, memory_order_acquire));
     if (status && status != MOOR_DEVICE_LOST)
         return moor__leave(status);
-    /* Others may have begun to record before that; what they still do, they do now. */
+    /* Wait for the threads that began to cover before: their records are due now. */
     while (atomic_load_explicit(&stream->covering, memory_order_seq_cst))
         (void)sched_yield();
-    give_up(stream);
+    close_stream(stream);
     return MOOR_OK;
 }
 
@@ -440,10 +455,10 @@ moor_status moor_stream_get_native(struct moor_stream *stream, uint64_t *ret_nat
     if (status)
         return moor__leave(status);
     uint64_t native = 0;
-    status = moor__call_stream_native(stream->device, stream->stream, &native);
+    status = note_failure(stream, moor__call_stream_native(stream->device, stream->stream, &native));
     if (!status)
         *ret_native = native;
-    return moor__leave(note_failure(stream, status));
+    return moor__leave(status);
 }
 
 moor_status moor_stream_record(struct moor_stream *stream, struct moor_fence *ret_fence)
@@ -472,7 +487,7 @@ static moor_status check_fence(const struct moor_fence *fence)
 moor_status moor_fence_wait(const struct moor_fence *fence, uint64_t deadline_ns)
 {
     moor_status status = check_fence(fence);
-    return moor__leave(status ? status : moor__stream_await(fence->stream, fence->value, deadline_ns));
+    return moor__leave(status ? status : await(fence->stream, fence->value, deadline_ns));
 }
 
 moor_status moor_stream_wait(struct moor_stream *stream, const struct moor_fence *fence)
@@ -485,7 +500,7 @@ moor_status moor_stream_wait(struct moor_stream *stream, const struct moor_fence
     if (fence->stream->device->provider != stream->device->provider)
         return moor__leave(moor__fail(MOOR_FOREIGN, "the fence is of another provider"));
     if (fence->stream == stream)
-        return MOOR_OK; /* a stream is always behind itself */
+        return MOOR_OK; /* work of one stream runs in order */
     return moor__leave(
         moor__call_wait_stream(stream->device, stream->stream, fence->stream->stream, fence->value));
 }

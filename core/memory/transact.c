@@ -4,9 +4,9 @@
  *
  *     prepare -> reserve -> make -> publish, each for all steps before the next
  *
- * No step is visible before publish, and publish cannot fail. A failure before it takes the steps back in reverse order:
- * memory that the provider has made leaves through the provider's queue, and is charged until it is gone (promise I8).
- * prepare takes every record that an undo needs, so undoing needs no host memory.
+ * No step is visible before publish, and publish cannot fail. A failure before it takes the steps back in
+ * reverse order: memory that the provider has made leaves through the provider's queue, and is charged until
+ * it is gone (promise I8). prepare takes every record that an undo needs, so undoing needs no host memory.
  *
  * One step costs one struct on the stack; only a public transaction allocates, one array.
  */
@@ -30,7 +30,7 @@ static moor_status reserve_one(struct moor__work *work)
     return status;
 }
 
-/* Draws from the step's grant, which has room whatever other holders do. */
+/* Draws from the step's grant. A grant has room at any time (promise I2). */
 static moor_status draw(struct moor__work *work)
 {
     return work->payer && work->step.grant ? reserve_one(work) : MOOR_OK;

@@ -2,9 +2,9 @@
 /*
  * Copy-on-write: a read-only mapping becomes writable at its own address, and no other owner sees the writes.
  *
- * The last owner gets write access in place. Otherwise the contents are copied into a new segment through a window, a
- * range that the host never sees. When the copy and all other work on the old mapping are done, the new segment takes the
- * place of the old one. Everything before that exchange can be undone without a trace.
+ * The last owner gets write access in place. Otherwise the contents are copied into a new segment through a
+ * window, a range that the host never sees. When the copy and all other work on the old mapping are done, the
+ * new segment takes the place of the old one. Everything before that exchange can be undone without a trace.
  *
  * The mapping:                                           The copy:
  *
@@ -13,14 +13,15 @@
  *      v  refused   v          v    v
  *     RESTORED   ABANDONED  RESTORED EMPTY
  *
- * HELD: the granules are BUSY and the old mapping is in place. UNMAPPING: the provider has accepted its release. UNMAPPED:
- * nothing is behind the BUSY granules. Ends: EXCHANGED, the new mapping is in place; RESTORED, the old one is; ABANDONED,
- * the release of the old one failed or did not end, and its part keeps the granules; EMPTY, the provider could map
- * neither segment, and the granules are FREE.
+ * HELD: the granules are BUSY and the old mapping is in place. UNMAPPING: the provider has accepted its
+ * release. UNMAPPED: nothing is behind the BUSY granules. Ends: EXCHANGED, the new mapping is in place;
+ * RESTORED, the old one is; ABANDONED, the release of the old one failed or did not end, and its part keeps
+ * the granules; EMPTY, the provider could map neither segment, and the granules are FREE.
  */
 #include "memory/range.h"
 
 #include "loader/call.h"
+#include "memory/access.h"
 #include "memory/charge.h"
 #include "memory/release.h"
 #include "memory/segment.h"
@@ -28,8 +29,8 @@
 
 #include <time.h>
 
-/* Nothing uses the old mapping when its release is submitted, so the release is due. A provider that has not completed it
- * after this time has lost it. */
+/* Nothing uses the old mapping when its release is submitted, so the release is due. A provider that has not
+ * completed it after this time has lost it. */
 #define UNMAP_PATIENCE_NS UINT64_C(10000000000)
 
 enum mapping_state { HELD, UNMAPPING, UNMAPPED, EXCHANGED, RESTORED, ABANDONED, EMPTY };
@@ -180,39 +181,20 @@ static moor_status open_window(struct exchange *exchange)
     return MOOR_OK;
 }
 
-/* Announces the core's own work on [low, high) of a range, before it is submitted. */
-static moor_status announce(struct moor__range *range, struct moor_stream *stream, uint64_t low,
-                            uint64_t high)
-{
-    moor__lock_acquire(&range->lock);
-    moor_status status = moor__uses_begin(&range->uses, stream, low, high);
-    moor__lock_release(&range->lock);
-    return status;
-}
-
-/* Marks announced work that was submitted, or takes the announcement back. */
-static void settle(struct moor__range *range, struct moor_stream *stream, uint64_t low, uint64_t high,
-                   bool is_submitted)
-{
-    moor__lock_acquire(&range->lock);
-    if (is_submitted)
-        moor__uses_end(&range->uses, stream, low, high, moor__stream_mark(stream));
-    else
-        moor__uses_cancel(&range->uses, stream, low, high);
-    moor__lock_release(&range->lock);
-}
-
 static moor_status copy_contents(struct exchange *exchange)
 {
     assert(exchange->copy == OPENED && exchange->mapping == HELD);
     struct moor_stream *stream = exchange->stream;
     uint64_t low = offset_of(exchange), size = exchange->new->size_bytes;
-    moor_status status = announce(exchange->range, stream, low, low + size);
+    /* MARK: the granules are BUSY, and the exchange knows the memory behind them. */
+    const struct moor__access source = {stream, {.range = exchange->range}, low, low + size};
+    const struct moor__access target = {stream, {.range = exchange->window}, 0, size};
+    moor_status status = moor__access_announce(&source, MOOR__ACCESS_MARK);
     if (status)
         return status;
-    status = announce(exchange->window, stream, 0, size);
+    status = moor__access_announce(&target, MOOR__ACCESS_MARK);
     if (status) {
-        settle(exchange->range, stream, low, low + size, false);
+        moor__access_settle(&source, false);
         return status;
     }
     const struct moor_abi_copy_args args = {
@@ -223,13 +205,13 @@ static moor_status copy_contents(struct exchange *exchange)
         .size_bytes = size,
     };
     status = moor__call_copy(stream->device, stream->stream, &args);
-    settle(exchange->range, stream, low, low + size, !status);
-    settle(exchange->window, stream, 0, size, !status);
+    moor__access_settle(&source, !status);
+    moor__access_settle(&target, !status);
     return status;
 }
 
-/* Waits until no work is known to use the mapping. The host may mark further work while the exchange goes on; the unmap is
- * queued behind all uses that are known then. */
+/* Waits until no work is known to use the mapping. The host may mark further work while the exchange goes on;
+ * the unmap is queued behind all uses that are known then. */
 static moor_status await_quiet(struct exchange *exchange)
 {
     struct moor__range *range = exchange->range;
@@ -248,7 +230,8 @@ static moor_status await_quiet(struct exchange *exchange)
 
 /* ---- the exchange ---- */
 
-/* Returns the new state of the mapping: UNMAPPED, ABANDONED, or UNMAPPING if the wait goes on. Requires range->lock. */
+/* Returns the new state of the mapping: UNMAPPED, ABANDONED, or UNMAPPING if the wait goes on. Requires
+ * range->lock. */
 static enum mapping_state check_part(struct exchange *exchange, bool is_late)
 {
     struct moor__range_part *part = exchange->part;
@@ -282,7 +265,8 @@ static moor_status await_part(struct exchange *exchange)
                               now_ns > late_ns ? "did not complete" : "failed");
         }
         moor__device_reap(exchange->binding->device, now_ns + slice_ns);
-        /* A provider whose queue is empty does not wait: the completion is lost, or another thread has reaped it. */
+        /* A provider with an empty queue does not wait: the completion is lost, or another thread has reaped
+         * it. */
         (void)nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
     }
 }
@@ -321,14 +305,14 @@ static moor_status map_old_again(struct exchange *exchange, moor_status status)
     bool is_mapped = !moor__segment_map(exchange->old, range, exchange->first, MOOR_ABI_ACCESS_READ);
     moor__error_scope_end(&aside);
     if (is_mapped) {
-        moor__segment_count_leaving(exchange->old, -1);
+        moor__segment_count_mappings(exchange->old, -1, 0);
         restore(exchange, UNMAPPED);
         return status;
     }
     moor__lock_acquire(&range->lock);
     moor__range_set(range, exchange->first, exchange->count, MOOR__GRANULE_FREE);
     moor__lock_release(&range->lock);
-    moor__segment_unmapped(exchange->old, range);
+    moor__segment_end_mapping(exchange->old, range, true);
     enter(exchange, UNMAPPED, EMPTY);
     return moor__fail_prefix("the old mapping could not be put back; its granules are not backed now: ");
 }
@@ -347,12 +331,13 @@ static moor_status map_new(struct exchange *exchange, moor_segment *ret_segment)
     if (ret_segment)
         *ret_segment = publish(new);
     show(exchange, new, true);
-    moor__segment_unmapped(exchange->old, range);
+    moor__segment_end_mapping(exchange->old, range, true);
     enter(exchange, UNMAPPED, EXCHANGED);
     return MOOR_OK;
 }
 
-/* Releases the window, behind the copy, and the new segment unless its mapping has taken over the exchange's share. */
+/* Releases the window, behind the copy, and the new segment unless its mapping has taken over the exchange's
+ * share. */
 static void clean_up(struct exchange *exchange)
 {
     struct moor__error_scope aside;
@@ -432,7 +417,7 @@ static moor_status write_mapping(struct exchange *exchange, moor_segment *ret_se
         restore(exchange, HELD);
         return status;
     }
-    /* A mapping elsewhere whose release has completed is no owner any more. */
+    /* A reap ends the mappings elsewhere that have been released: they own the segment no longer. */
     moor__device_reap(exchange->binding->device, MOOR_NO_WAIT);
     return take_alone(exchange) ? write_in_place(exchange, ret_segment) : write_a_copy(exchange, ret_segment);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The runtime from the inside: the struct in which every folder keeps its part, the check at the head of each public
- * call, the host's log. memory/runtime.c creates and destroys it.
+ * The runtime from the inside: the struct in which every folder keeps its part, the check at the head of each
+ * public call, the host's log. memory/runtime.c creates and destroys it.
  */
 #ifndef MOOR_UTIL_RUNTIME_H
 #define MOOR_UTIL_RUNTIME_H

@@ -35,12 +35,12 @@ def offenders(folder, allowed):
 
 
 def stray_calls(path):
-    """Calls of functions of a provider's tables outside loader/call.h, or there without moor__to_call."""
+    """Calls of functions of a provider's tables outside loader/call.h, or there without moor__call_begin before."""
     call = r"(?:->|\.)\s*((?:base|alloc|stream|release|copy|virtual_|shared|pinned|stats)\.\w+)\("
     text = path.read_text()
     if path.name == "call.h":
-        text = re.sub(r"moor__to_call\((?:[^()]|\([^()]*\))*\)\s*" + call, "", text)
-    return re.findall(call, text) + (["moor__to_call"] if path.name != "call.h" and "moor__to_call" in text else [])
+        text = re.sub(r"= moor__call_begin\([^;]*;\s*return moor__call_end\(\s*&call,\s*call\.table" + call, "", text)
+    return re.findall(call, text)
 
 
 def check(name, bad):

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A handle is the number of a slot, the generation of the slot and the tag of the table. The generation tells
- * a removed record from a live one in the same slot, and the tag tells handles of other tables.
+ * A handle is the number of a slot, the generation of the slot and the tag of the table. The generation
+ * distinguishes a removed record from a live one in the same slot, and the tag identifies handles of other
+ * tables.
  *
  * Slots are an array with a list of free slots. A mutex guards all of it, for a few reads and writes or while
  * the array grows. An opaque address is the slot number in the upper bits and an offset below, so no search

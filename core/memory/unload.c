@@ -50,7 +50,7 @@ static moor_status settle(struct moor_provider *provider)
 /* Ends a settled provider. */
 static void end(struct moor_provider *provider)
 {
-    /* A call may still be returning after its object is gone. */
+    /* The last calls on objects that are gone may still be returning. */
     for (uint32_t i = 0; i < provider->device_count; i++)
         while (atomic_load_explicit(&provider->devices[i].calls, memory_order_acquire))
             (void)sched_yield();

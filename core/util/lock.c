@@ -67,7 +67,6 @@ void moor__lock_check_none(const char *action)
 {
     if (!innermost)
         return;
-    (void)dprintf(STDERR_FILENO, "moorage: %s under " LOCK "
-", action, ARGS(innermost));
+    (void)dprintf(STDERR_FILENO, "moorage: %s under " LOCK "\n", action, ARGS(innermost));
     abort();
 }

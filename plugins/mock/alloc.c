@@ -31,7 +31,7 @@ static int32_t footprint(struct moor_abi_context *context, const struct moor_abi
     return status == MOOR_OK ? measure(context, args, ret_bytes, error) : status;
 }
 
-/* Fills the start of memory that was allocated without ZERO, so that nobody takes it for zeroed. */
+/* Fills the start of an allocation without ZERO, so that a host that expects zeros finds its error. */
 static void unset(const struct moor_mock *mock, const struct mock_object *allocation)
 {
     if (mock_has_contents(mock))

@@ -23,7 +23,7 @@ struct mock_clock {
     struct mock_epoch epochs[];
 };
 
-/* The order of one queue. When the queue ends, the next one goes on counting in its slot. */
+/* The order of one queue. The slot of an ended queue is reused, and its counters continue. */
 struct mock_slot {
     uint64_t submitted;
     uint64_t seen; /* up to here all has taken effect, and the host can know */

@@ -154,7 +154,7 @@ int main(void)
     atomic_store(&done, true);
     pthread_join(reaper, NULL);
     check(fixture_free(&f, MOOR_ABI_RELEASE_RANGE, range.handle, 0, 0) == 0, "range", &f.error);
-    check(fixture_balanced(&f), "books", &f.error);
+    check(fixture_balanced(&f), "the counts differ from the kernel's figures", &f.error);
     check(fixture_stats(&f, 0).held_bytes == 0, "held", &f.error);
     check(fixture_close(&f) == MOOR_OK, "close", &f.error);
     return 0;

@@ -178,7 +178,7 @@ bool fixture_balanced(struct fixture *fixture)
     for (uint32_t domain = 0; domain < 2; domain++) {
         struct moor_abi_stats stats = fixture_stats(fixture, domain);
         if (!(stats.valid & MOOR_ABI_STAT_SYSTEM_HELD) || stats.held_bytes != stats.system_held_bytes) {
-            fprintf(stderr, "domain %u: books %llu, kernel %llu\n", domain,
+            fprintf(stderr, "domain %u: counted %llu, kernel %llu\n", domain,
                     (unsigned long long)stats.held_bytes, (unsigned long long)stats.system_held_bytes);
             return false;
         }

@@ -138,7 +138,7 @@ Test(virtual, wrong_arguments_are_refused)
                  MOOR_OK);
     cr_assert_eq(fixture_release(&f, MOOR_ABI_RELEASE_DECOMMIT, range.handle, 2 * MIB, 2 * MIB, NULL, 0),
                  MOOR_INVALID, "twice");
-    cr_assert_eq(fixture_commit(&f, &range, 2 * MIB, 2 * MIB), MOOR_INVALID, "not gone yet");
+    cr_assert_eq(fixture_commit(&f, &range, 2 * MIB, 2 * MIB), MOOR_INVALID, "not freed yet");
     cr_assert_eq(fixture_release(&f, MOOR_ABI_RELEASE_RANGE, range.handle, 0, 0, NULL, 0), MOOR_BUSY);
     cr_assert_eq(fixture_reap(&f, 1), 2 * MIB);
     end_range(&range);

@@ -141,7 +141,7 @@ Test(queue_wait, wake_makes_reap_scan_again)
     fake_finish(&fake);
 }
 
-/* The wake may come at any moment of a reap that goes to sleep: none is lost. */
+/* The wake comes at any moment of a reap that is about to sleep: none is lost. */
 Test(queue_wait, no_wake_is_lost)
 {
     fake_init(&fake, FOREVER);

@@ -251,7 +251,7 @@ Test(fault, says_what_is_wrong_with_the_provider_within)
         {"required_table_null", MOOR_REFUSED, "is not whole, or not as the capabilities say"},
         {"required_function_null", MOOR_REFUSED, "is not whole, or not as the capabilities say"},
         {"table_size_zero", MOOR_REFUSED, "is not whole, or not as the capabilities say"},
-        {"init_fails", MOOR_DEVICE_LOST, "the keeper has the key"},
+        {"init_fails", MOOR_DEVICE_LOST, "the driver is missing"},
     };
     struct world world;
     const struct target target = {.name = "the provider within"};

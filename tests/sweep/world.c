@@ -44,7 +44,7 @@ static void log_line(void *user, uint32_t level, const char *message)
     struct world *world = user;
     if (level <= MOOR_ABI_LOG_WARNING)
         atomic_fetch_add(&world->logged, 1);
-    if (strstr(message, "was made to fail"))
+    if (strstr(message, ": made to fail by a fault"))
         atomic_fetch_add(&world->told, 1);
     if (strstr(message, "are not asked for bytes over the limits"))
         atomic_fetch_add(&world->unasked, 1);

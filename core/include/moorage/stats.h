@@ -16,7 +16,7 @@ extern "C" {
 /* ---- accounts ---- */
 
 /*
- * At any instant:
+ * Large: all lines are one instant of one account, so their sums can be checked. At any instant:
  *     charged   = live + pending + quarantined
  *     committed = charged - leased              the bytes that the providers hold (promise I7)
  *     free      = capacity - reserved - charged, or 0 after the capacity shrank below that
@@ -51,7 +51,7 @@ struct moor_authority_stats {
     uint32_t inconsistent;
 };
 
-/* The account of one holder; terms as above. */
+/* Large: all lines are one instant of one holder's account; terms as above. */
 struct moor_holder_stats {
     char name[64];
     uint32_t role; /* MOOR_ROLE_* */

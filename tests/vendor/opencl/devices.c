@@ -118,11 +118,11 @@ static void add_device(struct moor_abi_instance *instance, const char *platform,
     *device = (struct ocl_device){.id = id};
     const char *fault = check_ability(id);
     if (!fault && !get(id, CL_DEVICE_NAME, sizeof name, name))
-        fault = "it has no name";
+        fault = "its name cannot be read";
     if (!fault && !read_quantities(device))
-        fault = "it does not say what its memory is";
+        fault = "its memory sizes cannot be read";
     if (!fault && !set_key(instance, platform, name, device))
-        fault = "it is here already, of another platform";
+        fault = "another platform offers it already";
     if (fault) {
         warn(instance->kit.host, "a device of %s, '%s', is left out: %s", platform, name, fault);
         return;

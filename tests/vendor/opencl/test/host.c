@@ -189,7 +189,7 @@ int main(int argc, char **argv)
     need(moor_stream_create(host.device, &options, &imported), "import");
     uint64_t native = 0;
     need(moor_stream_get_native(imported, &native), "the native queue");
-    need_true(native == (uintptr_t)queue, "an imported stream's native queue is what was imported");
+    need_true(native == (uintptr_t)queue, "an imported stream has its native queue");
 
     compute_on(&host, stream);
     compute_on(&host, imported);

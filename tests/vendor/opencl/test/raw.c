@@ -212,7 +212,7 @@ static void test_settings(void)
     check(count_devices(NULL, "0") == 0 && count_devices(NULL, "1") == 1, "the number of devices is limited");
     check(count_devices(NULL, "some") == MOOR_INVALID && strstr(error.text, "devices") &&
               count_devices(NULL, "257") == MOOR_INVALID,
-          "what is no number of devices is refused by its name");
+          "a wrong number of devices is refused by the name of the setting");
 }
 
 /* ---- two contexts ---- */
@@ -264,7 +264,7 @@ static void test_two_contexts(void)
           "a stream waits for one of another context");
     sem_post(&gate);
     need(provider->stream->wait(streams[1], value, soon(), &error), "wait");
-    check(is_filled(words, 0x01020304), "and then has what that has written, copied between the contexts");
+    check(is_filled(words, 0x01020304), "and then has the bytes of that stream, copied between the contexts");
 
     need(fill(streams[1], device[0].address, 0xa1b2c3d4), "fill of the other context's memory");
     need(fill(streams[1], pinned.address, 0x05060708), "fill of pinned memory");
@@ -285,7 +285,7 @@ static void test_two_contexts(void)
         free_surely(contexts[i], device[i].handle, NULL, &status);
     free_surely(contexts[0], pinned.handle, NULL, &status);
     check(status == MOOR_OK && release(contexts[0], device[0].handle, NULL) == MOOR_STALE,
-          "what is gone is stale");
+          "a freed handle is stale");
     check(fill(streams[0], device[0].address, 0) == MOOR_INVALID, "and its address names nothing");
     for (int i = 0; i < 2; i++) {
         finish_stream(streams[i]);
@@ -397,7 +397,7 @@ static void test_every_failure(void)
     }
     printf("# %d calls failed, one at a time\n", (int)nth - 1);
     check(nth > 20, "there are calls that can fail");
-    check(told, "each failure is told as what it is");
+    check(told, "each failure is reported with its status");
     check(called_once, "a host function is called once if it was accepted, on a lost stream too");
 }
 
@@ -422,8 +422,8 @@ static void test_codes(void)
     check(status_for(CL_OUT_OF_RESOURCES) == MOOR_DEVICE_NOMEM, "short resources are DEVICE_NOMEM");
     check(status_for(CL_OUT_OF_HOST_MEMORY) == MOOR_HOST_NOMEM, "a full host is HOST_NOMEM");
     check(status_for(CL_INVALID_BUFFER_SIZE) == MOOR_LIMIT, "too large a buffer is LIMIT");
-    check(status_for(CL_DEVICE_NOT_AVAILABLE) == MOOR_DEVICE_LOST, "a device that is gone is DEVICE_LOST");
-    check(status_for(-9999) == MOOR_PROVIDER, "what nobody knows is PROVIDER");
+    check(status_for(CL_DEVICE_NOT_AVAILABLE) == MOOR_DEVICE_LOST, "an unavailable device is DEVICE_LOST");
+    check(status_for(-9999) == MOOR_PROVIDER, "an unknown code is PROVIDER");
 }
 
 /* ---- many lives ---- */

@@ -141,6 +141,7 @@ int32_t mock_allocation_free(struct moor_abi_context *context, struct mock_objec
                              struct moor_abi_error *error)
 {
     struct moor_mock *mock = context->mock;
+    assert(mock->counts.objects[MOOR_KIT_ALLOCATION] > 0);
     int32_t status = unback(context, allocation, error);
     if (status)
         return status;

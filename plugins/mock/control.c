@@ -101,6 +101,7 @@ static int32_t set_external(struct moor_mock *mock, uint32_t device, uint64_t by
         return MOOR_INVALID;
     mock_lock(mock);
     struct mock_device *changed = &mock->devices[device];
+    assert(changed->pool->external_bytes >= changed->external_bytes); /* a sum over its devices */
     changed->pool->external_bytes += bytes - changed->external_bytes; /* unsigned: wraps for a decrease */
     changed->external_bytes = bytes;
     mock_unlock(mock);
@@ -138,6 +139,8 @@ static int32_t violations(struct moor_mock *mock, uint64_t *ret_total,
     if (capacity > 0 && !ret_violations)
         return MOOR_INVALID;
     mock_lock(mock);
+    assert(mock->violations.count <= MOCK_VIOLATIONS_KEPT);
+    assert(mock->violations.count <= mock->violations.total);
     uint32_t count = mock->violations.count < capacity ? mock->violations.count : capacity;
     if (count > 0)
         memcpy(ret_violations, mock->violations.kept, count * sizeof *ret_violations);

@@ -79,7 +79,7 @@ void moor__holder_account_apply(struct moor_holder *holder, const struct moor__t
 void moor__holder_account_merge(struct moor_holder *holder, struct moor__account *lines, uint64_t highest);
 /* Changes the guarantee and the sums that depend on it. */
 void moor__holder_account_guarantee(struct moor_holder *holder, uint64_t bytes);
-/* Asserts the invariants above by a walk over all holders, in builds that check locks. */
+/* check.c, in builds that check locks: asserts the invariants above by a walk over all holders. */
 void moor__accounts_check(const struct moor_authority *authority);
 
 #endif

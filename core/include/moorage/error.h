@@ -36,9 +36,8 @@ struct moor_error {
     char text[512];
 };
 
-/* Returns the name of a status without its prefix, for example "OVER_BUDGET".
- * status: [in] any value; one that is not in moorage/abi/status.h gives "UNKNOWN".
- * The string is static and never NULL. Any thread. */
+/* Returns the name of a status without its prefix, for example "OVER_BUDGET", or "UNKNOWN" for a value that
+ * is not in moorage/abi/status.h. The string is static. */
 MOOR_API const char *moor_status_name(moor_status status);
 
 /* Returns the record of the calling thread's last call that did not return MOOR_OK. The record is never NULL

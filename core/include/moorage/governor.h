@@ -44,7 +44,7 @@ struct moor_authority;
  * function. */
 struct moor_holder;
 
-/* Handles; 0 names none. */
+/* Handles: see moorage/runtime.h. */
 typedef uint64_t moor_grant;  /* bytes reserved and not yet used */
 typedef uint64_t moor_lease;  /* a charge for memory that no provider made */
 typedef uint64_t moor_ticket; /* a request that waits, and the pressure that it makes */
@@ -52,7 +52,6 @@ typedef uint64_t moor_ticket; /* a request that waits, and the pressure that it 
 /* ---- authorities ---- */
 
 /* Returns the authority of a domain's pool. Domains with equal pool keys share one, also across providers.
- * domain: below moor_abi_device_info.domain_count.
  * ret_authority: [out, borrowed] until the runtime is destroyed. */
 MOOR_API moor_status moor_device_get_authority(struct moor_device *device, uint32_t domain,
                                                struct moor_authority **ret_authority);
@@ -91,11 +90,10 @@ MOOR_API moor_status moor_authority_refresh(struct moor_authority *authority);
 #define MOOR_ROLE_CACHE 4u
 
 /* Reasons for a pressure request. */
-#define MOOR_PRESSURE_REQUEST 1u /* a request does not fit */
-#define MOOR_PRESSURE_CAPACITY                                                                               \
-    2u                         /* the pool holds more than its capacity, or borrowed bytes cover guarantees */
-#define MOOR_PRESSURE_LIMIT 3u /* the holder is above its own limit */
-#define MOOR_PRESSURE_DEVICE 4u /* the budget has room, but the device has not */
+#define MOOR_PRESSURE_REQUEST 1u  /* a request does not fit */
+#define MOOR_PRESSURE_CAPACITY 2u /* the pool is above its capacity, or borrowed bytes cover guarantees */
+#define MOOR_PRESSURE_LIMIT 3u    /* the holder is above its own limit */
+#define MOOR_PRESSURE_DEVICE 4u   /* the budget has room, but the device has not */
 
 /* A pressure request. */
 struct moor_pressure {
@@ -150,7 +148,6 @@ struct moor_holder_options {
 };
 
 /* Makes a holder with an empty account.
- * options: [in] may be NULL for the defaults.
  * ret_holder: [out, owned] until moor_holder_destroy.
  * OVER_BUDGET: the capacity has no room for the guarantee beside all others. */
 MOOR_API moor_status moor_holder_create(struct moor_authority *authority,
@@ -160,13 +157,11 @@ MOOR_API moor_status moor_holder_create(struct moor_authority *authority,
 /* Destroys a holder. Waits until its pressure function has returned, so the caller must hold no lock that the
  * function takes. Inside a pressure function the call does not wait: the function's own holder is destroyed
  * at once.
- * holder: invalid after success; NULL is a no-op.
  * BUSY: the holder has reserved or charged bytes, a binding, a grant or an open ticket; or the call comes
  *     from inside a pressure function while the function of this other holder is running. */
 MOOR_API moor_status moor_holder_destroy(struct moor_holder *holder);
 
 /* Replaces a holder's limits, effective at once, as moor_authority_set_capacity does for the capacity.
- * limits: [in]. revision: as there.
  * ret_over_bytes: [out] may be NULL; the bytes that the holder has above its new limit.
  * OVER_BUDGET: the capacity has no room for the guarantee beside all others.
  * STALE, REFUSED: as moor_authority_set_capacity.
@@ -221,11 +216,11 @@ struct moor_request {
 MOOR_API moor_status moor_grants_reserve(const struct moor_request *requests, size_t count,
                                          uint64_t deadline_ns, moor_grant *ret_grants) MOOR_MUST_USE;
 
-/* Returns the bytes of a grant that are not drawn yet. ret_bytes: [out]. */
+/* Returns the bytes of a grant that are not drawn yet. */
 MOOR_API moor_status moor_grant_get_remaining(struct moor_runtime *runtime, moor_grant grant,
                                               uint64_t *ret_bytes);
 
-/* Releases a grant and the bytes that it has left. Memory drawn from it stays. grant: 0 is a no-op. */
+/* Releases a grant and the bytes that it has left. Memory drawn from it stays. */
 MOOR_API moor_status moor_grant_release(struct moor_runtime *runtime, moor_grant grant);
 
 /* ---- leases ---- */
@@ -248,18 +243,18 @@ MOOR_API moor_status moor_grant_commit(struct moor_runtime *runtime, moor_grant 
 MOOR_API moor_status moor_lease_adjust(struct moor_runtime *runtime, moor_lease lease, uint64_t bytes,
                                        uint64_t deadline_ns);
 
-/* Returns the size of a lease. ret_bytes: [out]. */
+/* Returns the size of a lease. */
 MOOR_API moor_status moor_lease_get_bytes(struct moor_runtime *runtime, moor_lease lease,
                                           uint64_t *ret_bytes);
 
-/* Ends a lease and returns its bytes to the pool. lease: 0 is a no-op. */
+/* Ends a lease and returns its bytes to the pool. */
 MOOR_API moor_status moor_lease_refund(struct moor_runtime *runtime, moor_lease lease);
 
 /* ---- tickets: requests that wait in the background ---- */
 
 /* Opens a request, as moor_grants_reserve, without waiting for it. It may be served at once, or later by any
  * thread that makes room.
- * requests, count: [in] as there. deadline_ns: not MOOR_NO_WAIT.
+ * deadline_ns: not MOOR_NO_WAIT.
  * ret_ticket: [out, owned] until moor_ticket_wait or moor_ticket_cancel.
  * NEVER_FITS, LIMIT: as moor_grant_reserve. */
 MOOR_API moor_status moor_ticket_open(const struct moor_request *requests, size_t count, uint64_t deadline_ns,
@@ -274,8 +269,7 @@ MOOR_API moor_status moor_ticket_open(const struct moor_request *requests, size_
 MOOR_API moor_status moor_ticket_wait(struct moor_runtime *runtime, moor_ticket ticket,
                                       moor_grant *ret_grants, size_t capacity) MOOR_MUST_USE;
 
-/* Ends a ticket at once, served or not, and returns its bytes. A thread that waits for it gets CANCELLED.
- * ticket: 0 is a no-op. */
+/* Ends a ticket at once, served or not, and returns its bytes. A thread that waits for it gets CANCELLED. */
 MOOR_API moor_status moor_ticket_cancel(struct moor_runtime *runtime, moor_ticket ticket);
 
 /* Progress of a ticket. evicted = pending + returned + the bytes that went into quarantine. */
@@ -291,7 +285,7 @@ struct moor_ticket_stats {
     uint32_t served;         /* 1: the bytes are reserved, and moor_ticket_wait will return them at once */
 };
 
-/* Returns the progress of an open ticket. ret_stats: [out]. */
+/* Returns the progress of an open ticket. */
 MOOR_API moor_status moor_ticket_get_stats(struct moor_runtime *runtime, moor_ticket ticket,
                                            struct moor_ticket_stats *ret_stats);
 

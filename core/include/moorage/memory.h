@@ -14,8 +14,9 @@
  *
  * Statuses of the budget. Every call here that takes memory reserves its bytes first, unless it draws them
  * from a grant, and may return the statuses of moor_grant_reserve (OVER_BUDGET, NO_VICTIM, NEVER_FITS,
- * PENDING, TIMEOUT). If the device is short although the budget has room, the core asks holders before it
- * returns DEVICE_NOMEM.
+ * PENDING, TIMEOUT). `grant` names the grant; 0 reserves the bytes, without waiting where the call has no
+ * deadline. If the device is short although the budget has room, the core asks holders before it returns
+ * DEVICE_NOMEM.
  */
 #ifndef MOORAGE_MEMORY_H
 #define MOORAGE_MEMORY_H
@@ -31,7 +32,7 @@ struct moor_binding;
 /* An ordered queue of work: moorage/stream.h. */
 struct moor_stream;
 
-/* Handles; 0 names none. */
+/* Handles: see moorage/runtime.h. */
 typedef uint64_t moor_buffer;  /* one allocation */
 typedef uint64_t moor_range;   /* reserved addresses, backed granule by granule */
 typedef uint64_t moor_segment; /* physical memory that may be mapped into ranges */
@@ -39,7 +40,6 @@ typedef uint64_t moor_segment; /* physical memory that may be mapped into ranges
 /* ---- bindings ---- */
 
 /* Opens a binding, and the device unless it is open.
- * domain: below moor_abi_device_info.domain_count.
  * holder: must outlive the binding.
  * ret_binding: [out, owned] until moor_binding_close.
  * FOREIGN: the holder belongs to another authority than the domain. */
@@ -48,7 +48,6 @@ MOOR_API moor_status moor_binding_open(struct moor_device *device, uint32_t doma
                                        struct moor_binding **ret_binding) MOOR_MUST_USE;
 
 /* Closes a binding. Retries its quarantined memory first.
- * binding: invalid after success; NULL is a no-op.
  * BUSY: memory made through the binding is live or pending; moor_runtime_reap waits for pending memory.
  * PROVIDER: all memory that is left is in quarantine: the provider still fails to free it. */
 MOOR_API moor_status moor_binding_close(struct moor_binding *binding);
@@ -69,14 +68,14 @@ struct moor_view {
  * the work that uses it. address: [borrowed]; not NULL for a view that is used. */
 MOOR_API struct moor_view moor_view_host(void *address, uint64_t size_bytes);
 
-/* Describes a part of a view. view: [in]. ret_view: [out].
+/* Describes a part of a view.
  * OVERFLOW: offset and size wrap.
  * INVALID: the part reaches beyond the view. */
 MOOR_API moor_status moor_view_slice(const struct moor_view *view, uint64_t offset_bytes, uint64_t size_bytes,
                                      struct moor_view *ret_view);
 
 /* Waits until all work that is known to use a view's part of a buffer or range has taken effect.
- * view: [in] with owner 0 the call returns at once.
+ * view: with owner 0 the call returns at once.
  * PENDING: with MOOR_NO_WAIT, some work is not done.
  * TIMEOUT: the deadline passed first. */
 MOOR_API moor_status moor_memory_wait(const struct moor_view *view, uint64_t deadline_ns);
@@ -92,14 +91,13 @@ MOOR_API moor_status moor_memory_wait(const struct moor_view *view, uint64_t dea
 struct moor_buffer_options {
     uint64_t alignment_bytes; /* a power of two; 0: the domain's */
     uint64_t flags;           /* MOOR_BUFFER_ZERO */
-    moor_grant grant;         /* source of the charged bytes; 0: reserve them for this call */
+    moor_grant grant;         /* source of the charged bytes, or 0 */
     /* Wait for room in the budget, as in moor_grant_reserve; MOOR_NO_WAIT: do not wait. */
     uint64_t deadline_ns;
 };
 
 /* Allocates a buffer.
  * size_bytes: not 0.
- * options: [in] may be NULL for the defaults.
  * ret_buffer: [out, owned] until moor_buffer_release.
  * DEVICE_NOMEM: the device is short although the budget has room, also after holders were asked.
  * NO_VA: addresses are short.
@@ -109,7 +107,7 @@ MOOR_API moor_status moor_buffer_allocate(struct moor_binding *binding, uint64_t
                                           moor_buffer *ret_buffer) MOOR_MUST_USE;
 
 /* Returns the bytes that an allocation with the same arguments would be charged: its size as the provider
- * rounds it. For the size of grants. options: [in] may be NULL. ret_bytes: [out]. */
+ * rounds it. For the size of grants. */
 MOOR_API moor_status moor_binding_get_footprint(struct moor_binding *binding, uint64_t size_bytes,
                                                 const struct moor_buffer_options *options,
                                                 uint64_t *ret_bytes);
@@ -136,8 +134,7 @@ MOOR_API moor_status moor_buffer_get_view(struct moor_runtime *runtime, moor_buf
 MOOR_API moor_status moor_buffer_get_native(struct moor_runtime *runtime, moor_buffer buffer,
                                             uint64_t *ret_native);
 
-/* Releases a buffer without waiting. The handle is stale at once; the memory goes when its last uses are
- * done. buffer: 0 is a no-op. */
+/* Releases a buffer without waiting. The handle is stale at once; the memory goes after its last uses. */
 MOOR_API moor_status moor_buffer_release(struct moor_runtime *runtime, moor_buffer buffer);
 
 /* ---- ranges (VIRTUAL) ---- */
@@ -149,7 +146,7 @@ MOOR_API moor_status moor_buffer_release(struct moor_runtime *runtime, moor_buff
  *     free --moor_segment_map---> mapped ----moor_range_unmap------> leaving --(last uses done)--> free
  *
  * A call that needs a free granule returns PENDING if the granule is leaving, and BUSY if another thread is
- * changing it.
+ * changing it. offset_bytes and length_bytes are whole granules.
  */
 struct moor_range_options {
     /* Unit of commit, a power of two, at least the domain's minimum; 0: recommended. */
@@ -161,8 +158,8 @@ struct moor_range_options {
 
 /* Reserves addresses. Takes and charges no memory.
  * size_bytes: not 0; rounded up to the granule.
- * options: [in] may be NULL for the defaults. With least_bytes, the range is within an eighth, and a granule,
- *     of the largest possible one; its view gives the size.
+ * options: with least_bytes, the range is within an eighth, and a granule, of the largest possible one; its
+ *     view gives the size.
  * ret_range: [out, owned] until moor_range_release.
  * NO_VA: addresses are short.
  * LIMIT: more than 2^32 granules.
@@ -175,32 +172,26 @@ MOOR_API moor_status moor_range_reserve(struct moor_binding *binding, uint64_t s
 MOOR_API moor_status moor_range_get_view(struct moor_runtime *runtime, moor_range range,
                                          struct moor_view *ret_view);
 
-/* Returns a range's granule. ret_bytes: [out]. */
+/* Returns a range's granule. */
 MOOR_API moor_status moor_range_get_granule(struct moor_runtime *runtime, moor_range range,
                                             uint64_t *ret_bytes);
 
 /* Commits memory, which reads as zero, to free granules. On failure the range is unchanged.
- * offset_bytes, length_bytes: whole granules.
- * grant: source of the bytes, or 0 to reserve them without waiting.
- * PENDING: the budget's bytes, or granules of this part, are behind fences.
- * BUSY: another thread is changing granules of this part. */
+ * PENDING: also while the budget's bytes are behind fences. */
 MOOR_API moor_status moor_range_commit(struct moor_runtime *runtime, moor_range range, uint64_t offset_bytes,
                                        uint64_t length_bytes, moor_grant grant) MOOR_MUST_USE;
 
-/* Releases the memory of committed granules, behind their last uses, without waiting. offset_bytes,
- * length_bytes: whole granules, all committed, none mapped.
+/* Releases the memory of committed granules, none of them mapped, behind their last uses, without waiting.
  * BUSY: another thread is submitting work on the memory. */
 MOOR_API moor_status moor_range_decommit(struct moor_runtime *runtime, moor_range range,
                                          uint64_t offset_bytes, uint64_t length_bytes);
 
-/* Returns the bytes of a part that are committed or mapped. offset_bytes, length_bytes: whole granules.
- * ret_bytes: [out]. */
+/* Returns the bytes of a part that are committed or mapped. */
 MOOR_API moor_status moor_range_get_committed(struct moor_runtime *runtime, moor_range range,
                                               uint64_t offset_bytes, uint64_t length_bytes,
                                               uint64_t *ret_bytes);
 
-/* Releases a range and all its memory and mappings, each part behind its own last uses, without waiting.
- * range: 0 is a no-op. */
+/* Releases a range and all its memory and mappings, each part behind its own last uses, without waiting. */
 MOOR_API moor_status moor_range_release(struct moor_runtime *runtime, moor_range range);
 
 /* ---- segments (SHARED) ---- */
@@ -222,7 +213,6 @@ MOOR_API moor_status moor_range_release(struct moor_runtime *runtime, moor_range
  * it is mapped.
  * size_bytes: not 0, a multiple of the granule.
  * granule_bytes: of the ranges that will map it; 0: the domain's recommended granule.
- * grant: source of the bytes, or 0 to reserve them without waiting.
  * ret_segment: [out, owned] until moor_segment_release.
  * UNSUPPORTED: the domain has no SHARED. */
 MOOR_API moor_status moor_segment_create(struct moor_binding *binding, uint64_t size_bytes,
@@ -259,7 +249,7 @@ MOOR_API moor_status moor_range_unmap(struct moor_runtime *runtime, moor_range r
  * uses the mapping. On failure nothing has changed, with one exception, below.
  * offset_bytes: start of the mapping.
  * stream: runs the copy; of the range's provider.
- * grant: source of the copy's bytes, or 0 to reserve them.
+ * grant: source of the copy's bytes, or 0.
  * ret_segment: [out, owned] may be NULL; a handle of the segment that is mapped now, to seal and share it
  *     again; 0 if the mapping was writable already. Without ret_segment the mapping is the only owner.
  * PENDING: with MOOR_NO_WAIT, work still uses the mapping.
@@ -273,7 +263,7 @@ MOOR_API moor_status moor_range_make_writable(struct moor_runtime *runtime, moor
                                               moor_grant grant, uint64_t deadline_ns,
                                               moor_segment *ret_segment) MOOR_MUST_USE;
 
-/* Releases a segment's handle. The memory goes with its last mapping. segment: 0 is a no-op. */
+/* Releases a segment's handle. The memory goes with its last mapping. */
 MOOR_API moor_status moor_segment_release(struct moor_runtime *runtime, moor_segment segment);
 
 /* ---- transactions ---- */
@@ -297,7 +287,7 @@ struct moor_step {
     uint64_t offset_bytes;
     uint64_t length_bytes;
     uint64_t granule_bytes; /* 0: the domain's recommended granule */
-    moor_grant grant;       /* 0: reserve the bytes without waiting */
+    moor_grant grant;
 };
 
 /*

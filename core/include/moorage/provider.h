@@ -29,10 +29,10 @@ struct moor_device;
 
 /* ---- loading ---- */
 
-/* One setting for a provider. plugins/NAME/README.md lists a provider's keys. */
+/* One setting for a provider; neither field is NULL. plugins/NAME/README.md lists a provider's keys. */
 struct moor_setting {
-    const char *key;   /* not NULL */
-    const char *value; /* not NULL */
+    const char *key;
+    const char *value;
 };
 
 /* Flags of a load. PROBE: first load the file in a process of its own (moor_provider_probe), for some
@@ -55,7 +55,6 @@ struct moor_load_options {
 /* Loads a provider and initialises it.
  * path: [in] absolute. The core checks the file before any of its code runs, and its table before any of its
  *     functions is called.
- * options: [in] may be NULL for the defaults.
  * ret_provider: [out, owned] until moor_provider_unload. Loading a file that this runtime has loaded already,
  * under any name, returns the same provider and counts one more load; each load needs its own unload. Init
  * runs on a thread of its own. Unloaded code stays mapped in the process.
@@ -116,8 +115,7 @@ struct moor_provider_info {
     uint32_t device_count;
 };
 
-/* Describes a provider. ret_info: [out]. Answered from copies made at the load; calls no code of the
- * provider. */
+/* Describes a provider from copies made at the load; calls no code of the provider. */
 MOOR_API moor_status moor_provider_get_info(struct moor_provider *provider,
                                             struct moor_provider_info *ret_info);
 
@@ -136,17 +134,16 @@ MOOR_API moor_status moor_provider_get_extension(struct moor_provider *provider,
 
 /* ---- devices ---- */
 
-/* Describes a device. ret_info: [out] the call sets all fields, struct_size included. The description does
- * not change while the provider is loaded (promise I11). */
+/* Describes a device; sets all fields, struct_size included. The description does not change while the
+ * provider is loaded (promise I11). */
 MOOR_API moor_status moor_device_get_info(struct moor_device *device, struct moor_abi_device_info *ret_info);
 
-/* Describes a domain of a device. domain: below moor_abi_device_info.domain_count. ret_info: [out] as
- * above. */
+/* Describes a domain of a device, likewise. */
 MOOR_API moor_status moor_device_get_domain_info(struct moor_device *device, uint32_t domain,
                                                  struct moor_abi_domain_info *ret_info);
 
 /* Returns the index of a device's domain of one kind. A device has at most one domain of a kind.
- * kind: MOOR_ABI_DOMAIN_*. ret_domain: [out].
+ * kind: MOOR_ABI_DOMAIN_*.
  * UNSUPPORTED: the device has no such domain. */
 MOOR_API moor_status moor_device_find_domain(struct moor_device *device, uint32_t kind, uint32_t *ret_domain);
 

@@ -13,8 +13,10 @@
  *    HOST_NOMEM, ...).
  *  - Parameters: [in] is read during the call, [out] is written on success. [borrowed] belongs to somebody
  *    else and is valid for the stated time; [owned] is the caller's from then on, until the named call takes
- *    it back. A pointer may be NULL only if its line says so. Strings are NUL-terminated UTF-8.
- *  - Structs with options: all zeros means the defaults. `reserved` fields must be zero.
+ *    it back. A const pointer is [in] and a ret_ parameter [out] where nothing else is said. A pointer may be
+ *    NULL only if its line says so. Strings are NUL-terminated UTF-8. `domain` is an index below
+ *    moor_abi_device_info.domain_count.
+ *  - Options: NULL or all zeros means the defaults. `reserved` fields must be zero.
  *  - Handles: buffers, ranges, segments, grants, leases and tickets are 64-bit generation handles, and 0
  *    names none. A handle never names another object than the one it was made for (promise I10):
  *        STALE: the object was released.
@@ -27,7 +29,8 @@
  *  - Fork and exit: in a child of fork every call on the parent's runtime returns FORKED, and its memory may
  *    be absent. At exit() the library does nothing.
  *  - Teardown: release handles, destroy streams, moor_runtime_reap, close bindings, destroy holders, destroy
- *    the runtime. A call that comes too early returns BUSY and changes nothing.
+ *    the runtime. A call that comes too early returns BUSY and changes nothing. A pointer is invalid once its
+ *    call has succeeded. To destroy, close, release, refund or cancel NULL or handle 0 is a no-op.
  */
 #ifndef MOORAGE_RUNTIME_H
 #define MOORAGE_RUNTIME_H
@@ -62,7 +65,6 @@ struct moor_runtime_options {
 };
 
 /* Makes a runtime without providers.
- * options: [in] may be NULL for the defaults.
  * ret_runtime: [out, owned] until moor_runtime_destroy.
  * HOST_NOMEM: no memory for the runtime.
  * LIMIT: this process has made 65,535 runtimes, the most that handles can distinguish.
@@ -71,7 +73,6 @@ MOOR_API moor_status moor_runtime_create(const struct moor_runtime_options *opti
                                          struct moor_runtime **ret_runtime) MOOR_MUST_USE;
 
 /* Ends a runtime: unloads every provider, however often each is loaded, and frees the runtime.
- * runtime: invalid after success; NULL is a no-op.
  * BUSY: an object of the runtime is alive, a provider is being loaded or unloaded, or the caller is a
  *     pressure function; the text counts the objects per kind. */
 MOOR_API moor_status moor_runtime_destroy(struct moor_runtime *runtime);
@@ -80,7 +81,6 @@ MOOR_API moor_status moor_runtime_destroy(struct moor_runtime *runtime);
  * release is pending and every destroyed stream has ended, at most until the deadline. Other calls do this
  * automatically, without waiting, when room or addresses are short; a host calls it for exact accounts and
  * before teardown.
- * deadline_ns: MOOR_NO_WAIT collects without waiting.
  * PENDING: at the deadline some releases are still behind fences; the rest was collected. */
 MOOR_API moor_status moor_runtime_reap(struct moor_runtime *runtime, uint64_t deadline_ns);
 

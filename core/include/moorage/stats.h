@@ -73,16 +73,14 @@ struct moor_holder_stats {
 };
 
 /* Takes a snapshot of an authority and its holders.
- * ret_stats: [out].
  * ret_holders: [out] the first `capacity` holders, in order of creation; may be NULL if capacity is 0.
- * ret_count: [out] may be NULL; the number of entries written. ret_stats->holder_count is the number of
- *     holders. */
+ * ret_count: [out] may be NULL; the number of entries written, of ret_stats->holder_count holders. */
 MOOR_API moor_status moor_authority_get_stats(struct moor_authority *authority,
                                               struct moor_authority_stats *ret_stats,
                                               struct moor_holder_stats *ret_holders, size_t capacity,
                                               size_t *ret_count);
 
-/* Takes a snapshot of one holder. ret_stats: [out]. */
+/* Takes a snapshot of one holder. */
 MOOR_API moor_status moor_holder_get_stats(struct moor_holder *holder, struct moor_holder_stats *ret_stats);
 
 /* ---- devices ---- */
@@ -100,15 +98,13 @@ struct moor_device_stats {
 };
 
 /* Reads the figures of a domain. Opens the device if it is not open.
- * domain: below moor_abi_device_info.domain_count. ret_stats: [out].
  * UNSUPPORTED: the domain has no STATS. */
 MOOR_API moor_status moor_device_get_stats(struct moor_device *device, uint32_t domain,
                                            struct moor_device_stats *ret_stats);
 
 /* ---- objects ---- */
 
-/* Numbers of objects with memory that still exists, pending and quarantined ones included; for leak
- * checks. */
+/* Numbers of objects that still exist, pending and quarantined ones included; for leak checks. */
 struct moor_object_counts {
     uint64_t buffers;
     uint64_t ranges;
@@ -122,8 +118,7 @@ struct moor_object_counts {
     uint64_t quarantined;
 };
 
-/* Counts the objects of a runtime. ret_counts: [out]. The counts are exact when no other thread makes or
- * releases objects. */
+/* Counts the objects of a runtime, exactly when no other thread makes or releases objects. */
 MOOR_API moor_status moor_runtime_get_counts(struct moor_runtime *runtime,
                                              struct moor_object_counts *ret_counts);
 

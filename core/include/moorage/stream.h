@@ -19,8 +19,6 @@
 extern "C" {
 #endif
 
-/* ---- streams ---- */
-
 struct moor_stream_options {
     /* The device API's own stream (CUstream, cl_command_queue) to import, [borrowed] until
      * moor_stream_destroy returns; 0: make a new stream. */
@@ -28,7 +26,6 @@ struct moor_stream_options {
 };
 
 /* Makes a stream on a device, or imports one. Opens the device if it is not open.
- * options: [in] may be NULL for a new stream.
  * ret_stream: [out, owned] until moor_stream_destroy.
  * LIMIT: the provider has 4,096 streams, destroyed ones with unfinished work included. */
 MOOR_API moor_status moor_stream_create(struct moor_device *device, const struct moor_stream_options *options,
@@ -36,7 +33,7 @@ MOOR_API moor_status moor_stream_create(struct moor_device *device, const struct
 
 /* Destroys a stream without waiting. Submitted work still runs, and releases behind it still complete. The
  * library does not touch an imported stream after this call returns.
- * stream: invalid after the call, and so are its fences; NULL is a no-op. */
+ * stream: invalid after the call, and so are its fences. */
 MOOR_API moor_status moor_stream_destroy(struct moor_stream *stream);
 
 /* Returns the device API's own stream, for work that the host submits itself.
@@ -52,16 +49,16 @@ struct moor_fence {
     uint64_t value;             /* rises with each record on the stream */
 };
 
-/* Records a fence at the present end of a stream. ret_fence: [out]. */
+/* Records a fence at the present end of a stream. */
 MOOR_API moor_status moor_stream_record(struct moor_stream *stream, struct moor_fence *ret_fence);
 
-/* Waits on the calling thread until a fence is reached. fence: [in].
+/* Waits on the calling thread until a fence is reached.
  * PENDING: with MOOR_NO_WAIT, the fence is not reached.
  * TIMEOUT: the deadline passed first.
  * DEVICE_LOST: the stream cannot reach the fence any more. */
 MOOR_API moor_status moor_fence_wait(const struct moor_fence *fence, uint64_t deadline_ns);
 
-/* Makes later work of a stream start after a fence of another stream. The host does not wait. fence: [in].
+/* Makes later work of a stream start after a fence of another stream. The host does not wait.
  * FOREIGN: the fence's stream belongs to another provider. */
 MOOR_API moor_status moor_stream_wait(struct moor_stream *stream, const struct moor_fence *fence);
 
@@ -78,10 +75,9 @@ MOOR_API moor_status moor_stream_host_function(struct moor_stream *stream, void 
 
 /* Marks memory as used by work that was submitted to the stream before this call. A release of that memory
  * then waits for the work. The mark covers the view's part of a range, or the whole buffer.
- * view: [in] with owner 0 the call is a no-op.
- * LIMIT: too many streams use the object at once (64 always fit); the use is not marked. Wait for the stream
- *     before the release.
- * HOST_NOMEM: no memory for the mark; likewise. */
+ * view: with owner 0 the call is a no-op.
+ * LIMIT: too many streams use the object at once (64 always fit). HOST_NOMEM: no memory for the mark. In both
+ *     cases the use is not marked: wait for the stream before the release. */
 MOOR_API moor_status moor_stream_used(struct moor_stream *stream, const struct moor_view *view);
 
 /* Copies all of source to the start of destination, asynchronously, in stream order. The two views give the
@@ -99,7 +95,7 @@ MOOR_API moor_status moor_copy(struct moor_stream *stream, const struct moor_vie
 
 /* Fills memory with a pattern, asynchronously, in stream order.
  * destination: [in] address and size are multiples of pattern_bytes.
- * pattern: its low pattern_bytes bytes, in the host's byte order. pattern_bytes: 1, 2 or 4.
+ * pattern: its low pattern_bytes (1, 2 or 4) bytes, in the host's byte order.
  * Statuses: as moor_copy. */
 MOOR_API moor_status moor_fill(struct moor_stream *stream, const struct moor_view *destination,
                                uint64_t pattern, uint32_t pattern_bytes);

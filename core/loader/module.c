@@ -49,10 +49,9 @@ struct moor__module {
 };
 
 static struct moor__lock lock = MOOR__LOCK(MOOR__RANK_MODULES, "module.c's lock");
-/* the provider's start has not finished; the module keeps one user for ever */
-static _Thread_local bool holds_lock;
-static struct moor__module *modules; /* every module ever mapped */
-static bool is_started;
+static _Thread_local bool holds_lock; /* this thread holds the lock, perhaps inside a constructor */
+static struct moor__module *modules;  /* every module ever mapped */
+static bool is_started;               /* lt_dlinit has run */
 
 /* ---- the loader inside libltdl ---- */
 
@@ -62,7 +61,7 @@ struct request {
 };
 
 static _Thread_local struct request *request; /* not NULL: the thread's next module_open comes from here */
-static char stand_in;                         /* the address stands for the module of a failed dlopen */
+static char stand_in;                         /* Compares functions, not names: the process may hold another copy of this library. */
 
 static lt_module open_now(lt_user_data data, const char *path, lt_dladvise advise)
 {

@@ -36,13 +36,20 @@ BUILT = ("core", "abi/kit", "plugins/cpu", "plugins/cuda", "plugins/mock", "plug
 LICENCE = "SPDX-License-Identifier"
 
 
+def listed(folder):
+    """Tracked files and new ones, so that a change is measured before it is committed; without git, every file outside
+    the build folders."""
+    try:
+        found = subprocess.run(["git", "-C", str(root), "ls-files", "-co", "--exclude-standard", folder],
+                               capture_output=True, text=True, check=False).stdout.split("\n")
+    except FileNotFoundError:
+        found = []
+    return list(filter(None, found)) or [str(path.relative_to(root)) for path in (root / folder).rglob("*")
+                                         if not path.relative_to(root).parts[0].startswith("build")]
+
+
 def files(folder, *suffixes):
-    """Tracked files and new ones, so that a change is measured before it is committed."""
-    listed = subprocess.run(["git", "-C", str(root), "ls-files", "-co", "--exclude-standard", folder],
-                            capture_output=True, text=True, check=False).stdout.split("\n")
-    if not any(listed):
-        listed = [str(path.relative_to(root)) for path in (root / folder).rglob("*")]
-    return [root / name for name in sorted(listed)
+    return [root / name for name in sorted(listed(folder))
             if name.endswith(suffixes) and (root / name).is_file() and "tests/abi/1.0" not in name]
 
 

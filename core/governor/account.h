@@ -13,7 +13,7 @@
 
 #include "governor/objects.h"
 
-/* One transfer: bytes from one line to another, and the counts that change with it. Differences may be
+/* A transfer: bytes from one line to another, and the counts that change with it. Differences may be
  * negative. */
 struct moor__transfer {
     enum moor__account_line from;

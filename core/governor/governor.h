@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The governor: the accounts of all pools of a runtime, and the queue of requests that wait for room in them.
- * It knows no device, no data and no address. objects.h describes its floors; port.h, all that it needs from
- * outside.
+ * The governor knows no device, no data and no address. objects.h describes its floors. port.h lists the
+ * functions that it calls outside itself.
  */
 #ifndef MOOR_GOVERNOR_GOVERNOR_H
 #define MOOR_GOVERNOR_GOVERNOR_H

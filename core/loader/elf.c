@@ -184,7 +184,7 @@ static moor_status check_part(const struct image *image, unsigned index)
         return MOOR_OK;
     const Elf64_Phdr *load = find_file_backed(image, part->p_vaddr, part->p_filesz);
     if (!load || part->p_vaddr - load->p_vaddr != part->p_offset - load->p_offset)
-        return moor__fail(MOOR_REFUSED, "segment %u (type %#x) is not part of what is loaded", index,
+        return moor__fail(MOOR_REFUSED, "segment %u (type %#x) lies outside the loaded segments", index,
                           part->p_type);
     return MOOR_OK;
 }
@@ -215,7 +215,8 @@ static moor_status check_segment(const struct image *image, unsigned index)
         uint64_t room = !load ? 0 : load->p_memsz - (segment->p_vaddr - load->p_vaddr);
         if (segment->p_memsz != 0 && (!load || !is_inside(0, segment->p_memsz, room + PAGE_BYTES - 1)))
             return moor__fail(MOOR_REFUSED,
-                              "segment %u (read-only after relocation) is outside what is loaded", index);
+                              "segment %u (read-only after relocation) lies outside the loaded segments",
+                              index);
         return MOOR_OK;
     }
     case PT_GNU_STACK:

@@ -28,7 +28,7 @@ static moor_status resolve_point(const struct moor__object *object, const struct
     moor_status status = is_named ? moor__stream_cover(point->stream, point->value) : MOOR_DEVICE_LOST;
     if (!status && !object->is_retried)
         return MOOR_PENDING;
-    /* A recorded value does not show what has become of its stream since. */
+    /* The stream may have been lost after it recorded the value. */
     if (!status)
         status = moor__stream_check(point->stream, point->value);
     /* A lost stream runs nothing any more, and a retry is the last chance to free the memory. */

@@ -129,15 +129,15 @@ Test(elf, segment_rules)
         POKE(PT_GNU_STACK, 0, p_type, PT_NULL, "has no PT_GNU_STACK, so its stack would be executable"),
         POKE(PT_DYNAMIC, 0, p_type, PT_NULL, "has no dynamic section"),
         POKE(PT_NOTE, 0, p_type, PT_DYNAMIC, "has two dynamic sections"),
-        POKE(PT_DYNAMIC, 0, p_vaddr, 8, "is not part of what is loaded"),
+        POKE(PT_DYNAMIC, 0, p_vaddr, 8, "lies outside the loaded segments"),
         POKE(PT_DYNAMIC, 0, p_memsz, 1 << 30, "is not wholly in the file"),
-        POKE(PT_NOTE, 0, p_vaddr, UINT64_MAX, "is not part of what is loaded"),
+        POKE(PT_NOTE, 0, p_vaddr, UINT64_MAX, "lies outside the loaded segments"),
         POKE(PT_NOTE, 0, p_type, PT_PHDR, "does not describe the program headers"),
         POKE(PT_NOTE, 0, p_type, PT_TLS, NULL),
-        POKE(PT_GNU_EH_FRAME, 0, p_vaddr, 1 << 30, "is not part of what is loaded"),
-        POKE(PT_GNU_RELRO, 0, p_vaddr, 1 << 30, "is outside what is loaded"),
-        POKE(PT_GNU_RELRO, 0, p_memsz, 1 << 30, "is outside what is loaded"),
-        POKE(PT_GNU_RELRO, 0, p_memsz, UINT64_MAX, "is outside what is loaded"),
+        POKE(PT_GNU_EH_FRAME, 0, p_vaddr, 1 << 30, "lies outside the loaded segments"),
+        POKE(PT_GNU_RELRO, 0, p_vaddr, 1 << 30, "lies outside the loaded segments"),
+        POKE(PT_GNU_RELRO, 0, p_memsz, 1 << 30, "lies outside the loaded segments"),
+        POKE(PT_GNU_RELRO, 0, p_memsz, UINT64_MAX, "lies outside the loaded segments"),
 #undef POKE
     };
     struct image image = image_read("good");

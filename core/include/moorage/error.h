@@ -31,7 +31,7 @@ struct moor_error {
     int64_t native_code;
     /* For a shortage, the number of bytes that the failed function describes; 0 for any other failure. */
     uint64_t bytes;
-    /* One line of UTF-8, NUL-terminated: the object, the failure, the reason. For people; the wording may
+    /* A line of UTF-8, NUL-terminated: the object, the failure, the reason. For people; the wording may
      * change. */
     char text[512];
 };

@@ -201,7 +201,7 @@ MOOR_API moor_status moor_holder_set_evictable(struct moor_holder *holder, uint6
 MOOR_API moor_status moor_grant_reserve(struct moor_holder *holder, uint64_t bytes, uint64_t deadline_ns,
                                         moor_grant *ret_grant) MOOR_MUST_USE;
 
-/* One part of a request for several grants. */
+/* A part of a request for several grants. */
 struct moor_request {
     struct moor_holder *holder;
     uint64_t bytes; /* not 0 */

@@ -20,7 +20,7 @@ extern "C" {
 
 #define MOOR_KIT_LEVELS_MAX 32u /* control groups above a process, its own included */
 
-/* One control group with a memory controller, as open files; -1: no such file. */
+/* A control group with a memory controller, as open files; -1: the group has no such file. */
 struct moor_kit_level {
     int limit;
     int high; /* version 2: where throttling begins */

@@ -58,7 +58,7 @@ enum moor_kit_setting_kind {
     MOOR_KIT_TEXT          /* const char *, [borrowed] of the host until shutdown */
 };
 
-/* One setting of the host. A value that does not fit is refused with INVALID; the message names the setting,
+/* A setting of the host. A value that does not fit is refused with INVALID; the message names the setting,
  * the value and the values that fit. */
 struct moor_kit_setting {
     const char *name;

@@ -2,7 +2,7 @@
 /*
  * The deferred-free queue: RELEASE for a provider that can read how far a stream is, and free an object.
  *
- * One queue serves one context. An entry is freed by a call of reap after all its fence points are reached;
+ * A queue serves one context. An entry is freed by a call of reap after all its fence points are reached;
  * submit never waits and never frees. The cost of an entry is logarithmic in the entries that wait for the
  * same stream. Each reap reads the watermark of each stream once, however many entries wait for it.
  *

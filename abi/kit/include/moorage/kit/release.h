@@ -6,7 +6,7 @@
  *     struct moor_abi_context { struct moor_kit_context kit; ... };
  *     struct moor_abi_stream { struct moor_kit_stream kit; ... };
  *
- * One release, from the call to its completion:
+ * A release passes these steps from the call to its completion:
  *
  *     release   arguments -> capability -> fence points -> claim the handle -> queue
  *     reap      all points reached -> ops->free_now -> completion; on failure the claim is undone

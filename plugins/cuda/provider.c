@@ -217,24 +217,9 @@ static const struct moor_kit_provider kit = {
     .release = {DEVICE_CAPS, CUDA_POLL_NS, cuda_stream_check_recorded, cuda_stream_watermark, free_now},
 };
 
-static int32_t init(const struct moor_abi_host *host, uint32_t negotiated_minor,
-                    struct moor_abi_instance **ret_instance, struct moor_abi_error *error)
-{
-    return moor_kit_init(&kit, host, negotiated_minor, ret_instance, error);
-}
-
-static const struct moor_abi_base_table base_table = {
-    .struct_size = MOOR_ABI_BASE_TABLE_SIZE,
-    .init = init,
-    .shutdown = moor_kit_shutdown,
-    .device_count = moor_kit_device_count,
-    .device_info = device_info,
-    .domain_info = domain_info,
-    .context_open = context_open,
-    .context_close = moor_kit_context_close,
-    .context_native = context_native,
-    .get_extension = moor_kit_no_extension,
-};
+MOOR_KIT_BASE_TABLE(base_table, kit, .device_info = device_info, .domain_info = domain_info,
+                    .context_open = context_open, .context_close = moor_kit_context_close,
+                    .context_native = context_native, .get_extension = moor_kit_no_extension);
 
 MOOR_KIT_PROVIDER(DEVICE_CAPS, 0, .name = "cuda", .vendor = "Moorage", .version = "0.1.0",
                   .base = &base_table, .alloc = &cuda_alloc_table, .stream = &cuda_stream_table,

@@ -27,7 +27,7 @@ TestSuite(provider, .init = set_up, .fini = tear_down, .timeout = 20);
 
 static int32_t init(void)
 {
-    return toy_base_table.init(&host, 0, &instance, &error);
+    return moor_provider_entry_v1()->base->init(&host, 0, &instance, &error);
 }
 
 static int32_t init_with(const char *key, const char *value)
@@ -109,7 +109,7 @@ Test(provider, settings_out_of_bounds_are_refused_by_name_value_and_need)
 
 Test(provider, init_checks_the_host_and_the_version)
 {
-    const struct moor_abi_base_table *base = &toy_base_table;
+    const struct moor_abi_base_table *base = moor_provider_entry_v1()->base;
     cr_expect_eq(base->init(NULL, 0, &instance, &error), MOOR_INVALID);
     host.prefix.magic++;
     cr_expect_eq(init(), MOOR_INVALID);
@@ -161,7 +161,7 @@ Test(provider, indexes_of_devices_are_checked)
     struct moor_abi_context *context = NULL;
     uint32_t count = 0;
     cr_assert_eq(init(), MOOR_OK);
-    cr_expect_eq(toy_base_table.device_count(instance, &count, &error), MOOR_OK);
+    cr_expect_eq(moor_provider_entry_v1()->base->device_count(instance, &count, &error), MOOR_OK);
     cr_expect_eq(count, 2);
     cr_expect_eq(moor_kit_context_open(instance, 2, &context, &error), MOOR_INVALID);
     cr_expect_str_eq(error.text, "device 2: there are 2");

@@ -18,7 +18,8 @@ static void set_up(void)
 {
     error.struct_size = sizeof error;
     host = toy_host();
-    cr_assert_eq(toy_base_table.init(&host, 0, &instance, &error), MOOR_OK, "%s", error.text);
+    cr_assert_eq(moor_provider_entry_v1()->base->init(&host, 0, &instance, &error), MOOR_OK, "%s",
+                 error.text);
     cr_assert_eq(moor_kit_context_open(instance, 0, &context, &error), MOOR_OK, "%s", error.text);
     moor_kit_stream_begin(&stream, context);
 }
@@ -135,7 +136,7 @@ Test(release, a_stream_of_another_instance_is_foreign)
     struct moor_abi_instance *other = NULL;
     struct moor_abi_context *there = NULL;
     struct moor_abi_stream foreign = {0};
-    cr_assert_eq(toy_base_table.init(&host, 0, &other, &error), MOOR_OK);
+    cr_assert_eq(moor_provider_entry_v1()->base->init(&host, 0, &other, &error), MOOR_OK);
     cr_assert_eq(moor_kit_context_open(other, 0, &there, &error), MOOR_OK);
     moor_kit_stream_begin(&foreign, there);
     cr_expect_eq(moor_kit_context_close(there, &error), MOOR_BUSY, "a stream is left");

@@ -107,7 +107,7 @@ static const struct moor_kit_setting settings[] = {
     {0},
 };
 
-const struct moor_kit_provider toy_provider = {
+static const struct moor_kit_provider kit = {
     .instance_bytes = sizeof(struct moor_abi_instance),
     .context_bytes = sizeof(struct moor_abi_context),
     .settings = settings,
@@ -118,22 +118,9 @@ const struct moor_kit_provider toy_provider = {
     .release = {TOY_CAPS, 0, check_recorded, watermark, free_now},
 };
 
-static int32_t init(const struct moor_abi_host *host, uint32_t negotiated_minor,
-                    struct moor_abi_instance **ret_instance, struct moor_abi_error *error)
-{
-    return moor_kit_init(&toy_provider, host, negotiated_minor, ret_instance, error);
-}
-
-const struct moor_abi_base_table toy_base_table = {
-    .struct_size = MOOR_ABI_BASE_TABLE_SIZE,
-    .init = init,
-    .shutdown = moor_kit_shutdown,
-    .device_count = moor_kit_device_count,
-    .context_open = moor_kit_context_open,
-    .context_close = moor_kit_context_close,
-    .context_native = moor_kit_no_native_context,
-    .get_extension = moor_kit_no_extension,
-};
+MOOR_KIT_BASE_TABLE(base_table, kit, .context_open = moor_kit_context_open,
+                    .context_close = moor_kit_context_close, .context_native = moor_kit_no_native_context,
+                    .get_extension = moor_kit_no_extension);
 
 MOOR_KIT_PROVIDER(TOY_CAPS, MOOR_ABI_PROVIDER_SIMULATED, .name = "toy", .vendor = "Moorage", .version = "1",
-                  .base = &toy_base_table, .release = &moor_kit_release_table);
+                  .base = &base_table, .release = &moor_kit_release_table);

@@ -41,8 +41,6 @@ struct toy {
 };
 
 extern struct toy toy;
-extern const struct moor_kit_provider toy_provider;
-extern const struct moor_abi_base_table toy_base_table;
 
 /* Returns a host with toy.settings. */
 struct moor_abi_host toy_host(void);

@@ -108,24 +108,9 @@ static const struct moor_kit_provider kit = {
     .queue_callbacks = &ocl_queue_callbacks,
 };
 
-static int32_t init(const struct moor_abi_host *host, uint32_t negotiated_minor,
-                    struct moor_abi_instance **ret_instance, struct moor_abi_error *error)
-{
-    return moor_kit_init(&kit, host, negotiated_minor, ret_instance, error);
-}
-
-static const struct moor_abi_base_table base_table = {
-    .struct_size = MOOR_ABI_BASE_TABLE_SIZE,
-    .init = init,
-    .shutdown = moor_kit_shutdown,
-    .device_count = moor_kit_device_count,
-    .device_info = device_info,
-    .domain_info = domain_info,
-    .context_open = moor_kit_context_open,
-    .context_close = moor_kit_context_close,
-    .context_native = context_native,
-    .get_extension = moor_kit_no_extension,
-};
+MOOR_KIT_BASE_TABLE(base_table, kit, .device_info = device_info, .domain_info = domain_info,
+                    .context_open = moor_kit_context_open, .context_close = moor_kit_context_close,
+                    .context_native = context_native, .get_extension = moor_kit_no_extension);
 
 MOOR_KIT_PROVIDER(CAPABILITIES, 0, .name = "opencl", .vendor = "Example Vendor", .version = "1.0",
                   .base = &base_table, .alloc = &ocl_alloc_table, .stream = &ocl_stream_table,

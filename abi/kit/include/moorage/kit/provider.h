@@ -13,9 +13,9 @@
  *         .context_bytes = sizeof(struct moor_abi_context),
  *         .release = {CAPS, 0, check_recorded, watermark, free_now}};
  *
- *     static int32_t init(...) { return moor_kit_init(&kit, host, negotiated_minor, ret_instance, error); }
- *     static const struct moor_abi_base_table base_table = {
- *         ... .init = init, .shutdown = moor_kit_shutdown, .context_open = moor_kit_context_open, ...};
+ *     MOOR_KIT_BASE_TABLE(base_table, kit, .device_info = device_info, .domain_info = domain_info,
+ *                         .context_open = moor_kit_context_open, .context_close = moor_kit_context_close,
+ *                         .context_native = moor_kit_no_native_context, .get_extension = moor_kit_no_extension);
  *
  *     MOOR_KIT_PROVIDER(CAPS, 0, .name = "mine", .vendor = "Example", .version = "1.0", .base = &base_table,
  *                       .alloc = &alloc_table, .stream = &stream_table, .release = &moor_kit_release_table);
@@ -48,6 +48,19 @@ extern "C" {
     }                                                                                                        \
     struct moor_abi_provider /* takes the semicolon */
 #endif
+
+/* Defines the base table of a provider; once, at file scope, with a semicolon. name_: of the table. kit_: a
+ * constant struct moor_kit_provider; init, shutdown and device_count are the kit's. The further arguments
+ * initialise struct moor_abi_base_table from `device_info` on: in C by field, in C++17 in the order of the
+ * fields. */
+#define MOOR_KIT_BASE_TABLE(name_, kit_, ...)                                                                \
+    static int32_t moor_kit_init_(const struct moor_abi_host *host, uint32_t negotiated_minor,               \
+                                  struct moor_abi_instance **ret_instance, struct moor_abi_error *error)     \
+    {                                                                                                        \
+        return moor_kit_init(&(kit_), host, negotiated_minor, ret_instance, error);                          \
+    }                                                                                                        \
+    static const struct moor_abi_base_table name_ = {                                                        \
+        MOOR_ABI_BASE_TABLE_SIZE, 0, moor_kit_init_, moor_kit_shutdown, moor_kit_device_count, __VA_ARGS__}
 
 /* ---- settings ---- */
 

@@ -8,7 +8,8 @@ import subprocess
 import sys
 
 root, next_headers, *providers = map(pathlib.Path, sys.argv[1:])
-sys.path.insert(0, str(root / "tests/support"))
+sys.path[:0] = [str(root / "tests/support"), str(root / "tests/abi")]
+import surface  # noqa: E402
 import tap  # noqa: E402
 
 headers = root / "abi/include"
@@ -23,7 +24,8 @@ def compile_header(folder, *flags):
 
 def differing(kept):
     then = {path.name: path.read_text() for path in (kept / "moorage/abi").glob("*.h")}
-    return sorted(name for name in then.keys() | sources.keys() if then.get(name) != sources.get(name))
+    now = {path.name: surface.kept(path) for path in (headers / "moorage/abi").glob("*.h")}
+    return sorted(name for name in then.keys() | now.keys() if then.get(name) != now.get(name))
 
 
 def constants(folder):

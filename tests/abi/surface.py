@@ -1,12 +1,20 @@
 # SPDX-License-Identifier: MIT
 """Describes the layout of the contract: compiles surface.c and writes its debug information as libabigail's XML."""
 import pathlib
+import re
 import subprocess
 import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 BASELINE = HERE / "baseline.abi"
+
+
+def kept(header):
+    """Returns the text of a header as tests/abi/1.MINOR keeps it: the code without comments and empty lines."""
+    code = re.sub(r"[ \t]*/\*.*?\*/", "", header.read_text(), flags=re.S)
+    return ("/* SPDX-License-Identifier: MIT */\n/* The code of a released header; tests/abi/renew writes this file. */\n" +
+            re.sub(r"\n\s*\n", "\n", code).lstrip())
 
 
 def write(headers, target, compiler="cc"):

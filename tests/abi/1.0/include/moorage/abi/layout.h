@@ -1,23 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * The layout of 1.0, in literal numbers. MOOR_ABI_X_SIZE is the struct_size of code built with these headers,
- * and the size to which the other side holds a struct of this minor. A minor that lengthens a struct puts the
- * new number in that line and keeps the old number as MOOR_ABI_X_SIZE_1_0. Offsets are only added.
- */
+/* The code of a released header; tests/abi/renew writes this file. */
 #ifndef MOORAGE_ABI_LAYOUT_H
 #define MOORAGE_ABI_LAYOUT_H
-
 #include <moorage/abi/provider.h>
 #include <stddef.h>
-
 #if defined(__cplusplus)
 #define MOOR_ABI_ASSERT(condition, text) static_assert(condition, text)
 #else
 #define MOOR_ABI_ASSERT(condition, text) _Static_assert(condition, text)
 #endif
-
 MOOR_ABI_ASSERT(sizeof(void *) == 8, "the contract is for 64-bit systems");
-
 #define MOOR_ABI_ERROR_SIZE 256u
 #define MOOR_ABI_DEVICE_INFO_SIZE 184u
 #define MOOR_ABI_DOMAIN_INFO_SIZE 160u
@@ -49,7 +41,6 @@ MOOR_ABI_ASSERT(sizeof(void *) == 8, "the contract is for 64-bit systems");
 #define MOOR_ABI_NOTE_SIZE 60u
 #define MOOR_ABI_HOST_SIZE 72u
 #define MOOR_ABI_PROVIDER_SIZE 168u
-
 MOOR_ABI_ASSERT(sizeof(struct moor_abi_error) == MOOR_ABI_ERROR_SIZE, "size of 1.0");
 MOOR_ABI_ASSERT(sizeof(struct moor_abi_device_info) == MOOR_ABI_DEVICE_INFO_SIZE, "size of 1.0");
 MOOR_ABI_ASSERT(sizeof(struct moor_abi_domain_info) == MOOR_ABI_DOMAIN_INFO_SIZE, "size of 1.0");
@@ -81,11 +72,8 @@ MOOR_ABI_ASSERT(sizeof(struct moor_abi_prefix) == MOOR_ABI_PREFIX_SIZE, "size of
 MOOR_ABI_ASSERT(sizeof(struct moor_abi_note) == MOOR_ABI_NOTE_SIZE, "size of 1.0");
 MOOR_ABI_ASSERT(sizeof(struct moor_abi_host) == MOOR_ABI_HOST_SIZE, "size of 1.0");
 MOOR_ABI_ASSERT(sizeof(struct moor_abi_provider) == MOOR_ABI_PROVIDER_SIZE, "size of 1.0");
-
-/* The offset of each field of 1.0. */
 #define MOOR_ABI_AT(struct_, field_, offset_)                                                                \
     MOOR_ABI_ASSERT(offsetof(struct moor_abi_##struct_, field_) == (offset_), "offset of 1.0")
-
 MOOR_ABI_AT(error, struct_size, 0u);
 MOOR_ABI_AT(error, reserved, 4u);
 MOOR_ABI_AT(error, native_code, 8u);
@@ -268,7 +256,5 @@ MOOR_ABI_AT(note, description_bytes, 4u);
 MOOR_ABI_AT(note, type, 8u);
 MOOR_ABI_AT(note, name, 12u);
 MOOR_ABI_AT(note, description, 20u);
-
 #undef MOOR_ABI_AT
-
 #endif

@@ -123,8 +123,4 @@ int32_t cpu_allocation_free(struct moor_abi_context *context, struct cpu_allocat
     return MOOR_OK;
 }
 
-const struct moor_abi_alloc_table cpu_alloc_table = {
-    .struct_size = MOOR_ABI_ALLOC_TABLE_SIZE,
-    .footprint = footprint,
-    .allocate = allocate,
-};
+MOOR_KIT_TABLE(alloc, cpu_alloc_table, .footprint = footprint, .allocate = allocate);

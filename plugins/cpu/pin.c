@@ -107,7 +107,4 @@ int32_t cpu_pin_free(struct moor_abi_context *context, struct cpu_pin *pin, stru
     return MOOR_OK;
 }
 
-const struct moor_abi_pinned_table cpu_pinned_table = {
-    .struct_size = MOOR_ABI_PINNED_TABLE_SIZE,
-    .pin = pin,
-};
+MOOR_KIT_TABLE(pinned, cpu_pinned_table, .pin = pin);

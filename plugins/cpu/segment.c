@@ -257,9 +257,4 @@ static int32_t protect(struct moor_abi_context *context, const struct moor_abi_m
     return status;
 }
 
-const struct moor_abi_shared_table cpu_shared_table = {
-    .struct_size = MOOR_ABI_SHARED_TABLE_SIZE,
-    .create = create,
-    .map = map,
-    .protect = protect,
-};
+MOOR_KIT_TABLE(shared, cpu_shared_table, .create = create, .map = map, .protect = protect);

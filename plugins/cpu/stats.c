@@ -109,7 +109,4 @@ static int32_t stats(struct moor_abi_context *context, uint32_t domain, struct m
     return moor_kit_fill_out(ret_stats, &result, MOOR_ABI_STATS_SIZE, MOOR_ABI_STATS_SIZE, "stats", error);
 }
 
-const struct moor_abi_stats_table cpu_stats_table = {
-    .struct_size = MOOR_ABI_STATS_TABLE_SIZE,
-    .stats = stats,
-};
+MOOR_KIT_TABLE(stats, cpu_stats_table, .stats = stats);

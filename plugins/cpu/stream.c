@@ -315,20 +315,8 @@ static int32_t fill(struct moor_abi_stream *stream, const struct moor_abi_fill_a
     return push(stream, &op, error);
 }
 
-const struct moor_abi_stream_table cpu_stream_table = {
-    .struct_size = MOOR_ABI_STREAM_TABLE_SIZE,
-    .create = create,
-    .destroy = destroy,
-    .record = record,
-    .watermark = cpu_stream_watermark,
-    .wait = wait,
-    .wait_stream = wait_stream,
-    .host_function = host_function,
-    .native = moor_kit_no_native_stream,
-};
+MOOR_KIT_TABLE(stream, cpu_stream_table, .create = create, .destroy = destroy, .record = record,
+               .watermark = cpu_stream_watermark, .wait = wait, .wait_stream = wait_stream,
+               .host_function = host_function, .native = moor_kit_no_native_stream);
 
-const struct moor_abi_copy_table cpu_copy_table = {
-    .struct_size = MOOR_ABI_COPY_TABLE_SIZE,
-    .copy = copy,
-    .fill = fill,
-};
+MOOR_KIT_TABLE(copy, cpu_copy_table, .copy = copy, .fill = fill);

@@ -176,8 +176,4 @@ int32_t cuda_allocation_free(struct moor_abi_context *context, struct cuda_alloc
     return MOOR_OK;
 }
 
-const struct moor_abi_alloc_table cuda_alloc_table = {
-    .struct_size = MOOR_ABI_ALLOC_TABLE_SIZE,
-    .footprint = footprint,
-    .allocate = allocate,
-};
+MOOR_KIT_TABLE(alloc, cuda_alloc_table, .footprint = footprint, .allocate = allocate);

@@ -228,8 +228,4 @@ static int32_t fill(struct moor_abi_stream *stream, const struct moor_abi_fill_a
     return status ? status : cuda_stream_end(stream, &scope, fill_in_scope(stream, args, error));
 }
 
-const struct moor_abi_copy_table cuda_copy_table = {
-    .struct_size = MOOR_ABI_COPY_TABLE_SIZE,
-    .copy = copy,
-    .fill = fill,
-};
+MOOR_KIT_TABLE(copy, cuda_copy_table, .copy = copy, .fill = fill);

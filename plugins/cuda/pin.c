@@ -57,7 +57,4 @@ int32_t cuda_pin_free(struct moor_abi_context *context, struct cuda_pin *pin, st
     return MOOR_OK;
 }
 
-const struct moor_abi_pinned_table cuda_pinned_table = {
-    .struct_size = MOOR_ABI_PINNED_TABLE_SIZE,
-    .pin = pin,
-};
+MOOR_KIT_TABLE(pinned, cuda_pinned_table, .pin = pin);

@@ -202,9 +202,5 @@ int32_t cuda_range_free_part(struct moor_abi_context *context, struct cuda_range
     return MOOR_OK;
 }
 
-const struct moor_abi_virtual_table cuda_virtual_table = {
-    .struct_size = MOOR_ABI_VIRTUAL_TABLE_SIZE,
-    .reserve = reserve,
-    .commit = commit,
-    .committed = moor_kit_committed,
-};
+MOOR_KIT_TABLE(virtual, cuda_virtual_table, .reserve = reserve, .commit = commit,
+               .committed = moor_kit_committed);

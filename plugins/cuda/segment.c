@@ -262,9 +262,4 @@ static int32_t protect(struct moor_abi_context *context, const struct moor_abi_m
     return run_step(context, args, protect_in_scope, error);
 }
 
-const struct moor_abi_shared_table cuda_shared_table = {
-    .struct_size = MOOR_ABI_SHARED_TABLE_SIZE,
-    .create = create,
-    .map = map,
-    .protect = protect,
-};
+MOOR_KIT_TABLE(shared, cuda_shared_table, .create = create, .map = map, .protect = protect);

@@ -232,14 +232,6 @@ static int32_t native(struct moor_abi_stream *stream, uint64_t *ret_native, stru
     return MOOR_OK;
 }
 
-const struct moor_abi_stream_table cuda_stream_table = {
-    .struct_size = MOOR_ABI_STREAM_TABLE_SIZE,
-    .create = create,
-    .destroy = destroy,
-    .record = record,
-    .watermark = cuda_stream_watermark,
-    .wait = cuda_stream_wait,
-    .wait_stream = wait_stream,
-    .host_function = host_function,
-    .native = native,
-};
+MOOR_KIT_TABLE(stream, cuda_stream_table, .create = create, .destroy = destroy, .record = record,
+               .watermark = cuda_stream_watermark, .wait = cuda_stream_wait, .wait_stream = wait_stream,
+               .host_function = host_function, .native = native);

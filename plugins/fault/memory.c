@@ -31,11 +31,7 @@ static int32_t allocate(struct moor_abi_context *context, const struct moor_abi_
     return fault_fail_after(FAULT_ALLOCATE, after, error);
 }
 
-const struct moor_abi_alloc_table fault_alloc_table = {
-    .struct_size = MOOR_ABI_ALLOC_TABLE_SIZE,
-    .footprint = footprint,
-    .allocate = allocate,
-};
+MOOR_KIT_TABLE(alloc, fault_alloc_table, .footprint = footprint, .allocate = allocate);
 
 /* ---- VIRTUAL ---- */
 
@@ -82,12 +78,7 @@ static int32_t committed(struct moor_abi_context *context, uint64_t range, uint6
                                                               length_bytes, ret_bytes, error);
 }
 
-const struct moor_abi_virtual_table fault_virtual_table = {
-    .struct_size = MOOR_ABI_VIRTUAL_TABLE_SIZE,
-    .reserve = reserve,
-    .commit = commit,
-    .committed = committed,
-};
+MOOR_KIT_TABLE(virtual, fault_virtual_table, .reserve = reserve, .commit = commit, .committed = committed);
 
 /* ---- SHARED ---- */
 
@@ -123,12 +114,7 @@ static int32_t protect(struct moor_abi_context *context, const struct moor_abi_m
     return status ? status : fault_tables(context)->shared.protect(context->inner, args, error);
 }
 
-const struct moor_abi_shared_table fault_shared_table = {
-    .struct_size = MOOR_ABI_SHARED_TABLE_SIZE,
-    .create = create,
-    .map = map,
-    .protect = protect,
-};
+MOOR_KIT_TABLE(shared, fault_shared_table, .create = create, .map = map, .protect = protect);
 
 /* ---- PINNED ---- */
 
@@ -147,10 +133,7 @@ static int32_t pin(struct moor_abi_context *context, const struct moor_abi_pin_a
     return fault_fail_after(FAULT_PIN, after, error);
 }
 
-const struct moor_abi_pinned_table fault_pinned_table = {
-    .struct_size = MOOR_ABI_PINNED_TABLE_SIZE,
-    .pin = pin,
-};
+MOOR_KIT_TABLE(pinned, fault_pinned_table, .pin = pin);
 
 /* ---- STATS ---- */
 
@@ -161,7 +144,4 @@ static int32_t stats(struct moor_abi_context *context, uint32_t domain, struct m
     return status ? status : fault_tables(context)->stats.stats(context->inner, domain, ret_stats, error);
 }
 
-const struct moor_abi_stats_table fault_stats_table = {
-    .struct_size = MOOR_ABI_STATS_TABLE_SIZE,
-    .stats = stats,
-};
+MOOR_KIT_TABLE(stats, fault_stats_table, .stats = stats);

@@ -147,18 +147,10 @@ static int32_t get_extension(struct moor_abi_instance *instance, const char *nam
                   : instance->tables.base.get_extension(instance->inner, name, version, ret_table, error);
 }
 
-static const struct moor_abi_base_table base_table = {
-    .struct_size = MOOR_ABI_BASE_TABLE_SIZE,
-    .init = init,
-    .shutdown = shutdown,
-    .device_count = device_count,
-    .device_info = device_info,
-    .domain_info = domain_info,
-    .context_open = context_open,
-    .context_close = context_close,
-    .context_native = context_native,
-    .get_extension = get_extension,
-};
+static MOOR_KIT_TABLE(base, base_table, .init = init, .shutdown = shutdown, .device_count = device_count,
+                      .device_info = device_info, .domain_info = domain_info, .context_open = context_open,
+                      .context_close = context_close, .context_native = context_native,
+                      .get_extension = get_extension);
 
 MOOR_KIT_PROVIDER(MOOR_ABI_CAPS_1_0, 0, .name = "fault", .vendor = "Moorage", .version = "0.1.0",
                   .base = &base_table, .alloc = &fault_alloc_table, .stream = &fault_stream_table,

@@ -267,8 +267,4 @@ void fault_undo(struct moor_abi_context *context, uint32_t kind, uint64_t handle
         ;
 }
 
-const struct moor_abi_release_table fault_release_table = {
-    .struct_size = MOOR_ABI_RELEASE_TABLE_SIZE,
-    .release = release,
-    .reap = reap,
-};
+MOOR_KIT_TABLE(release, fault_release_table, .release = release, .reap = reap);

@@ -111,17 +111,9 @@ static int32_t native(struct moor_abi_stream *stream, uint64_t *ret_native, stru
     return status ? status : tables(stream)->stream.native(stream->inner, ret_native, error);
 }
 
-const struct moor_abi_stream_table fault_stream_table = {
-    .struct_size = MOOR_ABI_STREAM_TABLE_SIZE,
-    .create = create,
-    .destroy = destroy,
-    .record = record,
-    .watermark = watermark,
-    .wait = wait,
-    .wait_stream = wait_stream,
-    .host_function = host_function,
-    .native = native,
-};
+MOOR_KIT_TABLE(stream, fault_stream_table, .create = create, .destroy = destroy, .record = record,
+               .watermark = watermark, .wait = wait, .wait_stream = wait_stream,
+               .host_function = host_function, .native = native);
 
 /* ---- COPY ---- */
 
@@ -139,8 +131,4 @@ static int32_t fill(struct moor_abi_stream *stream, const struct moor_abi_fill_a
     return status ? status : tables(stream)->copy.fill(stream->inner, args, error);
 }
 
-const struct moor_abi_copy_table fault_copy_table = {
-    .struct_size = MOOR_ABI_COPY_TABLE_SIZE,
-    .copy = copy,
-    .fill = fill,
-};
+MOOR_KIT_TABLE(copy, fault_copy_table, .copy = copy, .fill = fill);

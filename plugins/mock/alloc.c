@@ -177,13 +177,6 @@ static int32_t stats_of(struct moor_abi_context *context, uint32_t domain, struc
     return moor_kit_fill_out(ret_stats, &stats, sizeof stats, MOOR_ABI_STATS_SIZE, "stats", error);
 }
 
-const struct moor_abi_alloc_table mock_alloc_table = {
-    .struct_size = MOOR_ABI_ALLOC_TABLE_SIZE,
-    .footprint = footprint,
-    .allocate = allocate,
-};
+MOOR_KIT_TABLE(alloc, mock_alloc_table, .footprint = footprint, .allocate = allocate);
 
-const struct moor_abi_stats_table mock_stats_table = {
-    .struct_size = MOOR_ABI_STATS_TABLE_SIZE,
-    .stats = stats_of,
-};
+MOOR_KIT_TABLE(stats, mock_stats_table, .stats = stats_of);

@@ -192,18 +192,10 @@ static int32_t init(const struct moor_abi_host *host, uint32_t negotiated_minor,
     return moor_kit_init(&kit, host, negotiated_minor, ret_instance, error);
 }
 
-static const struct moor_abi_base_table base_table = {
-    .struct_size = MOOR_ABI_BASE_TABLE_SIZE,
-    .init = init,
-    .shutdown = moor_kit_shutdown,
-    .device_count = device_count,
-    .device_info = device_info,
-    .domain_info = domain_info,
-    .context_open = context_open,
-    .context_close = context_close,
-    .context_native = context_native,
-    .get_extension = get_extension,
-};
+static MOOR_KIT_TABLE(base, base_table, .init = init, .shutdown = moor_kit_shutdown,
+                      .device_count = device_count, .device_info = device_info, .domain_info = domain_info,
+                      .context_open = context_open, .context_close = context_close,
+                      .context_native = context_native, .get_extension = get_extension);
 
 MOOR_KIT_PROVIDER(CAPABILITIES, MOOR_ABI_PROVIDER_SIMULATED, .name = "mock", .vendor = "Moorage",
                   .version = "0.1.0", .base = &base_table, .alloc = &mock_alloc_table,

@@ -404,16 +404,6 @@ static int32_t protect(struct moor_abi_context *context, const struct moor_abi_m
     return status;
 }
 
-const struct moor_abi_virtual_table mock_virtual_table = {
-    .struct_size = MOOR_ABI_VIRTUAL_TABLE_SIZE,
-    .reserve = reserve,
-    .commit = commit,
-    .committed = committed,
-};
+MOOR_KIT_TABLE(virtual, mock_virtual_table, .reserve = reserve, .commit = commit, .committed = committed);
 
-const struct moor_abi_shared_table mock_shared_table = {
-    .struct_size = MOOR_ABI_SHARED_TABLE_SIZE,
-    .create = create,
-    .map = map,
-    .protect = protect,
-};
+MOOR_KIT_TABLE(shared, mock_shared_table, .create = create, .map = map, .protect = protect);

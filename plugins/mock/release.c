@@ -390,8 +390,4 @@ static int32_t reap(struct moor_abi_context *context, struct moor_abi_completion
 
 const struct moor_kit_queue_callbacks mock_queue_callbacks = {watermark, free_now, give_up};
 
-const struct moor_abi_release_table mock_release_table = {
-    .struct_size = MOOR_ABI_RELEASE_TABLE_SIZE,
-    .release = release,
-    .reap = reap,
-};
+MOOR_KIT_TABLE(release, mock_release_table, .release = release, .reap = reap);

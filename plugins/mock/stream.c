@@ -444,20 +444,8 @@ int32_t mock_kernel(struct moor_mock *mock, uint64_t stream, const struct moor_m
     return status;
 }
 
-const struct moor_abi_stream_table mock_stream_table = {
-    .struct_size = MOOR_ABI_STREAM_TABLE_SIZE,
-    .create = create,
-    .destroy = destroy,
-    .record = record,
-    .watermark = watermark,
-    .wait = wait_for,
-    .wait_stream = wait_stream,
-    .host_function = host_function,
-    .native = native,
-};
+MOOR_KIT_TABLE(stream, mock_stream_table, .create = create, .destroy = destroy, .record = record,
+               .watermark = watermark, .wait = wait_for, .wait_stream = wait_stream,
+               .host_function = host_function, .native = native);
 
-const struct moor_abi_copy_table mock_copy_table = {
-    .struct_size = MOOR_ABI_COPY_TABLE_SIZE,
-    .copy = copy,
-    .fill = fill,
-};
+MOOR_KIT_TABLE(copy, mock_copy_table, .copy = copy, .fill = fill);

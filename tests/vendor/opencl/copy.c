@@ -236,8 +236,4 @@ static int32_t fill(struct moor_abi_stream *stream, const struct moor_abi_fill_a
     return submit(&work, error);
 }
 
-const struct moor_abi_copy_table ocl_copy_table = {
-    .struct_size = MOOR_ABI_COPY_TABLE_SIZE,
-    .copy = copy,
-    .fill = fill,
-};
+MOOR_KIT_TABLE(copy, ocl_copy_table, .copy = copy, .fill = fill);

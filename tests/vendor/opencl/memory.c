@@ -234,13 +234,6 @@ static int32_t stats(struct moor_abi_context *context, uint32_t domain, struct m
     return moor_kit_fill_out(ret_stats, &result, sizeof result, MOOR_ABI_STATS_SIZE, "stats", error);
 }
 
-const struct moor_abi_alloc_table ocl_alloc_table = {
-    .struct_size = MOOR_ABI_ALLOC_TABLE_SIZE,
-    .footprint = footprint,
-    .allocate = allocate,
-};
+MOOR_KIT_TABLE(alloc, ocl_alloc_table, .footprint = footprint, .allocate = allocate);
 
-const struct moor_abi_stats_table ocl_stats_table = {
-    .struct_size = MOOR_ABI_STATS_TABLE_SIZE,
-    .stats = stats,
-};
+MOOR_KIT_TABLE(stats, ocl_stats_table, .stats = stats);

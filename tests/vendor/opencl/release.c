@@ -67,8 +67,4 @@ static int32_t free_now(void *user, const struct moor_abi_release *args, uint64_
 
 const struct moor_kit_queue_callbacks ocl_queue_callbacks = {watermark, free_now, give_up};
 
-const struct moor_abi_release_table ocl_release_table = {
-    .struct_size = MOOR_ABI_RELEASE_TABLE_SIZE,
-    .release = release,
-    .reap = moor_kit_reap,
-};
+MOOR_KIT_TABLE(release, ocl_release_table, .release = release, .reap = moor_kit_reap);

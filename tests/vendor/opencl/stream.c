@@ -386,14 +386,6 @@ static int32_t native(struct moor_abi_stream *stream, uint64_t *ret_native, stru
     return MOOR_OK;
 }
 
-const struct moor_abi_stream_table ocl_stream_table = {
-    .struct_size = MOOR_ABI_STREAM_TABLE_SIZE,
-    .create = create,
-    .destroy = destroy,
-    .record = record,
-    .watermark = ocl_stream_watermark,
-    .wait = wait,
-    .wait_stream = wait_stream,
-    .host_function = host_function,
-    .native = native,
-};
+MOOR_KIT_TABLE(stream, ocl_stream_table, .create = create, .destroy = destroy, .record = record,
+               .watermark = ocl_stream_watermark, .wait = wait, .wait_stream = wait_stream,
+               .host_function = host_function, .native = native);

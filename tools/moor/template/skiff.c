@@ -190,11 +190,7 @@ uncount:
     return status;
 }
 
-static const struct moor_abi_alloc_table alloc_table = {
-    .struct_size = MOOR_ABI_ALLOC_TABLE_SIZE,
-    .footprint = footprint,
-    .allocate = allocate,
-};
+static MOOR_KIT_TABLE(alloc, alloc_table, .footprint = footprint, .allocate = allocate);
 
 /* ---- RELEASE: the kit calls free_now when every fence point is reached ---- */
 
@@ -297,17 +293,10 @@ static int32_t stream_host_function(struct moor_abi_stream *stream, moor_abi_hos
     return MOOR_OK;
 }
 
-static const struct moor_abi_stream_table stream_table = {
-    .struct_size = MOOR_ABI_STREAM_TABLE_SIZE,
-    .create = stream_create,
-    .destroy = stream_destroy,
-    .record = stream_record,
-    .watermark = stream_watermark,
-    .wait = stream_wait,
-    .wait_stream = stream_wait_stream,
-    .host_function = stream_host_function,
-    .native = moor_kit_no_native_stream,
-};
+static MOOR_KIT_TABLE(stream, stream_table, .create = stream_create, .destroy = stream_destroy,
+                      .record = stream_record, .watermark = stream_watermark, .wait = stream_wait,
+                      .wait_stream = stream_wait_stream, .host_function = stream_host_function,
+                      .native = moor_kit_no_native_stream);
 
 /* ---- COPY ---- */
 
@@ -335,11 +324,7 @@ static int32_t fill(struct moor_abi_stream *stream, const struct moor_abi_fill_a
     return MOOR_OK;
 }
 
-static const struct moor_abi_copy_table copy_table = {
-    .struct_size = MOOR_ABI_COPY_TABLE_SIZE,
-    .copy = copy,
-    .fill = fill,
-};
+static MOOR_KIT_TABLE(copy, copy_table, .copy = copy, .fill = fill);
 
 /* ---- STATS ---- */
 
@@ -359,10 +344,7 @@ static int32_t stats(struct moor_abi_context *context, uint32_t domain, struct m
     return moor_kit_fill_out(ret_stats, &figures, sizeof figures, MOOR_ABI_STATS_SIZE, "stats", error);
 }
 
-static const struct moor_abi_stats_table stats_table = {
-    .struct_size = MOOR_ABI_STATS_TABLE_SIZE,
-    .stats = stats,
-};
+static MOOR_KIT_TABLE(stats, stats_table, .stats = stats);
 
 /* ---- the provider ---- */
 

@@ -13,6 +13,8 @@
  *         .context_bytes = sizeof(struct moor_abi_context),
  *         .release = {CAPS, 0, check_recorded, watermark, free_now}};
  *
+ *     static MOOR_KIT_TABLE(alloc, alloc_table, .footprint = footprint, .allocate = allocate);
+ *     ...
  *     MOOR_KIT_BASE_TABLE(base_table, kit, .device_info = device_info, .domain_info = domain_info,
  *                         .context_open = moor_kit_context_open, .context_close = moor_kit_context_close,
  *                         .context_native = moor_kit_no_native_context, .get_extension = moor_kit_no_extension);
@@ -49,18 +51,23 @@ extern "C" {
     struct moor_abi_provider /* takes the semicolon */
 #endif
 
-/* Defines the base table of a provider; once, at file scope, with a semicolon. name_: of the table. kit_: a
- * constant struct moor_kit_provider; init, shutdown and device_count are the kit's. The further arguments
- * initialise struct moor_abi_base_table from `device_info` on: in C by field, in C++17 in the order of the
- * fields. */
+/* Defines a constant table of functions, at file scope, with a semicolon; `static` may stand before it.
+ * table_: base, alloc, stream, release, copy, virtual, shared, pinned, stats. name_: of the table. The further
+ * arguments initialise struct moor_abi_<table_>_table behind its reserved word: in C by field, in C++17 in the
+ * order of the fields. */
+#define MOOR_KIT_TABLE(table_, name_, ...)                                                                   \
+    const struct moor_abi_##table_##_table name_ = {sizeof(struct moor_abi_##table_##_table), 0, __VA_ARGS__}
+
+/* Defines the base table of a provider; once, at file scope, with a semicolon. kit_: a constant struct
+ * moor_kit_provider; init, shutdown and device_count are the kit's. The further arguments initialise struct
+ * moor_abi_base_table from `device_info` on. */
 #define MOOR_KIT_BASE_TABLE(name_, kit_, ...)                                                                \
     static int32_t moor_kit_init_(const struct moor_abi_host *host, uint32_t negotiated_minor,               \
                                   struct moor_abi_instance **ret_instance, struct moor_abi_error *error)     \
     {                                                                                                        \
         return moor_kit_init(&(kit_), host, negotiated_minor, ret_instance, error);                          \
     }                                                                                                        \
-    static const struct moor_abi_base_table name_ = {                                                        \
-        MOOR_ABI_BASE_TABLE_SIZE, 0, moor_kit_init_, moor_kit_shutdown, moor_kit_device_count, __VA_ARGS__}
+    static MOOR_KIT_TABLE(base, name_, moor_kit_init_, moor_kit_shutdown, moor_kit_device_count, __VA_ARGS__)
 
 /* ---- settings ---- */
 

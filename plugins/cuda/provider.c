@@ -206,16 +206,10 @@ static const struct moor_kit_setting settings[] = {
     {0},
 };
 
-static const struct moor_kit_provider kit = {
-    .instance_bytes = sizeof(struct moor_abi_instance),
-    .context_bytes = sizeof(struct moor_abi_context),
-    .settings = settings,
-    .start = start,
-    .stop = stop,
-    .open = cuda_context_open,
-    .close = cuda_context_close,
-    .release = {DEVICE_CAPS, CUDA_POLL_NS, cuda_stream_check_recorded, cuda_stream_watermark, free_now},
-};
+MOOR_KIT_FRAME(kit, .settings = settings, .start = start, .stop = stop, .open = cuda_context_open,
+               .close = cuda_context_close,
+               .release = {DEVICE_CAPS, CUDA_POLL_NS, cuda_stream_check_recorded, cuda_stream_watermark,
+                           free_now});
 
 MOOR_KIT_BASE_TABLE(base_table, kit, .device_info = device_info, .domain_info = domain_info,
                     .context_open = context_open, .context_close = moor_kit_context_close,

@@ -175,16 +175,8 @@ static int32_t get_extension(struct moor_abi_instance *instance, const char *nam
 
 /* ---- the tables ---- */
 
-static const struct moor_kit_provider kit = {
-    .instance_bytes = sizeof(struct moor_abi_instance),
-    .context_bytes = sizeof(struct moor_abi_context),
-    .settings = mock_settings_table,
-    .start = start,
-    .stop = stop,
-    .open = open_context,
-    .close = mock_queues_drain,
-    .queue_callbacks = &mock_queue_callbacks,
-};
+MOOR_KIT_FRAME(kit, .settings = mock_settings_table, .start = start, .stop = stop, .open = open_context,
+               .close = mock_queues_drain, .queue_callbacks = &mock_queue_callbacks);
 
 static int32_t init(const struct moor_abi_host *host, uint32_t negotiated_minor,
                     struct moor_abi_instance **ret_instance, struct moor_abi_error *error)

@@ -4,6 +4,7 @@
 
 #include "shadow.h"
 
+#include <moorage/kit/provider.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -382,55 +383,32 @@ static int32_t guard_stats(struct moor_abi_context *context, uint32_t domain,
 
 /* ---- the tables ---- */
 
-static const struct moor_abi_base_table base_table = {
-    .struct_size = MOOR_ABI_BASE_TABLE_SIZE,
-    .init = guard_init,
-    .shutdown = guard_shutdown,
-    .device_count = guard_device_count,
-    .device_info = guard_device_info,
-    .domain_info = guard_domain_info,
-    .context_open = guard_context_open,
-    .context_close = guard_context_close,
-    .context_native = guard_context_native,
-    .get_extension = guard_get_extension,
-};
+static MOOR_KIT_TABLE(base, base_table, .init = guard_init, .shutdown = guard_shutdown,
+                      .device_count = guard_device_count, .device_info = guard_device_info,
+                      .domain_info = guard_domain_info, .context_open = guard_context_open,
+                      .context_close = guard_context_close, .context_native = guard_context_native,
+                      .get_extension = guard_get_extension);
 
-static const struct moor_abi_alloc_table alloc_table = {
-    .struct_size = MOOR_ABI_ALLOC_TABLE_SIZE, .footprint = guard_footprint, .allocate = guard_allocate};
+static MOOR_KIT_TABLE(alloc, alloc_table, .footprint = guard_footprint, .allocate = guard_allocate);
 
-static const struct moor_abi_stream_table stream_table = {
-    .struct_size = MOOR_ABI_STREAM_TABLE_SIZE,
-    .create = guard_stream_create,
-    .destroy = guard_stream_destroy,
-    .record = guard_record,
-    .watermark = guard_watermark,
-    .wait = guard_wait,
-    .wait_stream = guard_wait_stream,
-    .host_function = guard_host_function,
-    .native = guard_stream_native,
-};
+static MOOR_KIT_TABLE(stream, stream_table, .create = guard_stream_create, .destroy = guard_stream_destroy,
+                      .record = guard_record, .watermark = guard_watermark, .wait = guard_wait,
+                      .wait_stream = guard_wait_stream, .host_function = guard_host_function,
+                      .native = guard_stream_native);
 
-static const struct moor_abi_release_table release_table = {
-    .struct_size = MOOR_ABI_RELEASE_TABLE_SIZE, .release = guard_release, .reap = guard_reap};
+static MOOR_KIT_TABLE(release, release_table, .release = guard_release, .reap = guard_reap);
 
-static const struct moor_abi_copy_table copy_table = {
-    .struct_size = MOOR_ABI_COPY_TABLE_SIZE, .copy = guard_copy, .fill = guard_fill};
+static MOOR_KIT_TABLE(copy, copy_table, .copy = guard_copy, .fill = guard_fill);
 
-static const struct moor_abi_virtual_table virtual_table = {.struct_size = MOOR_ABI_VIRTUAL_TABLE_SIZE,
-                                                            .reserve = guard_reserve,
-                                                            .commit = guard_commit,
-                                                            .committed = guard_committed};
+static MOOR_KIT_TABLE(virtual, virtual_table, .reserve = guard_reserve, .commit = guard_commit,
+                      .committed = guard_committed);
 
-static const struct moor_abi_shared_table shared_table = {.struct_size = MOOR_ABI_SHARED_TABLE_SIZE,
-                                                          .create = guard_segment_create,
-                                                          .map = guard_map,
-                                                          .protect = guard_protect};
+static MOOR_KIT_TABLE(shared, shared_table, .create = guard_segment_create, .map = guard_map,
+                      .protect = guard_protect);
 
-static const struct moor_abi_pinned_table pinned_table = {.struct_size = MOOR_ABI_PINNED_TABLE_SIZE,
-                                                          .pin = guard_pin};
+static MOOR_KIT_TABLE(pinned, pinned_table, .pin = guard_pin);
 
-static const struct moor_abi_stats_table stats_table = {.struct_size = MOOR_ABI_STATS_TABLE_SIZE,
-                                                        .stats = guard_stats};
+static MOOR_KIT_TABLE(stats, stats_table, .stats = guard_stats);
 
 /* The tables that the core receives. */
 static struct {

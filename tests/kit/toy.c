@@ -107,16 +107,8 @@ static const struct moor_kit_setting settings[] = {
     {0},
 };
 
-static const struct moor_kit_provider kit = {
-    .instance_bytes = sizeof(struct moor_abi_instance),
-    .context_bytes = sizeof(struct moor_abi_context),
-    .settings = settings,
-    .start = start,
-    .stop = stop,
-    .open = open_context,
-    .close = close_context,
-    .release = {TOY_CAPS, 0, check_recorded, watermark, free_now},
-};
+MOOR_KIT_FRAME(kit, .settings = settings, .start = start, .stop = stop, .open = open_context,
+               .close = close_context, .release = {TOY_CAPS, 0, check_recorded, watermark, free_now});
 
 MOOR_KIT_BASE_TABLE(base_table, kit, .context_open = moor_kit_context_open,
                     .context_close = moor_kit_context_close, .context_native = moor_kit_no_native_context,

@@ -202,15 +202,7 @@ static int32_t get_extension(struct moor_abi_instance *instance, const char *nam
     return sound()->base->get_extension(instance, name, version, ret_table, error);
 }
 
-const struct moor_abi_base_table mutant_base = {
-    .struct_size = MOOR_ABI_BASE_TABLE_SIZE,
-    .init = init,
-    .shutdown = shutdown,
-    .device_count = device_count,
-    .device_info = device_info,
-    .domain_info = domain_info,
-    .context_open = context_open,
-    .context_close = context_close,
-    .context_native = context_native,
-    .get_extension = get_extension,
-};
+MOOR_KIT_TABLE(base, mutant_base, .init = init, .shutdown = shutdown, .device_count = device_count,
+               .device_info = device_info, .domain_info = domain_info, .context_open = context_open,
+               .context_close = context_close, .context_native = context_native,
+               .get_extension = get_extension);

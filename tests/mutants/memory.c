@@ -94,11 +94,7 @@ static int32_t allocate(struct moor_abi_context *context, const struct moor_abi_
     return status;
 }
 
-const struct moor_abi_alloc_table mutant_alloc = {
-    .struct_size = MOOR_ABI_ALLOC_TABLE_SIZE,
-    .footprint = footprint,
-    .allocate = allocate,
-};
+MOOR_KIT_TABLE(alloc, mutant_alloc, .footprint = footprint, .allocate = allocate);
 
 /* ---- VIRTUAL ---- */
 
@@ -251,12 +247,7 @@ static int32_t committed(struct moor_abi_context *context, uint64_t range, uint6
     return status;
 }
 
-const struct moor_abi_virtual_table mutant_virtual = {
-    .struct_size = MOOR_ABI_VIRTUAL_TABLE_SIZE,
-    .reserve = reserve,
-    .commit = commit,
-    .committed = committed,
-};
+MOOR_KIT_TABLE(virtual, mutant_virtual, .reserve = reserve, .commit = commit, .committed = committed);
 
 /* ---- SHARED ---- */
 
@@ -372,12 +363,7 @@ static int32_t protect(struct moor_abi_context *context, const struct moor_abi_m
     return mutant("protect.takes_leaving") && status == MOOR_INVALID ? MOOR_OK : status;
 }
 
-const struct moor_abi_shared_table mutant_shared = {
-    .struct_size = MOOR_ABI_SHARED_TABLE_SIZE,
-    .create = create,
-    .map = map,
-    .protect = protect,
-};
+MOOR_KIT_TABLE(shared, mutant_shared, .create = create, .map = map, .protect = protect);
 
 /* ---- PINNED ---- */
 
@@ -413,10 +399,7 @@ static int32_t pin(struct moor_abi_context *context, const struct moor_abi_pin_a
     return MOOR_OK;
 }
 
-const struct moor_abi_pinned_table mutant_pinned = {
-    .struct_size = MOOR_ABI_PINNED_TABLE_SIZE,
-    .pin = pin,
-};
+MOOR_KIT_TABLE(pinned, mutant_pinned, .pin = pin);
 
 /* ---- STATS ---- */
 
@@ -455,7 +438,4 @@ static int32_t stats(struct moor_abi_context *context, uint32_t domain, struct m
     return MOOR_OK;
 }
 
-const struct moor_abi_stats_table mutant_stats = {
-    .struct_size = MOOR_ABI_STATS_TABLE_SIZE,
-    .stats = stats,
-};
+MOOR_KIT_TABLE(stats, mutant_stats, .stats = stats);

@@ -8,7 +8,7 @@
 #ifndef MOOR_MUTANT_H
 #define MOOR_MUTANT_H
 
-#include <moorage/abi/provider.h>
+#include <moorage/kit/provider.h>
 #include <stdbool.h>
 #include <stddef.h>
 

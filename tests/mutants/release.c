@@ -194,8 +194,4 @@ static int32_t reap(struct moor_abi_context *context, struct moor_abi_completion
     return MOOR_OK;
 }
 
-const struct moor_abi_release_table mutant_release = {
-    .struct_size = MOOR_ABI_RELEASE_TABLE_SIZE,
-    .release = release,
-    .reap = reap,
-};
+MOOR_KIT_TABLE(release, mutant_release, .release = release, .reap = reap);

@@ -179,17 +179,9 @@ static int32_t native(struct moor_abi_stream *stream, uint64_t *ret_native, stru
     return mutant("stream.native_nothing") ? MOOR_OK : sound()->stream->native(stream, ret_native, error);
 }
 
-const struct moor_abi_stream_table mutant_stream = {
-    .struct_size = MOOR_ABI_STREAM_TABLE_SIZE,
-    .create = create,
-    .destroy = destroy,
-    .record = record,
-    .watermark = watermark,
-    .wait = wait,
-    .wait_stream = wait_stream,
-    .host_function = host_function,
-    .native = native,
-};
+MOOR_KIT_TABLE(stream, mutant_stream, .create = create, .destroy = destroy, .record = record,
+               .watermark = watermark, .wait = wait, .wait_stream = wait_stream,
+               .host_function = host_function, .native = native);
 
 /* ---- copies and fills ---- */
 
@@ -251,8 +243,4 @@ static int32_t fill_bytes(struct moor_abi_stream *stream, const struct moor_abi_
     return sound()->copy->fill(stream, args, error);
 }
 
-const struct moor_abi_copy_table mutant_copy = {
-    .struct_size = MOOR_ABI_COPY_TABLE_SIZE,
-    .copy = copy_bytes,
-    .fill = fill_bytes,
-};
+MOOR_KIT_TABLE(copy, mutant_copy, .copy = copy_bytes, .fill = fill_bytes);

@@ -97,16 +97,8 @@ static const struct moor_kit_setting settings[] = {
     {0},
 };
 
-static const struct moor_kit_provider kit = {
-    .instance_bytes = sizeof(struct moor_abi_instance),
-    .context_bytes = sizeof(struct moor_abi_context),
-    .settings = settings,
-    .start = start,
-    .stop = stop,
-    .open = open_context,
-    .close = close_context,
-    .queue_callbacks = &ocl_queue_callbacks,
-};
+MOOR_KIT_FRAME(kit, .settings = settings, .start = start, .stop = stop, .open = open_context,
+               .close = close_context, .queue_callbacks = &ocl_queue_callbacks);
 
 MOOR_KIT_BASE_TABLE(base_table, kit, .device_info = device_info, .domain_info = domain_info,
                     .context_open = moor_kit_context_open, .context_close = moor_kit_context_close,

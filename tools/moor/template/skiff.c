@@ -354,13 +354,8 @@ static const struct moor_kit_setting settings[] = {
     {0},
 };
 
-static const struct moor_kit_provider kit = {
-    .instance_bytes = sizeof(struct moor_abi_instance),
-    .context_bytes = sizeof(struct moor_abi_context),
-    .settings = settings,
-    .start = start,
-    .release = {CAPS, 0, stream_check_recorded, stream_watermark, free_now},
-};
+MOOR_KIT_FRAME(kit, .settings = settings, .start = start,
+               .release = {CAPS, 0, stream_check_recorded, stream_watermark, free_now});
 
 MOOR_KIT_BASE_TABLE(base_table, kit, .device_info = device_info, .domain_info = domain_info,
                     .context_open = moor_kit_context_open, .context_close = moor_kit_context_close,

@@ -8,10 +8,8 @@
  *
  *     static const struct moor_kit_setting settings[] = {
  *         {"total_bytes", MOOR_KIT_NUMBER, FIELD(total_bytes), 1 << 30, 4096, INT64_MAX, NULL}, {0}};
- *     static const struct moor_kit_provider kit = {
- *         .instance_bytes = sizeof(struct moor_abi_instance), .settings = settings, .start = start,
- *         .context_bytes = sizeof(struct moor_abi_context),
- *         .release = {CAPS, 0, check_recorded, watermark, free_now}};
+ *     MOOR_KIT_FRAME(kit, .settings = settings, .start = start,
+ *                    .release = {CAPS, 0, check_recorded, watermark, free_now});
  *
  *     static MOOR_KIT_TABLE(alloc, alloc_table, .footprint = footprint, .allocate = allocate);
  *     ...
@@ -51,6 +49,13 @@ extern "C" {
     struct moor_abi_provider /* takes the semicolon */
 #endif
 
+/* Defines the constant struct moor_kit_provider of the file, at file scope, with a semicolon. The sizes are
+ * those of struct moor_abi_instance and struct moor_abi_context; the further arguments initialise the fields
+ * from `settings` on: in C by field, in C++17 in their order. */
+#define MOOR_KIT_FRAME(name_, ...)                                                                           \
+    static const struct moor_kit_provider name_ = {sizeof(struct moor_abi_instance),                         \
+                                                   sizeof(struct moor_abi_context), __VA_ARGS__}
+
 /* Defines a constant table of functions, at file scope, with a semicolon; `static` may stand before it.
  * table_: base, alloc, stream, release, copy, virtual, shared, pinned, stats. name_: of the table. The further
  * arguments initialise struct moor_abi_<table_>_table behind its reserved word: in C by field, in C++17 in the
@@ -58,9 +63,9 @@ extern "C" {
 #define MOOR_KIT_TABLE(table_, name_, ...)                                                                   \
     const struct moor_abi_##table_##_table name_ = {sizeof(struct moor_abi_##table_##_table), 0, __VA_ARGS__}
 
-/* Defines the base table of a provider; once, at file scope, with a semicolon. kit_: a constant struct
- * moor_kit_provider; init, shutdown and device_count are the kit's. The further arguments initialise struct
- * moor_abi_base_table from `device_info` on. */
+/* Defines the base table of a provider; once, at file scope, with a semicolon. kit_: the struct that
+ * MOOR_KIT_FRAME defines. init, shutdown and device_count are the kit's; the further arguments initialise
+ * struct moor_abi_base_table from `device_info` on. */
 #define MOOR_KIT_BASE_TABLE(name_, kit_, ...)                                                                \
     static int32_t moor_kit_init_(const struct moor_abi_host *host, uint32_t negotiated_minor,               \
                                   struct moor_abi_instance **ret_instance, struct moor_abi_error *error)     \

@@ -44,40 +44,46 @@ int32_t fault_inner_load(const char *path, struct fault_inner *ret_inner, struct
 
 /* ---- plan.c: the faults ---- */
 
+/* The calls that can fail: enum fault_call, the name in a plan, the capability that the call needs (0: one
+ * that is required), and true if its work can be undone. FREE is no call: the free of a released object. */
+#define FAULT_CALLS(CALL)                                                                                    \
+    CALL(INIT, "init", 0, false)                                                                             \
+    CALL(SHUTDOWN, "shutdown", 0, false)                                                                     \
+    CALL(DEVICE_COUNT, "device_count", 0, false)                                                             \
+    CALL(DEVICE_INFO, "device_info", 0, false)                                                               \
+    CALL(DOMAIN_INFO, "domain_info", 0, false)                                                               \
+    CALL(CONTEXT_OPEN, "context_open", 0, true)                                                              \
+    CALL(CONTEXT_CLOSE, "context_close", 0, false)                                                           \
+    CALL(CONTEXT_NATIVE, "context_native", 0, false)                                                         \
+    CALL(GET_EXTENSION, "get_extension", 0, false)                                                           \
+    CALL(FOOTPRINT, "footprint", 0, false)                                                                   \
+    CALL(ALLOCATE, "allocate", 0, true)                                                                      \
+    CALL(STREAM_CREATE, "stream.create", 0, true)                                                            \
+    CALL(STREAM_DESTROY, "stream.destroy", 0, false)                                                         \
+    CALL(RECORD, "record", 0, false)                                                                         \
+    CALL(WATERMARK, "watermark", 0, false)                                                                   \
+    CALL(WAIT, "wait", 0, false)                                                                             \
+    CALL(WAIT_STREAM, "wait_stream", 0, false)                                                               \
+    CALL(HOST_FUNCTION, "host_function", 0, false)                                                           \
+    CALL(STREAM_NATIVE, "stream.native", 0, false)                                                           \
+    CALL(RELEASE, "release", 0, false)                                                                       \
+    CALL(REAP, "reap", 0, false)                                                                             \
+    CALL(COPY, "copy", MOOR_ABI_CAP_COPY, false)                                                             \
+    CALL(FILL, "fill", MOOR_ABI_CAP_COPY, false)                                                             \
+    CALL(RESERVE, "reserve", MOOR_ABI_CAP_VIRTUAL, true)                                                     \
+    CALL(COMMIT, "commit", MOOR_ABI_CAP_VIRTUAL, true)                                                       \
+    CALL(COMMITTED, "committed", MOOR_ABI_CAP_VIRTUAL, false)                                                \
+    CALL(SHARED_CREATE, "shared.create", MOOR_ABI_CAP_SHARED, true)                                          \
+    CALL(MAP, "map", MOOR_ABI_CAP_SHARED, false)                                                             \
+    CALL(PROTECT, "protect", MOOR_ABI_CAP_SHARED, false)                                                     \
+    CALL(PIN, "pin", MOOR_ABI_CAP_PINNED, true)                                                              \
+    CALL(STATS, "stats", MOOR_ABI_CAP_STATS, false)                                                          \
+    CALL(FREE, "free", 0, false)
+
 enum fault_call {
-    FAULT_INIT,
-    FAULT_SHUTDOWN,
-    FAULT_DEVICE_COUNT,
-    FAULT_DEVICE_INFO,
-    FAULT_DOMAIN_INFO,
-    FAULT_CONTEXT_OPEN,
-    FAULT_CONTEXT_CLOSE,
-    FAULT_CONTEXT_NATIVE,
-    FAULT_GET_EXTENSION,
-    FAULT_FOOTPRINT,
-    FAULT_ALLOCATE,
-    FAULT_STREAM_CREATE,
-    FAULT_STREAM_DESTROY,
-    FAULT_RECORD,
-    FAULT_WATERMARK,
-    FAULT_WAIT,
-    FAULT_WAIT_STREAM,
-    FAULT_HOST_FUNCTION,
-    FAULT_STREAM_NATIVE,
-    FAULT_RELEASE,
-    FAULT_REAP,
-    FAULT_COPY,
-    FAULT_FILL,
-    FAULT_RESERVE,
-    FAULT_COMMIT,
-    FAULT_COMMITTED,
-    FAULT_SHARED_CREATE,
-    FAULT_MAP,
-    FAULT_PROTECT,
-    FAULT_PIN,
-    FAULT_STATS,
-    FAULT_FREE, /* no call: the free of a released object */
-    FAULT_CALL_COUNT
+#define FAULT_NAME(call_, name_, capability_, undone_) FAULT_##call_,
+    FAULT_CALLS(FAULT_NAME) FAULT_CALL_COUNT
+#undef FAULT_NAME
 };
 
 #define FAULT_PLANS_MAX 64u

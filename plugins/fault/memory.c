@@ -20,11 +20,10 @@ static int32_t allocate(struct moor_abi_context *context, const struct moor_abi_
     int32_t status = fault_enter(context->instance, FAULT_ALLOCATE, &after, error);
     if (status)
         return status;
-    if (!after)
-        return fault_tables(context)->alloc.allocate(context->inner, args, ret_allocation, error);
     struct moor_abi_allocation made = {.struct_size = MOOR_ABI_ALLOCATION_SIZE};
-    status = fault_tables(context)->alloc.allocate(context->inner, args, &made, error);
-    if (status)
+    status =
+        fault_tables(context)->alloc.allocate(context->inner, args, after ? &made : ret_allocation, error);
+    if (status || !after)
         return status;
     assert(made.handle != 0);
     fault_undo(context, MOOR_ABI_RELEASE_ALLOCATION, made.handle, 0, 0);
@@ -42,11 +41,9 @@ static int32_t reserve(struct moor_abi_context *context, const struct moor_abi_r
     int32_t status = fault_enter(context->instance, FAULT_RESERVE, &after, error);
     if (status)
         return status;
-    if (!after)
-        return fault_tables(context)->virtual_.reserve(context->inner, args, ret_range, error);
     struct moor_abi_range made = {.struct_size = MOOR_ABI_RANGE_SIZE};
-    status = fault_tables(context)->virtual_.reserve(context->inner, args, &made, error);
-    if (status)
+    status = fault_tables(context)->virtual_.reserve(context->inner, args, after ? &made : ret_range, error);
+    if (status || !after)
         return status;
     assert(made.handle != 0);
     fault_undo(context, MOOR_ABI_RELEASE_RANGE, made.handle, 0, 0);
@@ -89,11 +86,9 @@ static int32_t create(struct moor_abi_context *context, const struct moor_abi_se
     int32_t status = fault_enter(context->instance, FAULT_SHARED_CREATE, &after, error);
     if (status)
         return status;
-    if (!after)
-        return fault_tables(context)->shared.create(context->inner, args, ret_segment, error);
     struct moor_abi_segment made = {.struct_size = MOOR_ABI_SEGMENT_SIZE};
-    status = fault_tables(context)->shared.create(context->inner, args, &made, error);
-    if (status)
+    status = fault_tables(context)->shared.create(context->inner, args, after ? &made : ret_segment, error);
+    if (status || !after)
         return status;
     assert(made.handle != 0);
     fault_undo(context, MOOR_ABI_RELEASE_SEGMENT, made.handle, 0, 0);

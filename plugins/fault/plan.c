@@ -17,41 +17,12 @@
 
 static const struct {
     const char *name;
-    uint64_t capability; /* 0: required */
-    bool undone;         /* the work can be undone */
-} calls[FAULT_CALL_COUNT] = {
-    [FAULT_INIT] = {"init", 0, false},
-    [FAULT_SHUTDOWN] = {"shutdown", 0, false},
-    [FAULT_DEVICE_COUNT] = {"device_count", 0, false},
-    [FAULT_DEVICE_INFO] = {"device_info", 0, false},
-    [FAULT_DOMAIN_INFO] = {"domain_info", 0, false},
-    [FAULT_CONTEXT_OPEN] = {"context_open", 0, true},
-    [FAULT_CONTEXT_CLOSE] = {"context_close", 0, false},
-    [FAULT_CONTEXT_NATIVE] = {"context_native", 0, false},
-    [FAULT_GET_EXTENSION] = {"get_extension", 0, false},
-    [FAULT_FOOTPRINT] = {"footprint", 0, false},
-    [FAULT_ALLOCATE] = {"allocate", 0, true},
-    [FAULT_STREAM_CREATE] = {"stream.create", 0, true},
-    [FAULT_STREAM_DESTROY] = {"stream.destroy", 0, false},
-    [FAULT_RECORD] = {"record", 0, false},
-    [FAULT_WATERMARK] = {"watermark", 0, false},
-    [FAULT_WAIT] = {"wait", 0, false},
-    [FAULT_WAIT_STREAM] = {"wait_stream", 0, false},
-    [FAULT_HOST_FUNCTION] = {"host_function", 0, false},
-    [FAULT_STREAM_NATIVE] = {"stream.native", 0, false},
-    [FAULT_RELEASE] = {"release", 0, false},
-    [FAULT_REAP] = {"reap", 0, false},
-    [FAULT_COPY] = {"copy", MOOR_ABI_CAP_COPY, false},
-    [FAULT_FILL] = {"fill", MOOR_ABI_CAP_COPY, false},
-    [FAULT_RESERVE] = {"reserve", MOOR_ABI_CAP_VIRTUAL, true},
-    [FAULT_COMMIT] = {"commit", MOOR_ABI_CAP_VIRTUAL, true},
-    [FAULT_COMMITTED] = {"committed", MOOR_ABI_CAP_VIRTUAL, false},
-    [FAULT_SHARED_CREATE] = {"shared.create", MOOR_ABI_CAP_SHARED, true},
-    [FAULT_MAP] = {"map", MOOR_ABI_CAP_SHARED, false},
-    [FAULT_PROTECT] = {"protect", MOOR_ABI_CAP_SHARED, false},
-    [FAULT_PIN] = {"pin", MOOR_ABI_CAP_PINNED, true},
-    [FAULT_STATS] = {"stats", MOOR_ABI_CAP_STATS, false},
-    [FAULT_FREE] = {"free", 0, false},
+    uint64_t capability;
+    bool undone;
+} calls[] = {
+#define FAULT_ROW(call_, name_, capability_, undone_) {name_, capability_, undone_},
+    FAULT_CALLS(FAULT_ROW)
+#undef FAULT_ROW
 };
 
 /* Returns the call of that name; "" is FAULT_CALL_COUNT, any call; -1: no call has the name. */

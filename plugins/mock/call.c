@@ -3,36 +3,11 @@
 #include "sim.h"
 #include <string.h>
 
-static const char *const names[MOCK_FUNCTION_COUNT + 1] = {
-    [MOCK_DEVICE_COUNT] = "device_count",
-    [MOCK_DEVICE_INFO] = "device_info",
-    [MOCK_DOMAIN_INFO] = "domain_info",
-    [MOCK_CONTEXT_OPEN] = "context_open",
-    [MOCK_CONTEXT_CLOSE] = "context_close",
-    [MOCK_CONTEXT_NATIVE] = "context_native",
-    [MOCK_FOOTPRINT] = "footprint",
-    [MOCK_ALLOCATE] = "allocate",
-    [MOCK_STREAM_CREATE] = "stream.create",
-    [MOCK_STREAM_DESTROY] = "stream.destroy",
-    [MOCK_RECORD] = "record",
-    [MOCK_WATERMARK] = "watermark",
-    [MOCK_WAIT] = "wait",
-    [MOCK_WAIT_STREAM] = "wait_stream",
-    [MOCK_HOST_FUNCTION] = "host_function",
-    [MOCK_NATIVE] = "native",
-    [MOCK_RELEASE] = "release",
-    [MOCK_REAP] = "reap",
-    [MOCK_COPY] = "copy",
-    [MOCK_FILL] = "fill",
-    [MOCK_RESERVE] = "reserve",
-    [MOCK_COMMIT] = "commit",
-    [MOCK_COMMITTED] = "committed",
-    [MOCK_SHARED_CREATE] = "shared.create",
-    [MOCK_MAP] = "map",
-    [MOCK_PROTECT] = "protect",
-    [MOCK_STATS] = "stats",
-    [MOCK_FREE] = "free",
-    [MOCK_FUNCTION_COUNT] = "",
+static const char *const names[] = {
+#define MOCK_TEXT(function_, name_) name_,
+    MOCK_FUNCTIONS(MOCK_TEXT)
+#undef MOCK_TEXT
+        "", /* MOCK_FUNCTION_COUNT */
 };
 
 uint32_t mock_function_find(const char *name)

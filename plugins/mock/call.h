@@ -9,36 +9,42 @@
 
 struct moor_mock;
 
+/* The functions that are counted and can fail: enum mock_function, and the name in a fault. FREE is no call:
+ * the free of a released object. */
+#define MOCK_FUNCTIONS(FUNCTION)                                                                             \
+    FUNCTION(DEVICE_COUNT, "device_count")                                                                   \
+    FUNCTION(DEVICE_INFO, "device_info")                                                                     \
+    FUNCTION(DOMAIN_INFO, "domain_info")                                                                     \
+    FUNCTION(CONTEXT_OPEN, "context_open")                                                                   \
+    FUNCTION(CONTEXT_CLOSE, "context_close")                                                                 \
+    FUNCTION(CONTEXT_NATIVE, "context_native")                                                               \
+    FUNCTION(FOOTPRINT, "footprint")                                                                         \
+    FUNCTION(ALLOCATE, "allocate")                                                                           \
+    FUNCTION(STREAM_CREATE, "stream.create")                                                                 \
+    FUNCTION(STREAM_DESTROY, "stream.destroy")                                                               \
+    FUNCTION(RECORD, "record")                                                                               \
+    FUNCTION(WATERMARK, "watermark")                                                                         \
+    FUNCTION(WAIT, "wait")                                                                                   \
+    FUNCTION(WAIT_STREAM, "wait_stream")                                                                     \
+    FUNCTION(HOST_FUNCTION, "host_function")                                                                 \
+    FUNCTION(NATIVE, "native")                                                                               \
+    FUNCTION(RELEASE, "release")                                                                             \
+    FUNCTION(REAP, "reap")                                                                                   \
+    FUNCTION(COPY, "copy")                                                                                   \
+    FUNCTION(FILL, "fill")                                                                                   \
+    FUNCTION(RESERVE, "reserve")                                                                             \
+    FUNCTION(COMMIT, "commit")                                                                               \
+    FUNCTION(COMMITTED, "committed")                                                                         \
+    FUNCTION(SHARED_CREATE, "shared.create")                                                                 \
+    FUNCTION(MAP, "map")                                                                                     \
+    FUNCTION(PROTECT, "protect")                                                                             \
+    FUNCTION(STATS, "stats")                                                                                 \
+    FUNCTION(FREE, "free")
+
 enum mock_function {
-    MOCK_DEVICE_COUNT,
-    MOCK_DEVICE_INFO,
-    MOCK_DOMAIN_INFO,
-    MOCK_CONTEXT_OPEN,
-    MOCK_CONTEXT_CLOSE,
-    MOCK_CONTEXT_NATIVE,
-    MOCK_FOOTPRINT,
-    MOCK_ALLOCATE,
-    MOCK_STREAM_CREATE,
-    MOCK_STREAM_DESTROY,
-    MOCK_RECORD,
-    MOCK_WATERMARK,
-    MOCK_WAIT,
-    MOCK_WAIT_STREAM,
-    MOCK_HOST_FUNCTION,
-    MOCK_NATIVE,
-    MOCK_RELEASE,
-    MOCK_REAP,
-    MOCK_COPY,
-    MOCK_FILL,
-    MOCK_RESERVE,
-    MOCK_COMMIT,
-    MOCK_COMMITTED,
-    MOCK_SHARED_CREATE,
-    MOCK_MAP,
-    MOCK_PROTECT,
-    MOCK_STATS,
-    MOCK_FREE, /* no call: the free of a released object */
-    MOCK_FUNCTION_COUNT,
+#define MOCK_NAME(function_, name_) MOCK_##function_,
+    MOCK_FUNCTIONS(MOCK_NAME) MOCK_FUNCTION_COUNT
+#undef MOCK_NAME
 };
 
 struct mock_fault {

@@ -6,22 +6,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-/* ---- arguments ---- */
-
-static int32_t check_range_args(const struct moor_mock *mock, const struct moor_abi_range_args *args,
-                                struct moor_abi_error *error)
-{
-    int32_t status = moor_kit_check_range(args, mock->settings.granule_min_bytes, error);
-    return status == MOOR_OK ? moor_kit_check_index("domain", args->domain, 1, error) : status;
-}
-
-static int32_t check_segment_args(const struct moor_mock *mock, const struct moor_abi_segment_args *args,
-                                  struct moor_abi_error *error)
-{
-    int32_t status = moor_kit_check_segment(args, mock->settings.granule_min_bytes, error);
-    return status == MOOR_OK ? moor_kit_check_index("domain", args->domain, 1, error) : status;
-}
-
 static struct mock_object *create_object(uint64_t bytes, uint64_t granule_bytes, struct moor_abi_error *error)
 {
     struct mock_object *object = calloc(1, sizeof *object);
@@ -42,7 +26,9 @@ static int32_t reserve(struct moor_abi_context *context, const struct moor_abi_r
     struct moor_mock *mock = context->mock;
     int32_t status = mock_call_begin_on(mock, context->kit.device, MOCK_RESERVE, error);
     if (!status)
-        status = check_range_args(mock, args, error);
+        status = moor_kit_check_range(args, mock->settings.granule_min_bytes, error);
+    if (!status)
+        status = moor_kit_check_index("domain", args->domain, 1, error);
     if (!status)
         status = moor_kit_check_out(ret_range, MOOR_ABI_RANGE_SIZE, "range", error);
     if (status)
@@ -255,7 +241,9 @@ static int32_t create(struct moor_abi_context *context, const struct moor_abi_se
 {
     int32_t status = mock_call_begin_on(context->mock, context->kit.device, MOCK_SHARED_CREATE, error);
     if (!status)
-        status = check_segment_args(context->mock, args, error);
+        status = moor_kit_check_segment(args, context->mock->settings.granule_min_bytes, error);
+    if (!status)
+        status = moor_kit_check_index("domain", args->domain, 1, error);
     if (!status)
         status = moor_kit_check_out(ret_segment, MOOR_ABI_SEGMENT_SIZE, "segment", error);
     if (status)
@@ -292,7 +280,7 @@ int32_t mock_segment_free(struct moor_abi_context *context, struct mock_object *
 
 /* ---- maps ---- */
 
-/* A range and a segment that fits at the offset, both borrowed until drop_map. */
+/* A range and a segment that fits at the offset, both borrowed. */
 struct map {
     struct mock_object *range;
     struct mock_object *segment;
@@ -319,12 +307,6 @@ static int32_t get_map(struct moor_abi_context *context, const struct moor_abi_m
     map->high = map->low + map->segment->bytes;
     map->write = args->access == MOOR_ABI_ACCESS_READ_WRITE;
     return MOOR_OK;
-}
-
-static void drop_map(struct moor_abi_context *context, const struct moor_abi_map_args *args)
-{
-    moor_kit_handles_put(context->kit.handles, args->range);
-    moor_kit_handles_put(context->kit.handles, args->segment);
 }
 
 /* Requires mock->lock. */
@@ -358,8 +340,10 @@ static int32_t add_map(struct moor_abi_context *context, const struct map *map, 
 }
 
 /* Requires mock->lock. */
-static int32_t change_map(struct moor_mock *mock, const struct map *map, struct moor_abi_error *error)
+static int32_t change_map(struct moor_abi_context *context, const struct map *map,
+                          struct moor_abi_error *error)
 {
+    struct moor_mock *mock = context->mock;
     struct mock_span *span = mock_span_find(mock, map->low);
     if (!span || span->at.low != map->low || span->segment != map->segment || span->leaving)
         return moor_kit_fail(error, MOOR_INVALID, 0, "protect: the segment is not mapped at 0x%" PRIx64,
@@ -372,36 +356,37 @@ static int32_t change_map(struct moor_mock *mock, const struct map *map, struct 
     return MOOR_OK;
 }
 
-static int32_t map(struct moor_abi_context *context, const struct moor_abi_map_args *args,
-                   struct moor_abi_error *error)
+/* Borrows the range and the segment, and runs the step under mock->lock. */
+static int32_t run_step(struct moor_abi_context *context, const struct moor_abi_map_args *args,
+                        enum mock_function function,
+                        int32_t (*step)(struct moor_abi_context *context, const struct map *map,
+                                        struct moor_abi_error *error),
+                        struct moor_abi_error *error)
 {
     struct map map = {0};
-    int32_t status = mock_call_begin_on(context->mock, context->kit.device, MOCK_MAP, error);
+    int32_t status = mock_call_begin_on(context->mock, context->kit.device, function, error);
     if (!status)
         status = get_map(context, args, &map, error);
     if (status)
         return status;
     mock_lock(context->mock);
-    status = add_map(context, &map, error);
+    status = step(context, &map, error);
     mock_unlock(context->mock);
-    drop_map(context, args);
+    moor_kit_handles_put(context->kit.handles, args->range);
+    moor_kit_handles_put(context->kit.handles, args->segment);
     return status;
+}
+
+static int32_t map(struct moor_abi_context *context, const struct moor_abi_map_args *args,
+                   struct moor_abi_error *error)
+{
+    return run_step(context, args, MOCK_MAP, add_map, error);
 }
 
 static int32_t protect(struct moor_abi_context *context, const struct moor_abi_map_args *args,
                        struct moor_abi_error *error)
 {
-    struct map map = {0};
-    int32_t status = mock_call_begin_on(context->mock, context->kit.device, MOCK_PROTECT, error);
-    if (!status)
-        status = get_map(context, args, &map, error);
-    if (status)
-        return status;
-    mock_lock(context->mock);
-    status = change_map(context->mock, &map, error);
-    mock_unlock(context->mock);
-    drop_map(context, args);
-    return status;
+    return run_step(context, args, MOCK_PROTECT, change_map, error);
 }
 
 MOOR_KIT_TABLE(virtual, mock_virtual_table, .reserve = reserve, .commit = commit, .committed = committed);

@@ -43,18 +43,12 @@ static json_t *capability_names(uint64_t capabilities)
 
 static const char *domain_kind_name(uint32_t kind)
 {
-    switch (kind) {
-    case MOOR_ABI_DOMAIN_DEVICE:
-        return "device";
-    case MOOR_ABI_DOMAIN_PINNED:
-        return "pinned";
-    case MOOR_ABI_DOMAIN_UNIFIED:
-        return "unified";
-    case MOOR_ABI_DOMAIN_HOST:
-        return "host";
-    default:
-        return "unknown";
-    }
+    static const char *const names[] = {[MOOR_ABI_DOMAIN_DEVICE] = "device",
+                                        [MOOR_ABI_DOMAIN_PINNED] = "pinned",
+                                        [MOOR_ABI_DOMAIN_UNIFIED] = "unified",
+                                        [MOOR_ABI_DOMAIN_HOST] = "host"};
+    const char *name = kind < sizeof names / sizeof *names ? names[kind] : NULL;
+    return name != NULL ? name : "unknown";
 }
 
 static json_t *total_value(const struct moor_abi_domain_info *info)

@@ -258,17 +258,7 @@ static void order_streams(struct moor_abi_stream *first, struct moor_abi_stream 
     free(journal);
 }
 
-static void order_in_context(struct check_place *place)
-{
-    struct moor_abi_stream *first = check_stream_create(place);
-    struct moor_abi_stream *second = check_stream_create(place);
-    order_streams(first, second);
-    order_streams(second, first);
-    check_stream_destroy(first);
-    check_stream_destroy(second);
-}
-
-static void order_across(struct check_place *place, struct check_place *other)
+static void order_pair(struct check_place *place, struct check_place *other)
 {
     struct moor_abi_stream *first = check_stream_create(place);
     struct moor_abi_stream *second = check_stream_create(other);
@@ -276,13 +266,18 @@ static void order_across(struct check_place *place, struct check_place *other)
     order_streams(second, first);
     check_stream_destroy(first);
     check_stream_destroy(second);
-    check_place_close(other);
+}
+
+static void order_in_context(struct check_place *place)
+{
+    order_pair(place, place);
 }
 
 static void order_across_contexts(struct check_place *place)
 {
     struct check_place other = check_place_open(place);
-    order_across(place, &other);
+    order_pair(place, &other);
+    check_place_close(&other);
 }
 
 static void order_across_devices(struct check_place *place)
@@ -294,7 +289,8 @@ static void order_across_devices(struct check_place *place)
         return;
     }
     other = check_place_open(&other);
-    order_across(place, &other);
+    order_pair(place, &other);
+    check_place_close(&other);
 }
 
 static void wait_for_itself(struct check_place *place)

@@ -212,17 +212,15 @@ static error_t parse_option(int key, char *argument, struct argp_state *state)
 {
     struct parse *parse = state->input;
     struct replay_config *config = parse->config;
-    switch (key) {
-    case ARGP_KEY_ARGS:
+    if (key == ARGP_KEY_ARGS) {
         config->traces = state->argv + state->next;
         config->trace_count = (size_t)(state->argc - state->next);
-        return 0;
-    default:
-        if (key < TOOL_KEY_OWN || key >= KEY_END)
-            return tool_parse_common(key, argument, state, parse->failure, &config->settings, &config->json);
+    } else if (key >= TOOL_KEY_OWN && key < KEY_END) {
         parse_own_option(parse, key, argument);
-        return 0;
+    } else {
+        return tool_parse_common(key, argument, state, parse->failure, &config->settings, &config->json);
     }
+    return 0;
 }
 
 /* Checks which options go together. */

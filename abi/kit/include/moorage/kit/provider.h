@@ -15,7 +15,8 @@
  *     ...
  *     MOOR_KIT_BASE_TABLE(base_table, kit, .device_info = device_info, .domain_info = domain_info,
  *                         .context_open = moor_kit_context_open, .context_close = moor_kit_context_close,
- *                         .context_native = moor_kit_no_native_context, .get_extension = moor_kit_no_extension);
+ *                         .context_native = moor_kit_no_native_context,
+ *                         .get_extension = moor_kit_no_extension);
  *
  *     MOOR_KIT_PROVIDER(CAPS, 0, .name = "mine", .vendor = "Example", .version = "1.0", .base = &base_table,
  *                       .alloc = &alloc_table, .stream = &stream_table, .release = &moor_kit_release_table);
@@ -57,9 +58,9 @@ extern "C" {
                                                    sizeof(struct moor_abi_context), __VA_ARGS__}
 
 /* Defines a constant table of functions, at file scope, with a semicolon; `static` may stand before it.
- * table_: base, alloc, stream, release, copy, virtual, shared, pinned, stats. name_: of the table. The further
- * arguments initialise struct moor_abi_<table_>_table behind its reserved word: in C by field, in C++17 in the
- * order of the fields. */
+ * table_: base, alloc, stream, release, copy, virtual, shared, pinned or stats. name_: of the table. The
+ * further arguments initialise struct moor_abi_<table_>_table behind its reserved word: in C by field, in
+ * C++17 in the order of the fields. */
 #define MOOR_KIT_TABLE(table_, name_, ...)                                                                   \
     const struct moor_abi_##table_##_table name_ = {sizeof(struct moor_abi_##table_##_table), 0, __VA_ARGS__}
 

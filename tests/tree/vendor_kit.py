@@ -89,10 +89,17 @@ source = folder / "provider.cc"
 source.write_text("".join(f"#include <{header}>\n" for header in headers) + """
 MOOR_ABI_NOTE(MOOR_ABI_CAPS_REQUIRED, 0);
 static const moor_abi_prefix prefix = MOOR_ABI_PREFIX(MOOR_ABI_CAPS_REQUIRED, 0);
+struct moor_abi_instance { moor_kit_instance kit; };
+struct moor_abi_context { moor_kit_context kit; };
+static int32_t start(moor_abi_instance *, moor_abi_error *) { return MOOR_OK; }
+MOOR_KIT_FRAME(kit, nullptr, start, nullptr, nullptr, nullptr, {}, nullptr);
+MOOR_KIT_BASE_TABLE(base_table, kit, nullptr, nullptr, moor_kit_context_open, moor_kit_context_close,
+                    moor_kit_no_native_context, moor_kit_no_extension);
 int main()
 {
     uint64_t bytes = 0;
-    return moor_kit_round_up(1, 4096, &bytes) != MOOR_OK || bytes != 4096 || prefix.magic != MOOR_ABI_MAGIC;
+    return moor_kit_round_up(1, 4096, &bytes) != MOOR_OK || bytes != 4096 || prefix.magic != MOOR_ABI_MAGIC ||
+           base_table.struct_size != MOOR_ABI_BASE_TABLE_SIZE || base_table.get_extension != moor_kit_no_extension;
 }
 """)
 for compiler in "g++", "clang++":

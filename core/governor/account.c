@@ -12,8 +12,8 @@
 uint64_t moor__account_charged(const struct moor__account *account)
 {
     uint64_t sum = 0;
-    for (int i = MOOR__LIVE; i < MOOR__BYTES; i++)
-        sum += moor__account_get(account, (enum moor__account_line)i);
+    for (enum moor__account_line line = MOOR__LIVE; line < MOOR__BYTES; line++)
+        sum += moor__account_get(account, line);
     return sum;
 }
 
@@ -26,9 +26,8 @@ uint64_t moor__account_live(const struct moor__account *account)
 static void update_commitments(struct moor_holder *holder)
 {
     struct moor__authority_sums *sums = &holder->authority->sums;
-    uint64_t pending = moor__account_get(&holder->account, MOOR__PENDING);
     uint64_t commitment = moor__max(holder->has, holder->limits.guarantee_bytes);
-    uint64_t later = moor__max(holder->has - pending, holder->limits.guarantee_bytes);
+    uint64_t later = moor__max(moor__has_later(holder), holder->limits.guarantee_bytes);
     sums->commitments += commitment - holder->commitment;
     sums->commitments_later += later - holder->commitment_later;
     holder->commitment = commitment;
@@ -99,12 +98,12 @@ void moor__holder_account_apply(struct moor_holder *holder, const struct moor__t
 void moor__holder_account_merge(struct moor_holder *holder, struct moor__account *lines, uint64_t highest)
 {
     note_peaks(holder, highest);
-    for (int i = 0; i < MOOR__ACCOUNT_LINES; i++) {
-        uint64_t change = moor__account_get(lines, (enum moor__account_line)i);
+    for (enum moor__account_line line = 0; line < MOOR__ACCOUNT_LINES; line++) {
+        uint64_t change = moor__account_get(lines, line);
         if (!change)
             continue;
-        moor__holder_account_count(holder, (enum moor__account_line)i, change);
-        atomic_store_explicit(&lines->line[i], 0, memory_order_relaxed);
+        moor__holder_account_count(holder, line, change);
+        atomic_store_explicit(&lines->line[line], 0, memory_order_relaxed);
     }
     free_credit(holder);
 }

@@ -60,6 +60,12 @@ uint64_t moor__account_live(const struct moor__account *account);
 
 /* ---- each requires authority->lock ---- */
 
+/* Returns the bytes that the holder has without pending ones. */
+static inline uint64_t moor__has_later(const struct moor_holder *holder)
+{
+    return holder->has - moor__account_get(&holder->account, MOOR__PENDING);
+}
+
 /* Returns the bytes that the holder may still have below its limit. */
 static inline uint64_t moor__own_room(const struct moor_holder *holder)
 {

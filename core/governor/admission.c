@@ -54,6 +54,14 @@ void moor__request_set_unlock(const struct moor__request_set *set)
         moor__lock_release(&set->pools[i]->lock);
 }
 
+bool moor__request_set_has(const struct moor__request_set *set, const struct moor_authority *pool)
+{
+    for (size_t i = 0; i < set->pool_count; i++)
+        if (set->pools[i] == pool)
+            return true;
+    return false;
+}
+
 /* ---- room ---- */
 
 static uint64_t reserve_of(const struct moor_authority *authority, bool is_inside)
@@ -72,16 +80,9 @@ uint64_t moor__pool_room(const struct moor_holder *holder, bool is_inside)
 static uint64_t pool_room_later(const struct moor_holder *holder, bool is_inside)
 {
     const struct moor_authority *authority = holder->authority;
-    uint64_t has = holder->has - moor__account_get(&holder->account, MOOR__PENDING);
-    uint64_t others = authority->sums.commitments_later - holder->commitment_later + has;
+    uint64_t others = authority->sums.commitments_later - holder->commitment_later + moor__has_later(holder);
     return moor__sub_sat(moor__authority_capacity(authority),
                          moor__add_sat(others, reserve_of(authority, is_inside)));
-}
-
-static uint64_t own_room_later(const struct moor_holder *holder)
-{
-    return moor__sub_sat(holder->limits.limit_bytes,
-                         holder->has - moor__account_get(&holder->account, MOOR__PENDING));
 }
 
 /* ---- now ---- */
@@ -162,12 +163,13 @@ static bool could_ever(const struct moor__request_set *set, size_t index, struct
     return false;
 }
 
-bool moor__request_set_can(const struct moor__request_set *set, struct moor__refusal *ret_refusal)
+/* Requires the locks of the set. */
+static bool all_could_ever(const struct moor__request_set *set, struct moor__refusal *refusal)
 {
     bool can = true;
     for (size_t i = 0; i < set->count && can; i++) {
         assert(i > 0 || set->parts[i].holder->planned_bytes == 0);
-        can = could_ever(set, i, ret_refusal);
+        can = could_ever(set, i, refusal);
     }
     for (size_t i = 0; i < set->count; i++)
         set->parts[i].holder->planned_bytes = 0;
@@ -176,9 +178,18 @@ bool moor__request_set_can(const struct moor__request_set *set, struct moor__ref
     return can;
 }
 
+bool moor__request_set_can(const struct moor__request_set *set, struct moor__refusal *ret_refusal)
+{
+    moor__request_set_lock(set);
+    bool can = all_could_ever(set, ret_refusal);
+    moor__request_set_unlock(set);
+    return can;
+}
+
 bool moor__request_set_is_limited(const struct moor__request_set *set)
 {
     bool limited = false;
+    moor__request_set_lock(set);
     for (size_t i = 0; i < set->count; i++) {
         struct moor_holder *holder = set->parts[i].holder;
         holder->planned_bytes = moor__add_sat(holder->planned_bytes, set->parts[i].bytes);
@@ -186,6 +197,7 @@ bool moor__request_set_is_limited(const struct moor__request_set *set)
     }
     for (size_t i = 0; i < set->count; i++)
         set->parts[i].holder->planned_bytes = 0;
+    moor__request_set_unlock(set);
     return limited;
 }
 
@@ -201,29 +213,25 @@ static uint64_t pending_where_missing(const struct moor__request_set *set,
                              MOOR__PENDING);
 }
 
-/* Reserves a part, fitting or not; sign -1 undoes it. */
-static void reserve(const struct moor_request *part, uint64_t sign)
-{
-    moor__holder_account_add(part->holder, MOOR__RESERVED, sign * part->bytes);
-}
-
 static bool try_to_grant(const struct moor__request_set *set, const struct moor__ticket *ticket,
                          struct moor__refusal *refusal)
 {
     bool now = true, later = true;
     *refusal = (struct moor__refusal){.status = MOOR_OVER_BUDGET};
-    if (!moor__request_set_can(set, refusal))
+    if (!all_could_ever(set, refusal))
         return false;
     for (size_t i = 0; i < set->count; i++) {
         const struct moor_request *part = &set->parts[i];
         enum moor__obstacle obstacle = find_obstacle(set, i, ticket, refusal);
         now &= !obstacle;
-        later &= obstacle != MOOR__OBSTACLE_TURN && part->bytes <= own_room_later(part->holder) &&
-                 part->bytes <= pool_room_later(part->holder, set->is_inside);
-        reserve(part, 1);
+        later &=
+            obstacle != MOOR__OBSTACLE_TURN &&
+            part->bytes <= moor__sub_sat(part->holder->limits.limit_bytes, moor__has_later(part->holder)) &&
+            part->bytes <= pool_room_later(part->holder, set->is_inside);
+        moor__holder_account_add(part->holder, MOOR__RESERVED, part->bytes);
     }
     for (size_t i = set->count; !now && i-- > 0;)
-        reserve(&set->parts[i], (uint64_t)-1);
+        moor__holder_account_add(set->parts[i].holder, MOOR__RESERVED, -set->parts[i].bytes);
     if (!now && later) {
         refusal->status = MOOR_PENDING;
         refusal->bytes = pending_where_missing(set, refusal);
@@ -251,30 +259,24 @@ moor_status moor__refuse(const struct moor__refusal *refusal)
     const char *name = refusal->name;
     unsigned long long wanted = refusal->wanted, room = refusal->room, most = refusal->most,
                        bytes = refusal->bytes;
-    bool limit = refusal->obstacle == MOOR__OBSTACLE_LIMIT;
-    assert(refusal->status > 0);
-    switch (refusal->status) {
-    case MOOR_NEVER_FITS:
-        return moor__fail_short(MOOR_NEVER_FITS, bytes, "%s asks for %llu bytes; %s %llu%s", name, wanted,
+    moor_status status = refusal->status;
+    bool limit = refusal->obstacle == MOOR__OBSTACLE_LIMIT, vain = status == MOOR_NO_VICTIM;
+    assert(status > 0);
+    if (status == MOOR_NEVER_FITS)
+        return moor__fail_short(status, bytes, "%s asks for %llu bytes; %s %llu%s", name, wanted,
                                 limit ? "its limit is" : "the whole capacity is", most,
                                 limit ? "" : ", and others may be guaranteed some of it");
-    case MOOR_PENDING:
-        return moor__fail_short(MOOR_PENDING, bytes,
-                                "%s asks for %llu bytes; %llu are free and %llu behind fences", name, wanted,
-                                room, bytes);
-    default:
-        break;
-    }
+    if (status == MOOR_PENDING)
+        return moor__fail_short(status, bytes, "%s asks for %llu bytes; %llu are free and %llu behind fences",
+                                name, wanted, room, bytes);
     if (refusal->obstacle == MOOR__OBSTACLE_TURN)
         return moor__fail_short(
-            refusal->status, bytes,
-            "%s asks for %llu bytes; they are kept for a request that has been passed often", name, wanted);
+            status, bytes, "%s asks for %llu bytes; they are kept for a request that has been passed often",
+            name, wanted);
     if (limit)
-        return moor__fail_short(refusal->status, bytes,
-                                "%s asks for %llu bytes; its limit of %llu leaves %llu%s", name, wanted, most,
-                                room, refusal->status == MOOR_NO_VICTIM ? ", and it gave up too little" : "");
-    return moor__fail_short(
-        refusal->status, bytes, "%s asks for %llu bytes; %llu of %llu are free for it%s%s", name, wanted,
-        room, most, refusal->external ? ", others hold part of the pool" : "",
-        refusal->status == MOOR_NO_VICTIM ? ", and the holders that were asked gave too little" : "");
+        return moor__fail_short(status, bytes, "%s asks for %llu bytes; its limit of %llu leaves %llu%s",
+                                name, wanted, most, room, vain ? ", and it gave up too little" : "");
+    return moor__fail_short(status, bytes, "%s asks for %llu bytes; %llu of %llu are free for it%s%s", name,
+                            wanted, room, most, refusal->external ? ", others hold part of the pool" : "",
+                            vain ? ", and the holders that were asked gave too little" : "");
 }

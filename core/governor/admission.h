@@ -43,9 +43,8 @@ enum moor__obstacle { MOOR__NO_OBSTACLE, MOOR__OBSTACLE_LIMIT, MOOR__OBSTACLE_PO
 struct moor__refusal {
     moor_status status; /* PENDING, OVER_BUDGET, NEVER_FITS; 0: not tried */
     enum moor__obstacle obstacle;
-    size_t part; /* index of the first part that does not fit */
-    char name[sizeof((struct moor_holder *)0)
-                  ->name]; /* a copy, because the holder may be destroyed meanwhile */
+    size_t part;                 /* index of the first part that does not fit */
+    char name[MOOR__NAME_BYTES]; /* a copy, because the holder may be destroyed meanwhile */
     uint64_t wanted;
     uint64_t bytes; /* for moor_last_error()->bytes */
     uint64_t room;  /* available to the part */
@@ -62,19 +61,19 @@ static inline bool moor__is_inside_pressure(const struct moor__governor *governo
     return moor__pressured_holder && moor__pressured_holder->authority->governor == governor;
 }
 
+/* Returns true if the pool is one of the set's. */
+bool moor__request_set_has(const struct moor__request_set *set, const struct moor_authority *pool);
 /* Locks all authorities of the set, in the order of ranks. */
 void moor__request_set_lock(const struct moor__request_set *set);
 void moor__request_set_unlock(const struct moor__request_set *set);
 
-/* ---- each requires the locks of the set ---- */
-
 /* Reserves all parts, or none and explains why. Takes threads' credit back before it refuses. ticket: the
- * ticket of the request, or NULL. */
+ * ticket of the request, or NULL. Requires the locks of the set. */
 bool moor__request_set_grant(const struct moor__request_set *set, const struct moor__ticket *ticket,
                              struct moor__refusal *ret_refusal);
-/* Returns true if the set would fit with every byte of its pools free. */
+/* Returns true if the set would fit with every byte of its pools free. Requires no authority's lock. */
 bool moor__request_set_can(const struct moor__request_set *set, struct moor__refusal *ret_refusal);
-/* Returns true if a holder's own limit keeps the set from being served. */
+/* Returns true if a holder's own limit keeps the set from being served. Requires no authority's lock. */
 bool moor__request_set_is_limited(const struct moor__request_set *set);
 
 /* Returns the room in the pool for one holder, beside the commitments of the others. Requires

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Authorities: one for each physical pool, with its capacity and the external use of it. */
 #include "governor/governor.h"
-#include "governor/limits.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -32,29 +31,22 @@ static struct moor_authority *find_or_make(struct moor__governor *governor, cons
     return authority;
 }
 
-/* Takes the least total that providers report: one of them knows of a limit that holds for all. Requires
- * authority->lock. */
-static void take_total(struct moor_authority *authority, uint64_t total_bytes)
-{
-    struct moor__pool_limits *limits = &authority->limits;
-    if (!limits->is_unknown && limits->capacity <= total_bytes)
-        return;
-    limits->capacity = total_bytes;
-    limits->is_unknown = false;
-}
-
 moor_status moor__authority_for_pool(struct moor_runtime *runtime, const char *pool_key,
                                      const uint64_t *total_bytes, struct moor_authority **ret_authority)
 {
-    struct moor__governor *governor = moor__governor_of(runtime);
+    struct moor__governor *governor = runtime->governor;
     moor__lock_acquire(&governor->lock);
     struct moor_authority *authority = find_or_make(governor, pool_key);
     moor__lock_release(&governor->lock);
     if (!authority)
         return moor__fail(MOOR_HOST_NOMEM, "no memory for an authority");
+    struct moor__pool_limits *limits = &authority->limits;
     moor__accounts_lock(authority);
-    if (total_bytes && authority->limits.revision == 0)
-        take_total(authority, *total_bytes);
+    /* The least total counts: one provider knows of a limit that holds for all. */
+    if (total_bytes && limits->revision == 0 && (limits->is_unknown || *total_bytes < limits->capacity)) {
+        limits->capacity = *total_bytes;
+        limits->is_unknown = false;
+    }
     moor__accounts_unlock(authority);
     *ret_authority = authority;
     return MOOR_OK;

@@ -9,36 +9,24 @@
 #include "governor/governor.h"
 #include "governor/request.h"
 
-/* A transition of one holder's bytes. */
-struct change {
-    enum moor__transition_kind kind;
-    enum moor__account_line line; /* for MOOR__LIVE_LINE */
-    uint64_t bytes;
-    uint64_t requested; /* differences, which may be negative */
-    uint64_t counts;
-    bool evicts;
-};
-
-/* Carries a transition out. Returns the ticket for which evicted bytes count, or 0. */
+/* Carries a transition out. step: the numbers, and the line where the table says MOOR__LIVE_LINE. Returns the
+ * ticket for which evicted bytes count, or 0. */
 __attribute__((always_inline)) static inline moor_ticket
-run(struct moor__thread_cache *cache, struct moor_holder *holder, const struct change change)
+run(struct moor_holder *holder, enum moor__transition_kind kind, struct moor__transfer step, bool evicts)
 {
-    const struct moor__transition transition = moor__transitions[change.kind];
-    const struct moor__transfer step = {
-        .from = transition.from == MOOR__LIVE_LINE ? change.line : transition.from,
-        .to = transition.to == MOOR__LIVE_LINE ? change.line : transition.to,
-        .bytes = change.bytes,
-        .requested = change.requested,
-        .counts = change.counts,
-    };
+    const struct moor__transition transition = moor__transitions[kind];
     struct moor_authority *authority = holder->authority;
     moor_ticket ticket = 0;
+    if (transition.from != MOOR__LIVE_LINE)
+        step.from = transition.from;
+    if (transition.to != MOOR__LIVE_LINE)
+        step.to = transition.to;
     assert(step.from < MOOR__BYTES && step.to < MOOR__BYTES && step.from != step.to);
-    if (change.evicts)
-        ticket = moor__evict(cache, holder, step, step.to == MOOR__PENDING);
+    if (evicts)
+        ticket = moor__evict(holder, step);
     else
-        moor__transfer_apply(cache, holder, step);
-    moor__trace(authority->runtime, transition.event, authority, holder, change.bytes, 0);
+        moor__transfer_apply(moor__thread_cache_for(holder), holder, step);
+    moor__trace(authority->runtime, transition.event, authority, holder, step.bytes, 0);
     return ticket;
 }
 
@@ -61,14 +49,13 @@ void moor__transfer_in_account(struct moor__thread_cache *cache, struct moor_hol
         moor__queue_scan(authority->governor);
 }
 
-moor_ticket moor__evict_under_pressure(struct moor__thread_cache *cache, struct moor_holder *holder,
-                                       struct moor__transfer step, bool behind_fences)
+moor_ticket moor__evict_under_pressure(struct moor_holder *holder, struct moor__transfer step)
 {
     struct moor__governor *governor = holder->authority->governor;
     moor__lock_acquire(&governor->queue.lock);
-    moor_ticket ticket = moor__eviction_count(holder, step.bytes, behind_fences);
+    moor_ticket ticket = moor__eviction_count(holder, step.bytes, step.to == MOOR__PENDING);
     step.is_passing = true; /* below */
-    moor__transfer_apply(cache, holder, step);
+    moor__transfer_apply(moor__thread_cache_for(holder), holder, step);
     moor__queue_scan_locked(governor);
     moor__lock_release(&governor->queue.lock);
     return ticket;
@@ -111,16 +98,16 @@ __attribute__((noinline)) static moor_status reserve_otherwise(struct moor__thre
         return MOOR_OK;
     if (refusal.status == MOOR_NEVER_FITS)
         return moor__refuse(&refusal);
-    moor_status status = moor__request(pool->governor->runtime, &set, deadline_ns, NULL);
+    moor_status status = moor__request(pool->governor, &set, deadline_ns, NULL);
     if (!status && counts)
         moor__transfer_apply(cache, holder,
                              (struct moor__transfer){MOOR__RESERVED, MOOR__RESERVED, .counts = counts});
     return status;
 }
 
-moor_status moor__reserve(struct moor__thread_cache *cache, struct moor_holder *holder, uint64_t bytes,
-                          uint64_t counts, uint64_t deadline_ns)
+moor_status moor__reserve(struct moor_holder *holder, uint64_t bytes, uint64_t counts, uint64_t deadline_ns)
 {
+    struct moor__thread_cache *cache = moor__thread_cache_for(holder);
     const struct moor__transfer step = MOOR__TRANSFER(MOOR__RESERVE, bytes, counts);
     struct moor_authority *authority = holder->authority;
     moor_status status = MOOR_OK;
@@ -131,11 +118,9 @@ moor_status moor__reserve(struct moor__thread_cache *cache, struct moor_holder *
     return status;
 }
 
-void moor__unreserve(struct moor__thread_cache *cache, struct moor_holder *holder, uint64_t bytes,
-                     uint64_t counts, bool evicts)
+void moor__unreserve(struct moor_holder *holder, uint64_t bytes, uint64_t counts, bool evicts)
 {
-    (void)run(cache, holder,
-              (struct change){MOOR__RETURN, .bytes = bytes, .counts = -counts, .evicts = evicts});
+    (void)run(holder, MOOR__RETURN, (struct moor__transfer){.bytes = bytes, .counts = -counts}, evicts);
 }
 
 /* ---- charging ---- */
@@ -160,38 +145,34 @@ void moor__charge(struct moor_holder *holder, enum moor__account_line line, uint
 moor_ticket moor__pending(struct moor_holder *holder, enum moor__account_line from, uint64_t bytes,
                           bool evicts)
 {
-    return run(moor__thread_cache_for(holder), holder,
-               (struct change){MOOR__RELEASE, from, .bytes = bytes, .evicts = evicts});
+    return run(holder, MOOR__RELEASE, (struct moor__transfer){.from = from, .bytes = bytes}, evicts);
 }
 
 void moor__unpending(struct moor_holder *holder, enum moor__account_line to, uint64_t bytes)
 {
-    (void)run(moor__thread_cache_for(holder), holder, (struct change){MOOR__RECALL, to, .bytes = bytes});
+    (void)run(holder, MOOR__RECALL, (struct moor__transfer){.to = to, .bytes = bytes}, false);
 }
 
 void moor__refund(struct moor_holder *holder, uint64_t bytes, uint64_t requested, uint64_t restored)
 {
-    struct moor__thread_cache *cache = moor__thread_cache_for(holder);
     assert(restored <= bytes);
     if (restored)
-        (void)run(cache, holder, (struct change){MOOR__RESTORE, .bytes = restored});
-    (void)run(cache, holder,
-              (struct change){MOOR__REFUND, .bytes = bytes - restored, .requested = -requested});
+        (void)run(holder, MOOR__RESTORE, (struct moor__transfer){.bytes = restored}, false);
+    (void)run(holder, MOOR__REFUND,
+              (struct moor__transfer){.bytes = bytes - restored, .requested = -requested}, false);
 }
 
 void moor__quarantine(struct moor_holder *holder, uint64_t bytes)
 {
-    (void)run(moor__thread_cache_for(holder), holder, (struct change){MOOR__QUARANTINE, .bytes = bytes});
+    (void)run(holder, MOOR__QUARANTINE, (struct moor__transfer){.bytes = bytes}, false);
 }
 
 void moor__unquarantine(struct moor_holder *holder, uint64_t bytes)
 {
-    (void)run(moor__thread_cache_for(holder), holder, (struct change){MOOR__RETRY, .bytes = bytes});
+    (void)run(holder, MOOR__RETRY, (struct moor__transfer){.bytes = bytes}, false);
 }
 
-void moor__refund_leased(struct moor__thread_cache *cache, struct moor_holder *holder, uint64_t bytes,
-                         uint64_t counts)
+void moor__refund_leased(struct moor_holder *holder, uint64_t bytes, uint64_t counts)
 {
-    (void)run(cache, holder,
-              (struct change){MOOR__REFUND_LEASE, .bytes = bytes, .counts = -counts, .evicts = true});
+    (void)run(holder, MOOR__REFUND_LEASE, (struct moor__transfer){.bytes = bytes, .counts = -counts}, true);
 }

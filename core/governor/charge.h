@@ -66,31 +66,25 @@ moor__transfer_apply(struct moor__thread_cache *cache, struct moor_holder *holde
         moor__transfer_in_account(cache, holder, step);
 }
 
-moor_ticket moor__evict_under_pressure(struct moor__thread_cache *cache, struct moor_holder *holder,
-                                       struct moor__transfer step, bool behind_fences);
-/* Makes a transfer by which the holder evicts bytes. behind_fences: they are pending afterwards. If the
- * holder is being asked, no plan is made between the transfer and its accounting, which would count the
- * bytes twice or not at all. Returns the ticket for which the bytes count, or 0. Requires no lock of the
- * governor. */
-static inline moor_ticket moor__evict(struct moor__thread_cache *cache, struct moor_holder *holder,
-                                      struct moor__transfer step, bool behind_fences)
+moor_ticket moor__evict_under_pressure(struct moor_holder *holder, struct moor__transfer step);
+/* Makes a transfer by which the holder evicts bytes. If the holder is being asked, no plan is made between the
+ * transfer and its accounting, which would count the bytes twice or not at all. Returns the ticket for which
+ * the bytes count, or 0. Requires no lock of the governor. */
+static inline moor_ticket moor__evict(struct moor_holder *holder, struct moor__transfer step)
 {
     if (__builtin_expect(atomic_load_explicit(&holder->is_asked, memory_order_relaxed), 0))
-        return moor__evict_under_pressure(cache, holder, step, behind_fences);
-    moor__transfer_apply(cache, holder, step);
+        return moor__evict_under_pressure(holder, step);
+    moor__transfer_apply(moor__thread_cache_for(holder), holder, step);
     return 0;
 }
 
-/* ---- transitions. None can fail but the first. cache: the thread's, or NULL. Each requires no lock of the
- * governor ---- */
+/* ---- transitions. None can fail but the first. Each requires no lock of the governor ---- */
 
 /* Reserves bytes, with the statuses of moor_grant_reserve. counts: MOOR__ONE_GRANT for a grant, or 0. */
-moor_status moor__reserve(struct moor__thread_cache *cache, struct moor_holder *holder, uint64_t bytes,
-                          uint64_t counts, uint64_t deadline_ns);
+moor_status moor__reserve(struct moor_holder *holder, uint64_t bytes, uint64_t counts, uint64_t deadline_ns);
 /* Returns reserved bytes. evicts: the holder gives them up of its own accord, so they count if it is being
  * asked. */
-void moor__unreserve(struct moor__thread_cache *cache, struct moor_holder *holder, uint64_t bytes,
-                     uint64_t counts, bool evicts);
+void moor__unreserve(struct moor_holder *holder, uint64_t bytes, uint64_t counts, bool evicts);
 /* Charges reserved bytes to the line. requested: bytes asked for. exceed: the part of the bytes that is not
  * reserved. */
 void moor__charge(struct moor_holder *holder, enum moor__account_line line, uint64_t bytes,
@@ -106,7 +100,6 @@ void moor__refund(struct moor_holder *holder, uint64_t bytes, uint64_t requested
 void moor__quarantine(struct moor_holder *holder, uint64_t bytes);
 void moor__unquarantine(struct moor_holder *holder, uint64_t bytes);
 /* Refunds leased bytes. */
-void moor__refund_leased(struct moor__thread_cache *cache, struct moor_holder *holder, uint64_t bytes,
-                         uint64_t counts);
+void moor__refund_leased(struct moor_holder *holder, uint64_t bytes, uint64_t counts);
 
 #endif

@@ -33,27 +33,14 @@ moor_status moor__governor_check_idle(struct moor__governor *governor);
 /* Ends the governor's threads and frees everything. Requires that it is idle. NULL is a no-op. */
 void moor__governor_destroy(struct moor__governor *governor);
 
-/* Returns the governor of a runtime that a host has passed; NULL for NULL. */
-static inline struct moor__governor *moor__governor_of(struct moor_runtime *runtime)
-{
-    return runtime ? runtime->governor : NULL;
-}
-
-/* Begins a public call: INVALID for NULL, FORKED in a forked child. */
-static inline moor_status moor__governor_enter(const struct moor__governor *governor)
-{
-    return moor__enter(governor ? governor->runtime : NULL);
-}
-/* Do the same for an object of the governor. */
+/* Begin a public call, as moor__enter: INVALID for NULL, FORKED in a forked child. */
 static inline moor_status moor__authority_enter(const struct moor_authority *authority)
 {
-    return authority ? moor__governor_enter(authority->governor)
-                     : moor__fail(MOOR_INVALID, "the authority is NULL");
+    return authority ? moor__enter(authority->runtime) : moor__fail(MOOR_INVALID, "the authority is NULL");
 }
 static inline moor_status moor__holder_enter(const struct moor_holder *holder)
 {
-    return holder ? moor__governor_enter(holder->authority->governor)
-                  : moor__fail(MOOR_INVALID, "the holder is NULL");
+    return holder ? moor__enter(holder->authority->runtime) : moor__fail(MOOR_INVALID, "the holder is NULL");
 }
 
 /* Returns the runtime's authority for a pool, made if there is none. total_bytes: of the pool, NULL if
@@ -64,6 +51,12 @@ moor_status moor__authority_for_pool(struct moor_runtime *runtime, const char *p
 /* Notes a report of the pool's devices. held_bytes: by providers of this runtime. */
 void moor__authority_set_external(struct moor_authority *authority, uint64_t total_bytes, uint64_t free_bytes,
                                   uint64_t held_bytes, bool inconsistent);
+/* Checks the revision of a change of limits (0: the next one). same: the change would alter nothing.
+ * ret_known: [out] the change is in force already. STALE: a later revision is in force. REFUSED: this revision
+ * is in force with other values. */
+moor_status moor__revision_check(uint64_t current, uint64_t revision, bool same, bool *ret_known);
+/* Returns the revision that is in force after the change. */
+uint64_t moor__revision_after(uint64_t current, uint64_t revision);
 /* Counts grants and leases that are alive, and tickets that hosts own. */
 void moor__governor_count(struct moor__governor *governor, uint64_t *ret_grants, uint64_t *ret_leases,
                           uint64_t *ret_tickets);

@@ -9,23 +9,6 @@
 
 #include <stdlib.h>
 
-static struct moor__thread_slots *slots_of(struct moor__thread_cache *cache)
-{
-    return cache ? &cache->grants : NULL;
-}
-
-moor_status moor__grant_slot_take(struct moor__governor *governor, struct moor__thread_cache *cache,
-                                  struct moor__slot **ret_slot)
-{
-    return moor__thread_slots_take(&governor->grants, slots_of(cache), ret_slot);
-}
-
-void moor__grant_slot_return(struct moor__governor *governor, struct moor__thread_cache *cache,
-                             struct moor__slot *slot)
-{
-    moor__thread_slots_return(&governor->grants, slots_of(cache), slot);
-}
-
 static moor_grant publish(struct moor__governor *governor, struct moor__slot *slot,
                           struct moor_holder *holder, uint64_t bytes)
 {
@@ -44,8 +27,7 @@ static inline bool reserve_in_thread(struct moor__governor *governor, struct moo
                                      uint64_t bytes, moor_grant *ret_grant)
 {
     const struct moor__transfer step = MOOR__TRANSFER(MOOR__RESERVE, bytes, MOOR__ONE_GRANT);
-    struct moor_authority *authority =
-        holder->authority; /* from publication on the holder may be destroyed */
+    struct moor_authority *authority = holder->authority; /* once published, the holder may be destroyed */
     struct moor__thread_cache *cache = moor__thread_cache_last.cache;
     if (!moor__thread_cache_is_last(&governor->caches) || cache->grants.count == 0 ||
         !moor__transfer_in_thread(cache, holder, &step))
@@ -60,12 +42,12 @@ static moor_status reserve(struct moor__governor *governor, struct moor_holder *
 {
     struct moor__thread_cache *cache = moor__thread_cache_of(&governor->caches);
     struct moor__slot *slot;
-    moor_status status = moor__grant_slot_take(governor, cache, &slot);
+    moor_status status = moor__thread_slot_take(cache, &governor->grants, &slot);
     if (status)
         return status;
-    status = moor__reserve(cache, holder, bytes, MOOR__ONE_GRANT, deadline_ns);
+    status = moor__reserve(holder, bytes, MOOR__ONE_GRANT, deadline_ns);
     if (status) {
-        moor__grant_slot_return(governor, cache, slot);
+        moor__thread_slot_return(cache, &governor->grants, slot);
         return status;
     }
     *ret_grant = publish(governor, slot, holder, bytes);
@@ -95,7 +77,7 @@ moor_status moor__grants_take(struct moor__governor *governor, size_t count, str
     if (!slots)
         return moor__fail(MOOR_HOST_NOMEM, "no memory for %zu grants", count);
     for (size_t i = 0; i < count; i++) {
-        moor_status status = moor__grant_slot_take(governor, cache, &slots[i]);
+        moor_status status = moor__thread_slot_take(cache, &governor->grants, &slots[i]);
         if (!status)
             continue;
         moor__grants_return(governor, slots, i);
@@ -109,7 +91,7 @@ void moor__grants_return(struct moor__governor *governor, struct moor__slot **sl
 {
     struct moor__thread_cache *cache = moor__thread_cache_of(&governor->caches);
     for (size_t i = 0; i < unused; i++)
-        moor__grant_slot_return(governor, cache, slots[i]);
+        moor__thread_slot_return(cache, &governor->grants, slots[i]);
     free(slots);
 }
 
@@ -129,22 +111,18 @@ void moor__grants_publish(struct moor__governor *governor, const struct moor_req
 moor_status moor_grants_reserve(const struct moor_request *requests, size_t count, uint64_t deadline_ns,
                                 moor_grant *ret_grants)
 {
-    if (!requests || count == 0 || !requests[0].holder || !ret_grants)
-        return moor__leave(moor__fail(MOOR_INVALID, "requests and ret_grants must not be NULL, count not 0"));
-    struct moor__governor *governor = requests[0].holder->authority->governor;
+    if (!ret_grants)
+        return moor__leave(moor__fail(MOOR_INVALID, "ret_grants is NULL"));
     struct moor__slot **slots;
     struct moor__request_set set;
-    moor_status status = moor__governor_enter(governor);
-    if (!status)
-        status = moor__requests_check(governor, requests, count);
-    if (!status)
-        status = moor__request_set_copy(requests, count, &set);
+    moor_status status = moor__request_set_make(requests, count, &set);
     if (status)
         return moor__leave(status);
+    struct moor__governor *governor = set.pools[0]->governor;
     status = moor__grants_take(governor, count, &slots);
     if (status)
         goto out;
-    status = moor__request(governor->runtime, &set, deadline_ns, NULL);
+    status = moor__request(governor, &set, deadline_ns, NULL);
     if (!status)
         moor__grants_publish(governor, requests, count, slots, ret_grants);
     moor__grants_return(governor, slots, status ? count : 0);
@@ -172,9 +150,8 @@ static void finish(struct moor__grant *grant)
     struct moor_holder *holder = grant->holder;
     struct moor__governor *governor = holder->authority->governor;
     uint64_t rest = atomic_load_explicit(&grant->remaining, memory_order_relaxed);
-    struct moor__thread_cache *cache = moor__thread_cache_of(&governor->caches);
-    moor__grant_slot_return(governor, cache, &grant->slot);
-    moor__unreserve(cache, holder, rest, MOOR__ONE_GRANT, true);
+    moor__thread_slot_return(moor__thread_cache_of(&governor->caches), &governor->grants, &grant->slot);
+    moor__unreserve(holder, rest, MOOR__ONE_GRANT, true);
 }
 
 void moor__grant_unpin(struct moor__grant *grant)
@@ -212,12 +189,11 @@ moor_status moor_grant_get_remaining(struct moor_runtime *runtime, moor_grant ha
 
 moor_status moor_grant_release(struct moor_runtime *runtime, moor_grant handle)
 {
-    struct moor__governor *governor = moor__governor_of(runtime);
     moor_status status = moor__enter(runtime);
     if (status || handle == 0)
         return moor__leave(status);
     struct moor__slot *slot;
-    if (moor__handles_remove(&governor->grants, handle, &slot)) {
+    if (moor__handles_remove(&runtime->governor->grants, handle, &slot)) {
         finish((struct moor__grant *)slot);
         return MOOR_OK;
     }
@@ -229,7 +205,7 @@ moor_status moor_grant_release(struct moor_runtime *runtime, moor_grant handle)
     /* The rest goes back now; the bytes that running calls have drawn follow with the last of them. */
     if (!status) {
         uint64_t rest = atomic_exchange_explicit(&grant->remaining, 0, memory_order_relaxed);
-        moor__unreserve(moor__thread_cache_for(grant->holder), grant->holder, rest, 0, true);
+        moor__unreserve(grant->holder, rest, 0, true);
     }
     moor__grant_unpin(grant);
     return moor__leave(status);

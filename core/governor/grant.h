@@ -14,11 +14,6 @@ struct moor__grant {
 
 /* Each requires no lock. */
 
-/* Takes or returns a slot of a grant, by way of the thread's cache. cache: may be NULL. */
-moor_status moor__grant_slot_take(struct moor__governor *governor, struct moor__thread_cache *cache,
-                                  struct moor__slot **ret_slot);
-void moor__grant_slot_return(struct moor__governor *governor, struct moor__thread_cache *cache,
-                             struct moor__slot *slot);
 /* Takes slots for that many grants; and ends the list, returning its first `unused` slots. */
 moor_status moor__grants_take(struct moor__governor *governor, size_t count, struct moor__slot ***ret_slots);
 void moor__grants_return(struct moor__governor *governor, struct moor__slot **slots, size_t unused);

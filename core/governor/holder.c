@@ -4,7 +4,6 @@
  * because the holder may be asked for memory, and the authority's, because it has an account.
  */
 #include "governor/governor.h"
-#include "governor/limits.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -69,7 +68,7 @@ moor_status moor_holder_set_limits(struct moor_holder *holder, const struct moor
     struct moor_authority *authority = holder->authority;
     struct moor__queue *queue = &authority->governor->queue;
     bool known = false;
-    moor_status status = moor__governor_enter(authority->governor);
+    moor_status status = moor__enter(authority->runtime);
     if (!status)
         status = check_limits(limits);
     if (status)
@@ -112,8 +111,7 @@ moor_status moor_holder_set_pressure(struct moor_holder *holder, moor_pressure_f
         victim->function = pressure;
         victim->user = user;
         victim->cool_down_ns = victim->cool_until_ns = 0;
-        /* A function that removes itself is still running, and the bytes that it evicts are still
-         * expected. */
+        /* A function that removes itself is still running, and its bytes are still expected. */
         if (pressure || victim->is_running)
             moor__victim_add(&queue->schedule, holder);
     }
@@ -165,7 +163,7 @@ moor_status moor_holder_create(struct moor_authority *authority, const struct mo
     static const struct moor_holder_options defaults = {0};
     if (!authority || !ret_holder)
         return moor__leave(moor__fail(MOOR_INVALID, "authority and ret_holder must not be NULL"));
-    moor_status status = moor__governor_enter(authority->governor);
+    moor_status status = moor__enter(authority->runtime);
     if (!options)
         options = &defaults;
     if (!status && (options->role > MOOR_ROLE_CACHE || options->reserved != 0))
@@ -251,7 +249,7 @@ moor_status moor_holder_destroy(struct moor_holder *holder)
         return MOOR_OK;
     struct moor__governor *governor = holder->authority->governor;
     struct moor__queue *queue = &governor->queue;
-    moor_status status = moor__governor_enter(governor);
+    moor_status status = moor__enter(governor->runtime);
     if (status)
         return moor__leave(status);
     moor__lock_acquire(&queue->lock);
@@ -262,8 +260,7 @@ moor_status moor_holder_destroy(struct moor_holder *holder)
         status = leave_if_unused(holder, true); /* the pressure function may have done anything meanwhile */
     if (status && holder->victim.function)
         moor__victim_add(&queue->schedule, holder);
-    bool running =
-        holder->victim.is_running; /* in this thread: the worker frees it when the function returns */
+    bool running = holder->victim.is_running; /* in this thread: the worker frees the holder afterwards */
     moor__queue_scan_locked(governor);
     moor__lock_release(&queue->lock);
     if (!status && !running)

@@ -14,18 +14,6 @@ struct moor__lease {
 
 _Static_assert(sizeof(struct moor__lease) <= MOOR__CACHE_LINE, "each lease has a cache line of its own");
 
-static moor_status slot_take(struct moor__governor *governor, struct moor__thread_cache *cache,
-                             struct moor__slot **ret_slot)
-{
-    return moor__thread_slots_take(&governor->leases, cache ? &cache->leases : NULL, ret_slot);
-}
-
-static void slot_return(struct moor__governor *governor, struct moor__thread_cache *cache,
-                        struct moor__slot *slot)
-{
-    moor__thread_slots_return(&governor->leases, cache ? &cache->leases : NULL, slot);
-}
-
 static inline void publish(struct moor__governor *governor, struct moor__slot *slot,
                            struct moor_holder *holder, uint64_t bytes, moor_lease *ret_lease)
 {
@@ -47,7 +35,6 @@ static moor_status refuse_arguments(void)
 moor_status moor_lease_commit(struct moor_runtime *runtime, moor_grant handle, uint64_t bytes,
                               moor_lease *ret_lease)
 {
-    struct moor__governor *governor = moor__governor_of(runtime);
     struct moor__grant *grant;
     struct moor__slot *slot;
     moor_status status = moor__enter(runtime);
@@ -57,13 +44,14 @@ moor_status moor_lease_commit(struct moor_runtime *runtime, moor_grant handle, u
         status = moor__grant_pin(runtime, handle, &grant);
     if (status)
         return moor__leave(status);
+    struct moor__governor *governor = runtime->governor;
     struct moor__thread_cache *cache = moor__thread_cache_of(&governor->caches);
-    status = slot_take(governor, cache, &slot);
+    status = moor__thread_slot_take(cache, &governor->leases, &slot);
     if (status)
         goto out;
     status = moor__grant_draw(grant, bytes);
     if (status) {
-        slot_return(governor, cache, slot);
+        moor__thread_slot_return(cache, &governor->leases, slot);
         goto out;
     }
     moor__transfer_apply(cache, grant->holder, MOOR__TRANSFER(MOOR__COMMIT_LEASE, bytes, MOOR__ONE_LEASE));
@@ -101,17 +89,17 @@ static moor_status commit_removed(struct moor__governor *governor, struct moor__
     struct moor__thread_cache *cache = moor__thread_cache_of(&governor->caches);
     struct moor__slot *slot;
     uint64_t remaining = atomic_load_explicit(&grant->remaining, memory_order_relaxed);
-    moor_status status =
-        remaining < bytes ? moor__grant_draw(grant, bytes) : slot_take(governor, cache, &slot);
+    moor_status status = remaining < bytes ? moor__grant_draw(grant, bytes)
+                                           : moor__thread_slot_take(cache, &governor->leases, &slot);
     if (status) {
         moor__handles_publish(&grant->slot); /* the grant is as it was */
         return status;
     }
-    moor__grant_slot_return(governor, cache, &grant->slot);
+    moor__thread_slot_return(cache, &governor->grants, &grant->slot);
     moor__transfer_apply(cache, holder,
                          MOOR__TRANSFER(MOOR__COMMIT_LEASE, bytes, MOOR__ONE_LEASE - MOOR__ONE_GRANT));
     if (remaining > bytes)
-        moor__unreserve(cache, holder, remaining - bytes, 0, true);
+        moor__unreserve(holder, remaining - bytes, 0, true);
     publish(governor, slot, holder, bytes, ret_lease);
     return MOOR_OK;
 }
@@ -150,39 +138,31 @@ moor_status moor_grant_commit(struct moor_runtime *runtime, moor_grant handle, u
 
 /* ---- changing ---- */
 
-static moor_status pin(struct moor__governor *governor, moor_lease handle, struct moor__lease **ret_lease)
+static moor_status pin(struct moor_runtime *runtime, moor_lease handle, struct moor__lease **ret_lease)
 {
     struct moor__slot *slot;
-    moor_status status = moor__governor_enter(governor);
+    moor_status status = moor__enter(runtime);
     if (!status)
-        status = moor__handles_pin(&governor->leases, handle, &slot);
+        status = moor__handles_pin(&runtime->governor->leases, handle, &slot);
     if (!status)
         *ret_lease = (struct moor__lease *)slot;
     return status;
 }
 
 /* Refunds a lease that no other thread can find. */
-static void finish(struct moor__governor *governor, struct moor__lease *lease)
+static void finish(struct moor__lease *lease)
 {
     struct moor_holder *holder = lease->holder;
-    struct moor__thread_cache *cache = moor__thread_cache_of(&governor->caches);
     uint64_t bytes = atomic_load_explicit(&lease->bytes, memory_order_relaxed);
-    slot_return(governor, cache, &lease->slot);
-    moor__refund_leased(cache, holder, bytes, MOOR__ONE_LEASE);
+    moor__thread_slot_return(moor__thread_cache_for(holder), &holder->authority->governor->leases,
+                             &lease->slot);
+    moor__refund_leased(holder, bytes, MOOR__ONE_LEASE);
 }
 
-static void unpin(struct moor__governor *governor, struct moor__lease *lease)
+static void unpin(struct moor__lease *lease)
 {
     if (moor__handles_unpin(&lease->slot))
-        finish(governor, lease);
-}
-
-/* Sets the bytes if they are still `before`. Relaxed: the number alone decides which thread moves them in the
- * account. */
-static bool replace(struct moor__lease *lease, uint64_t before, uint64_t after)
-{
-    return atomic_compare_exchange_strong_explicit(&lease->bytes, &before, after, memory_order_relaxed,
-                                                   memory_order_relaxed);
+        finish(lease);
 }
 
 static moor_status adjust(struct moor__lease *lease, uint64_t bytes, uint64_t deadline_ns)
@@ -191,46 +171,45 @@ static moor_status adjust(struct moor__lease *lease, uint64_t bytes, uint64_t de
     for (;;) {
         uint64_t before = atomic_load_explicit(&lease->bytes, memory_order_relaxed);
         uint64_t more = moor__sub_sat(bytes, before);
-        moor_status status =
-            more ? moor__reserve(moor__thread_cache_for(holder), holder, more, 0, deadline_ns) : MOOR_OK;
+        moor_status status = more ? moor__reserve(holder, more, 0, deadline_ns) : MOOR_OK;
         if (status)
             return status;
-        if (replace(lease, before, bytes)) {
+        /* Relaxed: the number alone decides which thread moves the bytes in the account. */
+        if (atomic_compare_exchange_strong_explicit(&lease->bytes, &before, bytes, memory_order_relaxed,
+                                                    memory_order_relaxed)) {
             if (more)
                 moor__charge(holder, MOOR__LEASED, more, 0, 0);
             else if (before > bytes)
-                moor__refund_leased(moor__thread_cache_for(holder), holder, before - bytes, 0);
+                moor__refund_leased(holder, before - bytes, 0);
             return MOOR_OK;
         }
         if (more)
-            moor__unreserve(moor__thread_cache_for(holder), holder, more, 0, false);
+            moor__unreserve(holder, more, 0, false);
     }
 }
 
 moor_status moor_lease_adjust(struct moor_runtime *runtime, moor_lease handle, uint64_t bytes,
                               uint64_t deadline_ns)
 {
-    struct moor__governor *governor = moor__governor_of(runtime);
     struct moor__lease *lease = NULL;
-    moor_status status = pin(governor, handle, &lease);
+    moor_status status = pin(runtime, handle, &lease);
     if (status)
         return moor__leave(status);
     status = bytes ? adjust(lease, bytes, deadline_ns) : moor__fail(MOOR_INVALID, "bytes must not be 0");
-    unpin(governor, lease);
+    unpin(lease);
     return moor__leave(status);
 }
 
 moor_status moor_lease_get_bytes(struct moor_runtime *runtime, moor_lease handle, uint64_t *ret_bytes)
 {
-    struct moor__governor *governor = moor__governor_of(runtime);
     if (!ret_bytes)
         return moor__leave(moor__fail(MOOR_INVALID, "ret_bytes is NULL"));
     struct moor__lease *lease = NULL;
-    moor_status status = pin(governor, handle, &lease);
+    moor_status status = pin(runtime, handle, &lease);
     if (status)
         return moor__leave(status);
     *ret_bytes = atomic_load_explicit(&lease->bytes, memory_order_relaxed);
-    unpin(governor, lease);
+    unpin(lease);
     return MOOR_OK;
 }
 
@@ -241,8 +220,7 @@ moor_status moor_lease_get_bytes(struct moor_runtime *runtime, moor_lease handle
 static inline bool finish_in_thread(struct moor__governor *governor, struct moor__lease *lease)
 {
     struct moor_holder *holder = lease->holder;
-    struct moor_authority *authority =
-        holder->authority; /* the holder may be destroyed with its last lease */
+    struct moor_authority *authority = holder->authority; /* the last lease may end the holder */
     struct moor__thread_cache *cache = moor__thread_cache_last.cache;
     uint64_t bytes = atomic_load_explicit(&lease->bytes, memory_order_relaxed);
     const struct moor__transfer step = MOOR__TRANSFER(MOOR__REFUND_LEASE, bytes, -MOOR__ONE_LEASE);
@@ -257,14 +235,14 @@ static inline bool finish_in_thread(struct moor__governor *governor, struct moor
 }
 
 /* Retires a lease that running calls have pinned: the last of them finishes it. */
-static moor_status refund_shared(struct moor__governor *governor, moor_lease handle)
+static moor_status refund_shared(struct moor_runtime *runtime, moor_lease handle)
 {
     struct moor__lease *lease = NULL;
-    moor_status status = pin(governor, handle, &lease);
+    moor_status status = pin(runtime, handle, &lease);
     if (status)
         return status;
     status = moor__handles_retire(&lease->slot);
-    unpin(governor, lease);
+    unpin(lease);
     return status;
 }
 
@@ -277,8 +255,8 @@ moor_status moor_lease_refund(struct moor_runtime *runtime, moor_lease handle)
     if (handle == 0)
         return MOOR_OK;
     if (!moor__handles_remove(&governor->leases, handle, &slot))
-        return moor__leave(refund_shared(governor, handle));
+        return moor__leave(refund_shared(runtime, handle));
     if (!finish_in_thread(governor, (struct moor__lease *)slot))
-        finish(governor, (struct moor__lease *)slot);
+        finish((struct moor__lease *)slot);
     return MOOR_OK;
 }

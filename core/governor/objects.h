@@ -49,6 +49,7 @@ enum moor__account_line {
 
 #define MOOR__ONE_GRANT UINT64_C(1)
 #define MOOR__ONE_LEASE (UINT64_C(1) << 32)
+#define MOOR__NAME_BYTES 64 /* of a holder's name, with the final zero */
 
 /* All accesses are relaxed: locks and credit.h say which thread may write a line. In a thread account lines
  * are differences and may wrap below zero; their sum with the account's line does not. */
@@ -120,10 +121,10 @@ struct moor_authority {
 
 /* A request to one holder to give memory back. */
 struct moor__pressure_request {
-    STAILQ_ENTRY(moor__pressure_request) entry; /* in the schedule's list, while no worker has taken it */
-    bool is_waiting;                            /* in that list */
-    bool is_expected;                           /* the bytes that are missing are expected to come */
-    moor_ticket ticket;                         /* 0: the holder is not being asked */
+    STAILQ_ENTRY(moor_holder) entry; /* in the schedule's list, while no worker has taken it */
+    bool is_waiting;                 /* in that list */
+    bool is_expected;                /* the bytes that are missing are expected to come */
+    moor_ticket ticket;              /* 0: the holder is not being asked */
     uint64_t bytes;
     uint64_t evicted_bytes; /* evicted so far, by the account */
     uint64_t had_bytes;     /* by the holder when it was asked, without pending ones */
@@ -146,6 +147,7 @@ struct moor__victim {
     uint64_t cool_down_ns;  /* length of its last cool-down; 0: its last answer was enough */
     uint64_t cool_until_ns; /* no request before this time */
     uint32_t wanted;        /* parts of open tickets */
+    bool is_listed;         /* in the list of victims */
     bool is_running;        /* a thread is in its pressure function */
     bool is_destroyed;      /* from inside that function: the worker frees it afterwards */
 };
@@ -170,7 +172,7 @@ struct moor_holder {
     struct moor__account account;
     uint64_t peak_charged;
     TAILQ_ENTRY(moor_holder) entry; /* in the authority's list */
-    char name[64];
+    char name[MOOR__NAME_BYTES];
     struct moor__holder_settings settings;
     uint64_t planned_bytes;    /* scratch of admission.c and plan.c; 0 between calls */
     _Atomic uint32_t bindings; /* no lock */

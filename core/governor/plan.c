@@ -23,7 +23,7 @@ struct plan {
 
 static uint64_t would_have(const struct moor_holder *holder)
 {
-    return holder->has - moor__account_get(&holder->account, MOOR__PENDING) + holder->planned_bytes;
+    return moor__has_later(holder) + holder->planned_bytes;
 }
 
 static void plan_change(struct plan *plan, struct moor_holder *holder, uint64_t change)
@@ -44,12 +44,13 @@ static bool comes_before(const struct moor_holder *a, const struct moor_holder *
 
 void moor__victim_remove(struct moor__schedule *schedule, struct moor_holder *holder)
 {
+    if (!holder->victim.is_listed)
+        return;
     struct moor_holder **link = &schedule->victims;
-    while (*link && *link != holder)
+    while (*link != holder)
         link = &(*link)->victim.next;
-    if (*link)
-        *link = holder->victim.next;
-    holder->victim.next = NULL;
+    *link = holder->victim.next;
+    holder->victim.is_listed = false;
 }
 
 void moor__victim_add(struct moor__schedule *schedule, struct moor_holder *holder)
@@ -59,6 +60,7 @@ void moor__victim_add(struct moor__schedule *schedule, struct moor_holder *holde
     while (*link && comes_before(*link, holder))
         link = &(*link)->victim.next;
     holder->victim.next = *link;
+    holder->victim.is_listed = true;
     *link = holder;
 }
 
@@ -66,8 +68,7 @@ void moor__victim_add(struct moor__schedule *schedule, struct moor_holder *holde
 static uint64_t evictable_bytes(const struct moor_holder *holder, bool deep)
 {
     /* The smaller of both: bytes that only its own waiting requests would bring cannot be evicted. */
-    uint64_t has =
-        moor__min(would_have(holder), holder->has - moor__account_get(&holder->account, MOOR__PENDING));
+    uint64_t has = moor__min(would_have(holder), moor__has_later(holder));
     uint64_t movable = moor__sub_sat(has, moor__account_get(&holder->account, MOOR__QUARANTINED));
     return deep ? movable : moor__min(movable, moor__sub_sat(has, holder->limits.guarantee_bytes));
 }
@@ -101,15 +102,16 @@ static uint64_t ask(struct plan *plan, struct moor__ticket *ticket, struct moor_
     uint64_t asked = moor__min(bytes, evictable_bytes(holder, deep));
     if (!victim->function || asked == 0)
         return 0;
-    if (victim->request.ticket || plan->now_ns < victim->cool_until_ns || has_answered(ticket, holder)) {
+    if (victim->request.ticket || plan->now_ns < victim->cool_until_ns || has_answered(ticket, holder) ||
+        !victim->is_listed) { /* unlisted: moor__pressure_await withdraws its request */
         ticket->pressure.turned_away = true;
         return 0;
     }
-    assert(!victim->request.is_waiting && holder->authority == plan->authority);
+    assert(!victim->request.is_waiting && holder->authority == plan->authority && plan->available > 0);
     victim->request = (struct moor__pressure_request){
         .ticket = ticket->handle,
         .bytes = asked,
-        .had_bytes = holder->has - moor__account_get(&holder->account, MOOR__PENDING),
+        .had_bytes = moor__has_later(holder),
         .since_ns = plan->now_ns,
         .is_waiting = true,
         .is_expected = true,
@@ -118,7 +120,7 @@ static uint64_t ask(struct plan *plan, struct moor__ticket *ticket, struct moor_
         .deadline_ns = ticket->demand.is_brief ? 0 : ticket->demand.deadline_ns,
     };
     atomic_store_explicit(&holder->is_asked, 1, memory_order_relaxed);
-    STAILQ_INSERT_TAIL(&plan->schedule->requests, &victim->request, entry);
+    STAILQ_INSERT_TAIL(&plan->schedule->requests, holder, victim.request.entry);
     ticket->pressure.asked++;
     plan->available--;
     plan_change(plan, holder, -asked);
@@ -150,14 +152,20 @@ static void ask_victims(struct plan *plan, struct moor__ticket *ticket, const st
 
 /* ---- missing bytes ---- */
 
+/* Returns the guaranteed bytes that holders have borrowed, if these are the commitments. */
+static uint64_t borrowed_bytes(const struct moor_authority *authority, uint64_t commitments)
+{
+    uint64_t needed = moor__add_sat(commitments, authority->limits.set_aside);
+    return moor__min(moor__sub_sat(needed, authority->limits.capacity),
+                     commitments - authority->sums.guarantees);
+}
+
 uint64_t moor__over_bytes(const struct moor_authority *authority)
 {
     const struct moor__authority_sums *sums = &authority->sums;
-    uint64_t capacity = authority->limits.capacity;
-    uint64_t lent = moor__sub_sat(moor__add_sat(sums->commitments, authority->limits.set_aside), capacity);
     assert(sums->commitments >= sums->guarantees && sums->commitments >= sums->has);
-    return moor__max(moor__sub_sat(sums->has, capacity),
-                     moor__min(lent, sums->commitments - sums->guarantees));
+    return moor__max(moor__sub_sat(sums->has, authority->limits.capacity),
+                     borrowed_bytes(authority, sums->commitments));
 }
 
 bool moor__reclaim_is_needed(const struct moor__schedule *schedule, struct moor_authority *authority)
@@ -174,11 +182,8 @@ bool moor__reclaim_is_needed(const struct moor__schedule *schedule, struct moor_
 static void plan_reclaim(struct plan *plan, struct moor__ticket *ticket)
 {
     const struct moor_authority *authority = plan->authority;
-    uint64_t capacity = authority->limits.capacity;
-    uint64_t lent = moor__sub_sat(moor__add_sat(plan->commitments, authority->limits.set_aside), capacity);
-    uint64_t borrowed = plan->commitments - authority->sums.guarantees;
-    ask_victims(plan, ticket, NULL, moor__min(lent, borrowed), false);
-    ask_victims(plan, ticket, NULL, moor__sub_sat(plan->has, capacity), true);
+    ask_victims(plan, ticket, NULL, borrowed_bytes(authority, plan->commitments), false);
+    ask_victims(plan, ticket, NULL, moor__sub_sat(plan->has, authority->limits.capacity), true);
     for (struct moor_holder *holder = plan->schedule->victims; holder; holder = holder->victim.next)
         if (holder->authority == authority)
             (void)ask(plan, ticket, holder, moor__sub_sat(would_have(holder), holder->limits.limit_bytes),
@@ -284,14 +289,6 @@ static void plan_authority(struct moor__schedule *schedule, struct moor_authorit
 
 /* ---- the plan ---- */
 
-static bool has_pool(const struct moor__ticket *ticket, const struct moor_authority *authority)
-{
-    for (size_t i = 0; i < ticket->demand.set.pool_count; i++)
-        if (ticket->demand.set.pools[i] == authority)
-            return true;
-    return false;
-}
-
 /* Returns true if bytes are expected from a holder that the ticket may ask, for this ticket or another. */
 static bool is_asking(const struct moor__schedule *schedule, const struct moor__ticket *ticket)
 {
@@ -300,7 +297,7 @@ static bool is_asking(const struct moor__schedule *schedule, const struct moor__
         if (!request->ticket || !request->is_expected || has_answered(ticket, holder) ||
             (request->ticket != ticket->handle && holder->limits.priority > ticket->demand.priority))
             continue;
-        if (has_pool(ticket, holder->authority))
+        if (moor__request_set_has(&ticket->demand.set, holder->authority))
             return true;
     }
     return false;
@@ -313,7 +310,7 @@ bool moor__plan_could_ask(const struct moor__schedule *schedule, const struct mo
         return true; /* a plan for it also notes which holders are passed over */
     for (const struct moor_holder *holder = schedule->victims; holder; holder = holder->victim.next)
         if (!holder->victim.request.ticket && now_ns >= holder->victim.cool_until_ns &&
-            has_pool(ticket, holder->authority))
+            moor__request_set_has(&ticket->demand.set, holder->authority))
             return true;
     return false;
 }

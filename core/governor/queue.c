@@ -27,8 +27,7 @@ void moor__queue_finish(struct moor__queue *queue)
 
 /* ---- tickets as objects ---- */
 
-moor_status moor__ticket_make(struct moor__governor *governor, enum moor__ticket_kind kind,
-                              struct moor__ticket **ret_ticket)
+moor_status moor__ticket_make(struct moor__governor *governor, struct moor__ticket **ret_ticket)
 {
     struct moor__slot *slot;
     moor_status status = moor__handles_take(&governor->tickets, &slot);
@@ -36,8 +35,6 @@ moor_status moor__ticket_make(struct moor__governor *governor, enum moor__ticket
         return status;
     struct moor__ticket *ticket = (struct moor__ticket *)slot;
     moor__condition_init(&ticket->changed);
-    ticket->demand.kind = kind;
-    ticket->demand.deadline_ns = UINT64_MAX;
     ticket->handle = moor__handle_of(&governor->tickets, slot);
     moor__handles_publish(slot);
     *ret_ticket = ticket;
@@ -123,7 +120,7 @@ static uint64_t freed_bytes(struct moor_holder *holder)
 {
     struct moor_authority *authority = holder->authority;
     moor__accounts_lock(authority);
-    uint64_t has = holder->has - moor__account_get(&holder->account, MOOR__PENDING);
+    uint64_t has = moor__has_later(holder);
     moor__accounts_unlock(authority);
     return moor__sub_sat(holder->victim.request.had_bytes, has);
 }

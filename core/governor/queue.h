@@ -20,7 +20,6 @@ struct moor__workers {
     bool has_monitor;
     bool is_starting; /* a thread is making the monitor */
     bool is_ending;
-    uint32_t openers;         /* threads about to add a ticket: the monitor stays for them */
     uint64_t calls;           /* number of calls of moor__queue_wake */
     pthread_cond_t work;      /* for pressure workers: a request waits */
     pthread_cond_t attention; /* for the monitor: tickets, requests or the due time have changed */
@@ -39,14 +38,13 @@ void moor__queue_init(struct moor__queue *queue, uint64_t patience_ns);
 /* Requires that no ticket is open and all workers have ended. */
 void moor__queue_finish(struct moor__queue *queue);
 
-/* ---- tickets as objects; each requires no lock ---- */
+/* ---- tickets as objects; each requires no lock, and may be called under queue->lock ---- */
 
 /* Makes a live ticket. HOST_NOMEM, LIMIT. */
-moor_status moor__ticket_make(struct moor__governor *governor, enum moor__ticket_kind kind,
-                              struct moor__ticket **ret_ticket);
+moor_status moor__ticket_make(struct moor__governor *governor, struct moor__ticket **ret_ticket);
 /* Retires a ticket of the caller's and frees it with the last pin. */
 void moor__ticket_free(struct moor__governor *governor, struct moor__ticket *ticket);
-/* Pins a ticket that has not been retired; NULL if there is none. Also under the queue's lock, like unpin. */
+/* Pins a ticket that has not been retired; NULL if there is none. */
 struct moor__ticket *moor__ticket_pin(struct moor__governor *governor, moor_ticket handle);
 void moor__ticket_unpin(struct moor__governor *governor, struct moor__ticket *ticket);
 
@@ -75,19 +73,15 @@ void moor__eviction_settle(struct moor_holder *holder, moor_ticket ticket, uint6
 
 /* ---- worker.c ---- */
 
-/* Makes sure that the monitor runs, and keeps it until moor__workers_started: before a ticket is added.
- * Requires no lock. LIMIT: no thread can be made. */
+/* Makes sure that the monitor runs, before a ticket is added. Requires queue->lock, may release it meanwhile.
+ * LIMIT: no thread can be made. */
 moor_status moor__workers_start(struct moor__governor *governor);
-/* Ends that: the ticket has been added. Requires queue->lock. */
-void moor__workers_started(struct moor__queue *queue);
 /* Ends all threads and waits for them. Requires no lock. */
 void moor__workers_stop(struct moor__governor *governor);
 /* Withdraws the holder's pressure request, and waits until its function is not running, unless this thread
  * is in it. Requires queue->lock, releases it while waiting. BUSY: this thread is in another holder's
  * function. */
 moor_status moor__pressure_await(struct moor__governor *governor, struct moor_holder *holder);
-
-/* ---- reclaim.c ---- */
 
 /* After limits have changed: asks for bytes over them, through the authority's reclaim ticket. Requires no
  * lock. */

@@ -7,26 +7,20 @@
 
 #include <moorage/abi/provider.h>
 
-/* Makes the authority's reclaim ticket. Requires queue->lock, releases it meanwhile. */
+/* Makes the authority's reclaim ticket. Requires queue->lock. */
 static moor_status make_ticket(struct moor_authority *authority)
 {
-    struct moor__governor *governor = authority->governor;
-    struct moor__queue *queue = &governor->queue;
-    struct moor__ticket *ticket = NULL;
-    moor__lock_release(&queue->lock);
-    moor_status status = moor__ticket_make(governor, MOOR__TICKET_RECLAIM, &ticket);
-    if (!status)
-        status = moor__workers_start(governor);
-    moor__lock_acquire(&queue->lock);
-    if (!status)
-        moor__workers_started(queue);
-    if (ticket && (status || authority->waiting.reclaim)) /* another thread was faster */
-        moor__ticket_free(governor, ticket);
-    if (status || authority->waiting.reclaim)
+    struct moor__ticket *ticket;
+    moor_status status = moor__ticket_make(authority->governor, &ticket);
+    if (status)
         return status;
     ticket->pool = authority;
-    ticket->demand.set = (struct moor__request_set){.pools = &ticket->pool, .pool_count = 1};
-    ticket->demand.priority = INT32_MAX;
+    ticket->demand = (struct moor__demand){
+        .kind = MOOR__TICKET_RECLAIM,
+        .priority = INT32_MAX,
+        .set = {.pools = &ticket->pool, .pool_count = 1},
+        .deadline_ns = MOOR_FOREVER,
+    };
     ticket->state = MOOR__TICKET_ENDED;
     authority->waiting.reclaim = ticket;
     return MOOR_OK;
@@ -39,11 +33,11 @@ static moor_status open_if_needed(struct moor_authority *authority)
     struct moor__queue *queue = &governor->queue;
     if (!queue->schedule.victims || !moor__reclaim_is_needed(&queue->schedule, authority))
         return MOOR_OK;
-    if (!authority->waiting.reclaim || !queue->workers.has_monitor) {
-        moor_status status = make_ticket(authority);
-        if (status)
-            return status;
-    }
+    moor_status status = moor__workers_start(governor);
+    if (!status && !authority->waiting.reclaim)
+        status = make_ticket(authority);
+    if (status)
+        return status;
     struct moor__ticket *ticket = authority->waiting.reclaim;
     assert(ticket->demand.kind == MOOR__TICKET_RECLAIM && ticket->pool == authority);
     if (ticket->state == MOOR__TICKET_OPEN)

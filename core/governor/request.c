@@ -49,10 +49,7 @@ static struct moor__demand describe(const struct moor__request_set *set, uint64_
 static moor_status enqueue(struct moor__governor *governor, struct moor__ticket *ticket)
 {
     struct moor__queue *queue = &governor->queue;
-    moor__request_set_lock(&ticket->demand.set);
-    bool can = moor__request_set_can(&ticket->demand.set, &ticket->refusal);
-    moor__request_set_unlock(&ticket->demand.set);
-    if (!can)
+    if (!moor__request_set_can(&ticket->demand.set, &ticket->refusal))
         return moor__refuse(&ticket->refusal);
     if (queue->schedule.count >= MOOR_LIMIT_TICKETS)
         return moor__fail(MOOR_LIMIT, "%d tickets are open, the most there can be", MOOR_LIMIT_TICKETS);
@@ -65,19 +62,18 @@ moor_status moor__ticket_open(struct moor__governor *governor, const struct moor
                               uint64_t deadline_ns, void *memory, struct moor__ticket **ret_ticket)
 {
     struct moor__ticket *ticket;
-    moor_status status = moor__ticket_make(governor, MOOR__TICKET_REQUEST, &ticket);
+    moor_status status = moor__ticket_make(governor, &ticket);
     if (status)
         return status;
+    moor__lock_acquire(&governor->queue.lock);
     status = moor__workers_start(governor);
     if (!status) {
-        moor__lock_acquire(&governor->queue.lock);
-        moor__workers_started(&governor->queue);
         ticket->demand = describe(set, deadline_ns);
         status = enqueue(governor, ticket);
-        ticket->memory = status ? NULL : memory;
-        governor->queue.owned += !status;
-        moor__lock_release(&governor->queue.lock);
     }
+    ticket->memory = status ? NULL : memory;
+    governor->queue.owned += !status;
+    moor__lock_release(&governor->queue.lock);
     if (status) {
         moor__ticket_free(governor, ticket);
         return status;
@@ -162,16 +158,14 @@ static bool has_victim(struct moor__governor *governor, const struct moor__reque
     moor__lock_acquire(&governor->queue.lock);
     for (const struct moor_holder *victim = governor->queue.schedule.victims; victim && !found;
          victim = victim->victim.next)
-        for (size_t i = 0; i < set->pool_count && !found; i++)
-            found = victim->authority == set->pools[i];
+        found = moor__request_set_has(set, victim->authority);
     moor__lock_release(&governor->queue.lock);
     return found;
 }
 
-moor_status moor__request(struct moor_runtime *runtime, const struct moor__request_set *set,
+moor_status moor__request(struct moor__governor *governor, const struct moor__request_set *set,
                           uint64_t deadline_ns, size_t *ret_part)
 {
-    struct moor__governor *governor = moor__governor_of(runtime);
     size_t unused;
     ret_part = ret_part ? ret_part : &unused;
     struct moor__refusal refusal;
@@ -188,11 +182,15 @@ moor_status moor__request(struct moor_runtime *runtime, const struct moor__reque
     return status;
 }
 
-moor_status moor__requests_check(struct moor__governor *governor, const struct moor_request *requests,
-                                 size_t count)
+moor_status moor__request_set_make(const struct moor_request *requests, size_t count,
+                                   struct moor__request_set *ret_set)
 {
-    if (!requests || count == 0)
-        return moor__fail(MOOR_INVALID, "a request without parts");
+    if (!requests || count == 0 || !requests[0].holder)
+        return moor__fail(MOOR_INVALID, "requests and their holders must not be NULL, count not 0");
+    const struct moor__governor *governor = requests[0].holder->authority->governor;
+    moor_status status = moor__enter(governor->runtime);
+    if (status)
+        return status;
     if (count > MOOR_LIMIT_REQUESTS)
         return moor__fail(MOOR_LIMIT, "%zu parts; at most %d", count, MOOR_LIMIT_REQUESTS);
     for (size_t i = 0; i < count; i++) {
@@ -201,7 +199,7 @@ moor_status moor__requests_check(struct moor__governor *governor, const struct m
         if (requests[i].holder->authority->governor != governor)
             return moor__fail(MOOR_FOREIGN, "part %zu: a holder of another runtime", i);
     }
-    return MOOR_OK;
+    return moor__request_set_copy(requests, count, ret_set);
 }
 
 bool moor__pressure_for_device(const struct moor_holder *requester, uint64_t bytes)
@@ -212,12 +210,8 @@ bool moor__pressure_for_device(const struct moor_holder *requester, uint64_t byt
     struct moor__ticket *ticket;
     const struct moor__request_set set = {.pools = &authority, .pool_count = 1};
     if (moor__is_inside_pressure(governor) || !has_victim(governor, &set) ||
-        moor__ticket_make(governor, MOOR__TICKET_DEVICE, &ticket))
+        moor__ticket_make(governor, &ticket))
         return false;
-    if (moor__workers_start(governor)) {
-        moor__ticket_free(governor, ticket);
-        return false;
-    }
     ticket->demand = (struct moor__demand){
         .kind = MOOR__TICKET_DEVICE,
         .priority = requester->limits.priority,
@@ -229,12 +223,13 @@ bool moor__pressure_for_device(const struct moor_holder *requester, uint64_t byt
     };
     moor__trace(governor->runtime, MOOR_TRACE_TICKET, authority, NULL, bytes, ticket->handle);
     moor__lock_acquire(&queue->lock);
-    moor__workers_started(queue);
-    moor__schedule_add(&queue->schedule, ticket, governor->port.clock());
-    moor__queue_scan_locked(governor);
-    while (!ticket->pressure.is_answered)
-        moor__lock_wait(&queue->lock, &ticket->changed);
-    moor__schedule_end(&queue->schedule, ticket, MOOR__TICKET_ENDED, MOOR_OK);
+    if (!moor__workers_start(governor)) {
+        moor__schedule_add(&queue->schedule, ticket, governor->port.clock());
+        moor__queue_scan_locked(governor);
+        while (!ticket->pressure.is_answered)
+            moor__lock_wait(&queue->lock, &ticket->changed);
+        moor__schedule_end(&queue->schedule, ticket, MOOR__TICKET_ENDED, MOOR_OK);
+    }
     bool some = ticket->pressure.evicted_bytes > 0;
     moor__lock_release(&queue->lock);
     moor__trace(governor->runtime, MOOR_TRACE_END, authority, NULL, 0, ticket->handle);

@@ -9,7 +9,7 @@
 
 /* Carries out a request of the host: its parts are reserved afterwards. ret_part: may be NULL; on failure the
  * index of the first part that does not fit. */
-moor_status moor__request(struct moor_runtime *runtime, const struct moor__request_set *set,
+moor_status moor__request(struct moor__governor *governor, const struct moor__request_set *set,
                           uint64_t deadline_ns, size_t *ret_part);
 
 /* Opens a ticket for a request. memory: freed with the ticket; NULL: the set is the caller's, and outlives
@@ -21,9 +21,10 @@ void moor__ticket_await(struct moor__governor *governor, struct moor__ticket *ti
 /* Returns the status of a ticket that is not open, and writes its error. */
 moor_status moor__ticket_outcome(const struct moor__ticket *ticket);
 
-/* Checks a host's request. INVALID, LIMIT, FOREIGN. */
-moor_status moor__requests_check(struct moor__governor *governor, const struct moor_request *requests,
-                                 size_t count);
+/* Begins a host's call: checks its request and copies it. ret_set: as moor__request_set_copy. INVALID, FORKED,
+ * LIMIT, FOREIGN, HOST_NOMEM. */
+moor_status moor__request_set_make(const struct moor_request *requests, size_t count,
+                                   struct moor__request_set *ret_set);
 
 /* Asks victims of the pool once for bytes that a full device lacks, and waits for their answers. Returns true
  * if any evicted bytes. */

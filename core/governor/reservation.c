@@ -9,7 +9,7 @@ moor_status moor__reservation_take(struct moor_holder *holder, moor_grant handle
     struct moor__grant *grant = NULL;
     moor_status status;
     if (handle == 0) {
-        status = moor__reserve(moor__thread_cache_for(holder), holder, bytes, 0, deadline_ns);
+        status = moor__reserve(holder, bytes, 0, deadline_ns);
     } else {
         status = moor__grant_pin(holder->authority->governor->runtime, handle, &grant);
         if (status)
@@ -30,8 +30,7 @@ void moor__reservation_return(struct moor__reservation *reservation)
     if (reservation->grant)
         moor__grant_restore(reservation->grant, reservation->bytes);
     else if (reservation->bytes)
-        moor__unreserve(moor__thread_cache_for(reservation->holder), reservation->holder, reservation->bytes,
-                        0, false);
+        moor__unreserve(reservation->holder, reservation->bytes, 0, false);
     *reservation = (struct moor__reservation){0};
 }
 
@@ -48,10 +47,8 @@ static void charge(struct moor__reservation *reservation, enum moor__account_lin
 moor_status moor__reservation_charge(struct moor__reservation *reservation, enum moor__account_line line,
                                      uint64_t requested, uint64_t actual)
 {
-    struct moor_holder *holder = reservation->holder;
     if (actual > reservation->bytes) {
-        moor_status status = moor__reserve(moor__thread_cache_for(holder), holder,
-                                           actual - reservation->bytes, 0, MOOR_NO_WAIT);
+        moor_status status = moor__reserve(reservation->holder, actual - reservation->bytes, 0, MOOR_NO_WAIT);
         if (status)
             return status;
         reservation->bytes = actual;

@@ -76,9 +76,8 @@ void moor__schedule_end(struct moor__schedule *schedule, struct moor__ticket *ti
 static bool share_pool(const struct moor__request_set *a, const struct moor__request_set *b)
 {
     for (size_t i = 0; i < a->pool_count; i++)
-        for (size_t j = 0; j < b->pool_count; j++)
-            if (a->pools[i] == b->pools[j])
-                return true;
+        if (moor__request_set_has(b, a->pools[i]))
+            return true;
     return false;
 }
 
@@ -106,11 +105,7 @@ static void set_turn(const struct moor__request_set *set, const struct moor__tic
 static bool can_ever(const struct moor__ticket *ticket)
 {
     struct moor__refusal unused;
-    const struct moor__request_set set = ticket->demand.set;
-    moor__request_set_lock(&set);
-    bool can = moor__request_set_can(&set, &unused);
-    moor__request_set_unlock(&set);
-    return can;
+    return moor__request_set_can(&ticket->demand.set, &unused);
 }
 
 static bool is_to_have_turn(const struct moor__ticket *ticket, uint64_t now_ns)
@@ -122,10 +117,7 @@ static bool is_to_have_turn(const struct moor__ticket *ticket, uint64_t now_ns)
     for (size_t i = 0; i < set->pool_count; i++)
         if (set->pools[i]->waiting.turn)
             return false;
-    moor__request_set_lock(set);
-    bool limited = moor__request_set_is_limited(set);
-    moor__request_set_unlock(set);
-    return !limited && can_ever(ticket);
+    return !moor__request_set_is_limited(set) && can_ever(ticket);
 }
 
 /* Begins all turns that can, the earliest arrival first. */

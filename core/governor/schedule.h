@@ -63,7 +63,7 @@ struct moor__pressure_tally {
     uint64_t asked;          /* pressure requests made */
     uint64_t answers_before; /* number of answers of all holders when it was opened */
     bool is_answered;        /* brief tickets: no answer is outstanding */
-    bool turned_away;        /* a holder was passed over because it cools down or is being asked already */
+    bool turned_away;        /* a holder was passed over: it cools down, is asked, or is unlisted */
 };
 
 /* A demand that waits. The queue's lock; constant while it is not in the schedule. */
@@ -83,19 +83,18 @@ struct moor__ticket {
 };
 
 TAILQ_HEAD(moor__tickets, moor__ticket);
-STAILQ_HEAD(moor__pressure_requests, moor__pressure_request);
 
 struct moor__schedule {
     struct moor__tickets tickets; /* by priority, then by arrival */
     uint32_t count;
     uint64_t arrivals;
     uint64_t due_ns; /* the time when the next rule applies without any other change; UINT64_MAX: never */
-    struct moor_holder *victims; /* holders with a pressure function: by priority, then by creation */
-    struct moor__pressure_requests requests; /* not yet taken by a worker */
-    uint64_t patience_ns; /* for how long missing bytes of a pressure request are expected */
-    uint64_t plans;       /* made so far */
-    uint64_t answers;     /* given so far */
-    uint64_t holders;     /* created so far */
+    struct moor_holder *victims;         /* holders with a pressure function: by priority, then by creation */
+    STAILQ_HEAD(, moor_holder) requests; /* holders whose request no worker has taken yet */
+    uint64_t patience_ns;                /* for how long missing bytes of a pressure request are expected */
+    uint64_t plans;                      /* made so far */
+    uint64_t answers;                    /* given so far */
+    uint64_t holders;                    /* created so far */
 };
 
 /* Adds a ticket behind those of its priority. */

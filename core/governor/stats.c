@@ -5,26 +5,13 @@
 #include <moorage/stats.h>
 #include <string.h>
 
-/* Locks one instant of an authority and its holders: the queue's lock for pressure requests, the authority's
- * for the accounts, and no credit in any thread account. */
-static void begin(struct moor_authority *authority)
-{
-    moor__lock_acquire(&authority->governor->queue.lock);
-    moor__accounts_lock(authority);
-}
-
-static void end(struct moor_authority *authority)
-{
-    moor__accounts_unlock(authority);
-    moor__lock_release(&authority->governor->queue.lock);
-}
-
 static uint64_t evictable_of(const struct moor_holder *holder)
 {
     return moor__min(holder->settings.evictable, moor__account_live(&holder->account));
 }
 
-/* Describes a holder. Call between begin and end, as the next. */
+/* Describes a holder. Requires both locks: the queue's for pressure requests, the authority's for the accounts,
+ * with no credit in any thread account. */
 static struct moor_holder_stats holder_stats(const struct moor_holder *holder)
 {
     const struct moor__account *account = &holder->account;
@@ -52,6 +39,7 @@ static struct moor_holder_stats holder_stats(const struct moor_holder *holder)
     return stats;
 }
 
+/* Describes an authority. Requires both locks. */
 static struct moor_authority_stats authority_stats(const struct moor_authority *authority)
 {
     const struct moor__authority_sums *sums = &authority->sums;
@@ -95,11 +83,13 @@ moor_status moor_authority_get_stats(struct moor_authority *authority, struct mo
     if (!authority || !ret_stats || (capacity && !ret_holders))
         return moor__leave(moor__fail(
             MOOR_INVALID, "authority and ret_stats must not be NULL, nor ret_holders with a capacity"));
-    moor_status status = moor__governor_enter(authority->governor);
+    moor_status status = moor__enter(authority->runtime);
     if (status)
         return moor__leave(status);
+    struct moor__queue *queue = &authority->governor->queue;
     size_t count = 0;
-    begin(authority);
+    moor__lock_acquire(&queue->lock);
+    moor__accounts_lock(authority);
     *ret_stats = authority_stats(authority);
     const struct moor_holder *holder;
     TAILQ_FOREACH (holder, &authority->holders, entry) {
@@ -107,7 +97,8 @@ moor_status moor_authority_get_stats(struct moor_authority *authority, struct mo
             break;
         ret_holders[count++] = holder_stats(holder);
     }
-    end(authority);
+    moor__accounts_unlock(authority);
+    moor__lock_release(&queue->lock);
     if (ret_count)
         *ret_count = count;
     return MOOR_OK;
@@ -117,11 +108,15 @@ moor_status moor_holder_get_stats(struct moor_holder *holder, struct moor_holder
 {
     if (!holder || !ret_stats)
         return moor__leave(moor__fail(MOOR_INVALID, "holder and ret_stats must not be NULL"));
-    moor_status status = moor__governor_enter(holder->authority->governor);
+    struct moor_authority *authority = holder->authority;
+    struct moor__queue *queue = &authority->governor->queue;
+    moor_status status = moor__enter(authority->runtime);
     if (status)
         return moor__leave(status);
-    begin(holder->authority);
+    moor__lock_acquire(&queue->lock);
+    moor__accounts_lock(authority);
     *ret_stats = holder_stats(holder);
-    end(holder->authority);
+    moor__accounts_unlock(authority);
+    moor__lock_release(&queue->lock);
     return MOOR_OK;
 }

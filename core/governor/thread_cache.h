@@ -85,12 +85,21 @@ void moor__thread_caches_visit(struct moor__thread_caches *caches,
 /* Frees all caches of a runtime that ends. */
 void moor__thread_caches_free(struct moor__thread_caches *caches);
 
-/* Takes a slot from those that the thread keeps, or else from the table. slots: NULL if the thread has no
- * cache. */
-static inline moor_status moor__thread_slots_take(struct moor__handles *handles,
-                                                  struct moor__thread_slots *slots,
-                                                  struct moor__slot **ret_slot)
+/* Returns the slots that the thread keeps of the table of grants or of leases. NULL: it has no cache. */
+static inline struct moor__thread_slots *moor__thread_slots_of(struct moor__thread_cache *cache,
+                                                               const struct moor__handles *handles)
 {
+    assert(handles->kind == MOOR__KIND_GRANT || handles->kind == MOOR__KIND_LEASE);
+    if (!cache)
+        return NULL;
+    return handles->kind == MOOR__KIND_GRANT ? &cache->grants : &cache->leases;
+}
+
+/* Takes a slot from those that the thread keeps, or else from the table. cache: may be NULL. */
+static inline moor_status moor__thread_slot_take(struct moor__thread_cache *cache,
+                                                 struct moor__handles *handles, struct moor__slot **ret_slot)
+{
+    struct moor__thread_slots *slots = moor__thread_slots_of(cache, handles);
     if (!slots || slots->count == 0)
         return moor__handles_take(handles, ret_slot);
     assert(slots->count <= MOOR__THREAD_SLOTS);
@@ -99,9 +108,10 @@ static inline moor_status moor__thread_slots_take(struct moor__handles *handles,
 }
 
 /* Keeps a retired slot for the thread, or returns it to the table. */
-static inline void moor__thread_slots_return(struct moor__handles *handles, struct moor__thread_slots *slots,
-                                             struct moor__slot *slot)
+static inline void moor__thread_slot_return(struct moor__thread_cache *cache, struct moor__handles *handles,
+                                            struct moor__slot *slot)
 {
+    struct moor__thread_slots *slots = moor__thread_slots_of(cache, handles);
     if (!slots || slots->count == MOOR__THREAD_SLOTS)
         moor__handles_free(handles, slot);
     else if (moor__handles_renew(slot))

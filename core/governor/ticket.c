@@ -7,20 +7,14 @@
 moor_status moor_ticket_open(const struct moor_request *requests, size_t count, uint64_t deadline_ns,
                              moor_ticket *ret_ticket)
 {
-    if (!requests || count == 0 || !requests[0].holder || !ret_ticket || deadline_ns == MOOR_NO_WAIT)
-        return moor__leave(
-            moor__fail(MOOR_INVALID, "requests and ret_ticket must not be NULL, count and deadline not 0"));
-    struct moor__governor *governor = requests[0].holder->authority->governor;
+    if (!ret_ticket || deadline_ns == MOOR_NO_WAIT)
+        return moor__leave(moor__fail(MOOR_INVALID, "ret_ticket must not be NULL, the deadline not 0"));
     struct moor__request_set set;
     struct moor__ticket *ticket;
-    moor_status status = moor__governor_enter(governor);
-    if (!status)
-        status = moor__requests_check(governor, requests, count);
-    if (!status)
-        status = moor__request_set_copy(requests, count, &set);
+    moor_status status = moor__request_set_make(requests, count, &set);
     if (status)
         return moor__leave(status);
-    status = moor__ticket_open(governor, &set, deadline_ns, set.pools, &ticket);
+    status = moor__ticket_open(set.pools[0]->governor, &set, deadline_ns, set.pools, &ticket);
     if (!status)
         *ret_ticket = ticket->handle; /* no thread can end the ticket before it knows the handle */
     else
@@ -29,19 +23,18 @@ moor_status moor_ticket_open(const struct moor_request *requests, size_t count, 
 }
 
 /* Pins a ticket that a host has opened. */
-static moor_status pin(struct moor__governor *governor, moor_ticket handle, struct moor__ticket **ret_ticket)
+static moor_status pin(struct moor_runtime *runtime, moor_ticket handle, struct moor__ticket **ret_ticket)
 {
     struct moor__slot *slot;
-    moor_status status = moor__governor_enter(governor);
+    moor_status status = moor__enter(runtime);
     if (!status)
-        status = moor__handles_pin(&governor->tickets, handle, &slot);
+        status = moor__handles_pin(&runtime->governor->tickets, handle, &slot);
     if (status)
         return status;
-    struct moor__ticket *ticket = (struct moor__ticket *)slot;
-    *ret_ticket = ticket;
-    if (ticket->demand.kind == MOOR__TICKET_REQUEST && ticket->memory)
+    *ret_ticket = (struct moor__ticket *)slot;
+    if ((*ret_ticket)->memory)
         return MOOR_OK;
-    moor__ticket_unpin(governor, ticket);
+    moor__ticket_unpin(runtime->governor, *ret_ticket);
     return moor__fail(MOOR_INVALID, "the ticket is not the host's");
 }
 
@@ -64,11 +57,11 @@ static bool cancel(struct moor__governor *governor, struct moor__ticket *ticket)
 
 moor_status moor_ticket_cancel(struct moor_runtime *runtime, moor_ticket handle)
 {
-    struct moor__governor *governor = moor__governor_of(runtime);
     struct moor__ticket *ticket;
-    moor_status status = handle ? pin(governor, handle, &ticket) : moor__governor_enter(governor);
+    moor_status status = handle ? pin(runtime, handle, &ticket) : moor__enter(runtime);
     if (status || !handle)
         return moor__leave(status);
+    struct moor__governor *governor = runtime->governor;
     moor__lock_acquire(&governor->queue.lock);
     status = moor__handles_retire(&ticket->slot);
     governor->queue.owned -= !status;
@@ -79,7 +72,7 @@ moor_status moor_ticket_cancel(struct moor_runtime *runtime, moor_ticket handle)
         const struct moor_request *part = &set->parts[i];
         moor__trace(governor->runtime, MOOR_TRACE_RESERVE, part->holder->authority, part->holder, part->bytes,
                     0);
-        moor__unreserve(moor__thread_cache_of(&governor->caches), part->holder, part->bytes, 0, false);
+        moor__unreserve(part->holder, part->bytes, 0, false);
     }
     if (!status)
         moor__trace(governor->runtime, MOOR_TRACE_END, set->pools[0], NULL, 0, handle);
@@ -90,12 +83,12 @@ moor_status moor_ticket_cancel(struct moor_runtime *runtime, moor_ticket handle)
 moor_status moor_ticket_wait(struct moor_runtime *runtime, moor_ticket handle, moor_grant *ret_grants,
                              size_t capacity)
 {
-    struct moor__governor *governor = moor__governor_of(runtime);
     struct moor__ticket *ticket;
     struct moor__slot **slots = NULL;
-    moor_status status = pin(governor, handle, &ticket);
+    moor_status status = pin(runtime, handle, &ticket);
     if (status)
         return moor__leave(status);
+    struct moor__governor *governor = runtime->governor;
     const struct moor__request_set *set = &ticket->demand.set;
     if (!ret_grants || capacity < set->count)
         status =
@@ -128,15 +121,15 @@ out:
 moor_status moor_ticket_get_stats(struct moor_runtime *runtime, moor_ticket handle,
                                   struct moor_ticket_stats *ret_stats)
 {
-    struct moor__governor *governor = moor__governor_of(runtime);
     if (!ret_stats)
         return moor__leave(moor__fail(MOOR_INVALID, "ret_stats is NULL"));
     struct moor__slot *slot;
-    moor_status status = moor__governor_enter(governor);
+    moor_status status = moor__enter(runtime);
     if (!status)
-        status = moor__handles_pin(&governor->tickets, handle, &slot);
+        status = moor__handles_pin(&runtime->governor->tickets, handle, &slot);
     if (status)
         return moor__leave(status);
+    struct moor__governor *governor = runtime->governor;
     struct moor__ticket *ticket = (struct moor__ticket *)slot;
     moor__lock_acquire(&governor->queue.lock);
     const struct moor__pressure_tally *tally = &ticket->pressure;

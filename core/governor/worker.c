@@ -27,33 +27,23 @@ struct moor__worker {
 
 /* ---- making and ending threads ---- */
 
-/* Unlinks the threads that have ended, to be joined. Requires queue->lock. */
-static struct moor__worker *take_ended(struct moor__workers *workers)
+/* Joins a thread that has ended. Returns false if there is none. Requires queue->lock, releases it meanwhile: a
+ * thread that ends may run code of the host, for thread-specific data of its own. */
+static bool join_ended(struct moor__queue *queue)
 {
-    struct moor__worker *ended = NULL, **link = &workers->list;
-    while (*link) {
-        struct moor__worker *worker = *link;
-        if (!worker->has_ended) {
-            link = &worker->next;
-            continue;
-        }
-        *link = worker->next;
-        worker->next = ended;
-        ended = worker;
-    }
-    return ended;
-}
-
-/* Requires no lock: a thread that ends may run code of the host, for thread-specific data of its own. */
-static void join_all(struct moor__worker *ended)
-{
+    struct moor__worker **link = &queue->workers.list;
+    while (*link && !(*link)->has_ended)
+        link = &(*link)->next;
+    struct moor__worker *worker = *link;
+    if (!worker)
+        return false;
+    *link = worker->next;
+    moor__lock_release(&queue->lock);
     moor__assert_unlocked("the end of a thread");
-    while (ended) {
-        struct moor__worker *worker = ended;
-        ended = worker->next;
-        (void)pthread_join(worker->thread, NULL); /* cannot fail: no other thread joins it */
-        free(worker);
-    }
+    (void)pthread_join(worker->thread, NULL); /* cannot fail: no other thread joins it */
+    free(worker);
+    moor__lock_acquire(&queue->lock);
+    return true;
 }
 
 /* Starts a thread with all signals blocked, because they are the host's. Requires queue->lock, releases it
@@ -66,9 +56,10 @@ static moor_status start_thread(struct moor__governor *governor, void *(*run)(vo
     if (!worker)
         return moor__fail(MOOR_HOST_NOMEM, "no memory for a thread that asks for memory");
     worker->governor = governor;
-    struct moor__worker *ended = take_ended(&queue->workers);
+    while (join_ended(queue))
+        continue;
     moor__lock_release(&queue->lock);
-    join_all(ended);
+    moor__assert_unlocked("the start of a thread");
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int error = pthread_create(&worker->thread, NULL, run, worker);
@@ -93,11 +84,6 @@ static void end_thread(struct moor__worker *worker)
 }
 
 /* ---- pressure workers ---- */
-
-static struct moor_holder *holder_of(struct moor__pressure_request *request)
-{
-    return (struct moor_holder *)((char *)request - offsetof(struct moor_holder, victim.request));
-}
 
 /* Calls the holder's pressure function. Requires queue->lock, releases it meanwhile. */
 static void call(struct moor__governor *governor, struct moor_holder *holder)
@@ -141,17 +127,18 @@ static void call(struct moor__governor *governor, struct moor_holder *holder)
 static void take_request(struct moor__governor *governor)
 {
     struct moor__queue *queue = &governor->queue;
-    struct moor_holder *holder = holder_of(STAILQ_FIRST(&queue->schedule.requests));
-    assert(holder->victim.request.is_waiting);
-    STAILQ_REMOVE_HEAD(&queue->schedule.requests, entry);
-    holder->victim.request.is_waiting = false;
-    if (holder->victim.function)
+    struct moor_holder *holder = STAILQ_FIRST(&queue->schedule.requests);
+    struct moor__victim *victim = &holder->victim;
+    assert(victim->request.is_waiting);
+    STAILQ_REMOVE_HEAD(&queue->schedule.requests, victim.request.entry);
+    victim->request.is_waiting = false;
+    if (victim->function)
         call(governor, holder);
-    if (!holder->victim.function) /* removed, perhaps from inside it */
+    if (!victim->function) /* removed, perhaps from inside it */
         moor__victim_remove(&queue->schedule, holder);
     moor__pressure_answered(governor, holder);
     pthread_cond_broadcast(&queue->workers.quiet);
-    if (holder->victim.is_destroyed)
+    if (victim->is_destroyed)
         free(holder);
 }
 
@@ -179,6 +166,26 @@ static void *run_worker(void *user)
     return NULL;
 }
 
+moor_status moor__pressure_await(struct moor__governor *governor, struct moor_holder *holder)
+{
+    struct moor__queue *queue = &governor->queue;
+    struct moor__victim *victim = &holder->victim;
+    while (victim->request.is_waiting || (victim->is_running && moor__pressured_holder != holder)) {
+        if (victim->request.is_waiting) {
+            STAILQ_REMOVE(&queue->schedule.requests, holder, moor_holder, victim.request.entry);
+            victim->request.is_waiting = false;
+            moor__victim_remove(&queue->schedule, holder); /* no plan asks it again meanwhile */
+            moor__pressure_answered(governor, holder);
+            pthread_cond_broadcast(&queue->workers.quiet);
+        } else if (moor__pressured_holder) {
+            return moor__fail(MOOR_BUSY, "%s: its pressure function is running", holder->name);
+        } else {
+            moor__lock_wait(&queue->lock, &queue->workers.quiet);
+        }
+    }
+    return MOOR_OK;
+}
+
 /* ---- the monitor ---- */
 
 /* Makes workers while more requests wait than workers do. Requires queue->lock, releases it meanwhile. False:
@@ -188,8 +195,8 @@ static bool add_workers(struct moor__governor *governor)
     struct moor__queue *queue = &governor->queue;
     struct moor__workers *workers = &queue->workers;
     uint32_t waiting = 0;
-    struct moor__pressure_request *request;
-    STAILQ_FOREACH (request, &queue->schedule.requests, entry)
+    const struct moor_holder *holder;
+    STAILQ_FOREACH (holder, &queue->schedule.requests, victim.request.entry)
         waiting++;
     while (waiting > workers->idle && workers->count < MOOR_LIMIT_PRESSURE_WORKERS) {
         workers->count++;
@@ -268,16 +275,15 @@ static void *run_monitor(void *user)
     uint64_t slice_ns = FENCE_SLICE_NS;
     moor__lock_acquire(&queue->lock);
     while (!queue->workers.is_ending) {
-        uint64_t calls =
-            queue->workers.calls; /* a call while the lock is released must not be slept through */
+        /* A call while the lock is released must not be slept through. */
+        uint64_t calls = queue->workers.calls;
         uint64_t until_ns = add_workers(worker->governor) ? UINT64_MAX : moor__deadline_after(RETRY_NS);
         if (queue->schedule.count)
             watch(worker->governor, calls, until_ns, &slice_ns);
         else if (queue->workers.calls == calls &&
                  !moor__lock_wait_until(&queue->lock, &queue->workers.attention,
                                         moor__deadline_after(IDLE_NS)) &&
-                 queue->schedule.count == 0 && queue->workers.openers == 0 &&
-                 STAILQ_EMPTY(&queue->schedule.requests))
+                 queue->schedule.count == 0 && STAILQ_EMPTY(&queue->schedule.requests))
             break;
     }
     queue->workers.has_monitor = false;
@@ -292,10 +298,12 @@ moor_status moor__workers_start(struct moor__governor *governor)
     struct moor__queue *queue = &governor->queue;
     struct moor__workers *workers = &queue->workers;
     moor_status status = MOOR_OK;
-    moor__lock_acquire(&queue->lock);
-    while (workers->is_starting) /* another thread starts it, and may fail */
-        moor__lock_wait(&queue->lock, &workers->quiet);
-    if (!workers->has_monitor) {
+    moor__assert_held(&queue->lock);
+    while (!status && (workers->is_starting || !workers->has_monitor)) {
+        if (workers->is_starting) { /* another thread starts it, and may fail */
+            moor__lock_wait(&queue->lock, &workers->quiet);
+            continue;
+        }
         workers->has_monitor = workers->is_starting = true;
         status = start_thread(governor, run_monitor);
         if (status)
@@ -303,16 +311,7 @@ moor_status moor__workers_start(struct moor__governor *governor)
         workers->is_starting = false;
         pthread_cond_broadcast(&workers->quiet);
     }
-    workers->openers += !status;
-    moor__lock_release(&queue->lock);
     return status;
-}
-
-void moor__workers_started(struct moor__queue *queue)
-{
-    moor__assert_held(&queue->lock);
-    assert(queue->workers.openers > 0);
-    queue->workers.openers--;
 }
 
 void moor__workers_stop(struct moor__governor *governor)
@@ -323,38 +322,9 @@ void moor__workers_stop(struct moor__governor *governor)
     workers->is_ending = true;
     pthread_cond_broadcast(&workers->work);
     pthread_cond_broadcast(&workers->attention);
-    while (workers->list) {
-        struct moor__worker *ended = take_ended(workers);
-        if (!ended) {
+    while (workers->list)
+        if (!join_ended(queue))
             moor__lock_wait(&queue->lock, &workers->quiet);
-            continue;
-        }
-        moor__lock_release(&queue->lock);
-        join_all(ended);
-        moor__lock_acquire(&queue->lock);
-    }
     assert(workers->count == 0 && workers->running == 0 && !workers->has_monitor);
     moor__lock_release(&queue->lock);
-}
-
-/* ---- waiting for answers ---- */
-
-moor_status moor__pressure_await(struct moor__governor *governor, struct moor_holder *holder)
-{
-    struct moor__queue *queue = &governor->queue;
-    struct moor__victim *victim = &holder->victim;
-    while (victim->request.is_waiting || (victim->is_running && moor__pressured_holder != holder)) {
-        if (victim->request.is_waiting) {
-            STAILQ_REMOVE(&queue->schedule.requests, &victim->request, moor__pressure_request, entry);
-            victim->request.is_waiting = false;
-            moor__victim_remove(&queue->schedule, holder); /* no plan asks it again meanwhile */
-            moor__pressure_answered(governor, holder);
-            pthread_cond_broadcast(&queue->workers.quiet);
-        } else if (moor__pressured_holder) {
-            return moor__fail(MOOR_BUSY, "%s: its pressure function is running", holder->name);
-        } else {
-            moor__lock_wait(&queue->lock, &queue->workers.quiet);
-        }
-    }
-    return MOOR_OK;
 }

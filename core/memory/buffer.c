@@ -42,7 +42,7 @@ static void leave(struct moor__object *object)
     struct moor__buffer *buffer = moor__buffer_of(object);
     struct moor_holder *holder = object->binding->holder;
     if (buffer->leased_bytes)
-        moor__refund_leased(moor__thread_cache_for(holder), holder, buffer->leased_bytes, 0);
+        moor__refund_leased(holder, buffer->leased_bytes, 0);
     if (buffer->origin == MOOR__WRAPPED)
         moor__object_free(object);
     else

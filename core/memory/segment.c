@@ -10,8 +10,8 @@
 
 #include "loader/call.h"
 #include "memory/release.h"
-#include "util/trace.h"
 #include "util/error.h"
+#include "util/trace.h"
 
 #include <time.h>
 
@@ -135,8 +135,7 @@ static void evict(struct moor__segment *segment)
     if (segment->object.ticket)
         transfer(segment, MOOR__SHARED, MOOR__PENDING);
     else
-        segment->object.ticket = moor__evict(moor__thread_cache_for(holder), holder,
-                                             transfer_of(segment, MOOR__SHARED, MOOR__PENDING), true);
+        segment->object.ticket = moor__evict(holder, transfer_of(segment, MOOR__SHARED, MOOR__PENDING));
 }
 
 /* Moves the bytes to the line of the segment's present owners. Requires segment->lock. */

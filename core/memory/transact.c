@@ -13,8 +13,8 @@
 #include "memory/step.h"
 
 #include "memory/release.h"
-#include "util/trace.h"
 #include "util/error.h"
+#include "util/trace.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -53,7 +53,7 @@ static moor_status request_parts(struct moor__work *works, size_t count, struct 
     moor_status status = moor__request_set_copy(parts, part_count, &set);
     if (status)
         return status;
-    status = moor__request(works[0].runtime, &set, MOOR_NO_WAIT, &failed);
+    status = moor__request(works[0].runtime->governor, &set, MOOR_NO_WAIT, &failed);
     free(set.pools);
     for (size_t i = 0; i < count; i++) {
         struct moor__work *work = &works[i];

@@ -307,10 +307,9 @@ plant("core/memory/binding.c",
 
 plant("core/governor/admission.c",
       ("pending bytes count as never returning",
-       "uint64_t has = holder->has - moor__account_get(&holder->account, MOOR__PENDING); uint64_t others = "
-       "authority->sums.commitments_later - holder->commitment_later + has;",
-       "uint64_t has = holder->has; uint64_t others = authority->sums.commitments - holder->commitment + "
-       "has;", "core/governor, sim pressure"),
+       "uint64_t others = authority->sums.commitments_later - holder->commitment_later + "
+       "moor__has_later(holder);",
+       "uint64_t others = authority->sums.commitments - holder->commitment + holder->has;", "core/governor, sim pressure"),
       ("a holder's limit is ignored", "part->bytes > own ? MOOR__OBSTACLE_LIMIT",
        "false ? MOOR__OBSTACLE_LIMIT", "core/governor, lockstep, sim mixed"),
       ("room wraps when the capacity shrinks below the held bytes",
@@ -370,17 +369,17 @@ plant("core/governor/charge.c",
       ("returned bytes do not serve waiting requests", "if (scans) moor__queue_scan(",
        "if (false && scans) moor__queue_scan(", "core/tickets, lockstep, sim governor"),
       ("a release is not traced",
-       "moor__trace(authority->runtime, transition.event, authority, holder, change.bytes, 0);",
-       "if (change.kind != MOOR__RELEASE) moor__trace(authority->runtime, transition.event, authority, "
-       "holder, change.bytes, 0);", "core/trace"),
+       "moor__trace(authority->runtime, transition.event, authority, holder, step.bytes, 0);",
+       "if (kind != MOOR__RELEASE) moor__trace(authority->runtime, transition.event, authority, "
+       "holder, step.bytes, 0);", "core/trace"),
       ("a returned reservation is not traced",
-       "moor__trace(authority->runtime, transition.event, authority, holder, change.bytes, 0);",
-       "if (change.kind != MOOR__RETURN) moor__trace(authority->runtime, transition.event, authority, "
-       "holder, change.bytes, 0);", "core/trace, lockstep, sweep allocate"),
+       "moor__trace(authority->runtime, transition.event, authority, holder, step.bytes, 0);",
+       "if (kind != MOOR__RETURN) moor__trace(authority->runtime, transition.event, authority, "
+       "holder, step.bytes, 0);", "core/trace, lockstep, sweep allocate"),
       ("quarantine is not traced",
-       "moor__trace(authority->runtime, transition.event, authority, holder, change.bytes, 0);",
-       "if (change.kind != MOOR__QUARANTINE) moor__trace(authority->runtime, transition.event, authority, "
-       "holder, change.bytes, 0);", "sweep evict"))
+       "moor__trace(authority->runtime, transition.event, authority, holder, step.bytes, 0);",
+       "if (kind != MOOR__QUARANTINE) moor__trace(authority->runtime, transition.event, authority, "
+       "holder, step.bytes, 0);", "sweep evict"))
 
 plant("core/governor/account.c",
       ("the later commitments are not updated",
@@ -390,11 +389,11 @@ plant("core/governor/account.c",
        "holder->limits.guarantee_bytes = bytes; update_commitments(holder);",
        "holder->limits.guarantee_bytes = bytes;", "core/limits, lockstep"),
       ("a thread account is emptied twice",
-       "atomic_store_explicit(&lines->line[i], 0, memory_order_relaxed);", "",
+       "atomic_store_explicit(&lines->line[line], 0, memory_order_relaxed);", "",
        "core/stats, sweep grant, stress"),
       ("the credit of a thread account is lost with it",
-       "atomic_store_explicit(&lines->line[i], 0, memory_order_relaxed); } free_credit(holder);",
-       "atomic_store_explicit(&lines->line[i], 0, memory_order_relaxed); }",
+       "atomic_store_explicit(&lines->line[line], 0, memory_order_relaxed); } free_credit(holder);",
+       "atomic_store_explicit(&lines->line[line], 0, memory_order_relaxed); }",
        "lockstep, sweep grant, sim governor"),
       ("the peak falls again", "if (charged > (int64_t)*peak)", "if (charged >= 0)",
        "core/stats, sim memory"),
@@ -437,7 +436,7 @@ plant("core/governor/worker.c",
       ("a removed pressure function is not waited for", "(victim->is_running && moor__pressured_holder != holder)) {",
        "false) {", "core/undoing"),
       ("a destroyed holder keeps its pressure request",
-       "STAILQ_REMOVE(&queue->schedule.requests, &victim->request, moor__pressure_request, entry);", "",
+       "STAILQ_REMOVE(&queue->schedule.requests, holder, moor_holder, victim.request.entry);", "",
        "core/callbacks"))
 
 plant("core/governor/request.c",
@@ -473,7 +472,8 @@ plant("core/governor/lease.c",
        "if (false) moor__unreserve", "lockstep, sweep commit"))
 
 plant("core/governor/authority.c",
-      ("the first reported total counts", "limits->capacity <= total_bytes)", "true)", "core/providers"),
+      ("the first reported total counts", "*total_bytes < limits->capacity)) {", "false)) {",
+       "core/providers"),
       ("bytes held by the runtime's providers count as external", "uint64_t ours = held_bytes +",
        "uint64_t ours = 0 * held_bytes +", "lockstep, sweep/external_cases"),
       ("a stale decision counts", "if (revision < current)", "if (revision == UINT64_MAX)",
@@ -583,10 +583,11 @@ vary("core/governor/schedule.c",
       "ticket->place.arrival < arrival)"),
      ("a turn begins one request too early", "if (place->passed < MOOR_PASSED_MAX ||",
       "if (place->passed + 1 < MOOR_PASSED_MAX ||"),
-     ("a request below its own limit gets a turn", "return !limited && can_ever(ticket);",
-      "return can_ever(ticket);"),
-     ("a request that can never fit gets a turn", "return !limited && can_ever(ticket);",
-      "return !limited;"),
+     ("a request below its own limit gets a turn", 
+      "return !moor__request_set_is_limited(set) && can_ever(ticket);", "return can_ever(ticket);"),
+     ("a request that can never fit gets a turn", 
+      "return !moor__request_set_is_limited(set) && can_ever(ticket);",
+      "return !moor__request_set_is_limited(set);"),
      ("a request gets its next turn at once", "|| now_ns < place->next_turn_ns)", ")"),
      ("turns are too short", "uint64_t turn_ns = (now_ns - next->place.opened_ns) / 2;",
       "uint64_t turn_ns = (now_ns - next->place.opened_ns) / 3;"),
@@ -599,9 +600,9 @@ vary("core/governor/schedule.c",
      ("more than sixteen requests are served in one scan before a waiting one", "serve(schedule, now_ns, !ended);",
       "serve(schedule, now_ns, false);"),
      ("turns are granted from the emergency reserve",
-      "const struct moor__request_set set = ticket->demand.set; moor__request_set_lock(&set); bool can =",
+      "return moor__request_set_can(&ticket->demand.set, &unused);",
       "struct moor__request_set set = ticket->demand.set; set.is_inside = moor__pressured_holder != NULL; "
-      "moor__request_set_lock(&set); bool can ="),
+      "return moor__request_set_can(&set, &unused);"),
      ("a ticket that fits waits at its opening", "|| try_to_serve(schedule, ticket)) moor__schedule_run",
       "|| false) moor__schedule_run"),
      ("a deadline does not wake the monitor",
@@ -615,15 +616,17 @@ vary("core/governor/charge.c",
      ("threads get credit beyond a holder's limit", "set->is_inside ? 0 : room);",
       "moor__pool_room(holder, false) * 64);"),
      ("returned bytes are still expected",
-      "moor_ticket ticket = moor__eviction_count(holder, step.bytes, behind_fences); step.is_passing = "
-      "true; /* below */ moor__transfer_apply(cache, holder, step); moor__queue_scan_locked(governor);",
-      "step.is_passing = true; moor__transfer_apply(cache, holder, step); "
+      "moor_ticket ticket = moor__eviction_count(holder, step.bytes, step.to == MOOR__PENDING); "
+      "step.is_passing = true; /* below */ moor__transfer_apply(moor__thread_cache_for(holder), holder, step); "
+      "moor__queue_scan_locked(governor);",
+      "step.is_passing = true; moor__transfer_apply(moor__thread_cache_for(holder), holder, step); "
       "moor__queue_scan_locked(governor); moor_ticket ticket = moor__eviction_count(holder, step.bytes, "
-      "behind_fences);"))
+      "step.to == MOOR__PENDING);"))
 
 vary("core/governor/stats.c",
-     ("a snapshot leaves out the credit of threads", "moor__accounts_lock(authority); }  static void end",
-      "moor__lock_acquire(&authority->lock); }  static void end"))
+     ("a snapshot leaves out the credit of threads",
+      "moor__accounts_lock(authority); *ret_stats = authority_stats(authority);",
+      "moor__lock_acquire(&authority->lock); *ret_stats = authority_stats(authority);"))
 
 vary("core/governor/account.c",
      ("returned credit is lost", "moor__holder_account_add(holder, MOOR__CREDIT, -credit);", ""))
@@ -661,16 +664,17 @@ vary("core/governor/plan.c",
       "return ticket->demand.is_brief && holder->victim.answered > ticket->pressure.answers_before;",
       "return false;"),
      ("a request without a deadline ignores other pressure requests",
-      "if (has_pool(ticket, holder->authority)) return true;",
-      "if (has_pool(ticket, holder->authority) && request->ticket == ticket->handle) return true;"),
+      "if (moor__request_set_has(&ticket->demand.set, holder->authority)) return true;",
+      "if (moor__request_set_has(&ticket->demand.set, holder->authority) && request->ticket == ticket->handle) "
+      "return true;"),
      ("a request that can never fit causes pressure requests", "|| ticket->refusal.status == MOOR_NEVER_FITS)", ")"),
      ("guaranteed bytes are kept although the pool is over its capacity",
-      "ask_victims(plan, ticket, NULL, moor__sub_sat(plan->has, capacity), true);", ""),
+      "ask_victims(plan, ticket, NULL, moor__sub_sat(plan->has, authority->limits.capacity), true);", ""),
      ("bytes lent out of guarantees are not requested",
-      "ask_victims(plan, ticket, NULL, moor__min(lent, borrowed), false);", ""),
+      "ask_victims(plan, ticket, NULL, borrowed_bytes(authority, plan->commitments), false);", ""),
      ("bytes lent out of guarantees are not reported",
-      "return moor__max(moor__sub_sat(sums->has, capacity), moor__min(lent, sums->commitments - "
-      "sums->guarantees));", "return moor__sub_sat(sums->has, capacity);"),
+      "return moor__max(moor__sub_sat(sums->has, authority->limits.capacity), borrowed_bytes(authority, "
+      "sums->commitments));", "return moor__sub_sat(sums->has, authority->limits.capacity);"),
      ("bytes that the pool lacks already are not requested",
       "uint64_t pool = moor__sub_sat(moor__add_sat(others, part->bytes),",
       "uint64_t pool = moor__sub_sat(moor__max(others, moor__authority_capacity(authority)) + part->bytes,"))

@@ -158,7 +158,7 @@ def empty(s, me, thread, pool):
     assert load(s, me, "holder", thread) is not None, "a thread account without a holder is emptied"
     assert s.alive[pool], "a thread account of a holder that is gone is emptied"
     for line in (CREDIT, RESERVED):
-        yield "uint64_t change = moor__account_get(lines, (enum moor__account_line)i);"
+        yield "uint64_t change = moor__account_get(lines, line);"
         s.account[pool, line] += load(s, me, line, thread)
         store(s, me, 0, line, thread)
     yield "atomic_store_explicit(&thread_account->holder, NULL, memory_order_relaxed);"

@@ -9,7 +9,7 @@
 #include <stdio.h>
 
 static _Atomic uint64_t seen;
-static _Atomic uint64_t failing;
+static _Atomic uint64_t first, last; /* numbers of the allocations that fail; 0: none */
 
 /* The linker gives these names: --wrap=malloc sends malloc to __wrap_malloc, and __real_malloc to malloc. */
 void *__real_malloc(size_t bytes);
@@ -24,10 +24,21 @@ char *__wrap_strdup(const char *text);
 char *__wrap_realpath(const char *path, char *resolved);
 int __wrap_asprintf(char **ret_text, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-void malloc_fail_at(uint64_t n)
+static void fail(uint64_t from, uint64_t to)
 {
     atomic_store(&seen, 0);
-    atomic_store(&failing, n);
+    atomic_store(&first, from);
+    atomic_store(&last, to);
+}
+
+void malloc_fail_at(uint64_t n)
+{
+    fail(n, n);
+}
+
+void malloc_fail_all(void)
+{
+    fail(1, UINT64_MAX);
 }
 
 uint64_t malloc_fail_count(void)
@@ -37,7 +48,8 @@ uint64_t malloc_fail_count(void)
 
 static bool fails_now(void)
 {
-    bool fails = atomic_fetch_add(&seen, 1) + 1 == atomic_load(&failing);
+    uint64_t number = atomic_fetch_add(&seen, 1) + 1;
+    bool fails = number >= atomic_load(&first) && number <= atomic_load(&last);
     if (fails)
         errno = ENOMEM;
     return fails;

@@ -8,6 +8,8 @@
 
 /* Lets the n-th allocation from here on fail, once; 0: none. Restarts the count. */
 void malloc_fail_at(uint64_t n);
+/* Lets all allocations fail until malloc_fail_at. Restarts the count. */
+void malloc_fail_all(void);
 /* Returns the number of allocations since malloc_fail_at. */
 uint64_t malloc_fail_count(void);
 

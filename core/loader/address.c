@@ -4,7 +4,7 @@
  * process_vm_readv on the own process takes one call. Where a sandbox forbids it, a write to a pipe and a
  * read back take its place.
  */
-#include "loader/address.h"
+#include "loader/loader.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -4,8 +4,7 @@
  * itself, and a relative path misleads after a change of the working directory. In both cases the kernel's
  * list of mappings has the real path.
  */
-#include "loader/beside.h"
-
+#include "loader/loader.h"
 #include "util/error.h"
 
 #include <assert.h>

@@ -20,13 +20,14 @@ struct guard {
     unsigned char bytes[64];
 };
 
+_Static_assert(_Alignof(struct guard) == 1, "a guard follows its struct without padding");
+
 static struct guard make_guard(void)
 {
     struct guard guard;
     memset(guard.bytes, 0x5a, sizeof guard.bytes);
     return guard;
 }
-_Static_assert(_Alignof(struct guard) == 1, "a guard follows its struct without padding");
 
 static bool is_whole(const struct guard *guard)
 {
@@ -105,13 +106,8 @@ static const char *device_fault(const struct moor_provider *provider, const stru
         return "it has capabilities that its provider lacks";
     if (info->flags & ~MOOR_ABI_DEVICE_FLAGS_1_0)
         return "it has unknown flags";
-    return NULL;
-}
-
-static const char *key_fault(const struct moor_provider *provider, const char *key)
-{
     for (uint32_t i = 0; i < provider->device_count; i++)
-        if (strcmp(provider->devices[i].info.key, key) == 0)
+        if (strcmp(provider->devices[i].info.key, info->key) == 0)
             return "another device has its key";
     return NULL;
 }
@@ -151,8 +147,6 @@ static moor_status read_device(struct moor_provider *provider, uint32_t index)
     }
     const char *fault = is_whole(&out.guard) ? device_fault(provider, &out.info)
                                              : "device_info wrote past the size it was given";
-    if (!fault)
-        fault = key_fault(provider, out.info.key);
     if (fault)
         return moor__fail(MOOR_REFUSED, "%s: device %u: %s", provider->table.name, index, fault);
     return add_device(provider, index, &out.info);
@@ -211,7 +205,6 @@ void moor__devices_free(struct moor_provider *provider)
 
 moor_status moor__device_open(struct moor_device *device)
 {
-    const struct moor_provider *provider = device->provider;
     moor__lock_acquire(&device->lock);
     while (device->state == MOOR__DEVICE_OPENING)
         moor__lock_wait(&device->lock, &device->opened);
@@ -225,8 +218,8 @@ moor_status moor__device_open(struct moor_device *device)
     struct moor_abi_context *context = NULL;
     moor_status status = moor__call_context_open(device, &context);
     if (!status && !context)
-        status =
-            moor__fail(MOOR_PROVIDER, "%s: context_open succeeded with a NULL context", provider->table.name);
+        status = moor__fail(MOOR_PROVIDER, "%s: context_open succeeded with a NULL context",
+                            device->provider->table.name);
     moor__lock_acquire(&device->lock);
     assert(device->state == MOOR__DEVICE_OPENING && !device->context);
     if (!status)
@@ -315,25 +308,22 @@ moor_status moor_device_find_domain(struct moor_device *device, uint32_t kind, u
     moor_status status = enter_device(device, ret_domain);
     if (status)
         return moor__leave(status);
-    uint32_t domain = 0;
-    while (domain < device->info.domain_count && device->domains[domain].info.kind != kind)
-        domain++;
-    if (domain < device->info.domain_count)
-        *ret_domain = domain;
-    else
-        status = moor__fail(MOOR_UNSUPPORTED, "%s has no domain of kind %u", device->info.name, kind);
-    return moor__leave(status);
+    for (uint32_t i = 0; i < device->info.domain_count; i++)
+        if (device->domains[i].info.kind == kind) {
+            *ret_domain = i;
+            return MOOR_OK;
+        }
+    return moor__leave(moor__fail(MOOR_UNSUPPORTED, "%s has no domain of kind %u", device->info.name, kind));
 }
 
 moor_status moor_device_get_native(struct moor_device *device, uint64_t *ret_native)
 {
+    uint64_t native = 0;
     moor_status status = enter_device(device, ret_native);
     if (!status)
         status = moor__device_open(device);
-    if (status)
-        return moor__leave(status);
-    uint64_t native = 0;
-    status = moor__call_context_native(device, &native);
+    if (!status)
+        status = moor__call_context_native(device, &native);
     if (!status)
         *ret_native = native;
     return moor__leave(status);

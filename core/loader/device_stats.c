@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* Device figures: a provider's report on a domain, checked for sense and not trusted. */
-#include "loader/device_stats.h"
-
 #include "loader/call.h"
 #include "util/error.h"
 
@@ -9,24 +7,25 @@
     (MOOR_ABI_STAT_TOTAL | MOOR_ABI_STAT_FREE | MOOR_ABI_STAT_HELD | MOOR_ABI_STAT_SYSTEM_HELD |             \
      MOOR_ABI_STAT_HUGE)
 
-/* Cuts a figure down to the whole that it is a part of. Returns true if it was larger, and both are known. */
-static bool clamp(uint64_t *line, uint64_t bit, uint64_t whole, uint64_t whole_bit, uint64_t valid)
+/* Cuts a figure down to the whole that it is a part of. Returns true if it was larger. */
+static bool clamp(uint64_t *part, uint64_t whole)
 {
-    if (!(valid & bit) || !(valid & whole_bit) || *line <= whole)
-        return false;
-    *line = whole;
-    return true;
+    bool is_larger = *part > whole;
+    if (is_larger)
+        *part = whole;
+    return is_larger;
 }
 
+/* Requires that unknown figures are 0. An unknown whole limits no part. */
 static void make_sane(struct moor_device_stats *stats)
 {
-    const uint64_t valid = stats->valid, total = stats->total_bytes;
-    bool odd = clamp(&stats->free_bytes, MOOR_ABI_STAT_FREE, total, MOOR_ABI_STAT_TOTAL, valid);
-    odd |= clamp(&stats->held_bytes, MOOR_ABI_STAT_HELD, total, MOOR_ABI_STAT_TOTAL, valid);
-    odd |= clamp(&stats->system_held_bytes, MOOR_ABI_STAT_SYSTEM_HELD, total, MOOR_ABI_STAT_TOTAL, valid);
-    odd |= clamp(&stats->huge_bytes, MOOR_ABI_STAT_HUGE, total, MOOR_ABI_STAT_TOTAL, valid);
-    odd |= clamp(&stats->huge_bytes, MOOR_ABI_STAT_HUGE, stats->system_held_bytes, MOOR_ABI_STAT_SYSTEM_HELD,
-                 valid);
+    uint64_t total = stats->valid & MOOR_ABI_STAT_TOTAL ? stats->total_bytes : UINT64_MAX;
+    bool odd = clamp(&stats->free_bytes, total);
+    odd |= clamp(&stats->held_bytes, total);
+    odd |= clamp(&stats->system_held_bytes, total);
+    odd |= clamp(&stats->huge_bytes, total);
+    if (stats->valid & MOOR_ABI_STAT_SYSTEM_HELD)
+        odd |= clamp(&stats->huge_bytes, stats->system_held_bytes);
     const uint64_t all = MOOR_ABI_STAT_TOTAL | MOOR_ABI_STAT_FREE | MOOR_ABI_STAT_HELD;
     if ((stats->valid & all) == all && stats->held_bytes > stats->total_bytes - stats->free_bytes) {
         stats->free_bytes = stats->total_bytes - stats->held_bytes;

@@ -78,18 +78,14 @@ static bool is_inside(uint64_t start, uint64_t length, uint64_t limit)
 
 static moor_status check_type(const struct image *image)
 {
-    switch (image->header.e_type) {
-    case ET_DYN:
+    static const char *const names[] = {
+        [ET_REL] = "an object file", [ET_EXEC] = "an executable", [ET_CORE] = "a core dump"};
+    unsigned type = image->header.e_type;
+    if (type == ET_DYN)
         return MOOR_OK;
-    case ET_EXEC:
-        return moor__fail(MOOR_REFUSED, "an executable, not a shared library");
-    case ET_REL:
-        return moor__fail(MOOR_REFUSED, "an object file, not a shared library");
-    case ET_CORE:
-        return moor__fail(MOOR_REFUSED, "a core dump, not a shared library");
-    default:
-        return moor__fail(MOOR_REFUSED, "ELF type %u, not a shared library", image->header.e_type);
-    }
+    if (type < sizeof names / sizeof names[0] && names[type])
+        return moor__fail(MOOR_REFUSED, "%s, not a shared library", names[type]);
+    return moor__fail(MOOR_REFUSED, "ELF type %u, not a shared library", type);
 }
 
 static moor_status read_header(struct image *image)
@@ -177,15 +173,15 @@ static moor_status check_load(const struct image *image, unsigned index, uint64_
 static moor_status check_part(const struct image *image, unsigned index)
 {
     const Elf64_Phdr *part = &image->segments[index];
-    if (part->p_type != PT_TLS && part->p_memsz != part->p_filesz)
-        return moor__fail(MOOR_REFUSED, "segment %u (type %#x) is not wholly in the file", index,
-                          part->p_type);
+    uint32_t type = part->p_type;
+    if (type != PT_TLS && part->p_memsz != part->p_filesz)
+        return moor__fail(MOOR_REFUSED, "segment %u (type %#x) is not wholly in the file", index, type);
     if (part->p_filesz == 0)
         return MOOR_OK;
     const Elf64_Phdr *load = find_file_backed(image, part->p_vaddr, part->p_filesz);
     if (!load || part->p_vaddr - load->p_vaddr != part->p_offset - load->p_offset)
         return moor__fail(MOOR_REFUSED, "segment %u (type %#x) lies outside the loaded segments", index,
-                          part->p_type);
+                          type);
     return MOOR_OK;
 }
 
@@ -220,10 +216,10 @@ static moor_status check_segment(const struct image *image, unsigned index)
         return MOOR_OK;
     }
     case PT_GNU_STACK:
-        return (segment->p_flags & PF_X) == 0
-                   ? MOOR_OK
-                   : moor__fail(MOOR_REFUSED, "asks for an executable stack, which would make every stack of "
-                                              "the process executable");
+        if (segment->p_flags & PF_X)
+            return moor__fail(MOOR_REFUSED, "asks for an executable stack, which would make every stack of "
+                                            "the process executable");
+        return MOOR_OK;
     default:
         return MOOR_OK;
     }
@@ -435,8 +431,6 @@ static moor_status check_dynamic(const struct image *image)
     return status;
 }
 
-/* ---- the notes ---- */
-
 static moor_status read_notes(const struct image *image, struct moor__notes *notes)
 {
     for (unsigned i = 0; i < image->header.e_phnum; i++) {
@@ -457,28 +451,20 @@ static moor_status read_notes(const struct image *image, struct moor__notes *not
     return MOOR_OK;
 }
 
-/* ---- interface ---- */
-
-static moor_status check_image(struct image *image)
-{
-    moor_status status = read_header(image);
-    if (!status)
-        status = read_segments(image);
-    if (!status)
-        status = check_segments(image);
-    if (!status)
-        status = read_dynamic(image);
-    if (!status)
-        status = check_dynamic(image);
-    return status;
-}
-
 moor_status moor__elf_check(int fd, int64_t size_bytes, struct moor__notes *ret_notes)
 {
     assert(size_bytes >= 0);
     struct image image = {.fd = fd, .size_bytes = (uint64_t)size_bytes};
     struct moor__notes notes = {0};
-    moor_status status = check_image(&image);
+    moor_status status = read_header(&image);
+    if (!status)
+        status = read_segments(&image);
+    if (!status)
+        status = check_segments(&image);
+    if (!status)
+        status = read_dynamic(&image);
+    if (!status)
+        status = check_dynamic(&image);
     if (!status && ret_notes)
         status = read_notes(&image, &notes);
     if (!status && ret_notes)

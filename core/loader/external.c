@@ -5,7 +5,7 @@
  * and never become a line of an account. Where several devices report on one pool, the least free bytes
  * count.
  */
-#include "loader/device_stats.h"
+#include "loader/provider.h"
 #include "util/error.h"
 
 struct sum {

@@ -45,13 +45,11 @@ static moor_status check_name(const char *path)
 
 static moor_status resolve(const char *path, char **ret_real_path)
 {
-    char *real_path = realpath(path, NULL);
-    if (real_path) {
-        *ret_real_path = real_path;
-        return MOOR_OK;
-    }
-    int reason = errno;
     struct stat info;
+    *ret_real_path = realpath(path, NULL);
+    if (*ret_real_path)
+        return MOOR_OK;
+    int reason = errno;
     if (reason == ELOOP)
         return moor__fail_errno(MOOR_REFUSED, reason, MOOR__LABEL "looping symbolic link", path);
     if (reason == ENOENT && lstat(path, &info) == 0 && S_ISLNK(info.st_mode))
@@ -120,7 +118,7 @@ static struct moor__file_id id_of(const struct stat *info)
         .device = info->st_dev,
         .inode = info->st_ino,
         .size_bytes = info->st_size,
-        /* the link appeared after the path was resolved */
+        /* The time is only compared, so a time beyond the year 2262 may wrap. */
         .mtime_ns = (int64_t)((uint64_t)info->st_mtim.tv_sec * 1000000000u + (uint64_t)info->st_mtim.tv_nsec),
     };
 }
@@ -160,15 +158,12 @@ moor_status moor__file_check(const char *path, char **ret_real_path, struct moor
         return moor__fail(MOOR_INVALID, MOOR__LABEL "not an absolute path", path ? path : "NULL");
     if (strnlen(path, PATH_MAX) == PATH_MAX)
         return moor__fail(MOOR_REFUSED, "%.64s...: the path is longer than %d bytes", path, PATH_MAX - 1);
-    moor_status status = check_name(path);
-    if (status)
-        return status;
-
     char *real_path = NULL;
-    status = resolve(path, &real_path);
-    if (status)
-        return status;
-    status = check_name(real_path);
+    moor_status status = check_name(path);
+    if (!status)
+        status = resolve(path, &real_path);
+    if (!status)
+        status = check_name(real_path);
     if (!status)
         status = check_parents(real_path);
     if (!status)

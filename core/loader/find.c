@@ -4,7 +4,6 @@
  * no directory. The load, not this search, decides whether the file is acceptable. A process with raised
  * privileges ignores the environment, because another user may have set it.
  */
-#include "loader/beside.h"
 #include "loader/provider.h"
 
 #include "util/error.h"
@@ -18,20 +17,17 @@
 
 #define PATH_VARIABLE "MOORAGE_PROVIDER_PATH"
 
-/* Sets *ret_path to the provider's path in the directory, or to NULL if there is no such file. ret_path:
- * [out, owned]. */
+/* Sets *ret_path ([out, owned]) to the provider's path in the directory, or to NULL if no file is there. */
 static moor_status find_in(const char *directory, int length, const char *name, char **ret_path)
 {
     char *path = NULL;
-    struct stat status;
+    struct stat info;
     if (asprintf(&path, "%.*s/%s.so", length, directory, name) < 0)
         return moor__fail(MOOR_HOST_NOMEM, "no memory for a path");
-    bool is_there = stat(path, &status) == 0 || (errno != ENOENT && errno != ENOTDIR);
-    if (!is_there) {
+    bool is_absent = stat(path, &info) != 0 && (errno == ENOENT || errno == ENOTDIR);
+    if (is_absent)
         free(path);
-        path = NULL;
-    }
-    *ret_path = path;
+    *ret_path = is_absent ? NULL : path;
     return MOOR_OK;
 }
 
@@ -52,21 +48,13 @@ static moor_status find_in_each(struct moor_runtime *runtime, const char *direct
     return status;
 }
 
-/* Returns the directories that the environment names, or NULL if it names none or must be ignored. */
-static const char *searched_directories(struct moor_runtime *runtime)
+static moor_status find_provider(struct moor_runtime *runtime, const char *name, char **ret_path)
 {
     const char *directories = secure_getenv(PATH_VARIABLE);
     if (!directories && getenv(PATH_VARIABLE))
         moor__log(runtime, MOOR_ABI_LOG_WARNING,
                   PATH_VARIABLE " is ignored: this process has raised privileges");
-    return directories;
-}
-
-static moor_status find_provider(struct moor_runtime *runtime, const char *name, char **ret_path)
-{
-    const char *directories = searched_directories(runtime);
-    char *installed = NULL;
-    char *path = NULL;
+    char *installed = NULL, *path = NULL;
     moor_status status = directories ? find_in_each(runtime, directories, name, &path) : MOOR_OK;
     if (!status && !path)
         status = moor__path_beside("moorage", &installed);

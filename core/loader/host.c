@@ -15,8 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- services ---- */
-
 void moor__provider_log(struct moor_provider *provider, uint32_t level, const char *format, ...)
 {
     char line[640];
@@ -58,8 +56,6 @@ static uint64_t host_clock_ns(void *user)
     return moor_clock_ns();
 }
 
-/* ---- settings ---- */
-
 moor_status moor__options_check(const struct moor_load_options *options)
 {
     if (!options)
@@ -72,23 +68,6 @@ moor_status moor__options_check(const struct moor_load_options *options)
     for (size_t i = 0; i < options->setting_count; i++)
         if (!options->settings[i].key || !options->settings[i].value)
             return moor__fail(MOOR_INVALID, "setting %zu has a NULL key or value", i);
-    return MOOR_OK;
-}
-
-static moor_status copy_settings(struct moor_provider *provider, const struct moor_load_options *options)
-{
-    if (!options || options->setting_count == 0)
-        return MOOR_OK;
-    provider->host.settings = calloc(options->setting_count, sizeof *provider->host.settings);
-    if (!provider->host.settings)
-        return moor__fail(MOOR_HOST_NOMEM, "no memory for settings");
-    for (size_t i = 0; i < options->setting_count; i++) {
-        const struct moor_setting *setting = &options->settings[i];
-        provider->host.settings[i] = (struct moor_setting){strdup(setting->key), strdup(setting->value)};
-        provider->host.setting_count = i + 1;
-        if (!provider->host.settings[i].key || !provider->host.settings[i].value)
-            return moor__fail(MOOR_HOST_NOMEM, "no memory for settings");
-    }
     return MOOR_OK;
 }
 
@@ -109,18 +88,28 @@ bool moor__host_is_equal(const struct moor_provider *provider, const struct moor
     return has_settings_of(other, provider) && has_settings_of(provider, other);
 }
 
-/* ---- life ---- */
-
 moor_status moor__host_make(struct moor_provider *provider, const struct moor_load_options *options)
 {
-    provider->host.table = (struct moor_abi_host){
+    struct moor__host *host = &provider->host;
+    host->table = (struct moor_abi_host){
         .prefix = {MOOR_ABI_MAGIC, MOOR_ABI_HOST_SIZE, MOOR_ABI_MAJOR, MOOR_ABI_MINOR, 0, 0, 0},
         .user = provider,
         .log = host_log,
         .config = host_config,
         .clock_ns = host_clock_ns,
     };
-    return copy_settings(provider, options);
+    size_t count = options ? options->setting_count : 0;
+    host->settings = count > 0 ? calloc(count, sizeof *host->settings) : NULL;
+    if (count > 0 && !host->settings)
+        return moor__fail(MOOR_HOST_NOMEM, "no memory for settings");
+    for (size_t i = 0; i < count; i++) {
+        const struct moor_setting *setting = &options->settings[i];
+        host->settings[i] = (struct moor_setting){strdup(setting->key), strdup(setting->value)};
+        host->setting_count = i + 1;
+        if (!host->settings[i].key || !host->settings[i].value)
+            return moor__fail(MOOR_HOST_NOMEM, "no memory for settings");
+    }
+    return MOOR_OK;
 }
 
 void moor__host_free(struct moor_provider *provider)

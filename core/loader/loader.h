@@ -2,7 +2,7 @@
 /*
  * The steps of a load, each in its own file, in the order of their use: file, elf and note check the file
  * without running its code; module maps it and finds its entry; table checks the result of the entry. load.c
- * calls them in order.
+ * calls them in order. beside and address serve several steps.
  */
 #ifndef MOOR_LOADER_LOADER_H
 #define MOOR_LOADER_LOADER_H
@@ -11,6 +11,7 @@
 #include <moorage/error.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 /* Begins an error text with a path, cut so that the cause always fits. */
@@ -52,6 +53,18 @@ moor_status moor__file_check(const char *path, char **ret_real_path, struct moor
 /* file.c: checks that the path still names the checked file.
  * REFUSED: another file has taken its place. */
 moor_status moor__file_check_same(const char *real_path, const struct moor__file_id *id);
+
+/* beside.c: builds the path of `name` in the folder that holds this code: the library's folder, or the
+ * program's if the library is linked into it. The file need not exist. ret_path: [out, owned] free().
+ * REFUSED: the folder cannot be determined. */
+moor_status moor__path_beside(const char *name, char **ret_path);
+
+/* address.c: copies from an address that may be invalid. Returns 0, EFAULT if any byte cannot be read, or
+ * another errno value if the system offers no way to find out. After a failure the content of `to` is
+ * unspecified. */
+int moor__address_read(void *to, const void *from, size_t length);
+/* address.c: returns true if the address lies in an executable segment of a loaded object. */
+bool moor__address_is_code(uintptr_t address);
 
 /* elf.c: checks the structure of an open regular file and reads its notes. ret_notes: [out] may be NULL.
  * REFUSED: the file cannot be mapped safely, or its notes contradict themselves. The text does not name

@@ -20,7 +20,6 @@
  * Code is never unmapped, so for a path the dynamic linker returns the old code for ever, even after the file
  * was replaced. A list under the same lock therefore remembers every file until the process ends.
  */
-#include "loader/address.h"
 #include "loader/loader.h"
 #include "util/error.h"
 #include "util/lock.h"
@@ -61,7 +60,7 @@ struct request {
 };
 
 static _Thread_local struct request *request; /* not NULL: the thread's next module_open comes from here */
-static char stand_in;                         /* Compares functions, not names: the process may hold another copy of this library. */
+static char stand_in;                         /* its address stands for the module of a failed dlopen */
 
 static lt_module open_now(lt_user_data data, const char *path, lt_dladvise advise)
 {
@@ -91,7 +90,7 @@ static void *find_symbol(lt_user_data data, lt_module module, const char *name)
     return module == &stand_in ? NULL : dlsym(module, name);
 }
 
-/* the address stands for the module of a failed dlopen */
+/* Compares functions, not names: the process may hold another copy of this library. */
 static bool is_installed(void)
 {
     for (lt_dlloader loader = lt_dlloader_next(NULL); loader; loader = lt_dlloader_next(loader))
@@ -165,12 +164,6 @@ static moor_status create_module(const char *path, struct moor__module **ret_mod
     return MOOR_OK;
 }
 
-static void free_module(struct moor__module *module)
-{
-    free(module->path);
-    free(module);
-}
-
 /* Removes the path from the linker's text if the text begins with it. A text about a dependency begins with
  * that file's name. */
 static moor_status fail_linking(const char *path, const char *cause)
@@ -208,13 +201,6 @@ static moor_status map_module(struct moor__module *module)
                       module->path);
 }
 
-static void unmap_module(struct moor__module *module)
-{
-    (void)lt_dlclose(module->handle); /* a failure has no effect: the code stays mapped anyway */
-    module->handle = NULL;
-    module->object = NULL;
-}
-
 /* Finds the module of the file at path, or maps the file and adds its module to the list. Takes a
  * reference. */
 static moor_status acquire(const char *path, struct moor__module **ret_module)
@@ -239,7 +225,8 @@ static moor_status acquire(const char *path, struct moor__module **ret_module)
         fresh->next = modules;
         modules = fresh;
     } else {
-        free_module(fresh);
+        free(fresh->path);
+        free(fresh);
     }
     if (status)
         return status;
@@ -251,8 +238,11 @@ static moor_status acquire(const char *path, struct moor__module **ret_module)
 static void drop(struct moor__module *module)
 {
     assert(module->users > 0);
-    if (--module->users == 0)
-        unmap_module(module);
+    if (--module->users > 0)
+        return;
+    (void)lt_dlclose(module->handle); /* a failure has no effect: the code stays mapped anyway */
+    module->handle = NULL;
+    module->object = NULL;
 }
 
 /* ---- the entry ---- */
@@ -286,7 +276,7 @@ static struct finding find_own(const struct moor__module *module, const char *na
                             .is_code = !is_data && moor__address_is_code((uintptr_t)address)};
 }
 
-/* Returns the other major for which the file has an entry, or -1. */
+/* Returns the other major that the file has an entry for, or -1. */
 static int find_other_major(const struct moor__module *module)
 {
     for (int major = 0; major <= 9; major++) {
@@ -343,15 +333,14 @@ moor_status moor__module_open(const char *real_path, struct moor__module **ret_m
                           MOOR__LABEL "requested by the constructor of a provider that is being loaded",
                           real_path);
     enter();
-    struct moor__module *module;
+    struct moor__module *module = NULL;
     moor_status status = acquire(real_path, &module);
-    if (!status) {
+    if (!status)
         status = find_entry(module, ret_entry);
-        if (!status)
-            *ret_module = module;
-        else
-            drop(module);
-    }
+    if (!status)
+        *ret_module = module;
+    else if (module)
+        drop(module);
     leave();
     return status;
 }

@@ -11,7 +11,6 @@
  */
 #include "loader/probe.h"
 
-#include "loader/beside.h"
 #include "loader/loader.h"
 #include "util/deadline.h"
 #include "util/error.h"
@@ -50,8 +49,7 @@ struct probe {
 /* Returns the installed program, or the one in the build directory. ret_path: [out, owned]. */
 static moor_status find_beside(char **ret_path)
 {
-    char *installed = NULL;
-    char *built = NULL;
+    char *installed = NULL, *built = NULL;
     moor_status status = moor__path_beside("moorage/" PROGRAM, &installed);
     if (!status)
         status = moor__path_beside(PROGRAM, &built);
@@ -183,9 +181,8 @@ static moor_status start_process(struct probe *probe)
     int ends[2] = {-1, -1};
     char *program = NULL;
     moor_status status = find_program(&program);
-    if (status)
-        return status;
-    status = make_sockets(ends);
+    if (!status)
+        status = make_sockets(ends);
     if (status) {
         free(program);
         return status;
@@ -308,20 +305,15 @@ static moor_status explain_missing_answer(const char *path, const siginfo_t *how
                       how->si_status, name ? name : "RT");
 }
 
-static void log_warnings(struct moor_runtime *runtime, const char *path, struct moor__probe_answer *answer)
-{
-    for (uint32_t i = 0; i < answer->warning_count && i < MOOR__PROBE_WARNINGS; i++)
-        moor__log(runtime, MOOR_ABI_LOG_WARNING, MOOR__LABEL "in its probe process: %.*s", path,
-                  MOOR__PROBE_WARNING_BYTES, answer->warnings[i]);
-}
-
 static moor_status take_answer(struct moor_runtime *runtime, const char *path, struct probe *probe,
                                const uint64_t token[2])
 {
     struct moor__probe_answer *answer = &probe->answer;
     if (memcmp(answer->token, token, sizeof answer->token) != 0)
         return moor__fail(MOOR_REFUSED, MOOR__LABEL "answered in place of its probe process", path);
-    log_warnings(runtime, path, answer);
+    for (uint32_t i = 0; i < answer->warning_count && i < MOOR__PROBE_WARNINGS; i++)
+        moor__log(runtime, MOOR_ABI_LOG_WARNING, MOOR__LABEL "in its probe process: %.*s", path,
+                  MOOR__PROBE_WARNING_BYTES, answer->warnings[i]);
     if (!answer->status)
         return MOOR_OK;
     struct moor_error refusal = {.status = answer->status, .native_code = answer->native_code};

@@ -45,13 +45,12 @@ moor_status moor_provider_get_device(struct moor_provider *provider, uint32_t in
 moor_status moor_provider_get_extension(struct moor_provider *provider, const char *name, uint32_t version,
                                         const void **ret_table)
 {
+    const void *table = NULL;
     moor_status status = enter_provider(provider, ret_table);
     if (!status && !name)
         status = moor__fail(MOOR_INVALID, "name is NULL");
-    if (status)
-        return moor__leave(status);
-    const void *table = NULL;
-    status = moor__call_get_extension(provider, name, version, &table);
+    if (!status)
+        status = moor__call_get_extension(provider, name, version, &table);
     if (!status && !table)
         status = moor__fail(MOOR_PROVIDER, "%s: get_extension succeeded with NULL", provider->table.name);
     if (!status)

@@ -8,7 +8,7 @@
 #include "util/limits.h"
 #include "util/runtime.h"
 
-#include <moorage/provider.h>
+#include <moorage/stats.h>
 #include <semaphore.h>
 #include <sys/queue.h>
 
@@ -103,8 +103,8 @@ struct moor_provider {
     struct moor__provider_streams streams;
 };
 
-/* load.c: runs the part of a load that follows the entry: validation, init, devices, registration. Serves the
- * file loader, and tests that attach a provider in their own process. path: for reports. */
+/* load.c: runs the part of a load that follows the entry: validation, init, devices, registration. Serves
+ * tests that attach a provider in their own process. path: for reports. */
 moor_status moor__provider_attach(struct moor_runtime *runtime, const struct moor_abi_provider *table,
                                   const char *path, const struct moor_load_options *options,
                                   struct moor_provider **ret_provider);
@@ -193,5 +193,12 @@ struct moor_device *moor__device_hold(struct moor_device *device);
 void moor__device_unhold(struct moor_device *device);
 
 void moor__count(struct moor_device *device, enum moor__object_count kind, int change);
+
+/* device_stats.c: does the same as moor_device_get_stats, for a domain of an open device. */
+moor_status moor__device_stats(struct moor_device *device, uint32_t domain,
+                               struct moor_device_stats *ret_stats);
+/* external.c: reads the open devices of a pool and reports their sum to its authority
+ * (moor_authority_refresh). Requires no lock. */
+moor_status moor__external_refresh(struct moor_authority *authority);
 
 #endif

@@ -86,11 +86,6 @@ static moor_status add_load(const struct moor_provider *provider, struct moor_pr
     return MOOR_OK;
 }
 
-static moor_status wait_for_move(struct moor_runtime *runtime, uint64_t deadline_ns)
-{
-    return moor__lock_wait_until(&runtime->lock, &runtime->moved, deadline_ns) ? MOOR_OK : MOOR_TIMEOUT;
-}
-
 /* Returns a provider that is moving or about to move, or NULL. */
 static const struct moor_provider *find_closing(const struct moor_runtime *runtime)
 {
@@ -130,7 +125,8 @@ moor_status moor__registry_announce(struct moor_provider *provider, uint64_t fla
     moor__lock_acquire(&runtime->lock);
     struct moor_provider *rival = find_rival(provider, flags);
     while (rival && rival->closing && !status) {
-        status = wait_for_move(runtime, deadline_ns);
+        if (!moor__lock_wait_until(&runtime->lock, &runtime->moved, deadline_ns))
+            status = MOOR_TIMEOUT;
         rival = find_rival(provider, flags);
     }
     if (!rival) {

@@ -112,17 +112,6 @@ moor_status moor__provider_start(struct moor_provider *provider, uint64_t timeou
     return status;
 }
 
-/* Closes the contexts, then shuts down. Stops at the first failure and returns false. */
-static bool close_all(struct moor_provider *provider)
-{
-    if (!moor__devices_close(provider))
-        return false;
-    moor_status status = moor__call_shutdown(provider);
-    if (status)
-        moor__provider_log(provider, MOOR_ABI_LOG_ERROR, "%s", moor__pending_error()->text);
-    return !status;
-}
-
 void moor__provider_shut_down(struct moor_provider *provider)
 {
     assert(provider->instance && !provider->host.poisoned);
@@ -130,7 +119,12 @@ void moor__provider_shut_down(struct moor_provider *provider)
     moor__error_scope_begin(&aside);
     bool was_inside = moor__is_inside;
     moor__is_inside = true;
-    if (!close_all(provider))
+    bool is_closed = moor__devices_close(provider);
+    if (is_closed && moor__call_shutdown(provider)) {
+        moor__provider_log(provider, MOOR_ABI_LOG_ERROR, "%s", moor__pending_error()->text);
+        is_closed = false;
+    }
+    if (!is_closed)
         moor__provider_poison(provider);
     moor__is_inside = was_inside;
     moor__error_scope_end(&aside);

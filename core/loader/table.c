@@ -8,7 +8,6 @@
  * capabilities and flags, and uses for reserved fields. The core masks them all, and the provider must work
  * without them (min_host_minor).
  */
-#include "loader/address.h"
 #include "loader/loader.h"
 #include "util/error.h"
 
@@ -286,9 +285,9 @@ static moor_status copy_table(const struct rule *rule, const struct moor_abi_pro
     status = read_memory(to, from, size, rule->name);
     if (status)
         return status;
+    /* Keep the checked values: the provider's may have changed between the two reads. */
     head = (struct table_head){.struct_size = size};
-    memcpy(to, &head,
-           sizeof head); /* keep the checked values: the provider's may have changed between the two reads */
+    memcpy(to, &head, sizeof head);
     return check_functions(to, rule, size);
 }
 

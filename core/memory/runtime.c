@@ -7,7 +7,6 @@
 #include "util/runtime.h"
 
 #include "governor/governor.h"
-#include "loader/device_stats.h"
 #include "memory/buffer.h"
 #include "memory/range.h"
 #include "memory/release.h"

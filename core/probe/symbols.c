@@ -34,28 +34,16 @@ static struct symbols find_symbols(const struct link_map *map)
 {
     struct symbols symbols = {0};
     for (const ElfW(Dyn) *entry = map->l_ld; entry->d_tag != DT_NULL; entry++) {
-        switch (entry->d_tag) {
-        case DT_SYMTAB:
+        if (entry->d_tag == DT_SYMTAB)
             symbols.table = address_of(map, entry->d_un.d_ptr);
-            break;
-        case DT_STRTAB:
+        if (entry->d_tag == DT_STRTAB)
             symbols.names = address_of(map, entry->d_un.d_ptr);
-            break;
-        case DT_GNU_HASH:
+        if (entry->d_tag == DT_GNU_HASH)
             symbols.gnu_hash = address_of(map, entry->d_un.d_ptr);
-            break;
-        case DT_HASH:
+        if (entry->d_tag == DT_HASH)
             symbols.hash = address_of(map, entry->d_un.d_ptr);
-            break;
-        case DT_SYMBOLIC:
+        if (entry->d_tag == DT_SYMBOLIC || (entry->d_tag == DT_FLAGS && (entry->d_un.d_val & DF_SYMBOLIC)))
             symbols.is_symbolic = true;
-            break;
-        case DT_FLAGS:
-            symbols.is_symbolic |= (entry->d_un.d_val & DF_SYMBOLIC) != 0;
-            break;
-        default:
-            break;
-        }
     }
     return symbols;
 }

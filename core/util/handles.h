@@ -106,8 +106,8 @@ moor_status moor__handles_retire(struct moor__slot *slot);
 static inline struct moor__slot *moor__slot_at(const struct moor__handles *handles, uint32_t index)
 {
     uint32_t place = index + MOOR__FIRST_CHUNK;
-    uint32_t top =
-        31u ^ (uint32_t)__builtin_clz(place); /* the highest bit; the lower bits are the place in the chunk */
+    /* the highest bit; the lower bits are the place in the chunk */
+    uint32_t top = 31u ^ (uint32_t)__builtin_clz(place);
     /* Acquire: pairs with the release store that published the chunk. */
     char *base = atomic_load_explicit(&handles->chunks[top - MOOR__FIRST_CHUNK_BITS], memory_order_acquire);
     return (struct moor__slot *)(void *)(base + (size_t)(place ^ 1u << top) * handles->slot_bytes);

@@ -41,7 +41,8 @@ def announce(s, mine):
     late = False
     while rival and s.closing[rival] and not late and s._variant != "counted up while it closes":
         s.waiting.add(mine)
-        yield "status = wait_for_move(runtime, deadline_ns);", lambda: mine not in s.waiting or s.late
+        yield ("if (!moor__lock_wait_until(&runtime->lock, &runtime->moved, deadline_ns))",
+               lambda: mine not in s.waiting or s.late)
         late = mine in s.waiting
         s.waiting.discard(mine)
         if s._variant == "the old rival":

@@ -4,7 +4,7 @@
  * and the setting `faults`.
  *
  * A plan counts the calls of its function from its creation, independently of other plans. So two plans with
- * nth 3 and 5 of any function are the third and the fifth call from now, also if the first one causes further calls.
+ * nth 3 and 5 of any function are the third and the fifth call from now, even if the third causes more calls.
  */
 #include "fault.h"
 

@@ -75,8 +75,8 @@ static moor_status allocate_once(struct world *world, unsigned variant)
     return status ? status : reap_all(world);
 }
 
-/* Measures the mean of a few runs. The first run is not counted, so that a case inherits nothing from the case
- * before. */
+/* Measures the mean of a few runs. The first run is not counted, so that a case inherits nothing from the
+ * case before. */
 static moor_status repeat(struct world *world, moor_status (*once)(struct world *world, unsigned variant),
                           unsigned variant, double *ret_us)
 {

@@ -188,7 +188,8 @@ static void use_context(struct trip *trip)
     done(trip, "stream destroy");
 }
 
-/* Makes a trip to the domain of `place`, which has the required capabilities, and back. inspect: may be NULL. */
+/* Makes a trip to the domain of `place`, which has the required capabilities, and back. inspect: may be
+ * NULL. */
 static void travel(const struct check_place *place, inspection inspect, void *user)
 {
     struct trip trip = {.place = {.device = place->device, .domain = place->domain, .instance = check_init()},

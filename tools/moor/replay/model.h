@@ -29,8 +29,8 @@ struct replay_counts {
     double makespan_s; /* time of the last event */
 };
 
-/* Replays the whole trace, then releases the blocks of the prefix index. ret_accounts: the comparisons up to the
- * last event; an imbalance is not a failure here. */
+/* Replays the whole trace, then releases the blocks of the prefix index. ret_accounts: the comparisons up to
+ * the last event; an imbalance is not a failure here. */
 bool replay_model_run(const struct replay_config *config, const struct replay_trace *trace,
                       struct replay_memory *memory, struct replay_counts *ret_counts,
                       struct replay_accounts *ret_accounts, struct tool_failure *failure);

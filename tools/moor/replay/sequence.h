@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The structs behind memory.h. memory.c has the provider, the holder and the accounts; sequence.c the lifetime of
- * a sequence; mapped.c and eager.c make the blocks.
+ * The structs behind memory.h. memory.c has the provider, the holder and the accounts; sequence.c the lifetime
+ * of a sequence; mapped.c and eager.c make the blocks.
  */
 #ifndef MOOR_REPLAY_SEQUENCE_H
 #define MOOR_REPLAY_SEQUENCE_H

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The skiff provider: one device, in host memory. It has the capabilities that every provider must have (ALLOC,
- * STREAM, RELEASE) and two optional ones (COPY, STATS). The device itself is the first section; the others are
- * the contract: the functions of each table, in the order of moorage/abi/tables.h. RELEASE and the life of
- * instances and contexts are the kit's (moorage/kit/provider.h, release.h).
+ * The skiff provider: one device, in host memory. It has the capabilities that every provider must have
+ * (ALLOC, STREAM, RELEASE) and two optional ones (COPY, STATS). The device itself is the first section; the
+ * others are the contract: the functions of each table, in the order of moorage/abi/tables.h. RELEASE and the
+ * life of instances and contexts are the kit's (moorage/kit/provider.h, release.h).
  *
- * The device is synchronous: a call that submits work does the work before it returns. So each recorded value is
- * reached at once, and a stream is a lock, held while its work runs, and a timeline.
+ * The device is synchronous: a call that submits work does the work before it returns. So each recorded value
+ * is reached at once, and a stream is a lock, held while its work runs, and a timeline.
  *
  * Lock: stream.lock orders the work of one stream. Two streams' locks are never held together.
  */

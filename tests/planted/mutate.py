@@ -23,6 +23,7 @@ from typing import NamedTuple
 import planted
 from planted import BUILD, COMPILE, SOURCE, Planted, all_finders, can_see, run
 
+LIMIT_S = 180  # for a program; many times the usual duration
 FOLDERS = ("core/", "abi/kit/", "plugins/cpu/", "plugins/mock/", "plugins/cuda/")
 SWAPS = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==", "&&": "||", "||": "&&", "+": "-",
          "-": "+", "+=": "-=", "-=": "+=", "&": "|", "|": "&"}
@@ -93,27 +94,47 @@ def object_code(program):
         return file.read()
 
 
-def plugin_suites(unit):
-    """Yields (plugin, suite) for the plugins that contain the unit."""
-    names = ("cpu", "mock", "cuda") if unit.startswith("abi/kit/") else unit.split("/")[1:2]
-    for name in names:
-        for program in sorted(glob.glob(os.path.join(BUILD, "tests", name, f"*{name}[-_]*"))):
-            if os.path.isfile(program) and not program.endswith((".so", "-limits", "-stress")):
-                yield name, program
+def plugins_with(unit):
+    return ("cpu", "mock", "cuda") if unit.startswith("abi/kit/") else unit.split("/")[1:2]
 
 
-def find_in_plugin(program, name, suite):
-    """Runs a suite of a plugin over the plugin with the mutant."""
-    driver = os.path.join(BUILD, "tests/cudasim")
+def plugin_commands(name, plugin, driver):
+    """Yields (suite, command) for the programs that run a plugin: its own suites, the suites of cases of the sweep,
+    `moor check` with each kind of timeline, the sweep itself, and sim."""
+    for program in sorted(glob.glob(os.path.join(BUILD, "tests", name, f"*{name}[-_]*"))):
+        if os.path.isfile(program) and not program.endswith((".so", "-limits", "-stress")):
+            yield os.path.basename(program), [program]
+    check = [os.path.join(BUILD, "tools/moor/moor"), "check", plugin, "--timeout=60"]
+    if name == "cuda":
+        for timeline in ("memory", "events"):
+            yield "check", [*check, "--set", f"driver={driver}", "--set", f"timeline={timeline}"]
+        return
+    yield "check", check
+    for program in sorted(glob.glob(os.path.join(BUILD, "tests/sweep/sweep-*cases"))):
+        yield os.path.basename(program), [program]
+    if name == "mock":
+        yield "sim", [os.path.join(BUILD, planted.SIM), "--provider", plugin, "--profile", "mixed", "--seed", "1",
+                      "--steps", planted.SIM_STEPS]
+    yield "sweep", [os.path.join(BUILD, "tests/sweep/sweep"), planted.PLUGINS[0],
+                    *(plugin if path.endswith(f"/{name}.so") else path for path in planted.PLUGINS[1:])]
+
+
+def find_in_plugin(program, name):
+    """Runs the suites of a plugin over the plugin with the mutant. Returns (suite, report) or None."""
+    driver = next(iter(glob.glob(os.path.join(BUILD, "tests/cudasim/*cuda*.so*"))), "")
+    plugin = program.link(f"plugins/{name}/{name}.so")
     environment = dict(planted.ENVIRONMENT, MOOR_CUDA_HOOK=os.path.join(BUILD, "tests/cuda/cuda-hook.so"),
-                       MOOR_CUDA_DRIVER=next(iter(glob.glob(os.path.join(driver, "*cuda*.so*"))), ""), MOOR_CUDASIM="")
-    environment[f"MOOR_{name.upper()}_PROVIDER"] = program.link(f"plugins/{name}/{name}.so")
-    try:
-        done = run([suite], env=environment, timeout=planted.PROGRAM_S)
-    except subprocess.TimeoutExpired as hung:
-        return f"no end after {hung.timeout} s"
-    failed = re.search(r"^\[FAIL\] (\S+):", done.stderr, re.MULTILINE)
-    return failed[1] if failed else done.returncode and f"exit status {done.returncode}"
+                       MOOR_CUDA_DRIVER=driver, MOOR_CUDASIM="leaks=1")
+    environment[f"MOOR_{name.upper()}_PROVIDER"] = plugin
+    for suite, command in plugin_commands(name, plugin, driver):
+        try:
+            done = run(command, env=environment, timeout=LIMIT_S)
+        except subprocess.TimeoutExpired as hung:
+            return suite, f"no end after {hung.timeout} s"
+        failed = re.search(r"^(?:\[FAIL\]|FAIL|not ok(?: \d+ -)?) (.*)$", done.stderr + done.stdout, re.MULTILINE)
+        if failed or done.returncode:
+            return suite, failed[1] if failed else f"exit status {done.returncode}"
+    return None
 
 
 def look_for(program, unit):
@@ -125,10 +146,10 @@ def look_for(program, unit):
             if found:
                 return suite, found
     if not unit.startswith("core/"):
-        for name, suite in plugin_suites(unit):
-            found = find_in_plugin(program, name, suite)
+        for name in plugins_with(unit):
+            found = find_in_plugin(program, name)
             if found:
-                return os.path.basename(suite), found
+                return found
     return None
 
 

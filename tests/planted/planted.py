@@ -30,6 +30,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -57,6 +58,8 @@ PLUGINS = [os.path.join(BUILD, "plugins", name, name + ".so") for name in ("faul
 LIBRARY = "core/libmoorage.so.0.1.0"
 DEVICE = "plugins/mock/mock.so"
 SIM = "tests/sim/sim"
+# Gold links a program in a third of the usual time.
+FAST_LINK = ["-fuse-ld=gold", "-Wl,--strip-debug"] if shutil.which("ld.gold") else []
 # glibc overwrites freed memory, so that a use after free is seen.
 ENVIRONMENT = dict(os.environ, MALLOC_PERTURB_="165", LOCKSTEP_PATIENCE_S=LOCKSTEP_PATIENCE_S,
                    MOOR_ZOO_DIR=os.path.join(BUILD, "tests/zoo"),
@@ -146,7 +149,7 @@ class Planted:
                 command.insert(command.index("-Wl,--start-group"), self.object)
             program = self.path(name or os.path.basename(target))
             command[command.index("-o") + 1] = program
-            self.build(command)
+            self.build([*command, *FAST_LINK])
             self.linked[target] = program
         return self.linked[target]
 

@@ -70,9 +70,9 @@ static moor_status locate(const struct moor_view *view, struct moor__access *acc
 }
 
 /* Checks that every granule touched is backed, and writable if `write`. Requires range->lock. */
-static moor_status check_backing(const struct moor__range *range, const struct moor__access *access,
-                                 bool write)
+static moor_status check_backing(const struct moor__access *access, bool write)
 {
+    const struct moor__range *range = access->owner.range;
     uint64_t last = (access->high - 1) / range->granule_bytes;
     uint64_t i = access->low / range->granule_bytes;
     assert(access->low < access->high && last < range->granule_count);
@@ -105,7 +105,7 @@ moor_status moor__access_announce(const struct moor__access *access, enum moor__
     moor_status status = MOOR_OK;
     moor__lock_acquire(lock_of(owner));
     if (owner->range && mode != MOOR__ACCESS_MARK)
-        status = check_backing(owner->range, access, mode == MOOR__ACCESS_WRITE);
+        status = check_backing(access, mode == MOOR__ACCESS_WRITE);
     if (!status)
         status = moor__uses_begin(uses_of(owner), access->stream, access->low, access->high);
     moor__lock_release(lock_of(owner));
@@ -153,10 +153,7 @@ void moor__access_settle(const struct moor__access *access, bool is_submitted)
     const struct moor__owner *owner = &access->owner;
     uint64_t mark = is_submitted ? moor__stream_mark(access->stream) : 0;
     moor__lock_acquire(lock_of(owner));
-    if (is_submitted)
-        moor__uses_end(uses_of(owner), access->stream, access->low, access->high, mark);
-    else
-        moor__uses_cancel(uses_of(owner), access->stream, access->low, access->high);
+    moor__uses_end(uses_of(owner), access->stream, access->low, access->high, mark);
     moor__lock_release(lock_of(owner));
 }
 
@@ -177,14 +174,13 @@ struct moor_view moor_view_host(void *address, uint64_t size_bytes)
 moor_status moor_view_slice(const struct moor_view *view, uint64_t offset_bytes, uint64_t size_bytes,
                             struct moor_view *ret_view)
 {
+    unsigned long long offset = offset_bytes, size = size_bytes;
     if (!view || !ret_view)
         return moor__leave(moor__fail(MOOR_INVALID, "view and ret_view must not be NULL"));
     if (offset_bytes > UINT64_MAX - size_bytes)
-        return moor__leave(moor__fail(MOOR_OVERFLOW, "offset %llu and size %llu wrap",
-                                      (unsigned long long)offset_bytes, (unsigned long long)size_bytes));
+        return moor__leave(moor__fail(MOOR_OVERFLOW, "offset %llu and size %llu wrap", offset, size));
     if (size_bytes == 0 || offset_bytes + size_bytes > view->size_bytes)
-        return moor__leave(moor__fail(MOOR_INVALID, "%llu bytes at %llu are not a part of %llu",
-                                      (unsigned long long)size_bytes, (unsigned long long)offset_bytes,
+        return moor__leave(moor__fail(MOOR_INVALID, "%llu bytes at %llu are not a part of %llu", size, offset,
                                       (unsigned long long)view->size_bytes));
     *ret_view = (struct moor_view){view->address + offset_bytes, size_bytes, view->owner, view->runtime};
     return MOOR_OK;

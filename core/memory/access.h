@@ -45,4 +45,10 @@ void moor__access_end(const struct moor__access *access, bool is_submitted);
 moor_status moor__access_announce(const struct moor__access *access, enum moor__access_mode mode);
 void moor__access_settle(const struct moor__access *access, bool is_submitted);
 
+/* ---- copy.c ---- */
+
+/* Submits a copy between two announced places, of device memory or not, of the stream's provider. */
+moor_status moor__copy_submit(struct moor_stream *stream, uint64_t destination, bool to_device,
+                              uint64_t source, bool from_device, uint64_t size_bytes);
+
 #endif

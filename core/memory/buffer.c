@@ -28,13 +28,13 @@ static void finish(struct moor__object *object)
 static void submit(struct moor__object *object)
 {
     struct moor__buffer *buffer = moor__buffer_of(object);
-    const struct moor__release release = {
+    const struct moor_abi_release release = {
         .kind = buffer->origin == MOOR__ALLOCATED ? MOOR_ABI_RELEASE_ALLOCATION : MOOR_ABI_RELEASE_PIN,
         .handle = buffer->handle,
     };
     struct moor__point points[MOOR_LIMIT_USES];
     uint32_t count = moor__uses_collect(&buffer->uses, 0, UINT64_MAX, points);
-    moor__release_or_quarantine(object, &release, points, count);
+    moor__release_or_quarantine(object, release, points, count);
 }
 
 static void leave(struct moor__object *object)

@@ -59,8 +59,7 @@ moor_status moor__charge_and_make(struct moor__object *object, struct moor__rese
         return status;
     }
     if (!status)
-        status =
-            moor__reservation_charge(reservation, object->ops->line, object->requested_bytes, object->bytes);
+        status = moor__reservation_charge(reservation, object->ops->line, bytes, object->bytes);
     if (status)
         roll_back(object, reservation, grant);
     return status;

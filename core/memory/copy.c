@@ -37,19 +37,14 @@ static bool is_device(const struct moor__access *side)
     return binding && moor__binding_is_device(binding);
 }
 
-static uint32_t direction(bool to_device, bool from_device)
+moor_status moor__copy_submit(struct moor_stream *stream, uint64_t destination, bool to_device,
+                              uint64_t source, bool from_device, uint64_t size_bytes)
 {
-    if (from_device)
-        return to_device ? MOOR_ABI_COPY_D2D : MOOR_ABI_COPY_D2H;
-    return to_device ? MOOR_ABI_COPY_H2D : MOOR_ABI_COPY_H2H;
-}
-
-static moor_status submit_copy(struct moor_stream *stream, uint32_t direction_of_copy, uint64_t destination,
-                               uint64_t source, uint64_t size_bytes)
-{
+    static const uint32_t directions[2][2] = {{MOOR_ABI_COPY_H2H, MOOR_ABI_COPY_H2D},
+                                              {MOOR_ABI_COPY_D2H, MOOR_ABI_COPY_D2D}};
     const struct moor_abi_copy_args args = {
         .struct_size = sizeof args,
-        .direction = direction_of_copy,
+        .direction = directions[from_device][to_device],
         .destination = destination,
         .source = source,
         .size_bytes = size_bytes,
@@ -67,7 +62,7 @@ static moor_status begin_sides(struct moor_stream *write, const struct moor_view
         return status;
     status = moor__access_begin(read, source, MOOR__ACCESS_READ, &ret_sides[1]);
     if (status) {
-        settle(ret_sides, 1, false);
+        moor__access_end(&ret_sides[0], false);
         return status;
     }
     status = needs_copy(&ret_sides[0]);
@@ -85,8 +80,8 @@ static moor_status copy_direct(struct moor_stream *stream, const struct moor_vie
     moor_status status = begin_sides(stream, destination, stream, source, sides);
     if (status)
         return status;
-    status = submit_copy(stream, direction(is_device(&sides[0]), is_device(&sides[1])), destination->address,
-                         source->address, source->size_bytes);
+    status = moor__copy_submit(stream, destination->address, is_device(&sides[0]), source->address,
+                               is_device(&sides[1]), source->size_bytes);
     settle(sides, 2, !status);
     return status;
 }
@@ -97,15 +92,6 @@ static moor_status copy_direct(struct moor_stream *stream, const struct moor_vie
 struct staging {
     char halves[2][MOOR_STAGING_BYTES];
     struct staging *next; /* in the list of leaked ones */
-};
-
-/* A copy between providers: `read` fills one half of the staging memory while `write` empties the other. */
-struct relay {
-    struct moor_stream *read;
-    struct moor_stream *write;
-    uint32_t read_direction;
-    uint32_t write_direction;
-    struct staging *staging;
 };
 
 /* Staging memory that a lost device may still write to. Never freed; the list keeps leak checkers quiet. */
@@ -133,25 +119,29 @@ static moor_status wait_for_all(struct moor_stream *stream)
     return status && status != MOOR_DEVICE_LOST ? wait_for(stream) : status;
 }
 
-/* Copies chunk by chunk. A half is free again when the work that wrote from it is done. */
-static moor_status relay_chunks(const struct relay *relay, uint64_t destination, uint64_t source,
-                                uint64_t size_bytes)
+/* Copies chunk by chunk: `read` fills one half of the staging memory while `write` empties the other. A half
+ * is free again when the work that wrote from it is done. */
+static moor_status relay_chunks(const struct moor__access *sides, struct staging *staging,
+                                const struct moor_view *destination, const struct moor_view *source)
 {
+    struct moor_stream *write = sides[0].stream, *read = sides[1].stream;
+    bool to_device = is_device(&sides[0]), from_device = is_device(&sides[1]);
+    uint64_t size_bytes = source->size_bytes;
     struct moor_fence written[2];
     moor_status status = MOOR_OK;
     for (uint64_t at = 0, chunk = 0; at < size_bytes && !status; at += MOOR_STAGING_BYTES, chunk++) {
         uint64_t bytes = moor__min(size_bytes - at, MOOR_STAGING_BYTES);
-        uint64_t half = (uintptr_t)relay->staging->halves[chunk & 1];
+        uint64_t half = (uintptr_t)staging->halves[chunk & 1];
         if (chunk >= 2)
             status = moor_fence_wait(&written[chunk & 1], MOOR_FOREVER);
         if (!status)
-            status = submit_copy(relay->read, relay->read_direction, half, source + at, bytes);
+            status = moor__copy_submit(read, half, false, source->address + at, from_device, bytes);
         if (!status)
-            status = wait_for(relay->read);
+            status = wait_for(read);
         if (!status)
-            status = submit_copy(relay->write, relay->write_direction, destination + at, half, bytes);
+            status = moor__copy_submit(write, destination->address + at, to_device, half, false, bytes);
         if (!status)
-            status = moor_stream_record(relay->write, &written[chunk & 1]);
+            status = moor_stream_record(write, &written[chunk & 1]);
     }
     return status;
 }
@@ -170,14 +160,7 @@ static moor_status relay_all(struct moor_stream *write, const struct moor_view *
         settle(sides, 2, false);
         return moor__fail(MOOR_HOST_NOMEM, "no host memory to copy between providers");
     }
-    const struct relay relay = {
-        .read = read,
-        .write = write,
-        .read_direction = direction(false, is_device(&sides[1])),
-        .write_direction = direction(is_device(&sides[0]), false),
-        .staging = staging,
-    };
-    status = relay_chunks(&relay, destination->address, source->address, source->size_bytes);
+    status = relay_chunks(sides, staging, destination, source);
     struct moor__error_scope aside;
     moor__error_scope_begin(&aside);
     moor_status ended = wait_for_all(write);
@@ -229,15 +212,6 @@ static moor_status check_copy(const struct moor_view *destination, const struct 
     return MOOR_OK;
 }
 
-/* Checks two views of one size and of one address space. */
-static moor_status check_apart(const struct moor_view *destination, const struct moor_view *source)
-{
-    if (destination->address < source->address + source->size_bytes &&
-        source->address < destination->address + source->size_bytes)
-        return moor__fail(MOOR_INVALID, "source and destination overlap");
-    return MOOR_OK;
-}
-
 /* Chooses between a direct copy and one through host memory. Requires pinned owners. */
 static moor_status route(struct moor_stream *stream, const struct moor_view *destination,
                          const struct moor_binding *to, const struct moor_view *source,
@@ -247,8 +221,11 @@ static moor_status route(struct moor_stream *stream, const struct moor_view *des
     bool to_is_near = !to || to->device->provider == own;
     bool from_is_near = !from || from->device->provider == own;
     if (to_is_near && from_is_near) {
-        moor_status status = check_apart(destination, source);
-        return status ? status : copy_direct(stream, destination, source);
+        /* The views have one size and one address space. */
+        if (destination->address < source->address + source->size_bytes &&
+            source->address < destination->address + source->size_bytes)
+            return moor__fail(MOOR_INVALID, "source and destination overlap");
+        return copy_direct(stream, destination, source);
     }
     if (to && from && !to_is_near && !from_is_near)
         return moor__fail(MOOR_FOREIGN, "neither side of the copy is of the stream's provider");
@@ -293,7 +270,7 @@ moor_status moor_fill(struct moor_stream *stream, const struct moor_view *destin
         return moor__leave(status);
     status = needs_copy(&access);
     if (status) {
-        settle(&access, 1, false);
+        moor__access_end(&access, false);
         return moor__leave(status);
     }
     const struct moor_abi_fill_args args = {
@@ -304,7 +281,7 @@ moor_status moor_fill(struct moor_stream *stream, const struct moor_view *destin
         .pattern = pattern,
     };
     status = moor__call_fill(stream->device, stream->stream, &args);
-    settle(&access, 1, !status);
+    moor__access_end(&access, !status);
     return moor__leave(status);
 }
 

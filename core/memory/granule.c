@@ -55,17 +55,6 @@ moor_status moor__range_expect(const struct moor__range *range, uint64_t first, 
     return MOOR_OK;
 }
 
-moor_status moor__range_expect_mapping(const struct moor__range *range, uint64_t first,
-                                       const struct moor__segment *segment)
-{
-    moor__granule granule = range->granules[first];
-    enum moor__granule_state state = moor__granule_state(granule);
-    if (state == MOOR__GRANULE_MAPPED_WRITE && moor__granule_segment(granule) == segment)
-        return MOOR_OK;
-    return moor__fail(state == MOOR__GRANULE_LEAVING ? MOOR_PENDING : MOOR_BUSY,
-                      "the segment's writable mapping is leaving or being worked on");
-}
-
 moor_status moor__range_expect_unused(const struct moor__range *range, uint64_t first, uint64_t count)
 {
     assert_inside(range, first, count);
@@ -84,21 +73,20 @@ void moor__range_set(struct moor__range *range, uint64_t first, uint64_t count,
         range->granules[i] = (moor__granule)state;
 }
 
-void moor__range_set_mapped(struct moor__range *range, uint64_t first, uint64_t count,
-                            struct moor__segment *segment, bool is_writable)
+void moor__range_set_mapped(struct moor__range *range, uint64_t first, struct moor__segment *segment,
+                            bool is_writable)
 {
-    assert(count == segment->size_bytes / range->granule_bytes && ((uintptr_t)segment & 7) == 0);
-    moor__range_set(range, first, count, MOOR__GRANULE_TAIL);
-    range->granules[first] =
-        (moor__granule)(uintptr_t)segment |
-        (moor__granule)(is_writable ? MOOR__GRANULE_MAPPED_WRITE : MOOR__GRANULE_MAPPED_READ);
+    assert(((uintptr_t)segment & 7) == 0);
+    moor__range_set(range, first, segment->size_bytes / range->granule_bytes, MOOR__GRANULE_TAIL);
+    moor__granule state = is_writable ? MOOR__GRANULE_MAPPED_WRITE : MOOR__GRANULE_MAPPED_READ;
+    range->granules[first] = (moor__granule)(uintptr_t)segment | state;
 }
 
-void moor__range_show_mapping(struct moor__range *range, uint64_t first, uint64_t count,
-                              struct moor__segment *segment, bool is_writable)
+void moor__range_show_mapping(struct moor__range *range, uint64_t first, struct moor__segment *segment,
+                              bool is_writable)
 {
     moor__lock_acquire(&range->lock);
-    moor__range_set_mapped(range, first, count, segment, is_writable);
+    moor__range_set_mapped(range, first, segment, is_writable);
     moor__lock_release(&range->lock);
 }
 
@@ -107,12 +95,12 @@ uint64_t moor__range_mapping_length(const struct moor__range *range, uint64_t fi
     return moor__granule_segment(range->granules[first])->size_bytes / range->granule_bytes;
 }
 
-moor_status moor__range_await_uses(struct moor__range *range, uint64_t offset_bytes, uint64_t length_bytes,
+moor_status moor__range_await_uses(struct moor__range *range, uint64_t low, uint64_t high,
                                    uint64_t deadline_ns)
 {
     struct moor__point points[MOOR_LIMIT_USES];
     moor__lock_acquire(&range->lock);
-    uint32_t count = moor__uses_collect(&range->uses, offset_bytes, offset_bytes + length_bytes, points);
+    uint32_t count = moor__uses_collect(&range->uses, low, high, points);
     moor__lock_release(&range->lock);
     return moor__points_await(points, count, deadline_ns);
 }

@@ -61,7 +61,7 @@ void moor__part_publish(struct moor__range_part *part, struct moor__segment *seg
     struct moor__range *range = part->range;
     moor__lock_acquire(&range->lock);
     if (segment)
-        moor__range_set_mapped(range, part->first, part->count, segment, is_writable);
+        moor__range_set_mapped(range, part->first, segment, is_writable);
     else
         moor__range_set(range, part->first, part->count, MOOR__GRANULE_COMMITTED);
     part->count = 0;
@@ -71,14 +71,13 @@ void moor__part_publish(struct moor__range_part *part, struct moor__segment *seg
 
 /* ---- release ---- */
 
-/* is_unseen: the host has never seen the memory, so no work can use it. */
-static moor_status submit(struct moor__range_part *part, bool is_unseen)
+moor_status moor__part_submit(struct moor__range_part *part, bool is_unseen)
 {
     assert(part->count > 0);
     struct moor__range *range = part->range;
     struct moor__point points[MOOR_LIMIT_USES];
     uint32_t count = 0;
-    const struct moor__release release = {
+    const struct moor_abi_release release = {
         .kind = part->segment ? MOOR_ABI_RELEASE_UNMAP : MOOR_ABI_RELEASE_DECOMMIT,
         .handle = range->handle,
         .offset_bytes = part->first * range->granule_bytes,
@@ -92,15 +91,10 @@ static moor_status submit(struct moor__range_part *part, bool is_unseen)
     }
     if (part->segment)
         moor__segment_count_mappings(part->segment, 1, 0);
-    moor_status status = moor__release_submit(&part->object, &release, points, count);
+    moor_status status = moor__release_submit(&part->object, release, points, count);
     if (status && part->segment)
         moor__segment_count_mappings(part->segment, -1, 0);
     return status;
-}
-
-moor_status moor__part_submit(struct moor__range_part *part)
-{
-    return submit(part, false);
 }
 
 /* Releases LEAVING granules. A refused release puts the part into quarantine. */
@@ -108,7 +102,7 @@ static void submit_or_quarantine(struct moor__range_part *part, bool is_unseen)
 {
     struct moor__error_scope aside;
     moor__error_scope_begin(&aside); /* for the caller the part is released */
-    if (submit(part, is_unseen)) {
+    if (moor__part_submit(part, is_unseen)) {
         if (part->segment)
             moor__segment_count_mappings(part->segment, 1, 0); /* enter_quarantine counts it as stuck */
         moor__release_refused(&part->object);
@@ -250,8 +244,8 @@ void moor__range_part_done(struct moor__range *range)
     moor__lock_release(&range->lock);
     if (!last)
         return;
-    const struct moor__release addresses = {.kind = MOOR_ABI_RELEASE_RANGE, .handle = range->handle};
-    moor__release_or_quarantine(&range->object, &addresses, NULL, 0);
+    const struct moor_abi_release addresses = {.kind = MOOR_ABI_RELEASE_RANGE, .handle = range->handle};
+    moor__release_or_quarantine(&range->object, addresses, NULL, 0);
 }
 
 void moor__range_leave(struct moor__object *object)
@@ -305,7 +299,7 @@ static void restore(struct moor__range_part *part, moor__granule head)
     struct moor__range *range = part->range;
     moor__lock_acquire(&range->lock);
     if (part->segment)
-        moor__range_set_mapped(range, part->first, part->count, part->segment,
+        moor__range_set_mapped(range, part->first, part->segment,
                                moor__granule_state(head) == MOOR__GRANULE_MAPPED_WRITE);
     else
         moor__range_set(range, part->first, part->count, MOOR__GRANULE_COMMITTED);
@@ -327,7 +321,7 @@ static moor_status release_part(struct moor__range *range, uint64_t first, uint6
         hold_leaving(part, first, count);
     moor__lock_release(&range->lock);
     if (!status) {
-        status = moor__part_submit(part);
+        status = moor__part_submit(part, false);
         if (!status)
             return MOOR_OK;
         restore(part, head);

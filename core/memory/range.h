@@ -104,23 +104,19 @@ moor_status moor__range_granules(const struct moor__range *range, uint64_t offse
 /* Returns OK if all granules are in `state`; else PENDING for a LEAVING one, BUSY for a BUSY one, INVALID. */
 moor_status moor__range_expect(const struct moor__range *range, uint64_t first, uint64_t count,
                                enum moor__granule_state state);
-/* Returns OK if the segment is mapped there for writing; else PENDING or BUSY. */
-moor_status moor__range_expect_mapping(const struct moor__range *range, uint64_t first,
-                                       const struct moor__segment *segment);
 /* Returns BUSY if work on the granules is being submitted. */
 moor_status moor__range_expect_unused(const struct moor__range *range, uint64_t first, uint64_t count);
 void moor__range_set(struct moor__range *range, uint64_t first, uint64_t count,
                      enum moor__granule_state state);
-/* Sets `count` granules to one mapping of the segment. */
-void moor__range_set_mapped(struct moor__range *range, uint64_t first, uint64_t count,
-                            struct moor__segment *segment, bool is_writable);
-/* Does the same. Takes range->lock. */
-void moor__range_show_mapping(struct moor__range *range, uint64_t first, uint64_t count,
-                              struct moor__segment *segment, bool is_writable);
+/* Sets the granules from `first` on to one mapping of the segment. The second function takes range->lock. */
+void moor__range_set_mapped(struct moor__range *range, uint64_t first, struct moor__segment *segment,
+                            bool is_writable);
+void moor__range_show_mapping(struct moor__range *range, uint64_t first, struct moor__segment *segment,
+                              bool is_writable);
 /* Returns the number of granules of the mapping that starts at `first`. */
 uint64_t moor__range_mapping_length(const struct moor__range *range, uint64_t first);
-/* Waits for all known work on the bytes. PENDING with MOOR_NO_WAIT, TIMEOUT. Requires no lock. */
-moor_status moor__range_await_uses(struct moor__range *range, uint64_t offset_bytes, uint64_t length_bytes,
+/* Waits for all known work on bytes [low, high). PENDING with MOOR_NO_WAIT, TIMEOUT. Requires no lock. */
+moor_status moor__range_await_uses(struct moor__range *range, uint64_t low, uint64_t high,
                                    uint64_t deadline_ns);
 
 /* ---- range.c ---- */
@@ -139,9 +135,10 @@ moor_status moor__part_claim(struct moor__range *range, uint64_t first, uint64_t
                              struct moor__range_part **ret_part);
 /* Ends a record: its granules are memory now, committed or a mapping of the segment. */
 void moor__part_publish(struct moor__range_part *part, struct moor__segment *segment, bool is_writable);
-/* Submits the part's release behind the last uses of its granules. On failure nothing is queued. */
-moor_status moor__part_submit(struct moor__range_part *part);
-/* Releases memory in BUSY granules that the host has never seen: behind no use. */
+/* Submits the part's release behind the last uses of its granules; is_unseen: the host has never seen the
+ * memory, so there are none. On failure nothing is queued. */
+moor_status moor__part_submit(struct moor__range_part *part, bool is_unseen);
+/* Releases memory in BUSY granules that the host has never seen. */
 void moor__part_withdraw(struct moor__range_part *part);
 /* Takes one part off the range's parts_out. The last part of a leaving range releases the addresses. */
 void moor__range_part_done(struct moor__range *range);

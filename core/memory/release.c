@@ -73,8 +73,7 @@ static void begin_release(struct moor__object *object)
     moor__object_transition(object, MOOR__STATE_LIVE, MOOR__STATE_LEAVING);
 }
 
-/* Takes begin_release back. Returns false if the provider has completed the release that it
- * refused. */
+/* Takes begin_release back. Returns false if the provider has completed the release that it refused. */
 static bool cancel_release(struct moor__object *object)
 {
     struct moor_device *device = object->binding->device;
@@ -88,7 +87,7 @@ static bool cancel_release(struct moor__object *object)
     return true;
 }
 
-moor_status moor__release_submit(struct moor__object *object, const struct moor__release *release,
+moor_status moor__release_submit(struct moor__object *object, struct moor_abi_release release,
                                  const struct moor__point *points, uint32_t point_count)
 {
     struct moor_abi_fence_point named[MOOR_LIMIT_USES];
@@ -97,21 +96,14 @@ moor_status moor__release_submit(struct moor__object *object, const struct moor_
     moor__points_unref(points, point_count);
     if (status)
         return status;
-
+    release.struct_size = sizeof release;
+    release.cookie = moor__object_handle(object);
+    release.points = named_count ? named : NULL;
+    release.point_count = named_count;
+    release.point_stride = sizeof named[0];
     struct moor_device *device = moor__device_hold(object->binding->device);
-    const struct moor_abi_release args = {
-        .struct_size = sizeof args,
-        .kind = release->kind,
-        .handle = release->handle,
-        .offset_bytes = release->offset_bytes,
-        .length_bytes = release->length_bytes,
-        .cookie = moor__object_handle(object),
-        .points = named_count ? named : NULL,
-        .point_count = named_count,
-        .point_stride = sizeof named[0],
-    };
     begin_release(object);
-    status = moor__call_release(device, &args);
+    status = moor__call_release(device, &release);
     if (status && !cancel_release(object))
         status = MOOR_OK;
     moor__device_unhold(device);
@@ -147,7 +139,7 @@ void moor__release_refused(struct moor__object *object)
     enter_quarantine(object, moor__pending_error()->text);
 }
 
-void moor__release_or_quarantine(struct moor__object *object, const struct moor__release *release,
+void moor__release_or_quarantine(struct moor__object *object, struct moor_abi_release release,
                                  const struct moor__point *points, uint32_t point_count)
 {
     struct moor__error_scope aside;
@@ -341,8 +333,7 @@ moor_status moor_runtime_reap(struct moor_runtime *runtime, uint64_t deadline_ns
         /* Providers do not wait for streams without releases: if nothing changed, sleep to the end of the
          * slice. */
         if (pending == before && (now = moor_clock_ns()) < slice_end)
-            (void)nanosleep(&(struct timespec){.tv_nsec = (long)(slice_end - now)},
-                            NULL); /* may wake early */
+            (void)nanosleep(&(struct timespec){.tv_nsec = (long)(slice_end - now)}, NULL);
     }
     if (pending)
         status = moor__fail(MOOR_PENDING, "%llu releases or streams are still behind fences",

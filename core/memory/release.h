@@ -6,22 +6,15 @@
 #include "memory/object.h"
 #include "memory/stream.h"
 
-/* The part of a provider's memory that a release frees. */
-struct moor__release {
-    uint32_t kind; /* MOOR_ABI_RELEASE_* */
-    uint64_t handle;
-    uint64_t offset_bytes;
-    uint64_t length_bytes;
-};
-
-/* Submits a LIVE object's release behind the points, which it covers as needed. The object is LEAVING then
- * and its bytes are pending. On failure nothing is queued and the object is as before. Drops the points'
- * references in either case. */
-moor_status moor__release_submit(struct moor__object *object, const struct moor__release *release,
+/* Submits a LIVE object's release behind the points, which it covers as needed. `release` names the part of
+ * the provider's memory: kind, handle, offset and length. The object is LEAVING then and its bytes are
+ * pending. On failure nothing is queued and the object is as before. Drops the points' references in either
+ * case. */
+moor_status moor__release_submit(struct moor__object *object, struct moor_abi_release release,
                                  const struct moor__point *points, uint32_t point_count);
 /* Does the same for an object that nothing names any more. A refused release puts the object into
  * quarantine. */
-void moor__release_or_quarantine(struct moor__object *object, const struct moor__release *release,
+void moor__release_or_quarantine(struct moor__object *object, struct moor_abi_release release,
                                  const struct moor__point *points, uint32_t point_count);
 /* Puts a LIVE object into quarantine after its release was refused. The pending error record has the
  * reason. */

@@ -29,11 +29,11 @@ static void leave(struct moor__object *object)
 
 static void submit(struct moor__object *object)
 {
-    const struct moor__release release = {.kind = MOOR_ABI_RELEASE_SEGMENT,
-                                          .handle = moor__segment_of(object)->handle};
-    assert(moor__segment_of(object)->owners == 0);
+    struct moor__segment *segment = moor__segment_of(object);
+    assert(segment->owners == 0);
+    const struct moor_abi_release release = {.kind = MOOR_ABI_RELEASE_SEGMENT, .handle = segment->handle};
     /* No points: work used the memory through mappings, and each mapping left behind its own uses. */
-    moor__release_or_quarantine(object, &release, NULL, 0);
+    moor__release_or_quarantine(object, release, NULL, 0);
 }
 
 static const struct moor__object_ops segment_ops = {
@@ -65,6 +65,7 @@ moor_status moor__segment_take(struct moor_binding *binding, uint64_t size_bytes
     segment->size_bytes = size_bytes;
     segment->granule_bytes = granule_bytes;
     segment->owners = 1;
+    segment->line = MOOR__SHARED;
     moor__lock_init(&segment->lock, MOOR__RANK_OBJECT, "segment.lock");
     *ret_segment = segment;
     return MOOR_OK;
@@ -97,83 +98,64 @@ moor_status moor__segment_make(struct moor__object *object, const void *unused, 
 
 /* ---- owners ---- */
 
-/* A change of ownership, to be traced when the lock is released. */
+/* A change of the account line, to be traced when the lock is released. */
 struct change {
     struct moor_holder *holder;
     uint64_t bytes;
-    enum moor__ownership before;
-    enum moor__ownership now;
+    enum moor__account_line before;
+    enum moor__account_line now;
 };
 
-static enum moor__ownership ownership_of(const struct moor__segment *segment)
+static enum moor__account_line line_of(const struct moor__segment *segment)
 {
     assert(segment->leaving + segment->stuck <= segment->owners);
     if (segment->owners == 0 || segment->owners > segment->leaving + segment->stuck)
-        return MOOR__OWNERSHIP_LIVE;
-    return segment->stuck ? MOOR__OWNERSHIP_QUARANTINED : MOOR__OWNERSHIP_PENDING;
+        return MOOR__SHARED;
+    return segment->stuck ? MOOR__QUARANTINED : MOOR__PENDING;
 }
 
-static struct moor__transfer transfer_of(const struct moor__segment *segment, enum moor__account_line from,
-                                         enum moor__account_line to)
+static void transfer(struct moor__segment *segment, enum moor__account_line from, enum moor__account_line to)
 {
+    struct moor_holder *holder = segment->object.binding->holder;
     /* A segment without owner is about to be released, and its bytes pending again. */
-    return (struct moor__transfer){from, to, .bytes = segment->object.bytes,
-                                   .is_passing = segment->owners == 0};
-}
-
-static void transfer(const struct moor__segment *segment, enum moor__account_line from,
-                     enum moor__account_line to)
-{
-    struct moor_holder *holder = segment->object.binding->holder;
-    moor__transfer_apply(moor__thread_cache_for(holder), holder, transfer_of(segment, from, to));
-}
-
-/* Moves live bytes to pending. */
-static void evict(struct moor__segment *segment)
-{
-    struct moor_holder *holder = segment->object.binding->holder;
-    if (segment->object.ticket)
-        transfer(segment, MOOR__SHARED, MOOR__PENDING);
+    const struct moor__transfer step = {from, to, .bytes = segment->object.bytes,
+                                        .is_passing = segment->owners == 0};
+    if (from == MOOR__SHARED && !segment->object.ticket)
+        segment->object.ticket = moor__evict(holder, step);
     else
-        segment->object.ticket = moor__evict(holder, transfer_of(segment, MOOR__SHARED, MOOR__PENDING));
+        moor__transfer_apply(moor__thread_cache_for(holder), holder, step);
 }
 
 /* Moves the bytes to the line of the segment's present owners. Requires segment->lock. */
-static struct change update_ownership(struct moor__segment *segment)
+static struct change update_line(struct moor__segment *segment)
 {
-    struct change change = {segment->object.binding->holder, segment->object.bytes, segment->ownership,
-                            ownership_of(segment)};
+    struct change change = {segment->object.binding->holder, segment->object.bytes, segment->line,
+                            line_of(segment)};
     if (change.now == change.before)
         return change;
-    segment->ownership = change.now;
-    segment->object.is_pending_by_mappings = change.before != MOOR__OWNERSHIP_LIVE && segment->owners == 0;
+    segment->line = change.now;
+    segment->object.is_pending_by_mappings = change.before != MOOR__SHARED && segment->owners == 0;
     /* All changes go by way of pending. */
-    if (change.before == MOOR__OWNERSHIP_QUARANTINED)
-        transfer(segment, MOOR__QUARANTINED, MOOR__PENDING);
-    if (change.before == MOOR__OWNERSHIP_LIVE)
-        evict(segment);
-    if (change.now == MOOR__OWNERSHIP_QUARANTINED)
-        transfer(segment, MOOR__PENDING, MOOR__QUARANTINED);
-    if (change.now == MOOR__OWNERSHIP_LIVE)
-        transfer(segment, MOOR__PENDING, MOOR__SHARED);
-    if (change.now == MOOR__OWNERSHIP_LIVE && segment->owners)
+    if (change.before != MOOR__PENDING)
+        transfer(segment, change.before, MOOR__PENDING);
+    if (change.now != MOOR__PENDING)
+        transfer(segment, MOOR__PENDING, change.now);
+    if (change.now == MOOR__SHARED && segment->owners)
         moor__object_settle(&segment->object, MOOR__FATE_KEPT);
     return change;
 }
 
 static void trace(struct change change)
 {
-    const struct {
-        bool is_due;
-        uint32_t kind;
-    } events[] = {{change.before == MOOR__OWNERSHIP_QUARANTINED, MOOR_TRACE_RETRY},
-                  {change.before == MOOR__OWNERSHIP_LIVE, MOOR_TRACE_RELEASE},
-                  {change.now == MOOR__OWNERSHIP_QUARANTINED, MOOR_TRACE_QUARANTINE},
-                  {change.now == MOOR__OWNERSHIP_LIVE, MOOR_TRACE_RECALL}};
     struct moor_authority *authority = change.holder->authority;
-    for (size_t i = 0; change.now != change.before && i < sizeof events / sizeof events[0]; i++)
-        if (events[i].is_due)
-            moor__trace(authority->runtime, events[i].kind, authority, change.holder, change.bytes, 0);
+    uint32_t out = change.before == MOOR__SHARED ? MOOR_TRACE_RELEASE : MOOR_TRACE_RETRY;
+    uint32_t in = change.now == MOOR__SHARED ? MOOR_TRACE_RECALL : MOOR_TRACE_QUARANTINE;
+    if (change.now == change.before)
+        return;
+    if (change.before != MOOR__PENDING)
+        moor__trace(authority->runtime, out, authority, change.holder, change.bytes, 0);
+    if (change.now != MOOR__PENDING)
+        moor__trace(authority->runtime, in, authority, change.holder, change.bytes, 0);
 }
 
 /* Ends a change of owners: moves the bytes, and starts the release if no owner is left. Releases
@@ -181,7 +163,7 @@ static void trace(struct change change)
 static void end_change(struct moor__segment *segment)
 {
     bool is_last = segment->owners == 0;
-    struct change change = update_ownership(segment);
+    struct change change = update_line(segment);
     moor__lock_release(&segment->lock);
     trace(change);
     if (is_last)
@@ -288,15 +270,27 @@ static void end_seal(struct moor__segment *segment, bool sealed)
     moor__lock_release(&segment->lock);
 }
 
+/* Returns OK if the segment is mapped there for writing; else PENDING or BUSY. Requires range->lock. */
+static moor_status expect_mapping(const struct moor__range *range, uint64_t first,
+                                  const struct moor__segment *segment)
+{
+    moor__granule granule = range->granules[first];
+    enum moor__granule_state state = moor__granule_state(granule);
+    if (state == MOOR__GRANULE_MAPPED_WRITE && moor__granule_segment(granule) == segment)
+        return MOOR_OK;
+    return moor__fail(state == MOOR__GRANULE_LEAVING ? MOOR_PENDING : MOOR_BUSY,
+                      "the segment's writable mapping is leaving or being worked on");
+}
+
 /* Makes the writable mapping read-only. Its granules are BUSY, so the core starts no more work on it, while
  * the function waits for the work that has been started. *ret_leaving: the mapping is being released. */
 static moor_status make_read_only(struct moor__segment *segment, struct moor__range *range, uint64_t first,
                                   uint64_t deadline_ns, bool *ret_leaving)
 {
     uint64_t count = segment->size_bytes / range->granule_bytes;
-    uint64_t offset = first * range->granule_bytes;
+    uint64_t low = first * range->granule_bytes;
     moor__lock_acquire(&range->lock);
-    moor_status status = moor__range_expect_mapping(range, first, segment);
+    moor_status status = expect_mapping(range, first, segment);
     *ret_leaving = status == MOOR_PENDING;
     if (!status)
         status = moor__range_expect_unused(range, first, count);
@@ -305,10 +299,10 @@ static moor_status make_read_only(struct moor__segment *segment, struct moor__ra
     moor__lock_release(&range->lock);
     if (status)
         return status;
-    status = moor__range_await_uses(range, offset, segment->size_bytes, deadline_ns);
+    status = moor__range_await_uses(range, low, low + segment->size_bytes, deadline_ns);
     if (!status)
         status = moor__segment_protect(segment, range, first, MOOR_ABI_ACCESS_READ);
-    moor__range_show_mapping(range, first, count, segment, status != MOOR_OK);
+    moor__range_show_mapping(range, first, segment, status != MOOR_OK);
     return status;
 }
 

@@ -6,10 +6,6 @@
 #include "memory/object.h"
 #include "memory/range.h"
 
-/* The account line of an owned segment's bytes. LIVE: its handle or a usable mapping owns it. PENDING:
- * leaving mappings alone own it. QUARANTINED: leaving mappings and mappings in quarantine own it. */
-enum moor__ownership { MOOR__OWNERSHIP_LIVE, MOOR__OWNERSHIP_PENDING, MOOR__OWNERSHIP_QUARANTINED };
-
 /*
  * A segment is owned by its handle and by each mapping, a mapping until its release has completed. Not
  * sealed: at most one mapping, which is writable. Sealed: any number of mappings, all read-only.
@@ -24,7 +20,9 @@ struct moor__segment {
     uint64_t owners;
     uint64_t leaving; /* owners that are leaving mappings */
     uint64_t stuck;   /* owners that are mappings in quarantine */
-    enum moor__ownership ownership;
+    /* The line of the bytes. SHARED: the handle or a usable mapping owns them. PENDING: leaving mappings alone
+     * do. QUARANTINED: leaving mappings and mappings in quarantine do. */
+    enum moor__account_line line;
     bool is_sealed;
     bool is_sealing;           /* a thread is in moor_segment_seal */
     moor_range writable_range; /* the writable mapping's; 0: there is none */

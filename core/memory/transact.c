@@ -96,7 +96,7 @@ static moor_status request(struct moor__work *works, size_t count, size_t *ret_f
 
 static moor_status prepare(struct moor__work *work)
 {
-    moor_status status = work->ops->prepare(work);
+    moor_status status = moor__steps[work->step.kind].prepare(work);
     if (!status)
         work->stage = MOOR__STAGE_PREPARED;
     return status;
@@ -104,7 +104,7 @@ static moor_status prepare(struct moor__work *work)
 
 static moor_status make(struct moor__work *work)
 {
-    return work->ops->make(work);
+    return moor__steps[work->step.kind].make(work);
 }
 
 /* Turns a BUSY that would never end into INVALID: an earlier step of this transaction has the granules. */
@@ -131,16 +131,17 @@ static moor_status run_phase(moor_status (*phase)(struct moor__work *work), stru
 
 static void undo(struct moor__work *work)
 {
-    if (work->stage == MOOR__STAGE_NONE)
-        return;
-    bool is_made = work->stage >= MOOR__STAGE_MADE;
-    struct moor_binding *binding = work->payer ? work->payer : work->range->object.binding;
-    struct moor_device *device = moor__device_hold(binding->device);
     if (work->stage == MOOR__STAGE_RESERVED)
         moor__reservation_return(&work->reservation);
-    work->ops->undo(work);
-    if (is_made)
-        moor__device_reap(device, MOOR_NO_WAIT);
+    void (*undo_step)(struct moor__work *) = moor__steps[work->step.kind].undo;
+    if (work->stage < MOOR__STAGE_MADE) {
+        undo_step(work);
+        return;
+    }
+    struct moor_binding *binding = work->payer ? work->payer : work->range->object.binding;
+    struct moor_device *device = moor__device_hold(binding->device);
+    undo_step(work);
+    moor__device_reap(device, MOOR_NO_WAIT);
     moor__device_unhold(device);
 }
 
@@ -168,7 +169,7 @@ static moor_status run_once(struct moor__work *works, size_t count, size_t *ret_
         return status;
     }
     for (size_t i = 0; i < count; i++)
-        works[i].ops->publish(&works[i]);
+        moor__steps[works[i].step.kind].publish(&works[i]);
     return MOOR_OK;
 }
 
@@ -180,8 +181,8 @@ static moor_status run(struct moor__work *works, size_t count, size_t *ret_faile
         return status;
     (void)moor__poll(works[0].runtime); /* the second run shows if that helped */
     for (size_t i = 0; i < count; i++)
-        works[i] =
-            (struct moor__work){.ops = works[i].ops, .runtime = works[i].runtime, .step = works[i].step};
+        works[i] = (struct moor__work){
+            .runtime = works[i].runtime, .step = works[i].step, .access = works[i].access};
     return run_once(works, count, ret_failed);
 }
 
@@ -196,26 +197,14 @@ static moor_status run_one(struct moor__work *work)
 static moor_status convert(struct moor_runtime *runtime, const struct moor_step *step,
                            struct moor__work *ret_work)
 {
-    static const struct moor__step_ops *const ops[] = {
-        [MOOR_STEP_COMMIT] = &moor__step_commit,
-        [MOOR_STEP_CREATE] = &moor__step_create,
-        [MOOR_STEP_MAP] = &moor__step_map,
-    };
-    if (step->kind == 0 || step->kind >= sizeof ops / sizeof ops[0])
+    if (step->kind == 0 || step->kind > MOOR_STEP_MAP)
         return moor__fail(MOOR_INVALID, "step kind %u is unknown", step->kind);
-    if (step->reserved || ops[step->kind]->has_strange_field(step))
+    if (step->reserved || moor__steps[step->kind].has_strange_field(step))
         return moor__fail(MOOR_INVALID, "a field that a step does not name is not zero");
     *ret_work = (struct moor__work){
-        .ops = ops[step->kind],
         .runtime = runtime,
-        .step = {.access = step->kind == MOOR_STEP_MAP ? MOOR_ACCESS_READ : MOOR_ACCESS_READ_WRITE,
-                 .binding = step->binding,
-                 .range = step->range,
-                 .segment = step->segment,
-                 .offset_bytes = step->offset_bytes,
-                 .length_bytes = step->length_bytes,
-                 .granule_bytes = step->granule_bytes,
-                 .grant = step->grant},
+        .step = *step,
+        .access = step->kind == MOOR_STEP_MAP ? MOOR_ACCESS_READ : MOOR_ACCESS_READ_WRITE,
     };
     return MOOR_OK;
 }
@@ -235,8 +224,7 @@ static moor_status transact(struct moor_runtime *runtime, struct moor_step *step
     if (!status)
         status = run(works, step_count, &failed);
     for (size_t i = 0; i < step_count && !status; i++)
-        if (works[i].created)
-            steps[i].segment = works[i].created;
+        steps[i].segment = works[i].step.segment;
     free(works);
     if (status && ret_failed)
         *ret_failed = failed;
@@ -265,9 +253,12 @@ moor_status moor_range_commit(struct moor_runtime *runtime, moor_range range, ui
                               uint64_t length_bytes, moor_grant grant)
 {
     struct moor__work work = {
-        .ops = &moor__step_commit,
         .runtime = runtime,
-        .step = {.range = range, .offset_bytes = offset_bytes, .length_bytes = length_bytes, .grant = grant},
+        .step = {.kind = MOOR_STEP_COMMIT,
+                 .range = range,
+                 .offset_bytes = offset_bytes,
+                 .length_bytes = length_bytes,
+                 .grant = grant},
     };
     moor_status status = moor__enter(runtime);
     return moor__leave(status ? status : run_one(&work));
@@ -282,16 +273,16 @@ moor_status moor_segment_create(struct moor_binding *binding, uint64_t size_byte
     if (status)
         return moor__leave(status);
     struct moor__work work = {
-        .ops = &moor__step_create,
         .runtime = moor__runtime_of(binding),
-        .step = {.binding = binding,
+        .step = {.kind = MOOR_STEP_CREATE,
+                 .binding = binding,
                  .length_bytes = size_bytes,
                  .granule_bytes = granule_bytes,
                  .grant = grant},
     };
     status = run_one(&work);
     if (!status)
-        *ret_segment = work.created;
+        *ret_segment = work.step.segment;
     return moor__leave(status);
 }
 
@@ -299,9 +290,9 @@ moor_status moor_segment_map(struct moor_runtime *runtime, moor_segment segment,
                              uint64_t offset_bytes, uint32_t access)
 {
     struct moor__work work = {
-        .ops = &moor__step_map,
         .runtime = runtime,
-        .step = {.access = access, .range = range, .segment = segment, .offset_bytes = offset_bytes},
+        .step = {.kind = MOOR_STEP_MAP, .range = range, .segment = segment, .offset_bytes = offset_bytes},
+        .access = access,
     };
     moor_status status = moor__enter(runtime);
     if (!status && access != MOOR_ACCESS_READ && access != MOOR_ACCESS_READ_WRITE)

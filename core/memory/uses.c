@@ -157,12 +157,10 @@ void moor__uses_end(struct moor__uses *uses, struct moor_stream *stream, uint64_
     assert(value != MOOR__USE_SUBMITTING);
     uint32_t i = find_submitting(uses, stream, low, high);
     entries(uses)[i].value = value;
-    settle(uses, i);
-}
-
-void moor__uses_cancel(struct moor__uses *uses, struct moor_stream *stream, uint64_t low, uint64_t high)
-{
-    drop(uses, find_submitting(uses, stream, low, high));
+    if (value)
+        settle(uses, i);
+    else
+        drop(uses, i);
 }
 
 bool moor__uses_submitting(const struct moor__uses *uses, uint64_t low, uint64_t high)

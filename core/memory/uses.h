@@ -30,10 +30,9 @@ struct moor__uses {
 /* Announces work that is about to be submitted. LIMIT, HOST_NOMEM. */
 moor_status moor__uses_begin(struct moor__uses *uses, struct moor_stream *stream, uint64_t low,
                              uint64_t high);
-/* Gives announced work the value that covers it, or takes the announcement back. */
+/* Gives announced work the value that covers it; 0: takes the announcement back. */
 void moor__uses_end(struct moor__uses *uses, struct moor_stream *stream, uint64_t low, uint64_t high,
                     uint64_t value);
-void moor__uses_cancel(struct moor__uses *uses, struct moor_stream *stream, uint64_t low, uint64_t high);
 
 /* Returns true if work on [low, high) is being submitted. */
 bool moor__uses_submitting(const struct moor__uses *uses, uint64_t low, uint64_t high);

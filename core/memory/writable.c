@@ -20,7 +20,6 @@
  */
 #include "memory/range.h"
 
-#include "loader/call.h"
 #include "memory/access.h"
 #include "memory/charge.h"
 #include "memory/release.h"
@@ -65,15 +64,10 @@ static void enter(struct exchange *exchange, enum mapping_state from, enum mappi
     exchange->mapping = to;
 }
 
-static void show(struct exchange *exchange, struct moor__segment *segment, bool is_writable)
-{
-    moor__range_show_mapping(exchange->range, exchange->first, exchange->count, segment, is_writable);
-}
-
 /* Shows the old mapping, which is in place, read-only as before. */
 static void restore(struct exchange *exchange, enum mapping_state from)
 {
-    show(exchange, exchange->old, false);
+    moor__range_show_mapping(exchange->range, exchange->first, exchange->old, false);
     enter(exchange, from, RESTORED);
 }
 
@@ -119,7 +113,7 @@ static moor_status write_in_place(struct exchange *exchange, moor_segment *ret_s
     }
     if (ret_segment)
         *ret_segment = publish(old);
-    show(exchange, old, true);
+    moor__range_show_mapping(exchange->range, exchange->first, old, true);
     enter(exchange, HELD, EXCHANGED);
     return MOOR_OK;
 }
@@ -140,18 +134,17 @@ static moor_status make_segment(struct exchange *exchange)
     assert(exchange->copy == NONE);
     struct moor__segment *new;
     struct moor__reservation reservation;
-    uint64_t size_bytes = exchange->old->size_bytes;
-    moor_status status =
-        moor__segment_take(exchange->binding, size_bytes, exchange->range->granule_bytes, &new);
+    struct moor_binding *binding = exchange->binding;
+    moor_grant grant = exchange->grant;
+    uint64_t bytes = exchange->old->size_bytes;
+    moor_status status = moor__segment_take(binding, bytes, exchange->range->granule_bytes, &new);
     if (status)
         return status;
-    status = moor__reservation_take(exchange->binding->holder, exchange->grant, size_bytes, MOOR_NO_WAIT,
-                                    &reservation);
-    if (status) {
+    status = moor__reservation_take(binding->holder, grant, bytes, MOOR_NO_WAIT, &reservation);
+    if (status)
         moor__object_free(&new->object);
-        return status;
-    }
-    status = moor__charge_and_make(&new->object, &reservation, exchange->grant, moor__segment_make, NULL);
+    else
+        status = moor__charge_and_make(&new->object, &reservation, grant, moor__segment_make, NULL);
     if (status)
         return status;
     exchange->new = new;
@@ -175,7 +168,7 @@ static moor_status open_window(struct exchange *exchange)
         return status;
     }
     moor__segment_own(exchange->new);
-    moor__range_show_mapping(window, 0, exchange->count, exchange->new, true);
+    moor__range_show_mapping(window, 0, exchange->new, true);
     exchange->window = window;
     exchange->copy = OPENED;
     return MOOR_OK;
@@ -197,14 +190,9 @@ static moor_status copy_contents(struct exchange *exchange)
         moor__access_settle(&source, false);
         return status;
     }
-    const struct moor_abi_copy_args args = {
-        .struct_size = sizeof args,
-        .direction = moor__binding_is_device(exchange->binding) ? MOOR_ABI_COPY_D2D : MOOR_ABI_COPY_H2H,
-        .destination = exchange->window->address,
-        .source = exchange->range->address + low,
-        .size_bytes = size,
-    };
-    status = moor__call_copy(stream->device, stream->stream, &args);
+    bool is_device = moor__binding_is_device(exchange->binding);
+    status = moor__copy_submit(stream, exchange->window->address, is_device, exchange->range->address + low,
+                               is_device, size);
     moor__access_settle(&source, !status);
     moor__access_settle(&target, !status);
     return status;
@@ -217,15 +205,16 @@ static moor_status await_quiet(struct exchange *exchange)
     struct moor__range *range = exchange->range;
     uint64_t low = offset_of(exchange), high = low + exchange->old->size_bytes;
     struct moor__point points[MOOR_LIMIT_USES];
-    moor_status status = MOOR_OK;
-    for (uint32_t count = 1; count > 0 && !status;) {
-        status = moor__range_await_uses(range, low, high - low, exchange->deadline_ns);
+    for (;;) {
         moor__lock_acquire(&range->lock);
-        count = moor__uses_collect(&range->uses, low, high, points);
+        uint32_t count = moor__uses_collect(&range->uses, low, high, points);
         moor__lock_release(&range->lock);
-        moor__points_unref(points, count);
+        if (count == 0)
+            return MOOR_OK;
+        moor_status status = moor__points_await(points, count, exchange->deadline_ns);
+        if (status)
+            return status;
     }
-    return status;
 }
 
 /* ---- the exchange ---- */
@@ -284,7 +273,7 @@ static moor_status unmap_old(struct exchange *exchange)
     range->parts_out++;
     moor__lock_release(&range->lock);
     enter(exchange, HELD, UNMAPPING);
-    moor_status status = moor__part_submit(part);
+    moor_status status = moor__part_submit(part, false);
     if (status) {
         part->count = 0;
         enter(exchange, UNMAPPING, HELD);
@@ -330,7 +319,7 @@ static moor_status map_new(struct exchange *exchange, moor_segment *ret_segment)
     moor__lock_release(&new->lock);
     if (ret_segment)
         *ret_segment = publish(new);
-    show(exchange, new, true);
+    moor__range_show_mapping(range, exchange->first, new, true);
     moor__segment_end_mapping(exchange->old, range, true);
     enter(exchange, UNMAPPED, EXCHANGED);
     return MOOR_OK;
@@ -411,8 +400,8 @@ static moor_status begin(struct exchange *exchange, uint64_t offset_bytes, bool 
 /* Makes a HELD mapping writable, or restores it. */
 static moor_status write_mapping(struct exchange *exchange, moor_segment *ret_segment)
 {
-    moor_status status = moor__range_await_uses(exchange->range, offset_of(exchange),
-                                                exchange->old->size_bytes, exchange->deadline_ns);
+    uint64_t low = offset_of(exchange), high = low + exchange->old->size_bytes;
+    moor_status status = moor__range_await_uses(exchange->range, low, high, exchange->deadline_ns);
     if (status) {
         restore(exchange, HELD);
         return status;

@@ -46,7 +46,7 @@ def release(s):
         yield LOCK
         parity = epoch_enter(s)
         named = is_named(s)
-    yield "status = moor__call_release(device, &args);"
+    yield "status = moor__call_release(device, &release);"
     s.queued += named
     if s._variant == "left at submission":
         yield "moor__epoch_leave(device->provider, object->epoch);"

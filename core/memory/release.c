@@ -238,8 +238,8 @@ void moor__device_reap(struct moor_device *device, uint64_t deadline_ns)
     struct moor__error_scope aside;
     moor__error_scope_begin(&aside); /* a failure here is not the caller's */
     /* A completion may submit further releases that are due at once: a segment after its last mapping, a
-     * range after its last part. Take batches until none comes, but at most as many completions as the
-     * pending releases explain, because other threads may go on releasing. */
+     * range after its last part. Take batches until none comes or no release is pending, but at most as many
+     * completions as the pending releases explain, because other threads may go on releasing. */
     atomic_store_explicit(&device->releases.submitted, 0, memory_order_relaxed);
     uint64_t most = 3 * moor__device_pending(device) + MOOR_REAP_BATCH;
     uint32_t count;
@@ -247,7 +247,7 @@ void moor__device_reap(struct moor_device *device, uint64_t deadline_ns)
         count = reap_batch(device, deadline_ns);
         deadline_ns = MOOR_NO_WAIT;
         most -= count < most ? count : most;
-    } while (count && most);
+    } while (count && most && moor__device_pending(device));
     moor__streams_retire(device->provider, false);
     moor__error_scope_end(&aside);
     is_reaping = false;
@@ -297,10 +297,8 @@ static uint64_t visit_all(struct moor_runtime *runtime, uint64_t deadline_ns, bo
             *ret_gone |= after < before;
             pending += after;
         }
-        if (moor__streams_ending(provider)) {
-            moor__streams_retire(provider, true);
-            pending += moor__streams_ending(provider);
-        }
+        moor__streams_retire(provider, true);
+        pending += moor__streams_ending(provider);
     }
     return pending;
 }
@@ -326,7 +324,10 @@ moor_status moor_runtime_reap(struct moor_runtime *runtime, uint64_t deadline_ns
         return moor__leave(status);
     bool gone;
     uint64_t pending = visit_all(runtime, MOOR_NO_WAIT, &gone);
-    for (uint64_t now = moor_clock_ns(); pending && now < deadline_ns; now = moor_clock_ns()) {
+    while (pending) {
+        uint64_t now = moor_clock_ns();
+        if (now >= deadline_ns)
+            break;
         uint64_t slice_end = deadline_ns - now < slice_ns ? deadline_ns : now + slice_ns;
         uint64_t before = pending;
         pending = visit_all(runtime, slice_end, &gone);

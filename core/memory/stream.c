@@ -249,7 +249,7 @@ static void check_closed(struct moor_provider *provider)
     uint32_t count = 0;
     moor__lock_acquire(&provider->streams.lock);
     uint32_t parity = epoch_enter(provider);
-    for (uint64_t left = moor__min(provider->streams.ending_count, CHECK_MAX); left > 0; left--) {
+    for (uint64_t left = moor__min(moor__streams_ending(provider), CHECK_MAX); left > 0; left--) {
         struct moor_stream *stream = TAILQ_FIRST(&provider->streams.ending);
         TAILQ_REMOVE(&provider->streams.ending, stream, entry);
         TAILQ_INSERT_TAIL(&provider->streams.ending, stream, entry);
@@ -292,8 +292,8 @@ static void take_destroyable(struct moor_provider *provider, struct moor__stream
             continue;
         TAILQ_REMOVE(&provider->streams.ending, stream, entry);
         TAILQ_INSERT_TAIL(ret_gone, stream, entry);
-        assert(provider->streams.ending_count > 0 && provider->streams.count > 0);
-        provider->streams.ending_count--;
+        assert(moor__streams_ending(provider) > 0 && provider->streams.count > 0);
+        atomic_fetch_sub_explicit(&provider->streams.ending_count, 1, memory_order_relaxed);
         provider->streams.count--;
         stream->state = MOOR__STREAM_GONE;
     }
@@ -309,10 +309,13 @@ static void destroy(struct moor_stream *stream)
 
 void moor__streams_retire(struct moor_provider *provider, bool check_all)
 {
+    uint64_t ending = moor__streams_ending(provider);
+    if (ending == 0)
+        return;
     struct moor__error_scope aside;
     moor__error_scope_begin(&aside);
     struct moor__streams gone = TAILQ_HEAD_INITIALIZER(gone);
-    uint64_t rounds = check_all ? moor__streams_ending(provider) / CHECK_MAX + 1 : 1;
+    uint64_t rounds = check_all ? ending / CHECK_MAX + 1 : 1;
     while (rounds-- > 0)
         check_closed(provider);
     moor__lock_acquire(&provider->streams.lock);
@@ -327,14 +330,6 @@ void moor__streams_retire(struct moor_provider *provider, bool check_all)
     moor__error_scope_end(&aside);
 }
 
-uint64_t moor__streams_ending(struct moor_provider *provider)
-{
-    moor__lock_acquire(&provider->streams.lock);
-    uint64_t count = provider->streams.ending_count;
-    moor__lock_release(&provider->streams.lock);
-    return count;
-}
-
 /* Closes the stream. Nothing is submitted to it from here on. */
 static void close_stream(struct moor_stream *stream)
 {
@@ -344,7 +339,7 @@ static void close_stream(struct moor_stream *stream)
     assert(stream->state == MOOR__STREAM_OPEN);
     stream->state = MOOR__STREAM_CLOSED;
     TAILQ_INSERT_TAIL(&provider->streams.ending, stream, entry);
-    provider->streams.ending_count++;
+    atomic_fetch_add_explicit(&provider->streams.ending_count, 1, memory_order_relaxed);
     moor__lock_release(&provider->streams.lock);
     moor__streams_retire(provider, false);
     moor__device_unhold(device);

@@ -78,6 +78,9 @@ void moor__streams_retire(struct moor_provider *provider, bool check_all);
 /* Closes a stream that could not be recorded on and that runs nothing. */
 void moor__stream_abandon(struct moor_stream *stream);
 /* Returns the number of closed streams that are not destroyed yet. */
-uint64_t moor__streams_ending(struct moor_provider *provider);
+static inline uint32_t moor__streams_ending(const struct moor_provider *provider)
+{
+    return atomic_load_explicit(&provider->streams.ending_count, memory_order_relaxed);
+}
 
 #endif

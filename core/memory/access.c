@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* Views in use. All work on buffers and ranges goes through here: bounds, granules and last uses are checked
+/* Memory in use. All work on buffers and ranges goes through here: bounds, granules and last uses are checked
  * in one place. */
 #include "memory/access.h"
 
+#include "memory/range.h"
 #include "memory/segment.h"
 #include "util/error.h"
+
+/* ---- memory ---- */
 
 static moor_status check_view(const struct moor_view *view)
 {
@@ -13,53 +16,51 @@ static moor_status check_view(const struct moor_view *view)
     if (view->address > UINT64_MAX - view->size_bytes)
         return moor__fail(MOOR_OVERFLOW, "address %#llx and size %llu wrap",
                           (unsigned long long)view->address, (unsigned long long)view->size_bytes);
-    return view->owner ? moor__enter(view->runtime) : MOOR_OK;
+    return MOOR_OK;
 }
 
-moor_status moor__owner_pin(const struct moor_view *view, struct moor__owner *ret_owner)
+moor_status moor__memory_pin(const struct moor_view *view, struct moor__memory **ret_memory)
 {
-    struct moor__owner owner = {0};
+    struct moor__object *object = NULL;
     moor_status status = check_view(view);
-    if (!status && view->owner && moor__handle_kind(view->owner) == MOOR__KIND_RANGE)
-        status = moor__range_pin(view->runtime, view->owner, &owner.range);
-    else if (!status && view->owner)
-        status = moor__buffer_pin(view->runtime, view->owner, &owner.buffer);
+    if (!status && view->owner) {
+        bool is_range = moor__handle_kind(view->owner) == MOOR__KIND_RANGE;
+        status = moor__object_pin(view->runtime, is_range ? MOOR__KIND_RANGE : MOOR__KIND_BUFFER, view->owner,
+                                  &object);
+    }
     if (!status)
-        *ret_owner = owner;
+        *ret_memory = object ? moor__memory_of(object) : NULL;
     return status;
 }
 
-void moor__owner_unpin(const struct moor__owner *owner)
+void moor__memory_unpin(struct moor__memory *memory)
 {
-    if (owner->buffer)
-        moor__object_unpin(&owner->buffer->object);
-    if (owner->range)
-        moor__object_unpin(&owner->range->object);
+    if (memory)
+        moor__object_unpin(&memory->object);
 }
 
-struct moor_binding *moor__owner_binding(const struct moor__owner *owner)
+uint32_t moor__memory_collect(struct moor__memory *memory, uint64_t low, uint64_t high,
+                              struct moor__point *ret_points)
 {
-    if (owner->buffer)
-        return owner->buffer->object.binding;
-    return owner->range ? owner->range->object.binding : NULL;
+    moor__lock_acquire(&memory->lock);
+    uint32_t count = moor__uses_collect(&memory->uses, low, high, ret_points);
+    moor__lock_release(&memory->lock);
+    return count;
 }
 
-static struct moor__lock *lock_of(const struct moor__owner *owner)
+moor_status moor__memory_await(struct moor__memory *memory, uint64_t low, uint64_t high, uint64_t deadline_ns)
 {
-    return owner->buffer ? &owner->buffer->lock : &owner->range->lock;
+    struct moor__point points[MOOR_LIMIT_USES];
+    uint32_t count = moor__memory_collect(memory, low, high, points);
+    return moor__points_await(points, count, deadline_ns);
 }
 
-static struct moor__uses *uses_of(const struct moor__owner *owner)
-{
-    return owner->buffer ? &owner->buffer->uses : &owner->range->uses;
-}
+/* ---- accesses ---- */
 
-/* Finds the view's bytes in the owner. */
+/* Finds the view's bytes in its memory. */
 static moor_status locate(const struct moor_view *view, struct moor__access *access)
 {
-    const struct moor__owner *owner = &access->owner;
-    uint64_t base = owner->buffer ? owner->buffer->address : owner->range->address;
-    uint64_t size_bytes = owner->buffer ? owner->buffer->size_bytes : owner->range->size_bytes;
+    uint64_t base = access->memory->address, size_bytes = access->memory->size_bytes;
     if (view->address < base || view->address + view->size_bytes > base + size_bytes)
         return moor__fail(MOOR_INVALID, "%llu bytes at %#llx lie outside their owner, %llu bytes at %#llx",
                           (unsigned long long)view->size_bytes, (unsigned long long)view->address,
@@ -69,10 +70,10 @@ static moor_status locate(const struct moor_view *view, struct moor__access *acc
     return MOOR_OK;
 }
 
-/* Checks that every granule touched is backed, and writable if `write`. Requires range->lock. */
+/* Checks that every granule touched is backed, and writable if `write`. Requires range->memory.lock. */
 static moor_status check_backing(const struct moor__access *access, bool write)
 {
-    const struct moor__range *range = access->owner.range;
+    const struct moor__range *range = moor__range_of(&access->memory->object);
     uint64_t last = (access->high - 1) / range->granule_bytes;
     uint64_t i = access->low / range->granule_bytes;
     assert(access->low < access->high && last < range->granule_count);
@@ -89,30 +90,20 @@ static moor_status check_backing(const struct moor__access *access, bool write)
     return MOOR_OK;
 }
 
-/* Collects the points of the owner's last uses of [low, high). */
-static uint32_t collect(const struct moor__owner *owner, uint64_t low, uint64_t high,
-                        struct moor__point *ret_points)
-{
-    moor__lock_acquire(lock_of(owner));
-    uint32_t count = moor__uses_collect(uses_of(owner), low, high, ret_points);
-    moor__lock_release(lock_of(owner));
-    return count;
-}
-
 moor_status moor__access_announce(const struct moor__access *access, enum moor__access_mode mode)
 {
-    const struct moor__owner *owner = &access->owner;
+    struct moor__memory *memory = access->memory;
     moor_status status = MOOR_OK;
-    moor__lock_acquire(lock_of(owner));
-    if (owner->range && mode != MOOR__ACCESS_MARK)
+    moor__lock_acquire(&memory->lock);
+    if (memory->object.ops->kind == MOOR__KIND_RANGE && mode != MOOR__ACCESS_MARK)
         status = check_backing(access, mode == MOOR__ACCESS_WRITE);
     if (!status)
-        status = moor__uses_begin(uses_of(owner), access->stream, access->low, access->high);
-    moor__lock_release(lock_of(owner));
+        status = moor__uses_begin(&memory->uses, access->stream, access->low, access->high);
+    moor__lock_release(&memory->lock);
     return status;
 }
 
-/* Announces, once more after a read of the streams' watermarks if the owner has too many uses: some may be
+/* Announces, once more after a read of the streams' watermarks if the memory has too many uses: some may be
  * over. */
 static moor_status announce(const struct moor__access *access, enum moor__access_mode mode)
 {
@@ -122,7 +113,7 @@ static moor_status announce(const struct moor__access *access, enum moor__access
     struct moor__point points[MOOR_LIMIT_USES];
     struct moor__error_scope aside;
     moor__error_scope_begin(&aside);
-    moor__points_scan(points, collect(&access->owner, 0, UINT64_MAX, points));
+    moor__points_scan(points, moor__memory_collect(access->memory, 0, UINT64_MAX, points));
     moor__error_scope_end(&aside);
     return moor__access_announce(access, mode);
 }
@@ -131,10 +122,10 @@ moor_status moor__access_begin(struct moor_stream *stream, const struct moor_vie
                                enum moor__access_mode mode, struct moor__access *ret_access)
 {
     struct moor__access access = {.stream = stream};
-    moor_status status = moor__owner_pin(view, &access.owner);
+    moor_status status = moor__memory_pin(view, &access.memory);
     if (status)
         return status;
-    const struct moor_binding *binding = moor__owner_binding(&access.owner);
+    const struct moor_binding *binding = moor__memory_binding(access.memory);
     if (binding)
         status = locate(view, &access);
     if (!status && binding && binding->device->provider != stream->device->provider)
@@ -142,7 +133,7 @@ moor_status moor__access_begin(struct moor_stream *stream, const struct moor_vie
     if (!status && binding)
         status = announce(&access, mode);
     if (status)
-        moor__owner_unpin(&access.owner);
+        moor__memory_unpin(access.memory);
     else
         *ret_access = access;
     return status;
@@ -150,18 +141,18 @@ moor_status moor__access_begin(struct moor_stream *stream, const struct moor_vie
 
 void moor__access_settle(const struct moor__access *access, bool is_submitted)
 {
-    const struct moor__owner *owner = &access->owner;
+    struct moor__memory *memory = access->memory;
     uint64_t mark = is_submitted ? moor__stream_mark(access->stream) : 0;
-    moor__lock_acquire(lock_of(owner));
-    moor__uses_end(uses_of(owner), access->stream, access->low, access->high, mark);
-    moor__lock_release(lock_of(owner));
+    moor__lock_acquire(&memory->lock);
+    moor__uses_end(&memory->uses, access->stream, access->low, access->high, mark);
+    moor__lock_release(&memory->lock);
 }
 
 void moor__access_end(const struct moor__access *access, bool is_submitted)
 {
-    if (moor__owner_binding(&access->owner))
+    if (access->memory)
         moor__access_settle(access, is_submitted);
-    moor__owner_unpin(&access->owner);
+    moor__memory_unpin(access->memory);
 }
 
 /* ---- public ---- */
@@ -186,18 +177,40 @@ moor_status moor_view_slice(const struct moor_view *view, uint64_t offset_bytes,
     return MOOR_OK;
 }
 
+static moor_status get_view(struct moor_runtime *runtime, enum moor__kind kind, uint64_t handle,
+                            struct moor_view *ret_view)
+{
+    struct moor__object *object;
+    if (!ret_view)
+        return moor__fail(MOOR_INVALID, "ret_view is NULL");
+    moor_status status = moor__object_pin(runtime, kind, handle, &object);
+    if (status)
+        return status;
+    const struct moor__memory *memory = moor__memory_of(object);
+    *ret_view = (struct moor_view){memory->address, memory->size_bytes, handle, runtime};
+    moor__object_unpin(object);
+    return MOOR_OK;
+}
+
+moor_status moor_buffer_get_view(struct moor_runtime *runtime, moor_buffer buffer, struct moor_view *ret_view)
+{
+    return moor__leave(get_view(runtime, MOOR__KIND_BUFFER, buffer, ret_view));
+}
+
+moor_status moor_range_get_view(struct moor_runtime *runtime, moor_range range, struct moor_view *ret_view)
+{
+    return moor__leave(get_view(runtime, MOOR__KIND_RANGE, range, ret_view));
+}
+
 moor_status moor_memory_wait(const struct moor_view *view, uint64_t deadline_ns)
 {
     struct moor__access access = {0};
-    moor_status status = moor__owner_pin(view, &access.owner);
-    if (status || !moor__owner_binding(&access.owner))
+    moor_status status = moor__memory_pin(view, &access.memory);
+    if (status || !access.memory)
         return moor__leave(status);
     status = locate(view, &access);
-    if (!status) {
-        struct moor__point points[MOOR_LIMIT_USES];
-        uint32_t count = collect(&access.owner, access.low, access.high, points);
-        status = moor__points_await(points, count, deadline_ns);
-    }
-    moor__owner_unpin(&access.owner);
+    if (!status)
+        status = moor__memory_await(access.memory, access.low, access.high, deadline_ns);
+    moor__memory_unpin(access.memory);
     return moor__leave(status);
 }

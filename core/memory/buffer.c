@@ -21,8 +21,8 @@
 static void finish(struct moor__object *object)
 {
     struct moor__buffer *buffer = moor__buffer_of(object);
-    moor__uses_finish(&buffer->uses);
-    moor__lock_finish(&buffer->lock);
+    moor__uses_finish(&buffer->memory.uses);
+    moor__lock_finish(&buffer->memory.lock);
 }
 
 static void submit(struct moor__object *object)
@@ -30,10 +30,10 @@ static void submit(struct moor__object *object)
     struct moor__buffer *buffer = moor__buffer_of(object);
     const struct moor_abi_release release = {
         .kind = buffer->origin == MOOR__ALLOCATED ? MOOR_ABI_RELEASE_ALLOCATION : MOOR_ABI_RELEASE_PIN,
-        .handle = buffer->handle,
+        .handle = buffer->memory.handle,
     };
     struct moor__point points[MOOR_LIMIT_USES];
-    uint32_t count = moor__uses_collect(&buffer->uses, 0, UINT64_MAX, points);
+    uint32_t count = moor__uses_collect(&buffer->memory.uses, 0, UINT64_MAX, points);
     moor__release_or_quarantine(object, release, points, count);
 }
 
@@ -66,7 +66,7 @@ static moor_status take(struct moor_binding *binding, struct moor__buffer **ret_
     if (status)
         return status;
     *ret_buffer = moor__buffer_of(object);
-    moor__lock_init(&(*ret_buffer)->lock, MOOR__RANK_OBJECT, "buffer.lock");
+    moor__lock_init(&(*ret_buffer)->memory.lock, MOOR__RANK_OBJECT, "buffer.lock");
     return MOOR_OK;
 }
 
@@ -153,8 +153,8 @@ static moor_status make(struct moor__object *object, const void *user, bool *ret
     moor_status status = moor__call_allocate(object->binding->device, args, &made);
     if (status)
         return status;
-    buffer->handle = made.handle;
-    buffer->address = made.address;
+    buffer->memory.handle = made.handle;
+    buffer->memory.address = made.address;
     buffer->native = made.native;
     object->bytes = made.actual_bytes <= INT64_MAX ? made.actual_bytes : args->size_bytes;
     *ret_made = made.handle != 0;
@@ -174,15 +174,15 @@ static moor_status allocate(struct moor_binding *binding, const struct moor_abi_
         status = take(binding, &buffer);
     if (status)
         return status;
-    buffer->size_bytes = buffer->object.requested_bytes = args->size_bytes;
+    buffer->memory.size_bytes = buffer->memory.object.requested_bytes = args->size_bytes;
     struct moor__reservation reservation;
     status = moor__reservation_take(binding->holder, grant, footprint, deadline_ns, &reservation);
     if (status)
-        moor__object_free(&buffer->object);
+        moor__object_free(&buffer->memory.object);
     else
-        status = moor__charge_and_make(&buffer->object, &reservation, grant, make, args);
+        status = moor__charge_and_make(&buffer->memory.object, &reservation, grant, make, args);
     if (!status)
-        *ret_buffer = moor__object_publish(&buffer->object);
+        *ret_buffer = moor__object_publish(&buffer->memory.object);
     return status;
 }
 
@@ -205,15 +205,16 @@ moor_status moor_buffer_allocate(struct moor_binding *binding, uint64_t size_byt
 
 static moor_status pin_memory(struct moor__buffer *buffer)
 {
-    struct moor_binding *binding = buffer->object.binding;
-    const struct moor_abi_pin_args args = {
-        .struct_size = sizeof args, .address = buffer->address, .size_bytes = buffer->size_bytes};
+    struct moor_binding *binding = buffer->memory.object.binding;
+    const struct moor_abi_pin_args args = {.struct_size = sizeof args,
+                                           .address = buffer->memory.address,
+                                           .size_bytes = buffer->memory.size_bytes};
     uint64_t handle = 0;
     moor_status status = moor__call_pin(binding->device, &args, &handle);
     if (!status && handle == 0)
         status = moor__fail(MOOR_PROVIDER, "%s: pin gave a zero handle", moor__provider_name(binding));
     if (!status)
-        buffer->handle = handle;
+        buffer->memory.handle = handle;
     return status;
 }
 
@@ -239,11 +240,11 @@ static moor_status check_wrap(const struct moor_binding *binding, const void *ad
 /* Charges and pins the memory of a new buffer as the flags say. */
 static moor_status prepare_wrapped(struct moor__buffer *buffer, uint64_t flags)
 {
-    struct moor_holder *holder = buffer->object.binding->holder;
+    struct moor_holder *holder = buffer->memory.object.binding->holder;
     struct moor__reservation reservation = {0};
     moor_status status = MOOR_OK;
     if (flags & MOOR_BUFFER_CHARGE)
-        status = moor__reservation_take(holder, 0, buffer->size_bytes, MOOR_NO_WAIT, &reservation);
+        status = moor__reservation_take(holder, 0, buffer->memory.size_bytes, MOOR_NO_WAIT, &reservation);
     if (status)
         return status;
     if (flags & MOOR_BUFFER_PIN)
@@ -251,8 +252,8 @@ static moor_status prepare_wrapped(struct moor__buffer *buffer, uint64_t flags)
     if (status) {
         moor__reservation_return(&reservation);
     } else if (flags & MOOR_BUFFER_CHARGE) {
-        moor__charge(holder, MOOR__LEASED, buffer->size_bytes, 0, 0);
-        buffer->leased_bytes = buffer->size_bytes;
+        moor__charge(holder, MOOR__LEASED, buffer->memory.size_bytes, 0, 0);
+        buffer->leased_bytes = buffer->memory.size_bytes;
     }
     return status;
 }
@@ -271,39 +272,26 @@ moor_status moor_buffer_wrap(struct moor_binding *binding, void *address, uint64
     if (status)
         return moor__leave(status);
     buffer->origin = flags & MOOR_BUFFER_PIN ? MOOR__WRAPPED_PINNED : MOOR__WRAPPED;
-    buffer->address = (uintptr_t)address;
-    buffer->size_bytes = size_bytes;
+    buffer->memory.address = (uintptr_t)address;
+    buffer->memory.size_bytes = size_bytes;
     status = prepare_wrapped(buffer, flags);
     if (status)
-        moor__object_free(&buffer->object);
+        moor__object_free(&buffer->memory.object);
     else
-        *ret_buffer = moor__object_publish(&buffer->object);
+        *ret_buffer = moor__object_publish(&buffer->memory.object);
     return moor__leave(status);
-}
-
-moor_status moor_buffer_get_view(struct moor_runtime *runtime, moor_buffer handle, struct moor_view *ret_view)
-{
-    if (!ret_view)
-        return moor__leave(moor__fail(MOOR_INVALID, "ret_view is NULL"));
-    struct moor__buffer *buffer = NULL;
-    moor_status status = moor__buffer_pin(runtime, handle, &buffer);
-    if (status)
-        return moor__leave(status);
-    *ret_view = (struct moor_view){buffer->address, buffer->size_bytes, handle, runtime};
-    moor__object_unpin(&buffer->object);
-    return MOOR_OK;
 }
 
 moor_status moor_buffer_get_native(struct moor_runtime *runtime, moor_buffer handle, uint64_t *ret_native)
 {
     if (!ret_native)
         return moor__leave(moor__fail(MOOR_INVALID, "ret_native is NULL"));
-    struct moor__buffer *buffer = NULL;
-    moor_status status = moor__buffer_pin(runtime, handle, &buffer);
+    struct moor__object *object;
+    moor_status status = moor__object_pin(runtime, MOOR__KIND_BUFFER, handle, &object);
     if (status)
         return moor__leave(status);
-    uint64_t native = buffer->native;
-    moor__object_unpin(&buffer->object);
+    uint64_t native = moor__buffer_of(object)->native;
+    moor__object_unpin(object);
     if (native == 0)
         return moor__leave(moor__fail(MOOR_UNSUPPORTED, "the buffer has no name but its address"));
     *ret_native = native;

@@ -13,15 +13,13 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-/* Checks that the access's stream can copy, and the domain of its memory too. */
-static moor_status needs_copy(const struct moor__access *side)
+moor_status moor__copy_check(const struct moor_stream *stream, const struct moor__memory *memory)
 {
-    const struct moor_device *device = side->stream->device;
+    const struct moor_device *device = stream->device;
     if (!(device->info.capabilities & MOOR_ABI_CAP_COPY))
         return moor__fail(MOOR_UNSUPPORTED, "%s: %s has no COPY", device->provider->table.name,
                           device->info.name);
-    const struct moor_binding *binding = moor__owner_binding(&side->owner);
-    return binding ? moor__binding_needs(binding, MOOR_ABI_CAP_COPY, "COPY") : MOOR_OK;
+    return memory ? moor__binding_needs(memory->object.binding, MOOR_ABI_CAP_COPY, "COPY") : MOOR_OK;
 }
 
 /* Ends all accesses: their work was submitted, or not. */
@@ -33,8 +31,7 @@ static void settle(const struct moor__access *accesses, size_t count, bool is_su
 
 static bool is_device(const struct moor__access *side)
 {
-    const struct moor_binding *binding = moor__owner_binding(&side->owner);
-    return binding && moor__binding_is_device(binding);
+    return side->memory && moor__binding_is_device(side->memory->object.binding);
 }
 
 moor_status moor__copy_submit(struct moor_stream *stream, uint64_t destination, bool to_device,
@@ -61,15 +58,13 @@ static moor_status begin_sides(struct moor_stream *write, const struct moor_view
     if (status)
         return status;
     status = moor__access_begin(read, source, MOOR__ACCESS_READ, &ret_sides[1]);
-    if (status) {
-        moor__access_end(&ret_sides[0], false);
-        return status;
-    }
-    status = needs_copy(&ret_sides[0]);
+    size_t begun = status ? 1 : 2;
     if (!status)
-        status = needs_copy(&ret_sides[1]);
+        status = moor__copy_check(write, ret_sides[0].memory);
+    if (!status)
+        status = moor__copy_check(read, ret_sides[1].memory);
     if (status)
-        settle(ret_sides, 2, false);
+        settle(ret_sides, begun, false);
     return status;
 }
 
@@ -212,7 +207,7 @@ static moor_status check_copy(const struct moor_view *destination, const struct 
     return MOOR_OK;
 }
 
-/* Chooses between a direct copy and one through host memory. Requires pinned owners. */
+/* Chooses between a direct copy and one through host memory. Requires pinned memory. */
 static moor_status route(struct moor_stream *stream, const struct moor_view *destination,
                          const struct moor_binding *to, const struct moor_view *source,
                          const struct moor_binding *from)
@@ -235,22 +230,22 @@ static moor_status route(struct moor_stream *stream, const struct moor_view *des
 moor_status moor_copy(struct moor_stream *stream, const struct moor_view *destination,
                       const struct moor_view *source)
 {
-    struct moor__owner to = {0}, from = {0};
+    struct moor__memory *to = NULL, *from = NULL;
     moor_status status = moor__stream_enter(stream);
     if (!status)
         status = check_copy(destination, source);
     if (!status)
-        status = moor__owner_pin(destination, &to);
+        status = moor__memory_pin(destination, &to);
     if (!status)
-        status = moor__owner_pin(source, &from);
+        status = moor__memory_pin(source, &from);
     if (!status) {
         struct moor_view target = *destination;
         target.size_bytes = source->size_bytes;
-        status = route(stream, &target, moor__owner_binding(&to), source, moor__owner_binding(&from));
+        status = route(stream, &target, moor__memory_binding(to), source, moor__memory_binding(from));
     }
     /* Unpin last: a copy in several parts needs both sides to its end. */
-    moor__owner_unpin(&from);
-    moor__owner_unpin(&to);
+    moor__memory_unpin(from);
+    moor__memory_unpin(to);
     return moor__leave(status);
 }
 
@@ -268,11 +263,6 @@ moor_status moor_fill(struct moor_stream *stream, const struct moor_view *destin
         status = moor__access_begin(stream, destination, MOOR__ACCESS_WRITE, &access);
     if (status)
         return moor__leave(status);
-    status = needs_copy(&access);
-    if (status) {
-        moor__access_end(&access, false);
-        return moor__leave(status);
-    }
     const struct moor_abi_fill_args args = {
         .struct_size = sizeof args,
         .pattern_bytes = pattern_bytes,
@@ -280,7 +270,9 @@ moor_status moor_fill(struct moor_stream *stream, const struct moor_view *destin
         .size_bytes = destination->size_bytes,
         .pattern = pattern,
     };
-    status = moor__call_fill(stream->device, stream->stream, &args);
+    status = moor__copy_check(stream, access.memory);
+    if (!status)
+        status = moor__call_fill(stream->device, stream->stream, &args);
     moor__access_end(&access, !status);
     return moor__leave(status);
 }

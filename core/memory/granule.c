@@ -17,9 +17,9 @@ moor_status moor__range_granules(const struct moor__range *range, uint64_t offse
     if (length_bytes == 0 || offset_bytes % range->granule_bytes || length_bytes % range->granule_bytes)
         return moor__fail(MOOR_INVALID, "offset %llu and length %llu are not whole granules of %llu", offset,
                           length, (unsigned long long)range->granule_bytes);
-    if (offset_bytes + length_bytes > range->size_bytes)
+    if (offset_bytes + length_bytes > range->memory.size_bytes)
         return moor__fail(MOOR_INVALID, "offset %llu and length %llu are outside the range of %llu", offset,
-                          length, (unsigned long long)range->size_bytes);
+                          length, (unsigned long long)range->memory.size_bytes);
     *ret_first = offset_bytes / range->granule_bytes;
     *ret_count = length_bytes / range->granule_bytes;
     return MOOR_OK;
@@ -59,7 +59,7 @@ moor_status moor__range_expect_unused(const struct moor__range *range, uint64_t 
 {
     assert_inside(range, first, count);
     uint64_t offset = first * range->granule_bytes;
-    if (moor__uses_submitting(&range->uses, offset, offset + count * range->granule_bytes))
+    if (moor__uses_submitting(&range->memory.uses, offset, offset + count * range->granule_bytes))
         return moor__fail(MOOR_BUSY, "work on this memory is being submitted");
     return MOOR_OK;
 }
@@ -85,22 +85,12 @@ void moor__range_set_mapped(struct moor__range *range, uint64_t first, struct mo
 void moor__range_show_mapping(struct moor__range *range, uint64_t first, struct moor__segment *segment,
                               bool is_writable)
 {
-    moor__lock_acquire(&range->lock);
+    moor__lock_acquire(&range->memory.lock);
     moor__range_set_mapped(range, first, segment, is_writable);
-    moor__lock_release(&range->lock);
+    moor__lock_release(&range->memory.lock);
 }
 
 uint64_t moor__range_mapping_length(const struct moor__range *range, uint64_t first)
 {
     return moor__granule_segment(range->granules[first])->size_bytes / range->granule_bytes;
-}
-
-moor_status moor__range_await_uses(struct moor__range *range, uint64_t low, uint64_t high,
-                                   uint64_t deadline_ns)
-{
-    struct moor__point points[MOOR_LIMIT_USES];
-    moor__lock_acquire(&range->lock);
-    uint32_t count = moor__uses_collect(&range->uses, low, high, points);
-    moor__lock_release(&range->lock);
-    return moor__points_await(points, count, deadline_ns);
 }

@@ -16,7 +16,7 @@
 moor_status moor__part_take(struct moor__range *range, struct moor__range_part **ret_part)
 {
     struct moor__object *object;
-    moor_status status = moor__object_take(range->object.binding, &moor__part_ops, &object);
+    moor_status status = moor__object_take(range->memory.object.binding, &moor__part_ops, &object);
     if (status)
         return status;
     *ret_part = moor__part_of(object);
@@ -32,13 +32,13 @@ moor_status moor__part_claim(struct moor__range *range, uint64_t first, uint64_t
     if (status)
         return status;
     part->first = first;
-    moor__lock_acquire(&range->lock);
+    moor__lock_acquire(&range->memory.lock);
     status = moor__range_expect(range, first, count, MOOR__GRANULE_FREE);
     if (!status) {
         moor__range_set(range, first, count, MOOR__GRANULE_BUSY);
         part->count = count;
     }
-    moor__lock_release(&range->lock);
+    moor__lock_release(&range->memory.lock);
     if (status)
         moor__object_free(&part->object);
     else
@@ -51,21 +51,21 @@ static void finish(struct moor__object *object)
     struct moor__range_part *part = moor__part_of(object);
     if (part->count == 0)
         return;
-    moor__lock_acquire(&part->range->lock);
+    moor__lock_acquire(&part->range->memory.lock);
     moor__range_set(part->range, part->first, part->count, MOOR__GRANULE_FREE);
-    moor__lock_release(&part->range->lock);
+    moor__lock_release(&part->range->memory.lock);
 }
 
 void moor__part_publish(struct moor__range_part *part, struct moor__segment *segment, bool is_writable)
 {
     struct moor__range *range = part->range;
-    moor__lock_acquire(&range->lock);
+    moor__lock_acquire(&range->memory.lock);
     if (segment)
         moor__range_set_mapped(range, part->first, segment, is_writable);
     else
         moor__range_set(range, part->first, part->count, MOOR__GRANULE_COMMITTED);
     part->count = 0;
-    moor__lock_release(&range->lock);
+    moor__lock_release(&range->memory.lock);
     moor__object_free(&part->object);
 }
 
@@ -79,20 +79,16 @@ moor_status moor__part_submit(struct moor__range_part *part, bool is_unseen)
     uint32_t count = 0;
     const struct moor_abi_release release = {
         .kind = part->segment ? MOOR_ABI_RELEASE_UNMAP : MOOR_ABI_RELEASE_DECOMMIT,
-        .handle = range->handle,
+        .handle = range->memory.handle,
         .offset_bytes = part->first * range->granule_bytes,
         .length_bytes = part->count * range->granule_bytes,
     };
-    if (!is_unseen) {
-        moor__lock_acquire(&range->lock);
-        count = moor__uses_collect(&range->uses, release.offset_bytes,
-                                   release.offset_bytes + release.length_bytes, points);
-        moor__lock_release(&range->lock);
-    }
-    if (part->segment)
-        moor__segment_count_mappings(part->segment, 1, 0);
+    if (!is_unseen)
+        count = moor__memory_collect(&range->memory, release.offset_bytes,
+                                     release.offset_bytes + release.length_bytes, points);
+    moor__segment_count_mappings(part->segment, 1, 0);
     moor_status status = moor__release_submit(&part->object, release, points, count);
-    if (status && part->segment)
+    if (status)
         moor__segment_count_mappings(part->segment, -1, 0);
     return status;
 }
@@ -103,37 +99,32 @@ static void submit_or_quarantine(struct moor__range_part *part, bool is_unseen)
     struct moor__error_scope aside;
     moor__error_scope_begin(&aside); /* for the caller the part is released */
     if (moor__part_submit(part, is_unseen)) {
-        if (part->segment)
-            moor__segment_count_mappings(part->segment, 1, 0); /* enter_quarantine counts it as stuck */
+        moor__segment_count_mappings(part->segment, 1, 0); /* enter_quarantine counts it as stuck */
         moor__release_refused(&part->object);
     }
     moor__error_scope_end(&aside);
 }
 
-void moor__part_withdraw(struct moor__range_part *part)
+void moor__part_withdraw(struct moor__object *object)
 {
-    moor__lock_acquire(&part->range->lock);
+    struct moor__range_part *part = moor__part_of(object);
+    moor__lock_acquire(&part->range->memory.lock);
     moor__range_set(part->range, part->first, part->count, MOOR__GRANULE_LEAVING);
     part->range->parts_out++;
-    moor__lock_release(&part->range->lock);
+    moor__lock_release(&part->range->memory.lock);
     submit_or_quarantine(part, true);
 }
 
 /* ---- the part's operations ---- */
 
-static void leave(struct moor__object *object)
-{
-    moor__part_withdraw(moor__part_of(object));
-}
-
 static void complete(struct moor__object *object)
 {
     struct moor__range_part *part = moor__part_of(object);
     struct moor__range *range = part->range;
-    moor__lock_acquire(&range->lock);
+    moor__lock_acquire(&range->memory.lock);
     part->is_gone = true;
     bool is_awaited = part->is_awaited;
-    moor__lock_release(&range->lock);
+    moor__lock_release(&range->memory.lock);
     if (is_awaited)
         return;
     struct moor__segment *segment = part->segment;
@@ -146,16 +137,13 @@ static void complete(struct moor__object *object)
 static void resubmit(struct moor__object *object)
 {
     struct moor__range_part *part = moor__part_of(object);
-    if (part->segment)
-        moor__segment_count_mappings(part->segment, 0, -1);
+    moor__segment_count_mappings(part->segment, 0, -1);
     submit_or_quarantine(part, false);
 }
 
 static void quarantined(struct moor__object *object)
 {
-    struct moor__range_part *part = moor__part_of(object);
-    if (part->segment)
-        moor__segment_count_mappings(part->segment, -1, 1);
+    moor__segment_count_mappings(moor__part_of(object)->segment, -1, 1);
 }
 
 const struct moor__object_ops moor__part_ops = {
@@ -163,7 +151,7 @@ const struct moor__object_ops moor__part_ops = {
     .count = MOOR__COUNTS,
     .line = MOOR__LIVE,
     .finish = finish,
-    .leave = leave,
+    .leave = moor__part_withdraw,
     .complete = complete,
     .resubmit = resubmit,
     .quarantined = quarantined,
@@ -172,7 +160,7 @@ const struct moor__object_ops moor__part_ops = {
 /* ---- the whole range ---- */
 
 /* Finds the next part to release from granule `from` on. Returns false if there is none. Requires
- * range->lock. */
+ * range->memory.lock. */
 static bool find_next(const struct moor__range *range, uint64_t from, uint64_t *ret_first,
                       uint64_t *ret_count)
 {
@@ -188,7 +176,8 @@ static bool find_next(const struct moor__range *range, uint64_t from, uint64_t *
         end = first + moor__range_mapping_length(range, first);
     } else {
         /* Granules with the same uses leave together. */
-        uint64_t limit = moor__uses_boundary(&range->uses, first * range->granule_bytes, range->size_bytes);
+        uint64_t limit =
+            moor__uses_boundary(&range->memory.uses, first * range->granule_bytes, range->memory.size_bytes);
         while (end < range->granule_count && end * range->granule_bytes < limit &&
                moor__granule_state(range->granules[end]) == MOOR__GRANULE_COMMITTED)
             end++;
@@ -198,7 +187,7 @@ static bool find_next(const struct moor__range *range, uint64_t from, uint64_t *
     return true;
 }
 
-/* Makes the part hold granules that are to leave. Requires range->lock. */
+/* Makes the part hold granules that are to leave. Requires range->memory.lock. */
 static void hold_leaving(struct moor__range_part *part, uint64_t first, uint64_t count)
 {
     struct moor__range *range = part->range;
@@ -222,13 +211,13 @@ static bool release_next(struct moor__range *range, uint64_t *from, moor_status 
     if (*ret_status)
         return false;
     uint64_t first, count;
-    moor__lock_acquire(&range->lock);
+    moor__lock_acquire(&range->memory.lock);
     bool is_found = find_next(range, *from, &first, &count);
     if (is_found) {
         hold_leaving(part, first, count);
         *from = first + count;
     }
-    moor__lock_release(&range->lock);
+    moor__lock_release(&range->memory.lock);
     if (is_found)
         submit_or_quarantine(part, false);
     else
@@ -238,14 +227,15 @@ static bool release_next(struct moor__range *range, uint64_t *from, moor_status 
 
 void moor__range_part_done(struct moor__range *range)
 {
-    moor__lock_acquire(&range->lock);
+    moor__lock_acquire(&range->memory.lock);
     assert(range->parts_out > 0);
     bool last = --range->parts_out == 0 && range->is_leaving;
-    moor__lock_release(&range->lock);
+    moor__lock_release(&range->memory.lock);
     if (!last)
         return;
-    const struct moor_abi_release addresses = {.kind = MOOR_ABI_RELEASE_RANGE, .handle = range->handle};
-    moor__release_or_quarantine(&range->object, addresses, NULL, 0);
+    const struct moor_abi_release addresses = {.kind = MOOR_ABI_RELEASE_RANGE,
+                                               .handle = range->memory.handle};
+    moor__release_or_quarantine(&range->memory.object, addresses, NULL, 0);
 }
 
 void moor__range_leave(struct moor__object *object)
@@ -255,19 +245,19 @@ void moor__range_leave(struct moor__object *object)
     moor_status status = MOOR_OK;
     struct moor__error_scope aside;
     moor__error_scope_begin(&aside);
-    moor__lock_acquire(&range->lock);
+    moor__lock_acquire(&range->memory.lock);
     range->is_leaving = true;
     range->parts_out++; /* ours: the range stays while this function works on it */
-    moor__lock_release(&range->lock);
+    moor__lock_release(&range->memory.lock);
     while (release_next(range, &from, &status))
         ;
     if (status) {
         /* No host memory for records: the remaining parts and the addresses wait in quarantine with the
          * range. */
-        moor__lock_acquire(&range->lock);
+        moor__lock_acquire(&range->memory.lock);
         range->is_leaving = false;
-        moor__lock_release(&range->lock);
-        moor__release_refused(&range->object);
+        moor__lock_release(&range->memory.lock);
+        moor__release_refused(&range->memory.object);
     }
     moor__range_part_done(range);
     moor__error_scope_end(&aside);
@@ -275,7 +265,7 @@ void moor__range_leave(struct moor__object *object)
 
 /* ---- decommit and unmap ---- */
 
-/* Checks that the granules may leave now. Requires range->lock. */
+/* Checks that the granules may leave now. Requires range->memory.lock. */
 static moor_status check_leaving(const struct moor__range *range, uint64_t first, uint64_t count,
                                  bool is_mapping)
 {
@@ -297,7 +287,7 @@ static moor_status check_leaving(const struct moor__range *range, uint64_t first
 static void restore(struct moor__range_part *part, moor__granule head)
 {
     struct moor__range *range = part->range;
-    moor__lock_acquire(&range->lock);
+    moor__lock_acquire(&range->memory.lock);
     if (part->segment)
         moor__range_set_mapped(range, part->first, part->segment,
                                moor__granule_state(head) == MOOR__GRANULE_MAPPED_WRITE);
@@ -305,7 +295,7 @@ static void restore(struct moor__range_part *part, moor__granule head)
         moor__range_set(range, part->first, part->count, MOOR__GRANULE_COMMITTED);
     part->count = 0;
     range->parts_out--;
-    moor__lock_release(&range->lock);
+    moor__lock_release(&range->memory.lock);
 }
 
 static moor_status release_part(struct moor__range *range, uint64_t first, uint64_t count, bool is_mapping)
@@ -314,12 +304,12 @@ static moor_status release_part(struct moor__range *range, uint64_t first, uint6
     moor_status status = moor__part_take(range, &part);
     if (status)
         return status;
-    moor__lock_acquire(&range->lock);
+    moor__lock_acquire(&range->memory.lock);
     status = check_leaving(range, first, count, is_mapping);
     moor__granule head = range->granules[first];
     if (!status)
         hold_leaving(part, first, count);
-    moor__lock_release(&range->lock);
+    moor__lock_release(&range->memory.lock);
     if (!status) {
         status = moor__part_submit(part, false);
         if (!status)
@@ -341,10 +331,7 @@ static moor_status release_bytes(struct moor_runtime *runtime, moor_range handle
     status = moor__range_granules(range, offset_bytes, length_bytes, &first, &count);
     if (!status)
         status = release_part(range, first, count, is_mapping);
-    struct moor_device *device = moor__device_hold(range->object.binding->device);
-    moor__object_unpin(&range->object);
-    moor__device_reap_sometimes(device);
-    moor__device_unhold(device);
+    moor__release_unpin(&range->memory.object);
     return status;
 }
 

@@ -13,9 +13,9 @@ static void finish(struct moor__object *object)
 {
     struct moor__range *range = moor__range_of(object);
     assert(range->parts_out == 0);
-    moor__uses_finish(&range->uses);
+    moor__uses_finish(&range->memory.uses);
     free(range->granules);
-    moor__lock_finish(&range->lock);
+    moor__lock_finish(&range->memory.lock);
 }
 
 static const struct moor__object_ops range_ops = {
@@ -42,7 +42,7 @@ static moor_status take(struct moor_binding *binding, uint64_t granule_count, st
     if (status)
         return status;
     struct moor__range *range = moor__range_of(object);
-    moor__lock_init(&range->lock, MOOR__RANK_OBJECT, "range.lock");
+    moor__lock_init(&range->memory.lock, MOOR__RANK_OBJECT, "range.lock");
     range->granules = calloc(granule_count, sizeof *range->granules);
     range->granule_count = granule_count;
     if (range->granules) {
@@ -56,14 +56,14 @@ static moor_status take(struct moor_binding *binding, uint64_t granule_count, st
 
 static moor_status call_reserve(struct moor__range *range, const struct moor_abi_range_args *args)
 {
-    struct moor_binding *binding = range->object.binding;
+    struct moor_binding *binding = range->memory.object.binding;
     struct moor_abi_range made = {.struct_size = sizeof made};
     moor_status status = moor__call_reserve(binding->device, args, &made);
     if (status)
         return status;
-    range->handle = made.handle;
-    range->address = made.address;
-    range->size_bytes = args->size_bytes;
+    range->memory.handle = made.handle;
+    range->memory.address = made.address;
+    range->memory.size_bytes = args->size_bytes;
     range->granule_bytes = args->granule_bytes;
     if (made.handle == 0 || made.address % args->alignment_bytes ||
         made.address > UINT64_MAX - args->size_bytes)
@@ -96,10 +96,10 @@ moor_status moor__range_make(struct moor_binding *binding, uint64_t size_bytes, 
     }
     struct moor__error_scope aside;
     moor__error_scope_begin(&aside);
-    if (range->handle)
-        moor__range_leave(&range->object); /* the provider has reserved unusable addresses */
+    if (range->memory.handle)
+        moor__range_leave(&range->memory.object); /* the provider has reserved unusable addresses */
     else
-        moor__object_free(&range->object);
+        moor__object_free(&range->memory.object);
     moor__error_scope_end(&aside);
     return status;
 }
@@ -167,24 +167,11 @@ moor_status moor_range_reserve(struct moor_binding *binding, uint64_t size_bytes
     status = make_largest(binding, size_bytes, least_bytes, granule, alignment, &range);
     if (status)
         return moor__leave(status);
-    *ret_range = moor__object_publish(&range->object);
+    *ret_range = moor__object_publish(&range->memory.object);
     return MOOR_OK;
 }
 
 /* ---- queries ---- */
-
-moor_status moor_range_get_view(struct moor_runtime *runtime, moor_range handle, struct moor_view *ret_view)
-{
-    if (!ret_view)
-        return moor__leave(moor__fail(MOOR_INVALID, "ret_view is NULL"));
-    struct moor__range *range = NULL;
-    moor_status status = moor__range_pin(runtime, handle, &range);
-    if (status)
-        return moor__leave(status);
-    *ret_view = (struct moor_view){range->address, range->size_bytes, handle, runtime};
-    moor__object_unpin(&range->object);
-    return MOOR_OK;
-}
 
 moor_status moor_range_get_granule(struct moor_runtime *runtime, moor_range handle, uint64_t *ret_bytes)
 {
@@ -195,7 +182,7 @@ moor_status moor_range_get_granule(struct moor_runtime *runtime, moor_range hand
     if (status)
         return moor__leave(status);
     *ret_bytes = range->granule_bytes;
-    moor__object_unpin(&range->object);
+    moor__object_unpin(&range->memory.object);
     return MOOR_OK;
 }
 
@@ -211,15 +198,15 @@ moor_status moor_range_get_committed(struct moor_runtime *runtime, moor_range ha
     uint64_t first, count, backed = 0;
     status = moor__range_granules(range, offset_bytes, length_bytes, &first, &count);
     if (!status) {
-        moor__lock_acquire(&range->lock);
+        moor__lock_acquire(&range->memory.lock);
         for (uint64_t i = first; i < first + count; i++) {
             enum moor__granule_state state = moor__granule_state(range->granules[i]);
             backed += state == MOOR__GRANULE_COMMITTED || state == MOOR__GRANULE_TAIL ||
                       moor__granule_is_mapped(range->granules[i]);
         }
-        moor__lock_release(&range->lock);
+        moor__lock_release(&range->memory.lock);
         *ret_bytes = backed * range->granule_bytes;
     }
-    moor__object_unpin(&range->object);
+    moor__object_unpin(&range->memory.object);
     return moor__leave(status);
 }

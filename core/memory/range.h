@@ -3,8 +3,7 @@
 #ifndef MOOR_MEMORY_RANGE_H
 #define MOOR_MEMORY_RANGE_H
 
-#include "memory/object.h"
-#include "memory/uses.h"
+#include "memory/access.h"
 
 struct moor__segment;
 
@@ -29,16 +28,12 @@ enum moor__granule_state {
 typedef uint64_t moor__granule;
 
 struct moor__range {
-    struct moor__object object; /* bytes: 0, addresses are not charged */
-    uint64_t handle;            /* the provider's; 0: nothing is reserved */
-    uint64_t address;
-    uint64_t size_bytes;
+    struct moor__memory memory; /* object.bytes: 0, addresses are not charged */
     uint64_t granule_bytes;
     uint64_t granule_count;
 
-    struct moor__lock lock; /* everything below */
+    /* memory.lock */
     moor__granule *granules;
-    struct moor__uses uses;
     uint64_t parts_out; /* parts that are being released */
     bool is_leaving;    /* released by the host; the addresses go after the last part */
 };
@@ -51,8 +46,8 @@ struct moor__range_part {
     struct moor__segment *segment; /* the mapped one, referenced; NULL: committed granules */
     uint64_t first;                /* granule */
     uint64_t count;                /* 0: holds none */
-    bool is_awaited;               /* range->lock: a thread waits for the completion, and ends the part */
-    bool is_gone;                  /* range->lock: the completion has come */
+    bool is_awaited; /* range->memory.lock: a thread waits for the completion, and ends the part */
+    bool is_gone;    /* range->memory.lock: the completion has come */
 };
 
 static inline struct moor__range *moor__range_of(struct moor__object *object)
@@ -78,7 +73,7 @@ static inline moor_status moor__range_pin(struct moor_runtime *runtime, moor_ran
     return status;
 }
 
-/* ---- granule.c; each requires range->lock unless it says otherwise ---- */
+/* ---- granule.c; each requires range->memory.lock unless it says otherwise ---- */
 
 static inline enum moor__granule_state moor__granule_state(moor__granule granule)
 {
@@ -108,16 +103,13 @@ moor_status moor__range_expect(const struct moor__range *range, uint64_t first, 
 moor_status moor__range_expect_unused(const struct moor__range *range, uint64_t first, uint64_t count);
 void moor__range_set(struct moor__range *range, uint64_t first, uint64_t count,
                      enum moor__granule_state state);
-/* Sets the granules from `first` on to one mapping of the segment. The second function takes range->lock. */
+/* Sets the granules from `first` on to one mapping of the segment. The second function takes range->memory.lock. */
 void moor__range_set_mapped(struct moor__range *range, uint64_t first, struct moor__segment *segment,
                             bool is_writable);
 void moor__range_show_mapping(struct moor__range *range, uint64_t first, struct moor__segment *segment,
                               bool is_writable);
 /* Returns the number of granules of the mapping that starts at `first`. */
 uint64_t moor__range_mapping_length(const struct moor__range *range, uint64_t first);
-/* Waits for all known work on bytes [low, high). PENDING with MOOR_NO_WAIT, TIMEOUT. Requires no lock. */
-moor_status moor__range_await_uses(struct moor__range *range, uint64_t low, uint64_t high,
-                                   uint64_t deadline_ns);
 
 /* ---- range.c ---- */
 
@@ -138,8 +130,8 @@ void moor__part_publish(struct moor__range_part *part, struct moor__segment *seg
 /* Submits the part's release behind the last uses of its granules; is_unseen: the host has never seen the
  * memory, so there are none. On failure nothing is queued. */
 moor_status moor__part_submit(struct moor__range_part *part, bool is_unseen);
-/* Releases memory in BUSY granules that the host has never seen. */
-void moor__part_withdraw(struct moor__range_part *part);
+/* Releases a part's memory in BUSY granules that the host has never seen. */
+void moor__part_withdraw(struct moor__object *object);
 /* Takes one part off the range's parts_out. The last part of a leaving range releases the addresses. */
 void moor__range_part_done(struct moor__range *range);
 /* Releases every part of a range that no handle names, and then its addresses. */

@@ -203,7 +203,8 @@ static void complete(struct moor_device *device, const struct moor_abi_completio
     moor__count(device, MOOR__COUNT_RELEASE, -1);
 }
 
-uint64_t moor__device_pending(struct moor_device *device)
+/* Returns the number of accepted and not completed releases. */
+static uint64_t pending_releases(struct moor_device *device)
 {
     return atomic_load_explicit(&device->counts[MOOR__COUNT_RELEASE], memory_order_acquire);
 }
@@ -241,22 +242,25 @@ void moor__device_reap(struct moor_device *device, uint64_t deadline_ns)
      * range after its last part. Take batches until none comes or no release is pending, but at most as many
      * completions as the pending releases explain, because other threads may go on releasing. */
     atomic_store_explicit(&device->releases.submitted, 0, memory_order_relaxed);
-    uint64_t most = 3 * moor__device_pending(device) + MOOR_REAP_BATCH;
+    uint64_t most = 3 * pending_releases(device) + MOOR_REAP_BATCH;
     uint32_t count;
     do {
         count = reap_batch(device, deadline_ns);
         deadline_ns = MOOR_NO_WAIT;
         most -= count < most ? count : most;
-    } while (count && most && moor__device_pending(device));
+    } while (count && most && pending_releases(device));
     moor__streams_retire(device->provider, false);
     moor__error_scope_end(&aside);
     is_reaping = false;
 }
 
-void moor__device_reap_sometimes(struct moor_device *device)
+void moor__release_unpin(struct moor__object *object)
 {
+    struct moor_device *device = moor__device_hold(object->binding->device);
+    moor__object_unpin(object);
     if (atomic_load_explicit(&device->releases.submitted, memory_order_relaxed) >= MOOR_REAP_EVERY)
         moor__device_reap(device, MOOR_NO_WAIT);
+    moor__device_unhold(device);
 }
 
 moor_status moor__release_handle(struct moor_runtime *runtime, enum moor__kind kind, uint64_t handle)
@@ -267,11 +271,8 @@ moor_status moor__release_handle(struct moor_runtime *runtime, enum moor__kind k
     moor_status status = moor__object_pin(runtime, kind, handle, &object);
     if (status)
         return status;
-    struct moor_device *device = moor__device_hold(object->binding->device);
     status = moor__object_retire(object);
-    moor__object_unpin(object);
-    moor__device_reap_sometimes(device);
-    moor__device_unhold(device);
+    moor__release_unpin(object);
     return status;
 }
 
@@ -289,11 +290,11 @@ static uint64_t visit_all(struct moor_runtime *runtime, uint64_t deadline_ns, bo
          provider = moor__registry_visit(runtime, provider)) {
         for (uint32_t i = 0; i < provider->device_count; i++) {
             struct moor_device *device = &provider->devices[i];
-            uint64_t before = moor__device_pending(device);
+            uint64_t before = pending_releases(device);
             if (!before)
                 continue;
             moor__device_reap(device, deadline_ns);
-            uint64_t after = moor__device_pending(device);
+            uint64_t after = pending_releases(device);
             *ret_gone |= after < before;
             pending += after;
         }

@@ -22,15 +22,14 @@ void moor__release_refused(struct moor__object *object);
 
 /* Retires a handle of a kind, as the public release functions do. Handle 0 is a no-op. */
 moor_status moor__release_handle(struct moor_runtime *runtime, enum moor__kind kind, uint64_t handle);
+/* Drops the pin of a public release function. Reaps once in MOOR_REAP_EVERY releases, for hosts that only
+ * release. */
+void moor__release_unpin(struct moor__object *object);
 /* Submits the releases in the device's quarantine again. */
 void moor__quarantine_retry(struct moor_device *device);
 
 /* Takes the device's completions until none is due. deadline_ns: for the first of them. Requires no lock. */
 void moor__device_reap(struct moor_device *device, uint64_t deadline_ns);
-/* Reaps once in MOOR_REAP_EVERY releases, for hosts that only release. */
-void moor__device_reap_sometimes(struct moor_device *device);
-/* Returns the number of accepted and not completed releases. */
-uint64_t moor__device_pending(struct moor_device *device);
 /* Reaps all devices without waiting. Returns true if some release has completed. */
 bool moor__poll(struct moor_runtime *runtime);
 /* Does the same, and if none has completed waits a little for the first, at most to the deadline. Returns the

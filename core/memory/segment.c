@@ -187,6 +187,8 @@ void moor__segment_disown(struct moor__segment *segment)
 
 void moor__segment_count_mappings(struct moor__segment *segment, int leaving, int stuck)
 {
+    if (!segment)
+        return;
     moor__lock_acquire(&segment->lock);
     assert(segment->owners > 0); /* the mapping */
     segment->leaving += (uint64_t)(int64_t)leaving;
@@ -197,7 +199,7 @@ void moor__segment_count_mappings(struct moor__segment *segment, int leaving, in
 void moor__segment_set_writable(struct moor__segment *segment, const struct moor__range *range,
                                 uint64_t first)
 {
-    segment->writable_range = range ? moor__object_handle(&range->object) : 0;
+    segment->writable_range = range ? moor__object_handle(&range->memory.object) : 0;
     segment->writable_first = first;
 }
 
@@ -206,7 +208,7 @@ void moor__segment_end_mapping(struct moor__segment *segment, const struct moor_
 {
     moor__lock_acquire(&segment->lock);
     assert(segment->owners > 0 && segment->leaving >= was_leaving);
-    if (segment->writable_range == moor__object_handle(&range->object))
+    if (segment->writable_range == moor__object_handle(&range->memory.object))
         moor__segment_set_writable(segment, NULL, 0);
     segment->leaving -= was_leaving;
     segment->owners--;
@@ -221,7 +223,7 @@ static struct moor_abi_map_args map_args(const struct moor__segment *segment, co
     return (struct moor_abi_map_args){
         .struct_size = sizeof(struct moor_abi_map_args),
         .access = access,
-        .range = range->handle,
+        .range = range->memory.handle,
         .offset_bytes = first * range->granule_bytes,
         .segment = segment->handle,
     };
@@ -231,14 +233,14 @@ moor_status moor__segment_map(const struct moor__segment *segment, const struct 
                               uint64_t first, uint32_t access)
 {
     const struct moor_abi_map_args args = map_args(segment, range, first, access);
-    return moor__call_map(range->object.binding->device, &args);
+    return moor__call_map(range->memory.object.binding->device, &args);
 }
 
 moor_status moor__segment_protect(const struct moor__segment *segment, const struct moor__range *range,
                                   uint64_t first, uint32_t access)
 {
     const struct moor_abi_map_args args = map_args(segment, range, first, access);
-    return moor__call_protect(range->object.binding->device, &args);
+    return moor__call_protect(range->memory.object.binding->device, &args);
 }
 
 /* ---- sealing ---- */
@@ -270,7 +272,7 @@ static void end_seal(struct moor__segment *segment, bool sealed)
     moor__lock_release(&segment->lock);
 }
 
-/* Returns OK if the segment is mapped there for writing; else PENDING or BUSY. Requires range->lock. */
+/* Returns OK if the segment is mapped there for writing; else PENDING or BUSY. Requires range->memory.lock. */
 static moor_status expect_mapping(const struct moor__range *range, uint64_t first,
                                   const struct moor__segment *segment)
 {
@@ -289,17 +291,17 @@ static moor_status make_read_only(struct moor__segment *segment, struct moor__ra
 {
     uint64_t count = segment->size_bytes / range->granule_bytes;
     uint64_t low = first * range->granule_bytes;
-    moor__lock_acquire(&range->lock);
+    moor__lock_acquire(&range->memory.lock);
     moor_status status = expect_mapping(range, first, segment);
     *ret_leaving = status == MOOR_PENDING;
     if (!status)
         status = moor__range_expect_unused(range, first, count);
     if (!status)
         moor__range_set(range, first, count, MOOR__GRANULE_BUSY);
-    moor__lock_release(&range->lock);
+    moor__lock_release(&range->memory.lock);
     if (status)
         return status;
-    status = moor__range_await_uses(range, low, low + segment->size_bytes, deadline_ns);
+    status = moor__memory_await(&range->memory, low, low + segment->size_bytes, deadline_ns);
     if (!status)
         status = moor__segment_protect(segment, range, first, MOOR_ABI_ACCESS_READ);
     moor__range_show_mapping(range, first, segment, status != MOOR_OK);
@@ -323,7 +325,7 @@ static moor_status try_to_seal(struct moor_runtime *runtime, struct moor__segmen
         *ret_leaving = status != MOOR_OK;
         if (!status) {
             status = make_read_only(segment, range, first, deadline_ns, ret_leaving);
-            moor__object_unpin(&range->object);
+            moor__object_unpin(&range->memory.object);
         }
     }
     end_seal(segment, !status);

@@ -55,7 +55,7 @@ moor_status moor__segment_make(struct moor__object *object, const void *unused, 
 /* Adds an owner, and takes one off. The last owner's end starts the segment's release. */
 void moor__segment_own(struct moor__segment *segment);
 void moor__segment_disown(struct moor__segment *segment);
-/* Changes the numbers of leaving mappings and of mappings in quarantine. */
+/* Changes the numbers of leaving mappings and of mappings in quarantine. NULL is a no-op. */
 void moor__segment_count_mappings(struct moor__segment *segment, int leaving, int stuck);
 /* Takes off the owner that was a mapping in this range. was_leaving: its release has completed; false: a
  * failed call had announced the mapping and not made it. */

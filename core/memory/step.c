@@ -17,7 +17,7 @@ static moor_status claim(struct moor__work *work, const struct moor_binding *bin
     if (status)
         return status;
     status = moor__range_granules(work->range, step->offset_bytes, length_bytes, &work->first, &work->count);
-    if (!status && binding && work->range->object.binding->domain != binding->domain)
+    if (!status && binding && work->range->memory.object.binding->domain != binding->domain)
         status = moor__fail(MOOR_FOREIGN, "segment and range are of different domains");
     if (!status)
         status = moor__part_claim(work->range, work->first, work->count, &work->part);
@@ -30,7 +30,7 @@ static void drop(struct moor__work *work)
     if (work->part)
         moor__object_free(&work->part->object);
     if (work->range)
-        moor__object_unpin(&work->range->object);
+        moor__object_unpin(&work->range->memory.object);
     work->part = NULL;
     work->range = NULL;
 }
@@ -40,7 +40,7 @@ static void unmap(struct moor__work *work)
 {
     assert(work->stage == MOOR__STAGE_MAPPED && work->segment && work->part);
     work->part->segment = work->segment;
-    moor__part_withdraw(work->part);
+    moor__part_withdraw(&work->part->object);
     work->part = NULL;
 }
 
@@ -56,7 +56,7 @@ static moor_status commit_prepare(struct moor__work *work)
     moor_status status = claim(work, NULL, work->step.length_bytes);
     if (status)
         return status;
-    work->payer = work->range->object.binding;
+    work->payer = work->range->memory.object.binding;
     work->part->object.requested_bytes = work->step.length_bytes;
     return MOOR_OK;
 }
@@ -67,8 +67,8 @@ static moor_status commit(struct moor__object *object, const void *user, bool *r
     const struct moor__work *work = user;
     const struct moor_step *step = &work->step;
     uint64_t actual = 0;
-    moor_status status = moor__call_commit(object->binding->device, work->range->handle, step->offset_bytes,
-                                           step->length_bytes, &actual);
+    moor_status status = moor__call_commit(object->binding->device, work->range->memory.handle,
+                                           step->offset_bytes, step->length_bytes, &actual);
     if (status)
         return status;
     object->bytes = step->length_bytes;
@@ -102,7 +102,7 @@ static void commit_undo(struct moor__work *work)
 {
     if (work->stage == MOOR__STAGE_MADE) {
         moor__object_expect_grant(&work->part->object, work->step.grant, work->step.length_bytes);
-        moor__part_withdraw(work->part);
+        moor__part_withdraw(&work->part->object);
         work->part = NULL;
     }
     drop(work);

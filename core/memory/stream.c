@@ -353,23 +353,20 @@ void moor__stream_abandon(struct moor_stream *stream)
 
 /* ---- public ---- */
 
-static bool try_to_count(struct moor_provider *provider)
-{
-    moor__lock_acquire(&provider->streams.lock);
-    bool room = provider->streams.count < MOOR_LIMIT_STREAMS;
-    provider->streams.count += room;
-    moor__lock_release(&provider->streams.lock);
-    return room;
-}
-
+/* Counts one more stream, after a check of the ending ones if there are too many. */
 static moor_status count_stream(struct moor_provider *provider)
 {
-    if (try_to_count(provider))
-        return MOOR_OK;
-    moor__streams_retire(provider, true);
-    if (try_to_count(provider))
-        return MOOR_OK;
-    return moor__fail(MOOR_LIMIT, "%d streams are alive or ending", MOOR_LIMIT_STREAMS);
+    for (bool is_checked = false;; is_checked = true) {
+        moor__lock_acquire(&provider->streams.lock);
+        bool has_room = provider->streams.count < MOOR_LIMIT_STREAMS;
+        provider->streams.count += has_room;
+        moor__lock_release(&provider->streams.lock);
+        if (has_room)
+            return MOOR_OK;
+        if (is_checked)
+            return moor__fail(MOOR_LIMIT, "%d streams are alive or ending", MOOR_LIMIT_STREAMS);
+        moor__streams_retire(provider, true);
+    }
 }
 
 static moor_status make_stream(struct moor_device *device, const struct moor_stream_options *options,

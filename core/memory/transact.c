@@ -138,7 +138,7 @@ static void undo(struct moor__work *work)
         undo_step(work);
         return;
     }
-    struct moor_binding *binding = work->payer ? work->payer : work->range->object.binding;
+    struct moor_binding *binding = work->payer ? work->payer : work->range->memory.object.binding;
     struct moor_device *device = moor__device_hold(binding->device);
     undo_step(work);
     moor__device_reap(device, MOOR_NO_WAIT);

@@ -120,14 +120,6 @@ static moor_status write_in_place(struct exchange *exchange, moor_segment *ret_s
 
 /* ---- the copy ---- */
 
-static moor_status check_copy(const struct exchange *exchange)
-{
-    moor_status status = moor__binding_needs(exchange->binding, MOOR_ABI_CAP_COPY, "COPY");
-    if (!status && !(exchange->stream->device->info.capabilities & MOOR_ABI_CAP_COPY))
-        status = moor__fail(MOOR_UNSUPPORTED, "the stream's device has no COPY");
-    return status;
-}
-
 /* NONE -> MADE. */
 static moor_status make_segment(struct exchange *exchange)
 {
@@ -164,7 +156,7 @@ static moor_status open_window(struct exchange *exchange)
         return status;
     status = moor__segment_map(exchange->new, window, 0, MOOR_ABI_ACCESS_READ_WRITE);
     if (status) {
-        moor__range_leave(&window->object);
+        moor__range_leave(&window->memory.object);
         return status;
     }
     moor__segment_own(exchange->new);
@@ -180,8 +172,8 @@ static moor_status copy_contents(struct exchange *exchange)
     struct moor_stream *stream = exchange->stream;
     uint64_t low = offset_of(exchange), size = exchange->new->size_bytes;
     /* MARK: the granules are BUSY, and the exchange knows the memory behind them. */
-    const struct moor__access source = {stream, {.range = exchange->range}, low, low + size};
-    const struct moor__access target = {stream, {.range = exchange->window}, 0, size};
+    const struct moor__access source = {stream, &exchange->range->memory, low, low + size};
+    const struct moor__access target = {stream, &exchange->window->memory, 0, size};
     moor_status status = moor__access_announce(&source, MOOR__ACCESS_MARK);
     if (status)
         return status;
@@ -191,8 +183,8 @@ static moor_status copy_contents(struct exchange *exchange)
         return status;
     }
     bool is_device = moor__binding_is_device(exchange->binding);
-    status = moor__copy_submit(stream, exchange->window->address, is_device, exchange->range->address + low,
-                               is_device, size);
+    status = moor__copy_submit(stream, exchange->window->memory.address, is_device,
+                               exchange->range->memory.address + low, is_device, size);
     moor__access_settle(&source, !status);
     moor__access_settle(&target, !status);
     return status;
@@ -202,13 +194,11 @@ static moor_status copy_contents(struct exchange *exchange)
  * the unmap is queued behind all uses that are known then. */
 static moor_status await_quiet(struct exchange *exchange)
 {
-    struct moor__range *range = exchange->range;
+    struct moor__memory *memory = &exchange->range->memory;
     uint64_t low = offset_of(exchange), high = low + exchange->old->size_bytes;
     struct moor__point points[MOOR_LIMIT_USES];
     for (;;) {
-        moor__lock_acquire(&range->lock);
-        uint32_t count = moor__uses_collect(&range->uses, low, high, points);
-        moor__lock_release(&range->lock);
+        uint32_t count = moor__memory_collect(memory, low, high, points);
         if (count == 0)
             return MOOR_OK;
         moor_status status = moor__points_await(points, count, exchange->deadline_ns);
@@ -220,7 +210,7 @@ static moor_status await_quiet(struct exchange *exchange)
 /* ---- the exchange ---- */
 
 /* Returns the new state of the mapping: UNMAPPED, ABANDONED, or UNMAPPING if the wait goes on. Requires
- * range->lock. */
+ * range->memory.lock. */
 static enum mapping_state check_part(struct exchange *exchange, bool is_late)
 {
     struct moor__range_part *part = exchange->part;
@@ -242,9 +232,9 @@ static moor_status await_part(struct exchange *exchange)
     uint64_t late_ns = moor_clock_ns() + UNMAP_PATIENCE_NS;
     for (;;) {
         uint64_t now_ns = moor_clock_ns();
-        moor__lock_acquire(&exchange->range->lock);
+        moor__lock_acquire(&exchange->range->memory.lock);
         enum mapping_state state = check_part(exchange, now_ns > late_ns);
-        moor__lock_release(&exchange->range->lock);
+        moor__lock_release(&exchange->range->memory.lock);
         if (state != UNMAPPING) {
             enter(exchange, UNMAPPING, state);
             if (state == UNMAPPED)
@@ -269,9 +259,9 @@ static moor_status unmap_old(struct exchange *exchange)
     part->count = exchange->count;
     part->segment = exchange->old;
     part->is_awaited = true;
-    moor__lock_acquire(&range->lock);
+    moor__lock_acquire(&range->memory.lock);
     range->parts_out++;
-    moor__lock_release(&range->lock);
+    moor__lock_release(&range->memory.lock);
     enter(exchange, HELD, UNMAPPING);
     moor_status status = moor__part_submit(part, false);
     if (status) {
@@ -298,9 +288,9 @@ static moor_status map_old_again(struct exchange *exchange, moor_status status)
         restore(exchange, UNMAPPED);
         return status;
     }
-    moor__lock_acquire(&range->lock);
+    moor__lock_acquire(&range->memory.lock);
     moor__range_set(range, exchange->first, exchange->count, MOOR__GRANULE_FREE);
-    moor__lock_release(&range->lock);
+    moor__lock_release(&range->memory.lock);
     moor__segment_end_mapping(exchange->old, range, true);
     enter(exchange, UNMAPPED, EMPTY);
     return moor__fail_prefix("the old mapping could not be put back; its granules are not backed now: ");
@@ -337,7 +327,7 @@ static void clean_up(struct exchange *exchange)
     if (is_unused)
         moor__object_expect_grant(&exchange->new->object, exchange->grant, exchange->new->size_bytes);
     if (exchange->copy == OPENED)
-        moor__range_leave(&exchange->window->object);
+        moor__range_leave(&exchange->window->memory.object);
     if (is_unused)
         moor__segment_disown(exchange->new);
     if (exchange->mapping != ABANDONED)
@@ -348,7 +338,7 @@ static void clean_up(struct exchange *exchange)
 
 static moor_status write_a_copy(struct exchange *exchange, moor_segment *ret_segment)
 {
-    moor_status status = check_copy(exchange);
+    moor_status status = moor__copy_check(exchange->stream, &exchange->range->memory);
     if (!status)
         status = moor__part_take(exchange->range, &exchange->part);
     if (status) {
@@ -381,7 +371,7 @@ static moor_status begin(struct exchange *exchange, uint64_t offset_bytes, bool 
         moor__range_granules(range, offset_bytes, range->granule_bytes, &exchange->first, &count);
     if (status)
         return status;
-    moor__lock_acquire(&range->lock);
+    moor__lock_acquire(&range->memory.lock);
     moor__granule granule = range->granules[exchange->first];
     *ret_done = moor__granule_state(granule) == MOOR__GRANULE_MAPPED_WRITE;
     if (!*ret_done)
@@ -393,7 +383,7 @@ static moor_status begin(struct exchange *exchange, uint64_t offset_bytes, bool 
     }
     if (!*ret_done && !status)
         moor__range_set(range, exchange->first, exchange->count, MOOR__GRANULE_BUSY);
-    moor__lock_release(&range->lock);
+    moor__lock_release(&range->memory.lock);
     return status;
 }
 
@@ -401,7 +391,7 @@ static moor_status begin(struct exchange *exchange, uint64_t offset_bytes, bool 
 static moor_status write_mapping(struct exchange *exchange, moor_segment *ret_segment)
 {
     uint64_t low = offset_of(exchange), high = low + exchange->old->size_bytes;
-    moor_status status = moor__range_await_uses(exchange->range, low, high, exchange->deadline_ns);
+    moor_status status = moor__memory_await(&exchange->range->memory, low, high, exchange->deadline_ns);
     if (status) {
         restore(exchange, HELD);
         return status;
@@ -421,7 +411,7 @@ moor_status moor_range_make_writable(struct moor_runtime *runtime, moor_range ha
         status = moor__range_pin(runtime, handle, &exchange.range);
     if (status)
         return moor__leave(status);
-    exchange.binding = exchange.range->object.binding;
+    exchange.binding = exchange.range->memory.object.binding;
     bool is_done = false;
     if (stream->device->provider != exchange.binding->device->provider)
         status = moor__fail(MOOR_FOREIGN, "the stream is of another provider than the range");
@@ -431,6 +421,6 @@ moor_status moor_range_make_writable(struct moor_runtime *runtime, moor_range ha
         status = write_mapping(&exchange, ret_segment);
     else if (!status && ret_segment)
         *ret_segment = 0;
-    moor__object_unpin(&exchange.range->object);
+    moor__object_unpin(&exchange.range->memory.object);
     return moor__leave(status);
 }

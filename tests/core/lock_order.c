@@ -248,7 +248,7 @@ static void take_range_then_segment(void)
     if (moor__range_pin(f.runtime, fixture_range(&f, 1), &range) ||
         moor__segment_pin(f.runtime, fixture_segment(&f, 1, 0), &segment))
         _exit(1);
-    moor__lock_acquire(&range->lock);
+    moor__lock_acquire(&range->memory.lock);
     moor__lock_acquire(&segment->lock);
 }
 

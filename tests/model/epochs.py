@@ -66,7 +66,7 @@ def check_closed(s):
     parity = epoch_enter(s) if enters else 0
     if s.stream == CLOSED:
         s.reading += 1
-        yield "(void)moor__stream_check(asked[i], last);"
+        yield "(void)moor__stream_check(checked[i], last);"
         s.passed = True
         s.reading -= 1
     yield "moor__epoch_leave(provider, parity);"

@@ -76,7 +76,7 @@ def submit(s):
     before = s.records
     if s._variant != "mark before the work":
         value = yield from mark(s)
-    yield "moor__uses_end(uses_of(owner), access->stream, access->low, access->high, mark);"
+    yield "moor__uses_end(&memory->uses, access->stream, access->low, access->high, mark);"
     assert value > before, f"mark {value} is reached while work after record {before} may be running"
     s.uses += (value,)
 

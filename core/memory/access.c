@@ -9,28 +9,23 @@
 
 /* ---- memory ---- */
 
-static moor_status check_view(const struct moor_view *view)
+moor_status moor__memory_pin(const struct moor_view *view, struct moor__memory **ret_memory)
 {
     if (!view || view->address == 0 || view->size_bytes == 0)
         return moor__fail(MOOR_INVALID, "a view is NULL, or has no address or size");
     if (view->address > UINT64_MAX - view->size_bytes)
         return moor__fail(MOOR_OVERFLOW, "address %#llx and size %llu wrap",
                           (unsigned long long)view->address, (unsigned long long)view->size_bytes);
-    return MOOR_OK;
-}
-
-moor_status moor__memory_pin(const struct moor_view *view, struct moor__memory **ret_memory)
-{
     struct moor__object *object = NULL;
-    moor_status status = check_view(view);
-    if (!status && view->owner) {
+    if (view->owner) {
         bool is_range = moor__handle_kind(view->owner) == MOOR__KIND_RANGE;
-        status = moor__object_pin(view->runtime, is_range ? MOOR__KIND_RANGE : MOOR__KIND_BUFFER, view->owner,
-                                  &object);
+        enum moor__kind kind = is_range ? MOOR__KIND_RANGE : MOOR__KIND_BUFFER;
+        moor_status status = moor__object_pin(view->runtime, kind, view->owner, &object);
+        if (status)
+            return status;
     }
-    if (!status)
-        *ret_memory = object ? moor__memory_of(object) : NULL;
-    return status;
+    *ret_memory = object ? moor__memory_of(object) : NULL;
+    return MOOR_OK;
 }
 
 void moor__memory_unpin(struct moor__memory *memory)
@@ -113,7 +108,9 @@ static moor_status announce(const struct moor__access *access, enum moor__access
     struct moor__point points[MOOR_LIMIT_USES];
     struct moor__error_scope aside;
     moor__error_scope_begin(&aside);
-    moor__points_scan(points, moor__memory_collect(access->memory, 0, UINT64_MAX, points));
+    uint32_t count = moor__memory_collect(access->memory, 0, UINT64_MAX, points);
+    for (uint32_t i = 0; i < count; i++)
+        (void)moor__points_await(&points[i], 1, MOOR_NO_WAIT); /* the stream keeps the result */
     moor__error_scope_end(&aside);
     return moor__access_announce(access, mode);
 }

@@ -72,15 +72,6 @@ static moor_status check_empty(const struct moor_binding *binding)
                       (unsigned long long)stuck);
 }
 
-/* Refunds the bytes that the provider never gave back: with the binding ends the last object that could
- * return them. */
-static void write_off_lost(struct moor_binding *binding)
-{
-    uint64_t lost = atomic_load_explicit(&binding->lost_bytes, memory_order_relaxed);
-    moor__unquarantine(binding->holder, lost);
-    moor__refund(binding->holder, lost, 0, 0);
-}
-
 moor_status moor_binding_close(struct moor_binding *binding)
 {
     if (!binding)
@@ -95,7 +86,11 @@ moor_status moor_binding_close(struct moor_binding *binding)
     status = check_empty(binding);
     if (status)
         return moor__leave(status);
-    write_off_lost(binding);
+    /* Refund the bytes that the provider never gave back: with the binding ends the last object that could
+     * return them. */
+    uint64_t lost = atomic_load_explicit(&binding->lost_bytes, memory_order_relaxed);
+    moor__unquarantine(binding->holder, lost);
+    moor__refund(binding->holder, lost, 0, 0);
     moor__count(binding->device, MOOR__COUNT_BINDING, -1);
     atomic_fetch_sub_explicit(&binding->holder->bindings, 1, memory_order_release);
     free(binding);

@@ -282,12 +282,10 @@ moor_status moor_stream_host_function(struct moor_stream *stream, void (*functio
 {
     struct moor__access accesses[MOOR_LIMIT_VIEWS];
     moor_status status = moor__stream_enter(stream);
-    if (status)
-        return moor__leave(status);
-    if (!function || (view_count && !views))
-        return moor__leave(moor__fail(MOOR_INVALID, "function is NULL, or views is NULL with a count"));
-    if (view_count > MOOR_LIMIT_VIEWS)
-        return moor__leave(moor__fail(MOOR_LIMIT, "%zu views; at most %d", view_count, MOOR_LIMIT_VIEWS));
+    if (!status && (!function || (view_count && !views)))
+        status = moor__fail(MOOR_INVALID, "function is NULL, or views is NULL with a count");
+    if (!status && view_count > MOOR_LIMIT_VIEWS)
+        status = moor__fail(MOOR_LIMIT, "%zu views; at most %d", view_count, MOOR_LIMIT_VIEWS);
     size_t begun = 0;
     for (; begun < view_count && !status; begun += !status)
         status = moor__access_begin(stream, &views[begun], MOOR__ACCESS_READ, &accesses[begun]);

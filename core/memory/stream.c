@@ -193,21 +193,6 @@ uint32_t moor__points_hold(struct moor_provider *provider, const struct moor__po
     return parity;
 }
 
-void moor__points_scan(const struct moor__point *points, uint32_t count)
-{
-    if (count == 0)
-        return;
-    struct moor_provider *provider = points[0].stream->device->provider;
-    bool named[MOOR_LIMIT_USES];
-    assert(count <= MOOR_LIMIT_USES);
-    uint32_t parity = moor__points_hold(provider, points, count, named);
-    for (uint32_t i = 0; i < count; i++)
-        if (named[i] && !moor__stream_cover(points[i].stream, points[i].value))
-            (void)moor__stream_check(points[i].stream, points[i].value); /* the stream keeps the result */
-    moor__epoch_leave(provider, parity);
-    moor__points_unref(points, count);
-}
-
 moor_status moor__points_await(const struct moor__point *points, uint32_t count, uint64_t deadline_ns)
 {
     moor__assert_unlocked("a wait for fences");
@@ -487,12 +472,9 @@ moor_status moor_stream_wait(struct moor_stream *stream, const struct moor_fence
     moor_status status = moor__stream_enter(stream);
     if (!status)
         status = check_fence(fence);
-    if (status)
-        return moor__leave(status);
-    if (fence->stream->device->provider != stream->device->provider)
-        return moor__leave(moor__fail(MOOR_FOREIGN, "the fence is of another provider"));
-    if (fence->stream == stream)
-        return MOOR_OK; /* work of one stream runs in order */
-    return moor__leave(
-        moor__call_wait_stream(stream->device, stream->stream, fence->stream->stream, fence->value));
+    if (!status && fence->stream->device->provider != stream->device->provider)
+        status = moor__fail(MOOR_FOREIGN, "the fence is of another provider");
+    if (!status && fence->stream != stream) /* work of one stream runs in order */
+        status = moor__call_wait_stream(stream->device, stream->stream, fence->stream->stream, fence->value);
+    return moor__leave(status);
 }

@@ -57,8 +57,6 @@ moor_status moor__stream_cover(struct moor_stream *stream, uint64_t value);
 /* Reads the provider's watermark. OK: the value is reached. PENDING, without an error record: not yet. */
 moor_status moor__stream_check(struct moor_stream *stream, uint64_t value);
 
-/* Records the points' values, reads the streams' watermarks, and drops the references. */
-void moor__points_scan(const struct moor__point *points, uint32_t count);
 /* Records and awaits all points, which are of one provider, and drops the references. PENDING with
  * MOOR_NO_WAIT, TIMEOUT. Requires no lock. */
 moor_status moor__points_await(const struct moor__point *points, uint32_t count, uint64_t deadline_ns);

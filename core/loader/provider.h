@@ -74,10 +74,10 @@ struct moor__host {
 
 /* The provider's part of memory/stream.c: the end of streams. */
 struct moor__provider_streams {
-    struct moor__lock lock; /* guards the fields below */
-    uint32_t count;         /* streams that are not destroyed yet */
+    struct moor__lock lock;        /* guards the fields below */
+    uint32_t count;                /* streams that are not destroyed yet */
     _Atomic uint32_t ending_count; /* written under the lock */
-    struct moor__streams ending; /* destroyed by the host, still existing in the provider */
+    struct moor__streams ending;   /* destroyed by the host, still existing in the provider */
     uint64_t epoch;
     uint64_t in_flight[2]; /* unfinished releases and waits, by the parity of the epoch in which they began */
 };

@@ -283,21 +283,6 @@ static moor_status check_leaving(const struct moor__range *range, uint64_t first
     return MOOR_OK;
 }
 
-/* Restores the granules of a part that the provider did not take. head: the first one as it was. */
-static void restore(struct moor__range_part *part, moor__granule head)
-{
-    struct moor__range *range = part->range;
-    moor__lock_acquire(&range->memory.lock);
-    if (part->segment)
-        moor__range_set_mapped(range, part->first, part->segment,
-                               moor__granule_state(head) == MOOR__GRANULE_MAPPED_WRITE);
-    else
-        moor__range_set(range, part->first, part->count, MOOR__GRANULE_COMMITTED);
-    part->count = 0;
-    range->parts_out--;
-    moor__lock_release(&range->memory.lock);
-}
-
 static moor_status release_part(struct moor__range *range, uint64_t first, uint64_t count, bool is_mapping)
 {
     struct moor__range_part *part;
@@ -310,13 +295,15 @@ static moor_status release_part(struct moor__range *range, uint64_t first, uint6
     if (!status)
         hold_leaving(part, first, count);
     moor__lock_release(&range->memory.lock);
-    if (!status) {
-        status = moor__part_submit(part, false);
-        if (!status)
-            return MOOR_OK;
-        restore(part, head);
+    if (status) {
+        moor__object_free(&part->object);
+        return status;
     }
-    moor__object_free(&part->object);
+    status = moor__part_submit(part, false);
+    if (status) { /* refused: the granules become what they were */
+        moor__part_publish(part, part->segment, moor__granule_state(head) == MOOR__GRANULE_MAPPED_WRITE);
+        moor__range_part_done(range);
+    }
     return status;
 }
 

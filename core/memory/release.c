@@ -333,7 +333,7 @@ moor_status moor_runtime_reap(struct moor_runtime *runtime, uint64_t deadline_ns
         uint64_t before = pending;
         pending = visit_all(runtime, slice_end, &gone);
         /* Providers do not wait for streams without releases: if nothing changed, sleep to the end of the
-         * slice. */
+         * slice, or to a signal. */
         if (pending == before && (now = moor_clock_ns()) < slice_end)
             (void)nanosleep(&(struct timespec){.tv_nsec = (long)(slice_end - now)}, NULL);
     }

@@ -157,18 +157,17 @@ plant("core/memory/buffer.c",
 
 plant("core/memory/part.c",
       ("a decommit does not wait for work",
-       "status = moor__part_submit(part, false); if (!status) return MOOR_OK;",
-       "status = moor__part_submit(part, true); if (!status) return MOOR_OK;",
+       "status = moor__part_submit(part, false); if (status) {",
+       "status = moor__part_submit(part, true); if (status) {",
        "core/ranges, sim pressure"),
       ("leaving granules are free already",
        "moor__range_set(range, first, count, MOOR__GRANULE_LEAVING); range->parts_out++; }",
        "moor__range_set(range, first, count, MOOR__GRANULE_FREE); range->parts_out++; }",
        "core/ranges, sim memory"),
       ("a refused decommit loses its granules",
-       "moor__range_set(range, part->first, part->count, MOOR__GRANULE_COMMITTED); part->count = 0;"
-       " range->parts_out--;",
-       "moor__range_set(range, part->first, part->count, MOOR__GRANULE_FREE); part->count = 0;"
-       " range->parts_out--;",
+       "moor__part_publish(part, part->segment, moor__granule_state(head) == MOOR__GRANULE_MAPPED_WRITE);",
+       "if (part->segment) moor__part_publish(part, part->segment, moor__granule_state(head) =="
+       " MOOR__GRANULE_MAPPED_WRITE); else moor__object_free(&part->object);",
        "core/quarantine, sim faults"),
       ("a decommit under a submission is let through",
        "moor_status status = moor__range_expect_unused(range, first, count);",

@@ -96,13 +96,16 @@ uint64_t moor__stream_mark(struct moor_stream *stream)
 
 static moor_status record(struct moor_stream *stream, uint64_t *ret_value)
 {
-    uint64_t value = 0;
+    uint64_t value = 0, before = atomic_load_explicit(&stream->recorded, memory_order_relaxed);
     atomic_fetch_add_explicit(&stream->started, 1, memory_order_seq_cst);
     moor_status status = moor__call_record(stream->device, stream->stream, &value);
     if (status) {
         atomic_fetch_sub_explicit(&stream->started, 1, memory_order_seq_cst);
         return note_failure(stream, status);
     }
+    if (value <= before)
+        return moor__fail(MOOR_PROVIDER, "%s: record does not count up",
+                          stream->device->provider->table.name);
     raise(&stream->recorded, value);
     *ret_value = value;
     return MOOR_OK;
@@ -116,13 +119,8 @@ moor_status moor__stream_cover(struct moor_stream *stream, uint64_t value)
     atomic_fetch_add_explicit(&stream->covering, 1, memory_order_seq_cst);
     uint64_t recorded = atomic_load_explicit(&stream->recorded, memory_order_seq_cst);
     /* Mostly one record: a mark is one beyond the records that were under way when it was made. */
-    while (recorded < value && !status) {
-        uint64_t before = recorded;
+    while (recorded < value && !status)
         status = record(stream, &recorded);
-        if (!status && recorded <= before)
-            status = moor__fail(MOOR_PROVIDER, "%s: record does not count up",
-                                stream->device->provider->table.name);
-    }
     atomic_fetch_sub_explicit(&stream->covering, 1, memory_order_release);
     return status;
 }

@@ -253,6 +253,33 @@ FIXTURE_TEST(pressure, only_requested_evictions_count)
     return_ticket(f, ticket);
 }
 
+/* user: the range. The provider refuses the unmap. */
+static uint64_t unmap_in_vain(struct party *party, const struct moor_pressure *pressure)
+{
+    (void)pressure;
+    fixture_fail(party->f, SCRIPTED_RELEASE, 1, MOOR_LIMIT);
+    EXPECT(MOOR_LIMIT, moor_range_unmap(party->f->runtime, *(moor_range *)party->user, 0, GRANULE));
+    return 0;
+}
+
+/* A segment whose last mapping leaves is pending; the mapping stays, so nothing was evicted. */
+FIXTURE_TEST(pressure, bytes_that_turn_live_again_do_not_count)
+{
+    struct party *party = party_open(f, 0, 0, unmap_in_vain);
+    moor_segment segment = 0;
+    moor_range range = 0;
+    EXPECT(MOOR_OK, moor_segment_create(party->binding, GRANULE, 0, 0, &segment));
+    EXPECT(MOOR_OK, moor_range_reserve(party->binding, GRANULE, NULL, &range));
+    EXPECT(MOOR_OK, moor_segment_map(f->runtime, segment, range, 0, MOOR_ACCESS_READ_WRITE));
+    EXPECT(MOOR_OK, moor_segment_release(f->runtime, segment));
+    party->user = &range;
+    set_capacity(f, GRANULE);
+    EXPECT(MOOR_NO_VICTIM, ask_for(f->holder, f, UNIT));
+    EXPECT_ASKED_IN_ALL(party, 1, UNIT);
+    cr_assert_eq(party_stats(party).evicted_bytes, 0);
+    EXPECT(MOOR_OK, moor_range_release(f->runtime, range));
+}
+
 /* Bytes that cannot be freed are not pending any more. */
 FIXTURE_TEST(pressure, quarantined_bytes_are_requested_from_the_next_holder)
 {

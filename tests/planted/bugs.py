@@ -76,6 +76,7 @@ plant("core/memory/stream.c",
        "fence->value == UINT64_MAX", "core/streams"))
 
 plant("core/memory/stream.c",
+      ("a record that does not count up counts", "if (value <= before)", "if (value < before)", "core/streams"),
       ("there may be any number of streams",
        "bool has_room = provider->streams.count < MOOR_LIMIT_STREAMS;",
        "bool has_room = true;",
@@ -88,6 +89,9 @@ plant("core/memory/stream.c",
        "core/streams"))
 
 plant("core/memory/uses.c",
+      ("uses of one stream merge because of the uses of others",
+       "same_stream += all[i].stream == newest.stream &&", "same_stream += all[i].stream != newest.stream &&",
+       "core/streams"),
       ("newer work of one stream drops the uses of other streams",
        "if (use->stream != newest.stream || use->value == MOOR__USE_SUBMITTING) continue; bool covered",
        "if (use->value == MOOR__USE_SUBMITTING) continue; bool covered", "core/streams, sim streams"),
@@ -189,6 +193,8 @@ plant("core/memory/range.c",
        "core/ranges, sim lifecycle"))
 
 plant("core/memory/segment.c",
+      ("bytes of a segment that stay count as evicted",
+       "moor__object_settle(&segment->object, MOOR__FATE_KEPT);", ";", "core/pressure"),
       ("sealing does not wait for the writers",
        "status = moor__memory_await(&range->memory, low, low + segment->size_bytes, deadline_ns);"
        " if (!status) status =",

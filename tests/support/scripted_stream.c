@@ -315,6 +315,10 @@ static int32_t record(struct moor_abi_stream *stream, uint64_t *ret_value, struc
         return status;
     (void)pthread_mutex_lock(&script->lock);
     *ret_value = stream->recorded + 1;
+    if (script->knobs.repeat_records > 0) {
+        script->knobs.repeat_records--;
+        --*ret_value;
+    }
     submit(script, stream, &(struct op){.kind = OP_RECORD});
     (void)pthread_mutex_unlock(&script->lock);
     return end(stream, SCRIPTED_RECORD, arguments, MOOR_OK);

@@ -364,6 +364,46 @@ FIXTURE_TEST(pressure, a_hint_of_evictable_bytes_ends_the_cool_down)
     cr_assert_eq(party_stats(party).evictable_bytes, UNITS(2), "the hint is reported");
 }
 
+/* ---- the withdrawn request ---- */
+
+static _Atomic int leaps_left;
+
+/* The still clock; while leaps are left, each call takes place a second after the one before. */
+static uint64_t leaping_clock(void)
+{
+    if (atomic_load(&leaps_left) > 0) {
+        atomic_fetch_sub(&leaps_left, 1);
+        atomic_fetch_add(&still_ns, 1000000000);
+    }
+    return still_clock();
+}
+
+/* The withdrawal is an answer, after which the schedule runs. The cool-down is over at that time, and another
+ * holder can be asked, so the plan comes as far as the holder that the ticket is for. */
+FIXTURE_TEST(pressure, a_holder_whose_request_is_withdrawn_is_not_asked_meanwhile)
+{
+    struct moor__governor *governor = f->runtime->governor;
+    clock_stop(f);
+    governor->port.clock = leaping_clock;
+    (void)party_open(f, 0, 0, NULL); /* can be asked, and has nothing */
+    struct party *party = party_join(f, LIMITS(.limit_bytes = UNITS(4)), 4, NULL);
+    moor_ticket ticket = open_ticket(party->holder, UNIT);
+    moor__pressure_settle(f->runtime);
+    cr_assert_eq(ticket_stats(f, ticket).asked, 1);
+    moor__lock_acquire(&governor->queue.lock); /* no worker can take the next request */
+    atomic_store(&leaps_left, 3);              /* to make the request, to end it, and to run the schedule */
+    moor__queue_scan_locked(governor);
+    cr_assert(party->holder->victim.request.is_waiting);
+    moor_status status = moor__pressure_await(governor, party->holder);
+    moor__lock_release(&governor->queue.lock);
+    EXPECT(MOOR_OK, status);
+    cr_assert_eq(atomic_load(&leaps_left), 0);
+    cr_assert_eq(ticket_stats(f, ticket).asked, 2, "it was asked during the withdrawal");
+    EXPECT_ASKED_IN_ALL(party, 1, UNIT);
+    EXPECT(MOOR_OK, moor_holder_set_pressure(party->holder, NULL, NULL));
+    EXPECT(MOOR_OK, moor_ticket_cancel(f->runtime, ticket));
+}
+
 /* ---- a device that is full ---- */
 
 static void fill_device(struct fixture *f, enum scripted_name name, uint32_t times)

@@ -164,7 +164,11 @@ Test(arguments, of_streams)
     EXPECT(MOOR_INVALID, moor_stream_create(f.device, NULL, NULL));
     EXPECT(MOOR_INVALID, moor_stream_get_native(NULL, &native));
     EXPECT(MOOR_INVALID, moor_stream_get_native(f.stream, NULL));
+    EXPECT(MOOR_INVALID, moor_stream_record(NULL, &fence));
+    EXPECT(MOOR_INVALID, moor_stream_record(f.stream, NULL));
+    EXPECT(MOOR_INVALID, moor_fence_wait(NULL, MOOR_NO_WAIT));
     EXPECT(MOOR_INVALID, moor_fence_wait(&fence, MOOR_NO_WAIT));
+    EXPECT(MOOR_OK, moor_stream_destroy(NULL));
     EXPECT(MOOR_INVALID, moor_stream_wait(f.stream, NULL));
     EXPECT(MOOR_INVALID, moor_stream_wait(f.stream, &fence));
     EXPECT(MOOR_INVALID, moor_stream_used(NULL, &view));

@@ -29,27 +29,9 @@
                      (unsigned long long)moor_last_error()->bytes, moor_last_error()->text);                 \
     } while (0)
 
-/* ---- limits ---- */
-
-static inline void set_capacity(struct fixture *f, uint64_t bytes)
-{
-    EXPECT(MOOR_OK, moor_authority_set_capacity(f->authority, bytes, 0, NULL));
-}
-
-#define LIMITS(...) ((struct moor_holder_limits){__VA_ARGS__})
-
 static inline void set_limits(struct moor_holder *holder, struct moor_holder_limits limits)
 {
     EXPECT(MOOR_OK, moor_holder_set_limits(holder, &limits, 0, NULL));
-}
-
-/* A holder of the fixture's pool without a pressure function. */
-static inline struct moor_holder *create_holder(struct fixture *f, struct moor_holder_limits limits)
-{
-    struct moor_holder *holder = NULL;
-    EXPECT(MOOR_OK,
-           moor_holder_create(f->authority, &(struct moor_holder_options){.limits = limits}, &holder));
-    return holder;
 }
 
 /* ---- parties ---- */
@@ -217,6 +199,19 @@ static inline void await_gate(struct party *party)
     fixture_await(&party->gate, 1);
 }
 
+static inline uint64_t evict_at_the_gate(struct party *party, const struct moor_pressure *pressure)
+{
+    await_gate(party);
+    return party_evict(party, pressure->bytes);
+}
+
+static inline uint64_t evict_nothing_at_the_gate(struct party *party, const struct moor_pressure *pressure)
+{
+    (void)pressure;
+    await_gate(party);
+    return 0;
+}
+
 static inline struct moor_holder_stats party_stats(const struct party *party)
 {
     struct moor_holder_stats stats;
@@ -226,14 +221,15 @@ static inline struct moor_holder_stats party_stats(const struct party *party)
 
 /* ---- requests ---- */
 
-/* Creates a lease, for which there must be room. */
-static inline moor_lease take_lease(struct fixture *f, struct moor_holder *holder, uint64_t bytes)
+/* Reserves, releases the grant, and returns the status of the reservation. */
+static inline moor_status try_reserve(struct fixture *f, struct moor_holder *holder, uint64_t bytes,
+                                      uint64_t deadline_ns)
 {
     moor_grant grant = 0;
-    moor_lease lease = 0;
-    EXPECT(MOOR_OK, moor_grant_reserve(holder, bytes, MOOR_NO_WAIT, &grant));
-    EXPECT(MOOR_OK, moor_grant_commit(f->runtime, grant, bytes, &lease));
-    return lease;
+    moor_status status = moor_grant_reserve(holder, bytes, deadline_ns, &grant);
+    cr_assert_eq(grant == 0, status != MOOR_OK, "a grant is written on success only");
+    EXPECT(MOOR_OK, moor_grant_release(f->runtime, grant));
+    return status;
 }
 
 static inline struct moor_ticket_stats ticket_stats(struct fixture *f, moor_ticket ticket)
@@ -310,6 +306,29 @@ static inline void waiter_end(struct fixture *f, struct waiter *waiter, moor_sta
     cr_assert_eq(waiter->status, expected, "the wait ends with %s, expected %s: %s",
                  moor_status_name(waiter->status), moor_status_name(expected), waiter->error.text);
     EXPECT(MOOR_OK, moor_grant_release(f->runtime, waiter->grant));
+}
+
+/* A thread that waits for a ticket. */
+struct ticket_wait {
+    pthread_t thread;
+    struct fixture *f;
+    moor_ticket ticket;
+    moor_status status;
+    moor_grant grant;
+};
+
+static inline void *ticket_wait_run(void *user)
+{
+    struct ticket_wait *wait = user;
+    wait->status = moor_ticket_wait(wait->f->runtime, wait->ticket, &wait->grant, 1);
+    return NULL;
+}
+
+static inline void ticket_wait_start(struct ticket_wait *wait, struct fixture *f, moor_ticket ticket)
+{
+    *wait = (struct ticket_wait){.f = f, .ticket = ticket};
+    cr_assert_eq(pthread_create(&wait->thread, NULL, ticket_wait_run, wait), 0);
+    (void)nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL); /* the thread most likely waits by then */
 }
 
 /* Waits until that many requests wait for the fixture's pool. */

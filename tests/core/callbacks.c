@@ -20,17 +20,8 @@ struct scene {
 
 static struct scene open_scene(struct fixture *f, party_answer bad, party_answer good)
 {
-    set_capacity(f, UNITS(8));
+    fixture_set_capacity(f, UNITS(8));
     return (struct scene){party_open(f, -1, 4, bad), party_open(f, 0, 4, good)};
-}
-
-/* Releases the grant. */
-static moor_status request(struct fixture *f, uint64_t bytes, uint64_t deadline_ns)
-{
-    moor_grant grant = 0;
-    moor_status status = moor_grant_reserve(f->holder, bytes, deadline_ns, &grant);
-    EXPECT(MOOR_OK, moor_grant_release(f->runtime, grant));
-    return status;
 }
 
 /* ---- slow functions ---- */
@@ -46,7 +37,7 @@ static uint64_t sleep_two_seconds(struct party *party, const struct moor_pressur
 FIXTURE_TEST(callbacks, while_one_function_sleeps_others_are_called)
 {
     struct scene scene = open_scene(f, sleep_two_seconds, evict_requested);
-    EXPECT(MOOR_OK, request(f, UNIT, fixture_soon(LATE_MS)));
+    EXPECT(MOOR_OK, try_reserve(f, f->holder, UNIT, fixture_soon(LATE_MS)));
     cr_assert(scene.bad->entered == 1 && scene.bad->left == 0, "the slow function was waited for");
     cr_assert_eq(scene.good->left, 1);
 }
@@ -54,27 +45,22 @@ FIXTURE_TEST(callbacks, while_one_function_sleeps_others_are_called)
 FIXTURE_TEST(callbacks, while_one_function_sleeps_the_deadline_holds)
 {
     struct scene scene = open_scene(f, sleep_two_seconds, NULL);
-    EXPECT(MOOR_TIMEOUT, request(f, UNIT, fixture_soon(200)));
+    EXPECT(MOOR_TIMEOUT, try_reserve(f, f->holder, UNIT, fixture_soon(200)));
     cr_assert(scene.bad->entered == 1 && scene.bad->left == 0, "the slow function was waited for");
-    EXPECT(MOOR_NO_VICTIM, request(f, UNIT, MOOR_NO_WAIT)); /* nor does a request without a deadline wait */
+    EXPECT(MOOR_NO_VICTIM,
+           try_reserve(f, f->holder, UNIT, MOOR_NO_WAIT)); /* nor does a request without a deadline wait */
     cr_assert_eq(scene.bad->left, 0, "the slow function was waited for");
-}
-
-static uint64_t stay(struct party *party, const struct moor_pressure *pressure)
-{
-    await_gate(party);
-    return party_evict(party, pressure->bytes);
 }
 
 /* The function keeps one thread busy and nothing else; its late eviction still counts. */
 FIXTURE_TEST(callbacks, a_function_that_does_not_return_delays_no_request)
 {
     struct waiter waiter;
-    struct scene scene = open_scene(f, stay, NULL);
-    EXPECT(MOOR_NO_VICTIM, request(f, UNIT, MOOR_NO_WAIT));
-    EXPECT(MOOR_TIMEOUT, request(f, UNIT, fixture_soon(20)));
+    struct scene scene = open_scene(f, evict_at_the_gate, NULL);
+    EXPECT(MOOR_NO_VICTIM, try_reserve(f, f->holder, UNIT, MOOR_NO_WAIT));
+    EXPECT(MOOR_TIMEOUT, try_reserve(f, f->holder, UNIT, fixture_soon(20)));
     (void)party_evict(scene.good, UNIT);
-    EXPECT(MOOR_OK, request(f, UNIT, fixture_soon(LATE_MS)));
+    EXPECT(MOOR_OK, try_reserve(f, f->holder, UNIT, fixture_soon(LATE_MS)));
     cr_assert_eq(scene.bad->entered, 1, "no second pressure request");
     waiter_start(&waiter, f->holder, UNITS(2), fixture_soon(LATE_MS));
     await_tickets(f, 1);
@@ -91,9 +77,9 @@ FIXTURE_TEST(callbacks, more_slow_parties_than_threads)
     enum { PARTIES = MOOR_LIMIT_PRESSURE_WORKERS + 6, STAYING = PARTIES - 1 };
     struct party *parties[PARTIES];
     int inside = 0;
-    set_capacity(f, UNITS(PARTIES));
+    fixture_set_capacity(f, UNITS(PARTIES));
     for (size_t i = 0; i < PARTIES; i++) {
-        parties[i] = party_open(f, 0, 1, stay);
+        parties[i] = party_open(f, 0, 1, evict_at_the_gate);
     }
     moor_ticket ticket = open_ticket(f->holder, UNITS(PARTIES));
     for (size_t i = 0; i < MOOR_LIMIT_PRESSURE_WORKERS; i++)
@@ -124,8 +110,8 @@ FIXTURE_TEST(callbacks, a_holder_that_evicts_nothing_is_not_asked_in_a_loop)
 {
     struct scene scene = open_scene(f, NULL, NULL);
     uint64_t began_ns = moor_clock_ns();
-    EXPECT(MOOR_TIMEOUT, request(f, UNIT, fixture_soon(300)));
-    EXPECT(MOOR_NO_VICTIM, request(f, UNIT, MOOR_NO_WAIT));
+    EXPECT(MOOR_TIMEOUT, try_reserve(f, f->holder, UNIT, fixture_soon(300)));
+    EXPECT(MOOR_NO_VICTIM, try_reserve(f, f->holder, UNIT, MOOR_NO_WAIT));
     moor__pressure_settle(f->runtime);
     uint64_t took_ns = moor_clock_ns() - began_ns, rested_ns = 0;
     int most = 1;
@@ -160,7 +146,7 @@ Test(callbacks, a_false_return_value_is_found_by_the_accounts)
     EXPECT(MOOR_OK, moor_runtime_create(&(struct moor_runtime_options){.log = count_warnings}, &runtime));
     struct fixture f = fixture_join(runtime, NULL, 0);
     clock_stop(&f);
-    set_capacity(&f, UNITS(4));
+    fixture_set_capacity(&f, UNITS(4));
     struct party *party = party_open(&f, 0, 4, lie);
     moor_ticket ticket = open_ticket(f.holder, UNIT);
     moor__pressure_settle(f.runtime);
@@ -178,7 +164,7 @@ FIXTURE_TEST(callbacks, evicting_more_than_requested_is_permitted)
 {
     clock_stop(f);
     struct scene scene = open_scene(f, evict_all, NULL);
-    EXPECT(MOOR_OK, request(f, UNIT, MOOR_NO_WAIT));
+    EXPECT(MOOR_OK, try_reserve(f, f->holder, UNIT, MOOR_NO_WAIT));
     expect_asked(0, scene.bad, UNIT, MOOR_PRESSURE_REQUEST);
     cr_assert_eq(party_stats(scene.bad).evicted_bytes, UNITS(4));
     cr_assert_eq(fixture_stats(f).free_bytes, UNITS(4));
@@ -206,7 +192,7 @@ FIXTURE_TEST(callbacks, another_thread_may_evict)
 {
     clock_stop(f);
     struct scene scene = open_scene(f, give_on_a_thread, NULL);
-    EXPECT(MOOR_OK, request(f, UNIT, MOOR_NO_WAIT));
+    EXPECT(MOOR_OK, try_reserve(f, f->holder, UNIT, MOOR_NO_WAIT));
     cr_assert_eq(party_stats(scene.bad).evicted_bytes, UNIT);
     cr_assert_eq(scene.good->entered, 0);
 }
@@ -224,7 +210,7 @@ FIXTURE_TEST(callbacks, another_thread_may_evict_later)
     pthread_t thread;
     struct scene scene = open_scene(f, give_later, NULL);
     scene.bad->user = &thread;
-    EXPECT(MOOR_OK, request(f, UNIT, fixture_soon(LATE_MS)));
+    EXPECT(MOOR_OK, try_reserve(f, f->holder, UNIT, fixture_soon(LATE_MS)));
     EXPECT(MOOR_OK, moor_holder_set_pressure(scene.bad->holder, NULL, NULL));
     join(thread);
 }
@@ -244,11 +230,11 @@ FIXTURE_TEST(callbacks, waiting_for_a_lock_of_the_host_ends_at_the_deadline)
 {
     struct scene scene = open_scene(f, take_the_host_lock, NULL);
     pthread_mutex_lock(&host_lock);
-    EXPECT(MOOR_TIMEOUT, request(f, UNIT, fixture_soon(100)));
+    EXPECT(MOOR_TIMEOUT, try_reserve(f, f->holder, UNIT, fixture_soon(100)));
     cr_assert(scene.bad->entered == 1 && scene.bad->left == 0);
     pthread_mutex_unlock(&host_lock);
     fixture_await(&scene.bad->left, 1);
-    EXPECT(MOOR_OK, request(f, UNIT, fixture_soon(LATE_MS)));
+    EXPECT(MOOR_OK, try_reserve(f, f->holder, UNIT, fixture_soon(LATE_MS)));
 }
 
 /* ---- memory ---- */
@@ -282,7 +268,7 @@ FIXTURE_TEST(callbacks, allocating_before_an_eviction_is_refused_and_asks_nobody
     clock_stop(f);
     struct scene scene = open_scene(f, allocate_first, evict_requested);
     scene.bad->user = &inner;
-    EXPECT(MOOR_OK, request(f, UNIT, MOOR_NO_WAIT));
+    EXPECT(MOOR_OK, try_reserve(f, f->holder, UNIT, MOOR_NO_WAIT));
     cr_assert_eq(inner.reserved, MOOR_OVER_BUDGET, "%s", moor_status_name(inner.reserved));
     cr_assert_eq(inner.waited, MOOR_OVER_BUDGET, "%s", moor_status_name(inner.waited));
     cr_assert_eq(inner.allocated, MOOR_OVER_BUDGET, "%s", moor_status_name(inner.allocated));
@@ -309,8 +295,8 @@ FIXTURE_TEST(callbacks, releasing_a_new_grant_is_no_eviction)
     fixture_reap(f);
     /* the unit is free: no pressure request is needed */
     EXPECT(MOOR_OK, moor_authority_set_aside(f->authority, UNIT));
-    SHORT(MOOR_NO_VICTIM, UNIT, request(f, UNIT, MOOR_NO_WAIT));
-    SHORT(MOOR_NO_VICTIM, UNIT, request(f, UNIT, MOOR_NO_WAIT));
+    SHORT(MOOR_NO_VICTIM, UNIT, try_reserve(f, f->holder, UNIT, MOOR_NO_WAIT));
+    SHORT(MOOR_NO_VICTIM, UNIT, try_reserve(f, f->holder, UNIT, MOOR_NO_WAIT));
     cr_assert_eq(scene.bad->left, 1, "%d pressure requests", scene.bad->left);
 }
 
@@ -325,7 +311,7 @@ static uint64_t give_a_lease_by_the_cell(struct party *party, const struct moor_
     struct fixture *f = party->f;
     struct leased *leased = party->user;
     EXPECT(MOOR_OK, moor_ticket_cancel(f->runtime, pressure->ticket));
-    set_capacity(f, MIB(512));
+    fixture_set_capacity(f, MIB(512));
     EXPECT(MOOR_OK, moor_grant_reserve(party->holder, UNIT, MOOR_NO_WAIT, &leased->grant));
     uint64_t has = party->holder->has;
     EXPECT(MOOR_OK, moor_lease_refund(f->runtime, leased->lease));
@@ -336,11 +322,11 @@ static uint64_t give_a_lease_by_the_cell(struct party *party, const struct moor_
 FIXTURE_TEST(callbacks, bytes_evicted_through_the_thread_account_count)
 {
     struct leased leased;
-    set_capacity(f, UNITS(4));
+    fixture_set_capacity(f, UNITS(4));
     struct party *party = party_open(f, -1, 0, give_a_lease_by_the_cell);
     party->user = &leased;
     party_take(party, 3);
-    leased.lease = take_lease(f, party->holder, UNIT);
+    leased.lease = fixture_lease(f, party->holder, UNIT);
     (void)open_ticket(f->holder, UNIT);
     fixture_await(&party->left, 1);
     moor__pressure_settle(f->runtime);
@@ -348,20 +334,13 @@ FIXTURE_TEST(callbacks, bytes_evicted_through_the_thread_account_count)
     EXPECT(MOOR_OK, moor_grant_release(f->runtime, leased.grant));
 }
 
-static uint64_t stay_and_give_nothing(struct party *party, const struct moor_pressure *pressure)
-{
-    (void)pressure;
-    await_gate(party);
-    return 0;
-}
-
 /* The segment was pending before the pressure request: the end of its last mapping evicts nothing further. */
 FIXTURE_TEST(callbacks, a_segment_that_was_pending_before_is_not_evicted)
 {
     moor_segment segment;
     moor_range range;
-    set_capacity(f, 2 * GRANULE);
-    struct party *party = party_open(f, -1, 0, stay_and_give_nothing);
+    fixture_set_capacity(f, 2 * GRANULE);
+    struct party *party = party_open(f, -1, 0, evict_nothing_at_the_gate);
     EXPECT(MOOR_OK, moor_segment_create(party->binding, GRANULE, 0, 0, &segment));
     EXPECT(MOOR_OK, moor_range_reserve(party->binding, GRANULE, NULL, &range));
     EXPECT(MOOR_OK, moor_segment_map(f->runtime, segment, range, 0, MOOR_ACCESS_READ_WRITE));
@@ -373,8 +352,7 @@ FIXTURE_TEST(callbacks, a_segment_that_was_pending_before_is_not_evicted)
     EXPECT(MOOR_OK, moor_segment_release(f->runtime, segment));
     moor_ticket ticket = open_ticket(f->holder, 2 * GRANULE);
     fixture_await(&party->entered, 1);
-    scripted_open(f->script, f->queue);
-    fixture_reap(f);
+    fixture_open_and_reap(f);
     atomic_store(&party->gate, 1);
     fixture_await(&party->left, 1);
     moor__pressure_settle(f->runtime);
@@ -432,7 +410,7 @@ FIXTURE_TEST(callbacks, a_ticket_waited_for_inside_ends_at_its_deadline)
     struct inner_ticket inner = {.deadline_ns = fixture_soon(200)};
     struct scene scene = open_scene(f, wait_with_a_ticket, NULL);
     scene.bad->user = &inner;
-    EXPECT(MOOR_OK, request(f, UNIT, fixture_soon(LATE_MS)));
+    EXPECT(MOOR_OK, try_reserve(f, f->holder, UNIT, fixture_soon(LATE_MS)));
     cr_assert_eq(inner.status, MOOR_TIMEOUT, "%s", moor_status_name(inner.status));
 }
 
@@ -443,7 +421,7 @@ FIXTURE_TEST(callbacks, a_ticket_waited_for_inside_is_served_by_other_holders)
     struct scene scene = open_scene(f, wait_with_a_ticket, evict_requested);
     set_limits(scene.good->holder, LIMITS(.priority = -1));
     scene.bad->user = &inner;
-    EXPECT(MOOR_OK, request(f, UNIT, fixture_soon(LATE_MS)));
+    EXPECT(MOOR_OK, try_reserve(f, f->holder, UNIT, fixture_soon(LATE_MS)));
     fixture_await(&scene.bad->left, 1);
     cr_assert_eq(inner.status, MOOR_OK, "%s", moor_status_name(inner.status));
 }
@@ -453,7 +431,7 @@ FIXTURE_TEST(callbacks, the_requester_may_be_the_victim)
 {
     moor_buffer buffer = 0;
     const struct moor_buffer_options waiting = {.deadline_ns = fixture_soon(LATE_MS)};
-    set_capacity(f, UNITS(4));
+    fixture_set_capacity(f, UNITS(4));
     struct party *party = party_open(f, 0, 4, evict_requested);
     EXPECT(MOOR_OK, moor_buffer_allocate(party->binding, UNITS(2), &waiting, &buffer));
     cr_assert_eq(party->left, 1);
@@ -486,7 +464,7 @@ FIXTURE_TEST(callbacks, one_thread_at_a_time)
     pthread_t threads[4];
     struct moor_holder_stats stats;
     struct scene scene = open_scene(f, give_slowly, give_slowly);
-    set_capacity(f, UNITS(4 * EACH));
+    fixture_set_capacity(f, UNITS(4 * EACH));
     party_take(scene.bad, 2 * EACH - 4);
     party_take(scene.good, 2 * EACH - 4);
     for (size_t i = 0; i < 4; i++)

@@ -17,6 +17,12 @@ static void paint(void *memory, uint32_t seed)
         bytes[i] = (unsigned char)(i * 31 + seed + i / 256);
 }
 
+/* Returns the number of copies and fills that have reached the provider. */
+static uint64_t transfers(struct fixture *f)
+{
+    return scripted_count(f->script, SCRIPTED_COPY) + scripted_count(f->script, SCRIPTED_FILL);
+}
+
 static uint64_t direction(struct fixture *f)
 {
     struct scripted_call call = {0};
@@ -28,9 +34,8 @@ FIXTURE_TEST(copies, find_their_direction)
 {
     static unsigned char source[BYTES];
     static unsigned char target[BYTES];
-    moor_buffer second = fixture_allocate(f, BYTES);
     struct moor_view first_view = fixture_allocate_view(f, BYTES);
-    struct moor_view second_view = fixture_buffer_view(f, second);
+    struct moor_view second_view = fixture_allocate_view(f, BYTES);
     struct moor_view from = moor_view_host(source, BYTES);
     struct moor_view to = moor_view_host(target, BYTES);
     paint(source, 1);
@@ -87,17 +92,13 @@ FIXTURE_TEST(copies, out_of_bounds_are_refused)
     cr_assert_neq(moor_copy(f->stream, &large, &below), MOOR_OK);
     cr_assert_neq(moor_fill(f->stream, &forged, 0, 1), MOOR_OK);
     cr_assert_neq(moor_fill(f->stream, &below, 0, 1), MOOR_OK);
-    EXPECT(MOOR_INVALID, moor_copy(NULL, &view, &view));
-    EXPECT(MOOR_INVALID, moor_copy(f->stream, NULL, &view));
-    EXPECT(MOOR_INVALID, moor_copy(f->stream, &view, NULL));
     (void)moor_copy(f->stream, &view, &empty); /* OK or INVALID, but no empty copy reaches the provider */
-    struct moor_view first;
-    struct moor_view second;
+    struct moor_view first, second;
     EXPECT(MOOR_OK, moor_view_slice(&view, 0, 200, &first));
     EXPECT(MOOR_OK, moor_view_slice(&view, 100, 200, &second));
     cr_assert_neq(moor_copy(f->stream, &first, &second), MOOR_OK, "the two sides overlap");
     cr_assert_neq(moor_copy(f->stream, &view, &view), MOOR_OK);
-    cr_assert_eq(scripted_count(f->script, SCRIPTED_COPY) + scripted_count(f->script, SCRIPTED_FILL), 0);
+    cr_assert_eq(transfers(f), 0);
 }
 
 FIXTURE_TEST(copies, touch_only_backed_and_writable_memory)
@@ -116,12 +117,12 @@ FIXTURE_TEST(copies, touch_only_backed_and_writable_memory)
     EXPECT(MOOR_OK, moor_copy(f->stream, &host, &mixed)); /* read-only maps are a permitted source */
     cr_assert_eq(memory[2 * GRANULE - 1], 0x30);
     cr_assert_eq(memory[2 * GRANULE], 0x31);
-    uint64_t calls = scripted_count(f->script, SCRIPTED_COPY) + scripted_count(f->script, SCRIPTED_FILL);
+    uint64_t before = transfers(f);
     cr_assert_neq(moor_copy(f->stream, &mixed, &host), MOOR_OK, "and no destination");
     cr_assert_neq(moor_fill(f->stream, &mixed, 0, 1), MOOR_OK);
     cr_assert_neq(moor_copy(f->stream, &host, &holed), MOOR_OK);
     cr_assert_neq(moor_fill(f->stream, &hole, 0, 1), MOOR_OK);
-    cr_assert_eq(calls, scripted_count(f->script, SCRIPTED_COPY) + scripted_count(f->script, SCRIPTED_FILL));
+    cr_assert_eq(transfers(f), before);
 }
 
 /* Each side alone, with no other work on it. */
@@ -129,18 +130,14 @@ Test(copies, keep_the_side_that_is_released)
 {
     for (uint32_t side = 0; side < 2; side++) {
         struct fixture f = fixture_open(NULL);
-        moor_buffer buffers[2] = {fixture_allocate(&f, BYTES), fixture_allocate(&f, BYTES)};
-        struct moor_view destination = fixture_buffer_view(&f, buffers[0]);
-        struct moor_view source = fixture_buffer_view(&f, buffers[1]);
+        struct moor_view views[2] = {fixture_allocate_view(&f, BYTES), fixture_allocate_view(&f, BYTES)};
         scripted_hold(f.script, f.queue);
-        EXPECT(MOOR_OK, moor_copy(f.stream, &destination, &source));
-        EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffers[side]));
+        EXPECT(MOOR_OK, moor_copy(f.stream, &views[0], &views[1]));
+        EXPECT(MOOR_OK, moor_buffer_release(f.runtime, views[side].owner));
         EXPECT(MOOR_PENDING, moor_runtime_reap(f.runtime, MOOR_NO_WAIT));
         cr_assert_eq(scripted_objects(f.script).allocations, 2, "side %u", side);
-        scripted_open(f.script, f.queue);
-        fixture_reap(&f);
+        fixture_open_and_reap(&f);
         cr_assert_eq(scripted_objects(f.script).allocations, 1);
-        EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffers[!side]));
         fixture_close(&f);
     }
 }
@@ -150,22 +147,19 @@ FIXTURE_TEST(copies, both_sides_may_be_freed_meanwhile)
 {
     static unsigned char out[BYTES];
     static unsigned char expected[BYTES];
-    moor_buffer middle = fixture_allocate(f, BYTES);
-    struct moor_view source_view = fixture_allocate_view(f, BYTES);
-    struct moor_view middle_view = fixture_buffer_view(f, middle);
+    struct moor_view source = fixture_allocate_view(f, BYTES);
+    struct moor_view middle = fixture_allocate_view(f, BYTES);
     struct moor_view out_view = moor_view_host(out, BYTES);
     paint(expected, 5);
-    memcpy(fixture_bytes(&source_view), expected, BYTES);
+    memcpy(fixture_bytes(&source), expected, BYTES);
     scripted_hold(f->script, f->queue);
-    EXPECT(MOOR_OK, moor_copy(f->stream, &middle_view, &source_view));
-    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, source_view.owner));
-    EXPECT(MOOR_OK, moor_copy(f->stream, &out_view, &middle_view));
-    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, middle));
-    moor_buffer reuse = fixture_allocate(f, BYTES); /* the two sides must not be the same memory */
-    struct moor_view reuse_view = fixture_buffer_view(f, reuse);
-    memset(fixture_bytes(&reuse_view), 0xee, BYTES);
-    scripted_open(f->script, f->queue);
-    fixture_reap(f);
+    EXPECT(MOOR_OK, moor_copy(f->stream, &middle, &source));
+    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, source.owner));
+    EXPECT(MOOR_OK, moor_copy(f->stream, &out_view, &middle));
+    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, middle.owner));
+    struct moor_view reuse = fixture_allocate_view(f, BYTES); /* the two sides must not be the same memory */
+    memset(fixture_bytes(&reuse), 0xee, BYTES);
+    fixture_open_and_reap(f);
     cr_assert_arr_eq(out, expected, BYTES);
 }
 
@@ -182,24 +176,23 @@ FIXTURE_TEST(copies, that_fail_leave_nothing_behind)
     EXPECT(MOOR_LIMIT, moor_fill(f->stream, &view, 0, 1));
     EXPECT(MOOR_OK, moor_buffer_release(f->runtime, view.owner));
     fixture_reap(f); /* although the stream is held */
-    scripted_open(f->script, f->queue);
 }
 
-/* The work is submitted and its fence cannot be recorded. The work runs, so the memory must stay. */
-Test(copies, that_cannot_be_fenced_are_still_waited_for)
+/* The work is submitted and its fence cannot be recorded. The work runs, so the memory must stay; afterwards the buffer is
+ * in quarantine or gone, but not pending for ever. */
+QUARANTINE_TEST(copies, that_cannot_be_fenced_are_still_waited_for)
 {
-    struct fixture f = fixture_open(NULL);
-    struct moor_view view = fixture_allocate_view(&f, 4096);
-    scripted_hold(f.script, f.queue);
-    fixture_fail(&f, SCRIPTED_RECORD, 1, MOOR_LIMIT);
-    (void)moor_fill(f.stream, &view, 3, 1);
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, view.owner));
-    (void)moor_runtime_reap(f.runtime, MOOR_NO_WAIT); /* the model asserts that the buffer is not freed now */
-    cr_assert_eq(fixture_stats(&f).charged_bytes, 4096);
-    scripted_open(f.script, f.queue);
-    (void)moor_runtime_reap(f.runtime, fixture_soon(1000));
-    fixture_check_books(&f);
-    fixture_close_quarantined(&f); /* the buffer is in quarantine or gone, but not pending for ever */
+    struct moor_view view = fixture_allocate_view(f, 4096);
+    scripted_hold(f->script, f->queue);
+    fixture_fail(f, SCRIPTED_RECORD, 1, MOOR_LIMIT);
+    (void)moor_fill(f->stream, &view, 3, 1);
+    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, view.owner));
+    (void)moor_runtime_reap(f->runtime,
+                            MOOR_NO_WAIT); /* the model asserts that the buffer is not freed now */
+    cr_assert_eq(fixture_stats(f).charged_bytes, 4096);
+    scripted_open(f->script, f->queue);
+    (void)moor_runtime_reap(f->runtime, fixture_soon(1000));
+    fixture_check_accounts(f);
 }
 
 FIXTURE_TEST(copies, fills_repeat_their_pattern)
@@ -218,80 +211,86 @@ FIXTURE_TEST(copies, fills_repeat_their_pattern)
     EXPECT(MOOR_INVALID, moor_fill(f->stream, &view, 0, 3));
     EXPECT(MOOR_INVALID, moor_fill(f->stream, &view, 0, 8));
     EXPECT(MOOR_INVALID, moor_fill(f->stream, &view, 0, 0));
-    EXPECT(MOOR_INVALID, moor_fill(f->stream, NULL, 0, 1));
 }
 
-Test(copies, without_the_capability_are_unsupported)
+FIXTURE_TEST_WITH(copies, without_the_capability_are_unsupported, fixture_close,
+                  .capabilities = SCRIPTED_CAPS & ~MOOR_ABI_CAP_COPY)
 {
-    struct fixture f =
-        fixture_open(&(struct scripted_options){.capabilities = SCRIPTED_CAPS & ~MOOR_ABI_CAP_COPY});
-    struct moor_view view = fixture_allocate_view(&f, 4096);
     static unsigned char memory[4096];
+    struct moor_view view = fixture_allocate_view(f, 4096);
     struct moor_view host = moor_view_host(memory, sizeof memory);
-    EXPECT(MOOR_UNSUPPORTED, moor_copy(f.stream, &view, &host));
-    EXPECT(MOOR_UNSUPPORTED, moor_fill(f.stream, &view, 0, 1));
-    fixture_close(&f);
+    EXPECT(MOOR_UNSUPPORTED, moor_copy(f->stream, &view, &host));
+    EXPECT(MOOR_UNSUPPORTED, moor_fill(f->stream, &view, 0, 1));
 }
 
 /* One domain of the device has no copies in either direction; the other domain has them. */
-Test(copies, need_the_capability_in_the_domains_they_touch)
+FIXTURE_TEST_WITH(copies, need_the_capability_in_the_domains_they_touch, fixture_close,
+                  .device_domain_lacks = MOOR_ABI_CAP_COPY)
 {
-    struct fixture f = fixture_open(&(struct scripted_options){.device_domain_lacks = MOOR_ABI_CAP_COPY});
-    struct moor_authority *authority = NULL;
-    struct moor_holder *holder = NULL;
-    struct moor_binding *binding = NULL;
-    moor_buffer buffers[2] = {fixture_allocate(&f, 4096)};
-    EXPECT(MOOR_OK, moor_device_get_authority(f.device, SCRIPTED_DOMAIN_HOST, &authority));
-    EXPECT(MOOR_OK, moor_holder_create(authority, NULL, &holder));
-    EXPECT(MOOR_OK, moor_binding_open(f.device, SCRIPTED_DOMAIN_HOST, holder, &binding));
-    EXPECT(MOOR_OK, moor_buffer_allocate(binding, 4096, NULL, &buffers[1]));
-    struct moor_view without = fixture_buffer_view(&f, buffers[0]);
-    struct moor_view with = fixture_buffer_view(&f, buffers[1]);
     static unsigned char memory[4096];
+    struct moor_holder *holder = fixture_holder(f, SCRIPTED_DOMAIN_HOST, LIMITS(0));
+    struct moor_binding *binding = fixture_binding(f, SCRIPTED_DOMAIN_HOST, holder);
+    moor_buffer buffer = 0;
+    EXPECT(MOOR_OK, moor_buffer_allocate(binding, 4096, NULL, &buffer));
+    struct moor_view without = fixture_allocate_view(f, 4096);
+    struct moor_view with = fixture_buffer_view(f, buffer);
     struct moor_view host = moor_view_host(memory, sizeof memory);
-    scripted_hold(f.script, f.queue);
-    EXPECT(MOOR_UNSUPPORTED, moor_fill(f.stream, &without, 0, 1));
-    EXPECT(MOOR_UNSUPPORTED, moor_copy(f.stream, &without, &host));
-    EXPECT(MOOR_UNSUPPORTED, moor_copy(f.stream, &host, &without));
-    EXPECT(MOOR_UNSUPPORTED, moor_copy(f.stream, &with, &without));
-    EXPECT(MOOR_UNSUPPORTED, moor_copy(f.stream, &without, &with));
-    cr_assert_eq(scripted_count(f.script, SCRIPTED_COPY) + scripted_count(f.script, SCRIPTED_FILL), 0);
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffers[0]));
-    fixture_reap(&f); /* no use was marked */
-    cr_assert_eq(fixture_stats(&f).charged_bytes, 0);
-    scripted_open(f.script, f.queue);
-    EXPECT(MOOR_OK, moor_fill(f.stream, &with, 3, 1));
-    EXPECT(MOOR_OK, moor_copy(f.stream, &host, &with));
+    scripted_hold(f->script, f->queue);
+    EXPECT(MOOR_UNSUPPORTED, moor_fill(f->stream, &without, 0, 1));
+    EXPECT(MOOR_UNSUPPORTED, moor_copy(f->stream, &without, &host));
+    EXPECT(MOOR_UNSUPPORTED, moor_copy(f->stream, &host, &without));
+    EXPECT(MOOR_UNSUPPORTED, moor_copy(f->stream, &with, &without));
+    EXPECT(MOOR_UNSUPPORTED, moor_copy(f->stream, &without, &with));
+    cr_assert_eq(transfers(f), 0);
+    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, without.owner));
+    fixture_reap(f); /* no use was marked */
+    cr_assert_eq(fixture_stats(f).charged_bytes, 0);
+    scripted_open(f->script, f->queue);
+    EXPECT(MOOR_OK, moor_fill(f->stream, &with, 3, 1));
+    EXPECT(MOOR_OK, moor_copy(f->stream, &host, &with));
     cr_assert_eq(memory[4095], 3);
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffers[1]));
-    fixture_reap(&f);
-    EXPECT(MOOR_OK, moor_binding_close(binding));
-    EXPECT(MOOR_OK, moor_holder_destroy(holder));
-    fixture_close(&f);
+    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, buffer));
 }
 
 /* ---- between providers ---- */
 
+/* more than one part of any staging buffer, and not a multiple of it */
+#define STAGED_BYTES (MIB(2) + KIB(512) + 3)
+
+static unsigned char staged_byte(uint64_t index)
+{
+    return (unsigned char)(index * 7 + index / 1000);
+}
+
+static void stage(const struct moor_view *view)
+{
+    for (uint64_t i = 0; i < STAGED_BYTES; i++)
+        fixture_bytes(view)[i] = staged_byte(i);
+}
+
+static bool staged_all_right(const struct moor_view *view)
+{
+    const unsigned char *bytes = fixture_bytes(view);
+    for (uint64_t i = 0; i < STAGED_BYTES; i++)
+        if (bytes[i] != staged_byte(i))
+            return false;
+    return true;
+}
+
 FIXTURE_TEST(copies, between_providers_go_through_host_memory)
 {
     struct fixture g = fixture_join(f->runtime, &(struct scripted_options){.name = "second"}, 0);
-    /* more than one part of any staging buffer, and not a multiple of it */
-    const uint64_t bytes = MIB(5) + 123;
-    moor_buffer target = fixture_allocate(f, bytes);
-    struct moor_view source_view = fixture_allocate_view(&g, bytes);
-    struct moor_view target_view = fixture_buffer_view(f, target);
-    for (uint64_t i = 0; i < bytes; i++)
-        fixture_bytes(&source_view)[i] = (unsigned char)(i * 7 + i / 1000);
-    EXPECT(MOOR_OK, moor_copy(f->stream, &target_view, &source_view)); /* pull */
-    EXPECT(MOOR_OK, moor_memory_wait(&target_view, fixture_soon(5000)));
-    cr_assert(memcmp(fixture_bytes(&target_view), fixture_bytes(&source_view), bytes) == 0);
-    memset(fixture_bytes(&source_view), 0, bytes);
-    EXPECT(MOOR_OK, moor_copy(f->stream, &source_view, &target_view)); /* push */
-    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, target));
-    EXPECT(MOOR_OK, moor_memory_wait(&source_view, fixture_soon(5000)));
-    for (uint64_t i = 0; i < bytes; i++)
-        cr_assert_eq(fixture_bytes(&source_view)[i], (unsigned char)(i * 7 + i / 1000), "byte %llu",
-                     (unsigned long long)i);
+    struct moor_view source = fixture_allocate_view(&g, STAGED_BYTES);
+    struct moor_view target = fixture_allocate_view(f, STAGED_BYTES);
+    stage(&source);
+    EXPECT(MOOR_OK, moor_copy(f->stream, &target, &source)); /* pull */
+    EXPECT(MOOR_OK, moor_memory_wait(&target, fixture_soon(5000)));
+    cr_assert(staged_all_right(&target));
+    memset(fixture_bytes(&source), 0, STAGED_BYTES);
+    EXPECT(MOOR_OK, moor_copy(f->stream, &source, &target)); /* push */
+    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, target.owner));
+    EXPECT(MOOR_OK, moor_memory_wait(&source, fixture_soon(5000)));
+    cr_assert(staged_all_right(&source));
     fixture_part(&g);
 }
 
@@ -303,9 +302,8 @@ FIXTURE_TEST(copies, between_providers_work_on_the_right_device)
         fixture_join(f->runtime, &(struct scripted_options){.name = "second", .device_count = 2}, 1);
     EXPECT(MOOR_OK, moor_stream_destroy(g.stream)); /* the copy makes its own stream */
     g.stream = NULL;
-    moor_buffer far = fixture_allocate(&g, BYTES_THERE);
     struct moor_view near_view = fixture_allocate_view(f, BYTES_THERE);
-    struct moor_view far_view = fixture_buffer_view(&g, far);
+    struct moor_view far_view = fixture_allocate_view(&g, BYTES_THERE);
     memset(fixture_bytes(&far_view), 0x65, BYTES_THERE);
     EXPECT(MOOR_OK, moor_copy(f->stream, &near_view, &far_view));
     EXPECT(MOOR_OK, moor_memory_wait(&near_view, fixture_soon(5000)));
@@ -341,8 +339,6 @@ FIXTURE_TEST(copies, overlap_only_within_one_provider)
     fixture_part(&g);
 }
 
-#define STAGED_BYTES (MIB(2) + KIB(512) + 3)
-
 /* At the n-th provider call of a copy, another thread releases one side or both and tries to unload the
  * provider. */
 struct meddler {
@@ -359,20 +355,6 @@ struct meddler {
 };
 
 static _Thread_local bool is_copying;
-
-static unsigned char staged_byte(uint64_t index)
-{
-    return (unsigned char)(index * 7 + index / 1000);
-}
-
-static bool staged_all_right(const struct moor_view *view)
-{
-    const unsigned char *bytes = fixture_bytes(view);
-    for (uint64_t i = 0; i < STAGED_BYTES; i++)
-        if (bytes[i] != staged_byte(i))
-            return false;
-    return true;
-}
 
 static void release_and_try_to_end(struct fixture *f, moor_buffer buffer)
 {
@@ -418,8 +400,7 @@ static bool copy_meddled(bool pulls, bool release_source, bool release_target, u
     m.target = fixture_allocate(m.to, STAGED_BYTES);
     m.target_view = fixture_buffer_view(m.to, m.target);
     struct moor_view source_view = fixture_buffer_view(m.from, m.source);
-    for (uint64_t i = 0; i < STAGED_BYTES; i++)
-        fixture_bytes(&source_view)[i] = staged_byte(i);
+    stage(&source_view);
     scripted_set_hook(f.script, meddle_once, &m);
     scripted_set_hook(g.script, meddle_once, &m);
     is_copying = true;
@@ -436,11 +417,6 @@ static bool copy_meddled(bool pulls, bool release_source, bool release_target, u
         cr_assert(staged_all_right(&m.target_view), "call %u", nth);
     else
         cr_assert(m.target_was_right, "call %u", nth);
-    if (!meddled || !release_source)
-        EXPECT(MOOR_OK, moor_buffer_release(f.runtime, m.source));
-    if (!meddled || !release_target)
-        EXPECT(MOOR_OK, moor_buffer_release(f.runtime, m.target));
-    fixture_reap(&f);
     fixture_part(&g);
     fixture_close(&f);
     return meddled;
@@ -466,16 +442,14 @@ static bool copy_failing(bool far_fails, enum scripted_name name, uint32_t nth)
     struct fixture f = fixture_open(NULL);
     struct fixture g = fixture_join(f.runtime, &(struct scripted_options){.name = "second"}, 0);
     struct scripted *failing = far_fails ? g.script : f.script;
-    moor_buffer source = fixture_allocate(&g, STAGED_BYTES);
-    moor_buffer target = fixture_allocate(&f, STAGED_BYTES);
-    struct moor_view source_view = fixture_buffer_view(&g, source);
-    struct moor_view target_view = fixture_buffer_view(&f, target);
+    struct moor_view source = fixture_allocate_view(&g, STAGED_BYTES);
+    struct moor_view target = fixture_allocate_view(&f, STAGED_BYTES);
     scripted_fail(failing, (struct scripted_fault){.name = name, .nth = nth, .status = MOOR_LIMIT});
-    (void)moor_copy(f.stream, &target_view, &source_view); /* OK if only the end of its stream failed */
+    (void)moor_copy(f.stream, &target, &source); /* OK if only the end of its stream failed */
     bool failed = scripted_faults_fired(failing) > 0;
     scripted_clear_faults(failing);
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, source));
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, target));
+    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, source.owner));
+    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, target.owner));
     fixture_reap(&f);
     cr_assert_eq(scripted_objects(g.script).streams, 1, "%s %u: the copy's own stream has gone",
                  scripted_name_text(name), nth);

@@ -54,7 +54,7 @@ static void check_to_the_end(struct crew *crew)
 CREW_TEST_BOTH(credit, a_capacity_is_used_to_the_last_byte)
 {
     crew->most_bytes = MIB(7) + 12345;
-    EXPECT(MOOR_OK, moor_authority_set_capacity(crew->f.authority, crew->most_bytes, 0, NULL));
+    fixture_set_capacity(&crew->f, crew->most_bytes);
     check_to_the_end(crew);
     for (size_t i = 0; i < HANDS; i++)
         EXPECT(MOOR_OK, moor_holder_create(crew->f.authority, NULL, &crew->hands[i].holder));
@@ -95,7 +95,7 @@ static void *take_and_give(void *user)
 CREW_TEST_BOTH(credit, no_more_is_ever_reserved_than_there_is)
 {
     crew->most_bytes = MIB(9) + 7;
-    EXPECT(MOOR_OK, moor_authority_set_capacity(crew->f.authority, crew->most_bytes, 0, NULL));
+    fixture_set_capacity(&crew->f, crew->most_bytes);
     crew_run(crew, take_and_give);
     cr_assert_eq(fixture_stats(&crew->f).reserved_bytes, 0);
 }
@@ -190,7 +190,7 @@ CREW_TEST(credit, is_taken_back_behind_a_barrier)
     const struct moor_holder_limits limits = {.limit_bytes = MIB(40)};
     EXPECT(MOOR_OK, moor_holder_set_limits(crew->f.holder, &limits, 0, NULL));
     expect_barrier(crew, "for other limits");
-    EXPECT(MOOR_OK, moor_authority_set_capacity(crew->f.authority, MIB(60), 0, NULL));
+    fixture_set_capacity(&crew->f, MIB(60));
     expect_barrier(crew, "for another capacity");
     EXPECT(MOOR_OK, moor_grant_reserve(crew->f.holder, MIB(40), MOOR_NO_WAIT, &grant));
     EXPECT(MOOR_OK, moor_grant_release(crew->f.runtime, grant));
@@ -207,7 +207,7 @@ CREW_TEST(credit, the_credit_of_idle_threads_is_available_to_others)
 {
     moor_grant all, more;
     const uint64_t capacity = MIB(20) + 3;
-    EXPECT(MOOR_OK, moor_authority_set_capacity(crew->f.authority, capacity, 0, NULL));
+    fixture_set_capacity(&crew->f, capacity);
     crew_sit(crew);
     cr_assert_gt(crew->f.holder->has, 0, "the threads hold no credit, so this shows nothing");
     EXPECT(MOOR_OK, moor_grant_reserve(crew->f.holder, capacity, MOOR_NO_WAIT, &all));
@@ -240,7 +240,7 @@ CREW_TEST(credit, limits_do_not_count_the_credit_of_idle_threads)
     cr_assert_eq(over, 0);
     EXPECT(MOOR_OK, moor_authority_set_capacity(crew->f.authority, MIB(3) - 5, 0, &over));
     cr_assert_eq(over, 5);
-    EXPECT(MOOR_OK, moor_authority_set_capacity(crew->f.authority, MIB(64), 0, NULL));
+    fixture_set_capacity(&crew->f, MIB(64));
     const struct moor_holder_options guaranteed = {.limits.guarantee_bytes = MIB(61)};
     EXPECT(MOOR_OK, moor_holder_create(crew->f.authority, &guaranteed, &other));
     cr_assert_eq(fixture_stats(&crew->f).over_bytes, 0, "all guaranteed bytes are available");
@@ -279,7 +279,7 @@ CREW_TEST(credit, no_thread_has_credit_while_a_request_waits)
     struct hand *hand = &crew->hands[0];
     moor_grant all;
     moor_ticket ticket;
-    EXPECT(MOOR_OK, moor_authority_set_capacity(crew->f.authority, MIB(20), 0, NULL));
+    fixture_set_capacity(&crew->f, MIB(20));
     EXPECT(MOOR_OK, moor_grant_reserve(crew->f.holder, MIB(1), MOOR_NO_WAIT, &all));
     const struct moor_request request = {crew->f.holder, MIB(20)};
     EXPECT(MOOR_OK, moor_ticket_open(&request, 1, MOOR_FOREVER, &ticket));

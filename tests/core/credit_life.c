@@ -26,7 +26,7 @@ CREW_TEST(credit_life, ended_threads_leave_theirs_to_the_next)
 {
     const uint64_t capacity = MIB(16);
     moor_grant rest;
-    EXPECT(MOOR_OK, moor_authority_set_capacity(crew->f.authority, capacity, 0, NULL));
+    fixture_set_capacity(&crew->f, capacity);
     for (uint64_t i = 1; i <= 50; i++) {
         hand_start(&crew->hands[i % HANDS], take_some);
         hand_join(&crew->hands[i % HANDS]);
@@ -265,21 +265,11 @@ CREW_TEST(credit_life, peaks_of_different_moments_do_not_add_up)
 
 /* ---- runtimes ---- */
 
-/* Reserves and releases: afterwards this thread has credit. */
-static void use(struct fixture *f)
-{
-    moor_grant grants[4];
-    for (size_t i = 0; i < 4; i++)
-        EXPECT(MOOR_OK, moor_grant_reserve(f->holder, KIB(100), MOOR_NO_WAIT, &grants[i]));
-    for (size_t i = 0; i < 4; i++)
-        EXPECT(MOOR_OK, moor_grant_release(f->runtime, grants[i]));
-}
-
 static void check_exact(struct fixture *f)
 {
     moor_grant all, more;
     uint64_t capacity = fixture_stats(f).capacity_bytes;
-    use(f);
+    crew_get_credit(f, f->holder);
     EXPECT(MOOR_OK, moor_grant_reserve(f->holder, capacity, MOOR_NO_WAIT, &all));
     EXPECT(MOOR_OVER_BUDGET, moor_grant_reserve(f->holder, 1, MOOR_NO_WAIT, &more));
     EXPECT(MOOR_OK, moor_grant_release(f->runtime, all));
@@ -296,12 +286,12 @@ static void *use_two(void *user)
 {
     struct runtimes *two = user;
     for (int i = 0; i < 50; i++) {
-        use(&two->first);
-        use(&two->second);
+        crew_get_credit(&two->first, two->first.holder);
+        crew_get_credit(&two->second, two->second.holder);
     }
     atomic_fetch_add(&two->ready, 1);
     fixture_await(&two->stage, 1);
-    use(&two->first);
+    crew_get_credit(&two->first, two->first.holder);
     atomic_fetch_add(&two->ready, 1);
     fixture_await(&two->stage, 2);
     return NULL;

@@ -95,13 +95,18 @@ void *hand_give_all(void *user)
     return NULL;
 }
 
-void hand_get_credit(struct hand *hand)
+void crew_get_credit(struct fixture *f, struct moor_holder *holder)
 {
     moor_grant grants[4];
     for (size_t i = 0; i < 4; i++)
-        EXPECT(MOOR_OK, moor_grant_reserve(hand->holder, KIB(100), MOOR_NO_WAIT, &grants[i]));
+        EXPECT(MOOR_OK, moor_grant_reserve(holder, KIB(100), MOOR_NO_WAIT, &grants[i]));
     for (size_t i = 0; i < 4; i++)
-        EXPECT(MOOR_OK, moor_grant_release(hand->crew->f.runtime, grants[i]));
+        EXPECT(MOOR_OK, moor_grant_release(f->runtime, grants[i]));
+}
+
+void hand_get_credit(struct hand *hand)
+{
+    crew_get_credit(&hand->crew->f, hand->holder);
 }
 
 /* Gets credit and waits for the end. */

@@ -72,7 +72,8 @@ void hand_join(struct hand *hand);
 moor_status hand_take(struct hand *hand, uint64_t bytes);
 /* Releases all grants of the hand; returns NULL. A thread can run it. */
 void *hand_give_all(void *user);
-/* Reserves and releases: afterwards this thread has credit of the hand's holder. */
+/* Reserves and releases: afterwards this thread has credit of the holder. */
+void crew_get_credit(struct fixture *f, struct moor_holder *holder);
 void hand_get_credit(struct hand *hand);
 
 /* Runs `run` on a thread for each hand, from start to end. */

@@ -109,8 +109,8 @@ Test(fork, children_touch_nothing)
     struct fixture *f = &w.f;
     w.buffer = fixture_allocate(f, 4096);
     w.range = fixture_range(f, 2);
-    EXPECT(MOOR_OK, moor_segment_create(f->binding, GRANULE, 0, 0, &w.segment));
-    EXPECT(MOOR_OK, moor_grant_reserve(f->holder, 4096, MOOR_NO_WAIT, &w.grant));
+    w.segment = fixture_open_segment(f, 1);
+    w.grant = fixture_reserve(f, 4096);
     EXPECT(MOOR_OK, moor_lease_commit(f->runtime, w.grant, 1000, &w.lease));
     struct moor_view view = fixture_buffer_view(f, w.buffer);
     fixture_reap(f);

@@ -23,8 +23,8 @@ static struct zoo make_zoo(struct fixture *f)
     struct zoo zoo;
     zoo.buffer = fixture_allocate(f, 1000);
     zoo.range = fixture_range(f, 4);
-    EXPECT(MOOR_OK, moor_segment_create(f->binding, GRANULE, 0, 0, &zoo.segment));
-    EXPECT(MOOR_OK, moor_grant_reserve(f->holder, 1000, MOOR_NO_WAIT, &zoo.grant));
+    zoo.segment = fixture_open_segment(f, 1);
+    zoo.grant = fixture_reserve(f, 1000);
     EXPECT(MOOR_OK, moor_lease_commit(f->runtime, zoo.grant, 100, &zoo.lease));
     return zoo;
 }
@@ -254,9 +254,8 @@ FIXTURE_TEST(handles, random_ones_are_never_taken)
 /* A view of a released object is refused by every call that takes a view. */
 FIXTURE_TEST(handles, views_of_released_memory_are_stale)
 {
-    moor_buffer other = fixture_allocate(f, 4096);
     struct moor_view view = fixture_allocate_view(f, 4096);
-    struct moor_view live = fixture_buffer_view(f, other);
+    struct moor_view live = fixture_allocate_view(f, 4096);
     EXPECT(MOOR_OK, moor_buffer_release(f->runtime, view.owner));
     uint64_t calls = scripted_count(f->script, SCRIPTED_COPY) + scripted_count(f->script, SCRIPTED_FILL);
     EXPECT(MOOR_STALE, moor_copy(f->stream, &view, &live));

@@ -36,8 +36,9 @@ static void settle(struct fixture *f)
 FIXTURE_TEST(limits, a_guarantee_is_there_at_once_when_all_else_is_borrowed)
 {
     moor_grant grant = 0;
-    set_capacity(f, UNITS(10));
-    struct moor_holder *guaranteed = create_holder(f, LIMITS(.guarantee_bytes = UNITS(4)));
+    fixture_set_capacity(f, UNITS(10));
+    struct moor_holder *guaranteed =
+        fixture_holder(f, SCRIPTED_DOMAIN_DEVICE, LIMITS(.guarantee_bytes = UNITS(4)));
     cr_assert_eq(fixture_stats(f).guaranteed_bytes, UNITS(4));
     (void)party_open(f, 0, 6, NULL);
     cr_assert_eq(fixture_stats(f).free_bytes, UNITS(4));
@@ -46,7 +47,6 @@ FIXTURE_TEST(limits, a_guarantee_is_there_at_once_when_all_else_is_borrowed)
     cr_assert_eq(fixture_stats(f).guaranteed_bytes, 0);
     cr_assert_eq(asked_count(), 1, "no further pressure request");
     EXPECT(MOOR_OK, moor_grant_release(f->runtime, grant));
-    EXPECT(MOOR_OK, moor_holder_destroy(guaranteed));
 }
 
 /* Beyond its guarantee a holder borrows as every other one, and the bytes within the guarantee do not count
@@ -54,8 +54,9 @@ FIXTURE_TEST(limits, a_guarantee_is_there_at_once_when_all_else_is_borrowed)
 FIXTURE_TEST(limits, beyond_its_guarantee_a_holder_borrows)
 {
     moor_grant grants[3] = {0};
-    set_capacity(f, UNITS(10));
-    struct moor_holder *guaranteed = create_holder(f, LIMITS(.guarantee_bytes = UNITS(4)));
+    fixture_set_capacity(f, UNITS(10));
+    struct moor_holder *guaranteed =
+        fixture_holder(f, SCRIPTED_DOMAIN_DEVICE, LIMITS(.guarantee_bytes = UNITS(4)));
     EXPECT(MOOR_OK, reserve(guaranteed, UNITS(3), &grants[0]));
     EXPECT(MOOR_OK, reserve(f->holder, UNITS(5), &grants[1]));
     SHORT(MOOR_OVER_BUDGET, UNIT, reserve(guaranteed, UNITS(3), &grants[2]));
@@ -63,15 +64,14 @@ FIXTURE_TEST(limits, beyond_its_guarantee_a_holder_borrows)
     SHORT(MOOR_OVER_BUDGET, 1, reserve(f->holder, 1, &grants[2]));
     for (size_t i = 0; i < 3; i++)
         EXPECT(MOOR_OK, moor_grant_release(f->runtime, grants[i]));
-    EXPECT(MOOR_OK, moor_holder_destroy(guaranteed));
 }
 
 FIXTURE_TEST(limits, a_raised_guarantee_evicts_borrowed_bytes)
 {
     moor_grant grant = 0;
     clock_stop(f);
-    struct moor_holder *guaranteed = create_holder(f, LIMITS(0));
-    set_capacity(f, UNITS(10));
+    struct moor_holder *guaranteed = fixture_holder(f, SCRIPTED_DOMAIN_DEVICE, LIMITS(0));
+    fixture_set_capacity(f, UNITS(10));
     struct party *borrower = party_open(f, 7, 0, evict_requested); /* the priority makes no difference */
     (void)party_join(f, LIMITS(.guarantee_bytes = UNITS(3)), 3, evict_all);
     party_take(borrower, 7);
@@ -84,23 +84,20 @@ FIXTURE_TEST(limits, a_raised_guarantee_evicts_borrowed_bytes)
     EXPECT(MOOR_OK, reserve(guaranteed, UNITS(4), &grant));
     cr_assert_eq(asked_count(), 1);
     EXPECT(MOOR_OK, moor_grant_release(f->runtime, grant));
-    EXPECT(MOOR_OK, moor_holder_destroy(guaranteed));
 }
 
 /* Lent bytes count as over the capacity until they are returned. */
 FIXTURE_TEST(limits, bytes_lent_out_of_guarantees_are_over_the_capacity)
 {
-    struct moor_holder *guaranteed = create_holder(f, LIMITS(0));
-    set_capacity(f, UNITS(10));
-    moor_lease lease = take_lease(f, f->holder, UNITS(9));
+    struct moor_holder *guaranteed = fixture_holder(f, SCRIPTED_DOMAIN_DEVICE, LIMITS(0));
+    fixture_set_capacity(f, UNITS(10));
+    moor_lease lease = fixture_lease(f, f->holder, UNITS(9));
     set_limits(guaranteed, LIMITS(.guarantee_bytes = UNITS(4)));
     cr_assert_eq(fixture_stats(f).over_bytes, UNITS(3));
     EXPECT(MOOR_OK, moor_lease_adjust(f->runtime, lease, UNITS(7), MOOR_NO_WAIT));
     cr_assert_eq(fixture_stats(f).over_bytes, UNITS(1));
     EXPECT(MOOR_OK, moor_lease_adjust(f->runtime, lease, UNITS(6), MOOR_NO_WAIT));
     cr_assert_eq(fixture_stats(f).over_bytes, 0);
-    EXPECT(MOOR_OK, moor_lease_refund(f->runtime, lease));
-    EXPECT(MOOR_OK, moor_holder_destroy(guaranteed));
 }
 
 FIXTURE_TEST(limits, guaranteed_bytes_are_not_requested)
@@ -108,8 +105,8 @@ FIXTURE_TEST(limits, guaranteed_bytes_are_not_requested)
     moor_grant grant = 0;
     clock_stop(f);
     struct party *party = party_join(f, LIMITS(.guarantee_bytes = UNITS(6)), 8, evict_requested);
-    set_capacity(f, UNITS(10));
-    moor_lease lease = take_lease(f, f->holder, UNITS(2));
+    fixture_set_capacity(f, UNITS(10));
+    (void)fixture_lease(f, f->holder, UNITS(2));
     EXPECT(MOOR_OK, reserve(f->holder, UNITS(2), &grant));
     expect_asked(0, party, UNITS(2), MOOR_PRESSURE_REQUEST);
     EXPECT(MOOR_OK, moor_grant_release(f->runtime, grant));
@@ -119,14 +116,13 @@ FIXTURE_TEST(limits, guaranteed_bytes_are_not_requested)
     /* A holder within its guarantee is no victim. */
     SHORT(MOOR_OVER_BUDGET, UNIT, reserve(f->holder, UNITS(3), &grant));
     cr_assert_eq(asked_count(), 2);
-    EXPECT(MOOR_OK, moor_lease_refund(f->runtime, lease));
 }
 
 FIXTURE_TEST(limits, guarantees_fit_into_the_capacity_together)
 {
     struct moor_holder *first = NULL, *second = NULL;
     struct moor_holder_options options = {.limits.guarantee_bytes = UNITS(6)};
-    set_capacity(f, UNITS(10));
+    fixture_set_capacity(f, UNITS(10));
     EXPECT(MOOR_OK, moor_holder_create(f->authority, &options, &first));
     SHORT(MOOR_OVER_BUDGET, UNITS(2), moor_holder_create(f->authority, &options, &second));
     cr_assert_null(second);
@@ -150,7 +146,7 @@ FIXTURE_TEST(limits, late_decisions_about_the_capacity_do_no_harm)
 {
     uint64_t over = 7;
     uint64_t first = fixture_stats(f).revision;
-    set_capacity(f, UNITS(5));
+    fixture_set_capacity(f, UNITS(5));
     cr_assert_eq(fixture_stats(f).revision, first + 1);
     EXPECT(MOOR_OK, moor_authority_set_capacity(f->authority, UNITS(10), 50, &over));
     cr_assert_eq(over, 0);
@@ -162,7 +158,7 @@ FIXTURE_TEST(limits, late_decisions_about_the_capacity_do_no_harm)
     cr_assert_eq(fixture_stats(f).revision, 50);
     /* the same decision twice */
     EXPECT(MOOR_OK, moor_authority_set_capacity(f->authority, UNITS(10), 50, &over));
-    moor_lease lease = take_lease(f, f->holder, UNITS(8));
+    (void)fixture_lease(f, f->holder, UNITS(8));
     EXPECT(MOOR_OK, moor_authority_set_capacity(f->authority, UNITS(3), 60, &over));
     cr_assert_eq(over, UNITS(5));
     /* the pool is still over */
@@ -171,7 +167,6 @@ FIXTURE_TEST(limits, late_decisions_about_the_capacity_do_no_harm)
     EXPECT(MOOR_OK, moor_authority_set_capacity(f->authority, UNITS(20), 0, &over));
     cr_assert_eq(over, 0);
     cr_assert_eq(fixture_stats(f).revision, 61);
-    EXPECT(MOOR_OK, moor_lease_refund(f->runtime, lease));
 }
 
 FIXTURE_TEST(limits, late_decisions_about_a_holder_do_no_harm)
@@ -189,7 +184,7 @@ FIXTURE_TEST(limits, late_decisions_about_a_holder_do_no_harm)
     EXPECT(MOOR_OK, moor_holder_get_stats(f->holder, &stats));
     cr_assert(stats.revision == 50 && stats.priority == 3 && stats.limit_bytes == UNITS(8) &&
               stats.guarantee_bytes == UNITS(2));
-    moor_lease lease = take_lease(f, f->holder, UNITS(8));
+    moor_lease lease = fixture_lease(f, f->holder, UNITS(8));
     EXPECT(MOOR_OK, moor_holder_set_limits(f->holder, &(struct moor_holder_limits){.limit_bytes = UNITS(5)},
                                            0, &over));
     cr_assert_eq(over, UNITS(3));
@@ -210,7 +205,7 @@ FIXTURE_TEST(limits, growing_back_restores_everything)
     moor_grant grant = 0, open = 0;
     clock_stop(f);
     struct party *party = party_open(f, 9, 7, NULL);
-    set_capacity(f, UNITS(10));
+    fixture_set_capacity(f, UNITS(10));
     EXPECT(MOOR_OK, reserve(f->holder, UNITS(2), &open));
     set_capacity_over(f, UNITS(4), UNITS(5));
     settle(f);
@@ -222,7 +217,7 @@ FIXTURE_TEST(limits, growing_back_restores_everything)
     moor_buffer buffer = 0;
     const struct moor_buffer_options drawn = {.grant = open};
     EXPECT(MOOR_OK, moor_buffer_allocate(f->binding, UNIT, &drawn, &buffer)); /* a grant stays valid */
-    set_capacity(f, UNITS(10));
+    fixture_set_capacity(f, UNITS(10));
     settle(f);
     cr_assert_eq(fixture_stats(f).tickets, 0);
     clock_advance(f, UINT64_C(5000000000));
@@ -239,7 +234,7 @@ FIXTURE_TEST(limits, growing_back_restores_everything)
 FIXTURE_TEST(limits, bytes_over_the_capacity_are_requested_from_every_holder)
 {
     clock_stop(f);
-    set_capacity(f, UNITS(10));
+    fixture_set_capacity(f, UNITS(10));
     struct party *low = party_join(f, LIMITS(.guarantee_bytes = UNITS(2), .priority = 1), 4, evict_requested);
     struct party *high = party_open(f, 2, 4, evict_requested);
     set_capacity_over(f, UNITS(5), UNITS(3));
@@ -279,7 +274,7 @@ FIXTURE_TEST(limits, bytes_over_a_limit_are_requested_from_that_holder)
     clock_stop(f);
     struct party *over = party_open(f, 5, 6, evict_requested);
     (void)party_open(f, 0, 6, evict_all);
-    set_capacity(f, UNITS(20));
+    fixture_set_capacity(f, UNITS(20));
     EXPECT(MOOR_OK, try_limits(over->holder, UNITS(4), 0, &bytes));
     cr_assert_eq(bytes, UNITS(2));
     settle(f);
@@ -295,7 +290,7 @@ FIXTURE_TEST(limits, a_later_pressure_function_is_called_for_bytes_over_the_capa
     clock_stop(f);
     struct party *party = party_open(f, 0, 0, evict_requested);
     EXPECT(MOOR_OK, moor_holder_set_pressure(party->holder, NULL, NULL));
-    set_capacity(f, UNITS(8));
+    fixture_set_capacity(f, UNITS(8));
     party_take(party, 6);
     set_capacity_over(f, UNITS(4), UNITS(2));
     settle(f);
@@ -330,7 +325,7 @@ FIXTURE_TEST(limits, the_emergency_reserve_serves_only_pressure_functions)
     struct move move = {0};
     moor_grant grant = 0;
     clock_stop(f);
-    set_capacity(f, UNITS(10));
+    fixture_set_capacity(f, UNITS(10));
     EXPECT(MOOR_OK, moor_authority_set_aside(f->authority, UNITS(2)));
     struct party *party = party_open(f, 0, 0, move_and_give);
     party->user = &move;
@@ -362,10 +357,10 @@ static uint64_t refund_one(struct party *party, const struct moor_pressure *pres
 FIXTURE_TEST(limits, the_emergency_reserve_does_not_serve_the_waiting_requester)
 {
     clock_stop(f);
-    set_capacity(f, UNITS(10));
+    fixture_set_capacity(f, UNITS(10));
     EXPECT(MOOR_OK, moor_authority_set_aside(f->authority, UNITS(2)));
     struct party *party = party_open(f, 0, 0, refund_one);
-    moor_lease lease = take_lease(f, party->holder, UNITS(8));
+    moor_lease lease = fixture_lease(f, party->holder, UNITS(8));
     party->user = &lease;
     moor_ticket ticket = open_ticket(f->holder, UNITS(4));
     moor__pressure_settle(f->runtime);
@@ -374,14 +369,13 @@ FIXTURE_TEST(limits, the_emergency_reserve_does_not_serve_the_waiting_requester)
     cr_assert_eq(fixture_stats(f).free_bytes, UNITS(4));
     EXPECT(MOOR_OK, moor_lease_adjust(f->runtime, lease, UNITS(4), MOOR_NO_WAIT));
     return_ticket(f, ticket);
-    EXPECT(MOOR_OK, moor_lease_refund(f->runtime, lease));
 }
 
 /* A live increase of the emergency reserve causes the same pressure requests as a guarantee. */
 FIXTURE_TEST(limits, a_raised_reserve_evicts_borrowed_bytes)
 {
     clock_stop(f);
-    set_capacity(f, UNITS(10));
+    fixture_set_capacity(f, UNITS(10));
     struct party *party = party_open(f, 0, 10, evict_requested);
     EXPECT(MOOR_OK, moor_authority_set_aside(f->authority, UNITS(3)));
     settle(f);

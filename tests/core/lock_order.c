@@ -367,7 +367,7 @@ static void log_a_line(void)
 }
 
 /* The check does not depend on a trace function. */
-static void tell_an_event(void)
+static void trace_an_event(void)
 {
     struct fixture f = fixture_open(NULL);
     moor__lock_acquire(&f.authority->lock);
@@ -413,25 +413,28 @@ static void wait_for_a_log_function(void)
 
 Test(lock_order, has_nothing_foreign_under_a_lock)
 {
-    expect_end(call_the_provider, "moorage: a provider's call under device.lock (%d.0)\n", MOOR__RANK_DEVICE);
-    expect_end(wait_for_a_fence, "moorage: a wait for a fence under provider.streams.lock (%d.0)\n",
-               MOOR__RANK_STREAMS);
-    expect_end(wait_for_fences, "moorage: a wait for fences under middle (%d.0)\n", MOOR__RANK_OBJECT);
-    expect_end(wait_for_releases, "moorage: a wait for releases under queue.lock (%d.0)\n", MOOR__RANK_QUEUE);
-    expect_end(look_for_releases, "moorage: a reap of all devices under runtime.lock (%d.0)\n",
-               MOOR__RANK_RUNTIME);
-    expect_end(log_a_line, "moorage: the host's log function under handles.grow_lock (%d.0)\n",
-               MOOR__RANK_HANDLES);
-    expect_end(tell_an_event, "moorage: the host's trace function under authority.lock (%d.0)\n",
-               MOOR__RANK_AUTHORITY);
-    expect_end(wait_for_a_start, "moorage: a wait for a provider's start under middle (%d.0)\n",
-               MOOR__RANK_OBJECT);
-    expect_end(wait_for_a_probe, "moorage: a wait for a probe under middle (%d.0)\n", MOOR__RANK_OBJECT);
+    static const struct {
+        void (*act)(void);
+        const char *call, *lock;
+        int rank;
+    } cases[] = {
+        {call_the_provider, "a provider's call", "device.lock", MOOR__RANK_DEVICE},
+        {wait_for_a_fence, "a wait for a fence", "provider.streams.lock", MOOR__RANK_STREAMS},
+        {wait_for_fences, "a wait for fences", "middle", MOOR__RANK_OBJECT},
+        {wait_for_releases, "a wait for releases", "queue.lock", MOOR__RANK_QUEUE},
+        {look_for_releases, "a reap of all devices", "runtime.lock", MOOR__RANK_RUNTIME},
+        {log_a_line, "the host's log function", "handles.grow_lock", MOOR__RANK_HANDLES},
+        {trace_an_event, "the host's trace function", "authority.lock", MOOR__RANK_AUTHORITY},
+        {wait_for_a_start, "a wait for a provider's start", "middle", MOOR__RANK_OBJECT},
+        {wait_for_a_probe, "a wait for a probe", "middle", MOOR__RANK_OBJECT},
+        {start_a_thread, "the start of a thread", "middle", MOOR__RANK_OBJECT},
+        {wait_for_a_log_function, "a wait for the host's log function", "outer", MOOR__RANK_DEVICE},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        expect_end(cases[i].act, "moorage: %s under %s (%d.0)\n", cases[i].call, cases[i].lock,
+                   cases[i].rank);
     expect_end(load_a_module, "moorage: module.c's lock (%d.0) is taken under middle (%d.0)\n",
                MOOR__RANK_MODULES, MOOR__RANK_OBJECT);
-    expect_end(start_a_thread, "moorage: the start of a thread under middle (%d.0)\n", MOOR__RANK_OBJECT);
-    expect_end(wait_for_a_log_function, "moorage: a wait for the host's log function under outer (%d.0)\n",
-               MOOR__RANK_DEVICE);
 }
 
 /* ---- no lock in foreign code ---- */
@@ -489,22 +492,18 @@ static uint64_t in_pressure(void *user, const struct moor_pressure *pressure)
 FIXTURE_TEST(lock_order, holds_nothing_in_foreign_code)
 {
     struct victim victim = {.f = f};
-    struct moor_holder *other = NULL;
+    struct moor_holder *other = fixture_holder(f, SCRIPTED_DOMAIN_DEVICE, LIMITS(0));
     moor_grant grant = 0;
     f->runtime->log.function = in_log;
     EXPECT(MOOR_OK, moor_runtime_set_trace(f->runtime, in_trace, NULL));
     scripted_set_hook(f->script, in_call, NULL);
-    EXPECT(MOOR_OK, moor_authority_set_capacity(f->authority, 3 * GRANULE, 0, NULL));
-    EXPECT(MOOR_OK, moor_holder_create(f->authority, NULL, &other));
+    fixture_set_capacity(f, 3 * GRANULE);
     victim.range = fixture_range(f, 2);
-    EXPECT(MOOR_OK, moor_segment_create(f->binding, 2 * GRANULE, 0, 0, &victim.segment));
+    victim.segment = fixture_open_segment(f, 2);
     EXPECT(MOOR_OK, moor_segment_map(f->runtime, victim.segment, victim.range, 0, MOOR_ACCESS_READ_WRITE));
     EXPECT(MOOR_OK, moor_holder_set_pressure(f->holder, in_pressure, &victim));
     EXPECT(MOOR_OK, moor_grant_reserve(other, 3 * GRANULE, fixture_soon(30000), &grant));
     EXPECT(MOOR_OK, moor_grant_release(f->runtime, grant));
-    EXPECT(MOOR_OK, moor_range_release(f->runtime, victim.range));
-    fixture_reap(f);
-    EXPECT(MOOR_OK, moor_holder_destroy(other));
     cr_assert_eq(seen[IN_PRESSURE], 2);
     for (int place = 0; place < PLACES; place++)
         cr_assert_gt(seen[place], 0, "place %d was never seen", place);
@@ -545,12 +544,10 @@ static uint64_t give_lease(void *user, const struct moor_pressure *pressure)
 
 static void be_asked(struct ending *ending, struct moor_holder *other)
 {
-    struct moor_runtime *runtime = ending->f->runtime;
     moor_grant grant = 0;
-    EXPECT(MOOR_OK, moor_grant_reserve(ending->f->holder, 3 * UNIT, MOOR_NO_WAIT, &grant));
-    EXPECT(MOOR_OK, moor_grant_commit(runtime, grant, 3 * UNIT, &ending->lease));
+    ending->lease = fixture_lease(ending->f, ending->f->holder, 3 * UNIT);
     EXPECT(MOOR_OK, moor_grant_reserve(other, 3 * UNIT, fixture_soon(30000), &grant));
-    EXPECT(MOOR_OK, moor_grant_release(runtime, grant));
+    EXPECT(MOOR_OK, moor_grant_release(ending->f->runtime, grant));
 }
 
 /* A worker that was in a pressure function ends after a while, and the start of the next worker joins it. */
@@ -558,15 +555,13 @@ FIXTURE_TEST(lock_order, holds_nothing_while_threads_end)
 {
     static struct ending ending; /* the destructor runs while the fixture closes */
     ending.f = f;
-    struct moor_holder *other = NULL;
+    struct moor_holder *other = fixture_holder(f, SCRIPTED_DOMAIN_DEVICE, LIMITS(0));
     cr_assert_eq(pthread_key_create(&ending.key, at_end), 0);
-    EXPECT(MOOR_OK, moor_authority_set_capacity(f->authority, 4 * UNIT, 0, NULL));
-    EXPECT(MOOR_OK, moor_holder_create(f->authority, NULL, &other));
+    fixture_set_capacity(f, 4 * UNIT);
     EXPECT(MOOR_OK, moor_holder_set_pressure(f->holder, give_lease, &ending));
     be_asked(&ending, other);
     fixture_await(&ending.stage, 1);
     atomic_store(&ending.stage, 2);
     be_asked(&ending, other);
     fixture_await(&ending.stage, 3);
-    EXPECT(MOOR_OK, moor_holder_destroy(other));
 }

@@ -72,20 +72,11 @@ static void probe_locks(void *user, const struct scripted_call *call)
 
 static struct probe probe_open(struct fixture *f)
 {
-    struct probe probe = {.fixture = f};
-    EXPECT(MOOR_OK, moor_holder_create(f->authority, NULL, &probe.holder));
-    EXPECT(MOOR_OK, moor_binding_open(f->device, 0, probe.holder, &probe.binding));
-    probe.stream = fixture_stream(f, NULL);
-    return probe;
-}
-
-static void probe_close(struct fixture *f, struct probe *probe)
-{
-    scripted_set_hook(f->script, NULL, NULL);
-    EXPECT(MOOR_OK, moor_stream_destroy(probe->stream));
-    fixture_reap(f);
-    EXPECT(MOOR_OK, moor_binding_close(probe->binding));
-    EXPECT(MOOR_OK, moor_holder_destroy(probe->holder));
+    struct moor_holder *holder = fixture_holder(f, SCRIPTED_DOMAIN_DEVICE, LIMITS(0));
+    return (struct probe){.fixture = f,
+                          .holder = holder,
+                          .binding = fixture_binding(f, SCRIPTED_DOMAIN_DEVICE, holder),
+                          .stream = fixture_stream(f, NULL)};
 }
 
 static void nothing(void *user)
@@ -126,7 +117,7 @@ FIXTURE_TEST(locks, are_free_during_every_provider_call)
     EXPECT(MOOR_OK, moor_buffer_release(f->runtime, view.owner));
     EXPECT(MOOR_OK, moor_segment_release(f->runtime, segment));
     EXPECT(MOOR_OK, moor_range_release(f->runtime, range));
-    EXPECT(MOOR_OK, moor_stream_destroy(stream));
+    EXPECT(MOOR_OK, moor_stream_destroy(fixture_disown(stream)));
     fixture_reap(f);
     static const enum scripted_name expected[] = {
         SCRIPTED_FOOTPRINT,   SCRIPTED_ALLOCATE,       SCRIPTED_STREAM_CREATE, SCRIPTED_RECORD,
@@ -136,23 +127,21 @@ FIXTURE_TEST(locks, are_free_during_every_provider_call)
         SCRIPTED_STATS};
     for (size_t i = 0; i < sizeof expected / sizeof *expected; i++)
         cr_assert_gt(probe.probes[expected[i]], 0, "%s was never seen", scripted_name_text(expected[i]));
-    probe_close(f, &probe);
+    scripted_set_hook(f->script, NULL, NULL);
 }
 
 /* A second device opens slowly while the first one is at work. */
-Test(locks, are_free_while_a_device_opens)
+FIXTURE_TEST_WITH(locks, are_free_while_a_device_opens, fixture_close, .device_count = 2)
 {
-    struct fixture f = fixture_open(&(struct scripted_options){.device_count = 2});
-    struct probe probe = probe_open(&f);
+    struct probe probe = probe_open(f);
     struct moor_device *device = NULL;
     struct moor_stream *stream = NULL;
-    EXPECT(MOOR_OK, moor_provider_get_device(f.provider, 1, &device));
-    scripted_set_hook(f.script, probe_locks, &probe);
+    EXPECT(MOOR_OK, moor_provider_get_device(f->provider, 1, &device));
+    scripted_set_hook(f->script, probe_locks, &probe);
     EXPECT(MOOR_OK, moor_stream_create(device, NULL, &stream));
     cr_assert_gt(probe.probes[SCRIPTED_CONTEXT_OPEN], 0);
     EXPECT(MOOR_OK, moor_stream_destroy(stream));
-    probe_close(&f, &probe);
-    fixture_close(&f);
+    scripted_set_hook(f->script, NULL, NULL);
 }
 
 /* A second provider attaches and unloads while the first one is at work. */
@@ -171,7 +160,7 @@ FIXTURE_TEST(locks, are_free_while_another_provider_loads_and_unloads)
     cr_assert(probe.probes[SCRIPTED_INIT] && probe.probes[SCRIPTED_SHUTDOWN] &&
               probe.probes[SCRIPTED_CONTEXT_CLOSE]);
     scripted_destroy(second);
-    probe_close(f, &probe);
+    scripted_set_hook(f->script, NULL, NULL);
 }
 
 static void release_another(void *user, const struct scripted_call *call)
@@ -185,13 +174,10 @@ static void release_another(void *user, const struct scripted_call *call)
 }
 
 /* A thread reaps for a limited time, even if others keep releasing. */
-Test(locks, reaping_ends_although_others_release, .timeout = 10)
+FIXTURE_TEST(locks, reaping_ends_although_others_release)
 {
-    struct fixture f = fixture_open(NULL);
-    moor_buffer buffer = fixture_allocate(&f, 256);
-    EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffer));
-    scripted_set_hook(f.script, release_another, &f);
-    (void)moor_runtime_reap(f.runtime, MOOR_NO_WAIT);
-    scripted_set_hook(f.script, NULL, NULL);
-    fixture_close(&f);
+    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, fixture_allocate(f, 256)));
+    scripted_set_hook(f->script, release_another, f);
+    (void)moor_runtime_reap(f->runtime, MOOR_NO_WAIT);
+    scripted_set_hook(f->script, NULL, NULL);
 }

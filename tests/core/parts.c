@@ -15,24 +15,23 @@ struct two_pools {
 static struct two_pools open_two_pools(void)
 {
     struct two_pools two = {.f = fixture_open(NULL)};
+    two.holder = fixture_holder(&two.f, SCRIPTED_DOMAIN_HOST, LIMITS(0));
     EXPECT(MOOR_OK, moor_device_get_authority(two.f.device, SCRIPTED_DOMAIN_HOST, &two.second));
-    EXPECT(MOOR_OK, moor_holder_create(two.second, NULL, &two.holder));
-    set_capacity(&two.f, UNIT);
+    fixture_set_capacity(&two.f, UNIT);
     EXPECT(MOOR_OK, moor_authority_set_capacity(two.second, UNIT, 0, NULL));
     return two;
 }
 
 static uint64_t second_reserved(struct two_pools *two)
 {
-    struct moor_authority_stats stats;
-    EXPECT(MOOR_OK, moor_authority_get_stats(two->second, &stats, NULL, 0, NULL));
+    struct moor_holder_stats stats;
+    EXPECT(MOOR_OK, moor_holder_get_stats(two->holder, &stats));
     return stats.reserved_bytes;
 }
 
 static void close_two_pools(struct two_pools *two)
 {
     cr_assert_eq(second_reserved(two), 0);
-    EXPECT(MOOR_OK, moor_holder_destroy(two->holder));
     fixture_close(&two->f);
 }
 

@@ -7,15 +7,6 @@
 
 TestSuite(pressure, .timeout = 120);
 
-/* Reserves without waiting and releases the grant. */
-static moor_status ask_for(struct moor_holder *holder, struct fixture *f, uint64_t bytes)
-{
-    moor_grant grant = 0;
-    moor_status status = moor_grant_reserve(holder, bytes, MOOR_NO_WAIT, &grant);
-    EXPECT(MOOR_OK, moor_grant_release(f->runtime, grant));
-    return status;
-}
-
 /* Expects that the party got that many pressure requests, for that many bytes in total. */
 static void check_asked_in_all(const struct party *party, size_t times, uint64_t bytes, int line)
 {
@@ -40,10 +31,10 @@ FIXTURE_TEST(pressure, the_lowest_priority_is_asked_first_and_the_requester_last
     static const int32_t priorities[COUNT] = {0, 1, 0, -1, 0};
     struct party *parties[COUNT];
     clock_stop(f);
-    set_capacity(f, UNITS(COUNT));
+    fixture_set_capacity(f, UNITS(COUNT));
     for (size_t i = 0; i < COUNT; i++)
         parties[i] = party_open(f, priorities[i], 1, NULL);
-    SHORT(MOOR_NO_VICTIM, UNIT, ask_for(parties[REQUESTER]->holder, f, UNIT));
+    SHORT(MOOR_NO_VICTIM, UNIT, try_reserve(f, parties[REQUESTER]->holder, UNIT, MOOR_NO_WAIT));
     cr_assert_eq(asked_count(), 4, "%zu pressure requests", asked_count());
     expect_asked(0, parties[LOW], UNIT, MOOR_PRESSURE_REQUEST);
     expect_asked(1, parties[FIRST], UNIT, MOOR_PRESSURE_REQUEST);
@@ -56,17 +47,17 @@ FIXTURE_TEST(pressure, the_lowest_priority_is_asked_first_and_the_requester_last
 FIXTURE_TEST(pressure, priorities_change_live)
 {
     clock_stop(f);
-    set_capacity(f, UNITS(2));
+    fixture_set_capacity(f, UNITS(2));
     struct party *first = party_open(f, 0, 1, evict_requested);
     struct party *second = party_open(f, 0, 1, evict_requested);
     set_limits(first->holder, LIMITS(.priority = 1));
-    EXPECT(MOOR_OK, ask_for(f->holder, f, UNIT));
+    EXPECT(MOOR_OK, try_reserve(f, f->holder, UNIT, MOOR_NO_WAIT));
     expect_asked(0, second, UNIT, MOOR_PRESSURE_REQUEST);
     EXPECT(MOOR_OK, moor_holder_set_pressure(second->holder, NULL, NULL));
     party_take(second, 1);
-    EXPECT(MOOR_OVER_BUDGET, ask_for(f->holder, f, UNIT));
+    EXPECT(MOOR_OVER_BUDGET, try_reserve(f, f->holder, UNIT, MOOR_NO_WAIT));
     set_limits(f->holder, LIMITS(.priority = 1));
-    EXPECT(MOOR_OK, ask_for(f->holder, f, UNIT));
+    EXPECT(MOOR_OK, try_reserve(f, f->holder, UNIT, MOOR_NO_WAIT));
     expect_asked(1, first, UNIT, MOOR_PRESSURE_REQUEST);
 }
 
@@ -77,11 +68,10 @@ FIXTURE_TEST(pressure, only_holders_of_the_pool_are_asked)
     EXPECT(MOOR_OK, moor_device_get_authority(f->device, SCRIPTED_DOMAIN_HOST, &other));
     (void)party_create(f, other, SCRIPTED_DOMAIN_HOST, LIMITS(0), 4, evict_all);
     (void)party_open(f, 0, 0, evict_all); /* a holder of this pool, without bytes */
-    set_capacity(f, UNITS(2));
-    moor_lease lease = take_lease(f, f->holder, UNITS(2));
-    EXPECT(MOOR_OVER_BUDGET, ask_for(f->holder, f, UNIT));
+    fixture_set_capacity(f, UNITS(2));
+    (void)fixture_lease(f, f->holder, UNITS(2));
+    EXPECT(MOOR_OVER_BUDGET, try_reserve(f, f->holder, UNIT, MOOR_NO_WAIT));
     cr_assert_eq(asked_count(), 0);
-    EXPECT(MOOR_OK, moor_lease_refund(f->runtime, lease));
 }
 
 /* ---- the bytes ---- */
@@ -89,11 +79,11 @@ FIXTURE_TEST(pressure, only_holders_of_the_pool_are_asked)
 FIXTURE_TEST(pressure, each_holder_is_asked_for_the_missing_bytes_that_it_has)
 {
     clock_stop(f);
-    set_capacity(f, UNITS(10));
+    fixture_set_capacity(f, UNITS(10));
     struct party *small = party_open(f, -1, 1, evict_requested);
     struct party *large = party_open(f, 0, 5, evict_requested);
     struct party *spare = party_open(f, 0, 3, evict_requested);
-    EXPECT(MOOR_OK, ask_for(f->holder, f, UNITS(4))); /* one unit is free */
+    EXPECT(MOOR_OK, try_reserve(f, f->holder, UNITS(4), MOOR_NO_WAIT)); /* one unit is free */
     EXPECT_ASKED_IN_ALL(small, 1, UNIT);
     EXPECT_ASKED_IN_ALL(large, 1, UNITS(2));
     EXPECT_ASKED_IN_ALL(spare, 0, 0);
@@ -101,27 +91,14 @@ FIXTURE_TEST(pressure, each_holder_is_asked_for_the_missing_bytes_that_it_has)
     cr_assert_eq(party_stats(large).asked, 1);
 }
 
-static uint64_t give_at_the_gate(struct party *party, const struct moor_pressure *pressure)
-{
-    await_gate(party);
-    return party_evict(party, pressure->bytes);
-}
-
-static uint64_t wait_at_the_gate(struct party *party, const struct moor_pressure *pressure)
-{
-    (void)pressure;
-    await_gate(party);
-    return 0;
-}
-
 /* The bytes of a pressure request are not requested from another holder before the patience has expired. */
 FIXTURE_TEST(pressure, the_same_bytes_are_asked_for_once)
 {
     moor_ticket tickets[2];
     clock_stop(f);
-    set_capacity(f, UNITS(6));
-    struct party *slow = party_open(f, -1, 3, wait_at_the_gate);
-    struct party *next = party_open(f, 0, 3, give_at_the_gate);
+    fixture_set_capacity(f, UNITS(6));
+    struct party *slow = party_open(f, -1, 3, evict_nothing_at_the_gate);
+    struct party *next = party_open(f, 0, 3, evict_at_the_gate);
     tickets[0] = open_ticket(f->holder, UNITS(2));
     fixture_await(&slow->entered, 1);
     EXPECT_ASKED_IN_ALL(slow, 1, UNITS(2));
@@ -155,8 +132,8 @@ Test(pressure, the_host_sets_the_patience)
     EXPECT(MOOR_OK, moor_runtime_create(&options, &runtime));
     struct fixture f = fixture_join(runtime, NULL, 0);
     clock_stop(&f);
-    set_capacity(&f, UNITS(2));
-    struct party *slow = party_open(&f, -1, 1, wait_at_the_gate);
+    fixture_set_capacity(&f, UNITS(2));
+    struct party *slow = party_open(&f, -1, 1, evict_nothing_at_the_gate);
     struct party *next = party_open(&f, 0, 1, evict_all);
     moor_ticket ticket = open_ticket(f.holder, UNIT);
     fixture_await(&slow->entered, 1);
@@ -179,8 +156,8 @@ FIXTURE_TEST(pressure, a_holder_makes_room_under_its_own_limit)
     struct party *own = party_join(
         f, LIMITS(.limit_bytes = UNITS(4), .guarantee_bytes = UNITS(4), .priority = 5), 3, evict_requested);
     struct party *other = party_open(f, 0, 3, evict_all);
-    set_capacity(f, UNITS(10));
-    EXPECT(MOOR_OK, ask_for(own->holder, f, UNITS(3)));
+    fixture_set_capacity(f, UNITS(10));
+    EXPECT(MOOR_OK, try_reserve(f, own->holder, UNITS(3), MOOR_NO_WAIT));
     EXPECT_ASKED_IN_ALL(own, 1, UNITS(2)); /* including its guaranteed bytes */
     EXPECT_ASKED_IN_ALL(other, 0, 0);
 }
@@ -203,7 +180,7 @@ static struct moor_ticket_stats await_served(struct fixture *f, moor_ticket tick
 FIXTURE_TEST(pressure, a_ticket_counts_evicted_pending_and_returned_bytes)
 {
     struct party *party = party_open(f, 0, 2, evict_requested);
-    set_capacity(f, UNITS(2));
+    fixture_set_capacity(f, UNITS(2));
     struct moor_view view = fixture_buffer_view(f, party->buffers[1]);
     scripted_hold(f->script, f->queue);
     EXPECT(MOOR_OK, moor_fill(f->stream, &view, 0, 1));
@@ -235,7 +212,7 @@ FIXTURE_TEST(pressure, only_requested_evictions_count)
 {
     clock_stop(f);
     struct party *party = party_open(f, 0, 4, NULL);
-    set_capacity(f, UNITS(4));
+    fixture_set_capacity(f, UNITS(4));
     moor_ticket ticket = open_ticket(f->holder, UNITS(3));
     moor__pressure_settle(f->runtime);
     cr_assert_eq(party_evict(party, UNIT), UNIT);
@@ -286,7 +263,7 @@ FIXTURE_TEST(pressure, quarantined_bytes_are_requested_from_the_next_holder)
     struct waiter waiter;
     struct party *stuck = party_open(f, -1, 1, evict_requested);
     struct party *next = party_open(f, 0, 3, evict_requested);
-    set_capacity(f, UNITS(4));
+    fixture_set_capacity(f, UNITS(4));
     scripted_fail_free(f->script, MOOR_ABI_RELEASE_ALLOCATION, 1, 1, MOOR_PROVIDER);
     moor_ticket ticket = open_ticket(f->holder, UNIT);
     fixture_await(&next->left, 1);
@@ -309,10 +286,10 @@ FIXTURE_TEST(pressure, quarantined_bytes_are_requested_from_the_next_holder)
 static void expect_rest(struct fixture *f, struct moor_holder *other, uint64_t cool_down_ns)
 {
     size_t before = asked_count();
-    EXPECT(MOOR_NO_VICTIM, ask_for(f->holder, f, UNIT));
+    EXPECT(MOOR_NO_VICTIM, try_reserve(f, f->holder, UNIT, MOOR_NO_WAIT));
     cr_assert_eq(asked_count(), before + 1, "the holder has not cooled down");
     clock_advance(f, cool_down_ns - 1);
-    EXPECT(MOOR_NO_VICTIM, ask_for(other, f, UNIT));
+    EXPECT(MOOR_NO_VICTIM, try_reserve(f, other, UNIT, MOOR_NO_WAIT));
     cr_assert_eq(asked_count(), before + 1, "the cool-down is %llu ns", (unsigned long long)cool_down_ns);
     clock_advance(f, 1);
 }
@@ -321,34 +298,33 @@ FIXTURE_TEST(pressure, the_cool_down_doubles_after_each_small_eviction)
 {
     clock_stop(f);
     struct party *party = party_open(f, 0, 0, NULL);
-    struct moor_holder *other = create_holder(f, LIMITS(0));
-    set_capacity(f, UNITS(4));
+    struct moor_holder *other = fixture_holder(f, SCRIPTED_DOMAIN_DEVICE, LIMITS(0));
+    fixture_set_capacity(f, UNITS(4));
     party_take(party, 4);
     static const uint64_t rests_ms[] = {10, 20, 40, 80, 160, 320, 640, 1000, 1000};
     for (size_t i = 0; i < sizeof rests_ms / sizeof rests_ms[0]; i++)
         expect_rest(f, other, rests_ms[i] * 1000000);
     /* evicts all requested bytes: the cool-down starts from its minimum again */
     atomic_store(&party->answer, evict_requested);
-    EXPECT(MOOR_OK, ask_for(f->holder, f, UNIT));
+    EXPECT(MOOR_OK, try_reserve(f, f->holder, UNIT, MOOR_NO_WAIT));
     party_take(party, 1);
-    EXPECT(MOOR_OK, ask_for(f->holder, f, UNIT));
+    EXPECT(MOOR_OK, try_reserve(f, f->holder, UNIT, MOOR_NO_WAIT));
     party_take(party, 1);
     atomic_store(&party->answer, NULL);
     expect_rest(f, other, MOOR_COOL_DOWN_NS);
     expect_rest(f, other, 2 * MOOR_COOL_DOWN_NS);
-    EXPECT(MOOR_OK, moor_holder_destroy(other));
 }
 
 FIXTURE_TEST(pressure, a_hint_of_evictable_bytes_ends_the_cool_down)
 {
     clock_stop(f);
     struct party *party = party_open(f, 0, 4, NULL);
-    set_capacity(f, UNITS(4));
-    EXPECT(MOOR_NO_VICTIM, ask_for(f->holder, f, UNIT));
-    EXPECT(MOOR_NO_VICTIM, ask_for(f->holder, f, UNIT));
+    fixture_set_capacity(f, UNITS(4));
+    EXPECT(MOOR_NO_VICTIM, try_reserve(f, f->holder, UNIT, MOOR_NO_WAIT));
+    EXPECT(MOOR_NO_VICTIM, try_reserve(f, f->holder, UNIT, MOOR_NO_WAIT));
     cr_assert_eq(asked_count(), 1);
     EXPECT(MOOR_OK, moor_holder_set_evictable(party->holder, UNIT));
-    EXPECT(MOOR_NO_VICTIM, ask_for(f->holder, f, UNIT));
+    EXPECT(MOOR_NO_VICTIM, try_reserve(f, f->holder, UNIT, MOOR_NO_WAIT));
     cr_assert_eq(asked_count(), 2);
     /* A ticket that waits already causes a request, too. */
     moor_ticket ticket = open_ticket(f->holder, UNIT);
@@ -406,22 +382,16 @@ FIXTURE_TEST(pressure, a_holder_whose_request_is_withdrawn_is_not_asked_meanwhil
 
 /* ---- a device that is full ---- */
 
-static void fill_device(struct fixture *f, enum scripted_name name, uint32_t times)
-{
-    scripted_fail(f->script, (struct scripted_fault){
-                                 .name = name, .nth = 1, .times = times, .status = MOOR_DEVICE_NOMEM});
-}
-
 FIXTURE_TEST(pressure, a_full_device_asks_though_the_budget_has_room)
 {
     moor_buffer buffer = 0;
     moor_range range = fixture_range(f, 1);
     struct party *low = party_open(f, 0, 8, evict_requested);
     struct party *high = party_open(f, 1, 1, evict_requested);
-    fill_device(f, SCRIPTED_ALLOCATE, 1);
+    fixture_fail_times(f, SCRIPTED_ALLOCATE, 1, MOOR_DEVICE_NOMEM);
     EXPECT(MOOR_OK, moor_buffer_allocate(f->binding, UNIT, NULL, &buffer));
     expect_asked(0, low, UNIT, MOOR_PRESSURE_DEVICE);
-    fill_device(f, SCRIPTED_COMMIT, 1);
+    fixture_fail_times(f, SCRIPTED_COMMIT, 1, MOOR_DEVICE_NOMEM);
     EXPECT(MOOR_OK, moor_range_commit(f->runtime, range, 0, GRANULE, 0));
     expect_asked(1, low, GRANULE, MOOR_PRESSURE_DEVICE);
     EXPECT_ASKED_IN_ALL(high, 0, 0);
@@ -432,7 +402,7 @@ FIXTURE_TEST(pressure, a_full_device_asks_once)
 {
     moor_buffer buffer = 0;
     struct party *party = party_open(f, 0, 8, evict_requested);
-    fill_device(f, SCRIPTED_ALLOCATE, UINT32_MAX);
+    fixture_fail_times(f, SCRIPTED_ALLOCATE, UINT32_MAX, MOOR_DEVICE_NOMEM);
     EXPECT(MOOR_DEVICE_NOMEM, moor_buffer_allocate(f->binding, UNIT, NULL, &buffer));
     EXPECT_ASKED_IN_ALL(party, 1, UNIT);
     atomic_store(&party->answer, NULL);
@@ -441,6 +411,6 @@ FIXTURE_TEST(pressure, a_full_device_asks_once)
     EXPECT_ASKED_IN_ALL(party, 2, UNITS(2));
     cr_assert_eq(scripted_count(f->script, SCRIPTED_ALLOCATE), allocations + 1,
                  "no second attempt without an eviction");
-    fixture_check_books(f);
+    fixture_check_accounts(f);
     scripted_clear_faults(f->script);
 }

@@ -12,11 +12,24 @@
 
 TestSuite(providers, .timeout = 30);
 
-Test(providers, describe_themselves)
+/* A runtime, and a script that the test attaches. */
+static struct fixture open_detached(const struct scripted_options *options)
 {
-    struct fixture f = fixture_open(&(struct scripted_options){.device_count = 2});
+    struct fixture f = {.script = scripted_create(options)};
+    EXPECT(MOOR_OK, moor_runtime_create(NULL, &f.runtime));
+    return f;
+}
+
+static void close_detached(struct fixture *f)
+{
+    EXPECT(MOOR_OK, moor_runtime_destroy(f->runtime));
+    scripted_destroy(f->script);
+}
+
+FIXTURE_TEST_WITH(providers, describe_themselves, fixture_close, .device_count = 2)
+{
     struct moor_provider_info info;
-    EXPECT(MOOR_OK, moor_provider_get_info(f.provider, &info));
+    EXPECT(MOOR_OK, moor_provider_get_info(f->provider, &info));
     cr_assert_str_eq(info.name, "scripted");
     cr_assert_str_eq(info.vendor, "Moorage tests");
     cr_assert_str_eq(info.version, "1");
@@ -28,22 +41,19 @@ Test(providers, describe_themselves)
     struct moor_abi_device_info device_info = {.struct_size = MOOR_ABI_DEVICE_INFO_SIZE};
     struct moor_abi_domain_info domain_info = {.struct_size = MOOR_ABI_DOMAIN_INFO_SIZE};
     uint32_t domain = 77;
-    EXPECT(MOOR_OK, moor_provider_get_device(f.provider, 1, &device));
-    EXPECT(MOOR_INVALID, moor_provider_get_device(f.provider, 2, &device));
+    EXPECT(MOOR_OK, moor_provider_get_device(f->provider, 1, &device));
     EXPECT(MOOR_OK, moor_device_get_info(device, &device_info));
     cr_assert_str_eq(device_info.key, "scripted-key-1");
     EXPECT(MOOR_OK, moor_device_get_domain_info(device, SCRIPTED_DOMAIN_HOST, &domain_info));
     cr_assert_eq(domain_info.kind, MOOR_ABI_DOMAIN_PINNED);
-    EXPECT(MOOR_INVALID, moor_device_get_domain_info(device, 2, &domain_info));
     EXPECT(MOOR_OK, moor_device_find_domain(device, MOOR_ABI_DOMAIN_PINNED, &domain));
     cr_assert_eq(domain, SCRIPTED_DOMAIN_HOST);
     EXPECT(MOOR_UNSUPPORTED, moor_device_find_domain(device, MOOR_ABI_DOMAIN_UNIFIED, &domain));
     const void *table = NULL;
-    EXPECT(MOOR_OK, moor_provider_get_extension(f.provider, "scripted.name", 1, &table));
+    EXPECT(MOOR_OK, moor_provider_get_extension(f->provider, "scripted.name", 1, &table));
     cr_assert_str_eq(table, "scripted");
-    EXPECT(MOOR_UNSUPPORTED, moor_provider_get_extension(f.provider, "scripted.name", 2, &table));
-    EXPECT(MOOR_UNSUPPORTED, moor_provider_get_extension(f.provider, "scripted.other", 1, &table));
-    fixture_close(&f);
+    EXPECT(MOOR_UNSUPPORTED, moor_provider_get_extension(f->provider, "scripted.name", 2, &table));
+    EXPECT(MOOR_UNSUPPORTED, moor_provider_get_extension(f->provider, "scripted.other", 1, &table));
 }
 
 /* Native handles, which a host needs to launch its own work, are the provider's own. */
@@ -58,17 +68,10 @@ FIXTURE_TEST(providers, give_their_native_names)
     EXPECT(MOOR_OK, moor_device_get_native(f->device, &native));
     cr_assert_gt(native, SCRIPTED_NATIVE);
     native = 7;
-    scripted_fail(f->script,
-                  (struct scripted_fault){
-                      .name = SCRIPTED_CONTEXT_NATIVE, .nth = 1, .times = 1, .status = MOOR_UNSUPPORTED});
+    fixture_fail_times(f, SCRIPTED_CONTEXT_NATIVE, 1, MOOR_UNSUPPORTED);
     EXPECT(MOOR_UNSUPPORTED, moor_device_get_native(f->device, &native));
-    scripted_fail(f->script,
-                  (struct scripted_fault){
-                      .name = SCRIPTED_STREAM_NATIVE, .nth = 1, .times = 1, .status = MOOR_UNSUPPORTED});
+    fixture_fail_times(f, SCRIPTED_STREAM_NATIVE, 1, MOOR_UNSUPPORTED);
     EXPECT(MOOR_UNSUPPORTED, moor_stream_get_native(f->stream, &native));
-    EXPECT(MOOR_INVALID, moor_stream_get_native(f->stream, NULL));
-    EXPECT(MOOR_INVALID, moor_device_get_native(f->device, NULL));
-    EXPECT(MOOR_INVALID, moor_buffer_get_native(f->runtime, buffer, NULL));
     EXPECT(MOOR_OK, moor_buffer_release(f->runtime, buffer));
     EXPECT(MOOR_STALE, moor_buffer_get_native(f->runtime, buffer, &native));
     unsigned char own[64];
@@ -78,47 +81,43 @@ FIXTURE_TEST(providers, give_their_native_names)
     cr_assert_eq(native, 7);
 }
 
+static void expect_busy(struct fixture *f, const char *objects)
+{
+    EXPECT(MOOR_BUSY, moor_provider_unload(f->provider));
+    cr_assert(strstr(moor_last_error()->text, objects), "%s", moor_last_error()->text);
+}
+
 /* An object of any kind keeps its provider loaded, and the message counts the objects. */
 FIXTURE_TEST(providers, with_live_objects_are_busy)
 {
-    EXPECT(MOOR_OK, moor_stream_destroy(f->stream));
     EXPECT(MOOR_OK, moor_binding_close(f->binding));
-    struct moor_stream *stream = fixture_stream(f, NULL);
-    EXPECT(MOOR_BUSY, moor_provider_unload(f->provider));
-    cr_assert(strstr(moor_last_error()->text, "1 stream"), "%s", moor_last_error()->text);
-    EXPECT(MOOR_OK, moor_stream_destroy(stream));
+    expect_busy(f, "1 stream");
+    EXPECT(MOOR_OK, moor_stream_destroy(f->stream));
     EXPECT(MOOR_OK, moor_binding_open(f->device, 0, f->holder, &f->binding));
-    EXPECT(MOOR_BUSY, moor_provider_unload(f->provider));
-    cr_assert(strstr(moor_last_error()->text, "1 binding"), "%s", moor_last_error()->text);
+    expect_busy(f, "1 binding");
     moor_buffer buffers[2] = {fixture_allocate(f, 256), fixture_allocate(f, 256)};
     (void)fixture_range(f, 1);
     (void)fixture_open_segment(f, 1);
-    EXPECT(MOOR_BUSY, moor_provider_unload(f->provider));
-    cr_assert(strstr(moor_last_error()->text, "2 buffer"), "%s", moor_last_error()->text);
-    cr_assert(strstr(moor_last_error()->text, "1 range"), "%s", moor_last_error()->text);
-    cr_assert(strstr(moor_last_error()->text, "1 segment"), "%s", moor_last_error()->text);
+    expect_busy(f, "2 buffer");
+    expect_busy(f, "1 range");
+    expect_busy(f, "1 segment");
     EXPECT(MOOR_BUSY, moor_runtime_destroy(f->runtime));
     cr_assert_eq(scripted_count(f->script, SCRIPTED_SHUTDOWN), 0, "nothing has changed");
     struct moor_view view = fixture_buffer_view(f, buffers[0]);
-    f->stream = fixture_stream(f, &f->queue);
+    EXPECT(MOOR_OK, moor_stream_create(f->device, NULL, &f->stream));
+    f->queue = scripted_last_stream(f->script);
     EXPECT(MOOR_OK, moor_fill(f->stream, &view, 1, 1));
-    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, buffers[0]));
-    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, buffers[1]));
 }
 
 Test(providers, unloaded_ones_shut_down_and_can_come_back)
 {
-    struct moor_runtime *runtime = NULL;
-    EXPECT(MOOR_OK, moor_runtime_create(NULL, &runtime));
-    struct scripted *script = scripted_create(NULL);
+    struct fixture f = open_detached(NULL);
     for (uint32_t i = 1; i <= 3; i++) {
-        struct moor_provider *provider = fixture_attach(runtime, script);
-        EXPECT(MOOR_OK, moor_provider_unload(provider));
-        cr_assert_eq(scripted_count(script, SCRIPTED_INIT), i);
-        cr_assert_eq(scripted_count(script, SCRIPTED_SHUTDOWN), i);
+        EXPECT(MOOR_OK, moor_provider_unload(fixture_attach(f.runtime, f.script)));
+        cr_assert_eq(scripted_count(f.script, SCRIPTED_INIT), i);
+        cr_assert_eq(scripted_count(f.script, SCRIPTED_SHUTDOWN), i);
     }
-    EXPECT(MOOR_OK, moor_runtime_destroy(runtime));
-    scripted_destroy(script);
+    close_detached(&f);
 }
 
 /* The provider has no live objects, but it may still use its memory: the core never frees that, and the
@@ -144,131 +143,89 @@ Test(providers, whose_end_fails_are_forgotten)
 /* The n-th call of attaching and opening fails: the runtime is as before, and the next attempt works. */
 Test(providers, attach_fails_at_every_step_without_a_trace)
 {
-    for (uint32_t n = 1;; n++) {
-        struct moor_runtime *runtime = NULL;
-        struct moor_provider *provider = NULL;
-        struct scripted *script = scripted_create(&(struct scripted_options){.device_count = 2});
-        EXPECT(MOOR_OK, moor_runtime_create(NULL, &runtime));
-        scripted_fail(script,
-                      (struct scripted_fault){.name = SCRIPTED_ANY, .nth = n, .status = MOOR_PROVIDER});
-        moor_status status = fixture_try_attach(runtime, script, &provider);
-        uint32_t fired = scripted_faults_fired(script);
-        scripted_clear_faults(script);
+    for (uint32_t n = 1, fired = 1; fired; n++) {
+        struct fixture f = open_detached(&(struct scripted_options){.device_count = 2});
+        fixture_fail(&f, SCRIPTED_ANY, n, MOOR_PROVIDER);
+        moor_status status = fixture_try_attach(f.runtime, f.script, &f.provider);
+        fired = scripted_faults_fired(f.script);
+        scripted_clear_faults(f.script);
         if (status) {
-            cr_assert_null(provider);
-            provider = fixture_attach(runtime, script);
+            cr_assert_null(f.provider);
+            f.provider = fixture_attach(f.runtime, f.script);
         }
-        EXPECT(MOOR_OK, moor_provider_unload(provider));
-        EXPECT(MOOR_OK, moor_runtime_destroy(runtime));
-        scripted_destroy(script);
-        if (!fired)
-            break;
+        EXPECT(MOOR_OK, moor_provider_unload(f.provider));
+        close_detached(&f);
     }
 }
 
 Test(providers, a_device_that_fails_is_left_out)
 {
-    struct moor_runtime *runtime = NULL;
     struct moor_provider_info info;
-    struct moor_device *device = NULL;
     struct moor_abi_device_info device_info = {.struct_size = MOOR_ABI_DEVICE_INFO_SIZE};
-    struct scripted *script = scripted_create(&(struct scripted_options){.device_count = 2});
-    EXPECT(MOOR_OK, moor_runtime_create(NULL, &runtime));
-    scripted_fail(
-        script, (struct scripted_fault){.name = SCRIPTED_DEVICE_INFO, .nth = 1, .status = MOOR_DEVICE_LOST});
-    struct moor_provider *provider = fixture_attach(runtime, script);
-    EXPECT(MOOR_OK, moor_provider_get_info(provider, &info));
-    cr_assert_eq(info.device_count, 1);
-    EXPECT(MOOR_OK, moor_provider_get_device(provider, 0, &device));
-    EXPECT(MOOR_OK, moor_device_get_info(device, &device_info));
-    cr_assert_str_eq(device_info.key, "scripted-key-1");
-    struct moor_stream *stream = NULL;
-    EXPECT(MOOR_OK, moor_stream_create(device, NULL, &stream)); /* opens the right device */
     struct scripted_call call;
-    cr_assert(scripted_last_call(script, SCRIPTED_CONTEXT_OPEN, &call));
+    struct fixture f = open_detached(&(struct scripted_options){.device_count = 2});
+    fixture_fail(&f, SCRIPTED_DEVICE_INFO, 1, MOOR_DEVICE_LOST);
+    f.provider = fixture_attach(f.runtime, f.script);
+    EXPECT(MOOR_OK, moor_provider_get_info(f.provider, &info));
+    cr_assert_eq(info.device_count, 1);
+    EXPECT(MOOR_OK, moor_provider_get_device(f.provider, 0, &f.device));
+    EXPECT(MOOR_OK, moor_device_get_info(f.device, &device_info));
+    cr_assert_str_eq(device_info.key, "scripted-key-1");
+    EXPECT(MOOR_OK, moor_stream_create(f.device, NULL, &f.stream)); /* opens the right device */
+    cr_assert(scripted_last_call(f.script, SCRIPTED_CONTEXT_OPEN, &call));
     cr_assert_eq(call.arguments[0], 1);
-    EXPECT(MOOR_OK, moor_stream_destroy(stream));
-    EXPECT(MOOR_OK, moor_runtime_destroy(runtime));
-    scripted_destroy(script);
+    EXPECT(MOOR_OK, moor_stream_destroy(f.stream));
+    close_detached(&f);
 }
 
 Test(providers, that_do_not_open_say_so_each_time)
 {
-    struct moor_runtime *runtime = NULL;
-    struct moor_device *device = NULL;
-    struct moor_stream *stream = NULL;
-    struct scripted *script = scripted_create(NULL);
-    EXPECT(MOOR_OK, moor_runtime_create(NULL, &runtime));
-    struct moor_provider *provider = fixture_attach(runtime, script);
-    EXPECT(MOOR_OK, moor_provider_get_device(provider, 0, &device));
-    scripted_fail(script,
-                  (struct scripted_fault){
-                      .name = SCRIPTED_CONTEXT_OPEN, .nth = 1, .times = 2, .status = MOOR_DEVICE_NOMEM});
-    EXPECT(MOOR_DEVICE_NOMEM, moor_stream_create(device, NULL, &stream));
-    EXPECT(MOOR_DEVICE_NOMEM, moor_stream_create(device, NULL, &stream));
-    EXPECT(MOOR_OK, moor_stream_create(device, NULL, &stream));
-    EXPECT(MOOR_OK, moor_stream_destroy(stream));
-    EXPECT(MOOR_OK, moor_runtime_destroy(runtime));
-    scripted_destroy(script);
+    struct fixture f = open_detached(NULL);
+    f.provider = fixture_attach(f.runtime, f.script);
+    EXPECT(MOOR_OK, moor_provider_get_device(f.provider, 0, &f.device));
+    fixture_fail_times(&f, SCRIPTED_CONTEXT_OPEN, 2, MOOR_DEVICE_NOMEM);
+    EXPECT(MOOR_DEVICE_NOMEM, moor_stream_create(f.device, NULL, &f.stream));
+    EXPECT(MOOR_DEVICE_NOMEM, moor_stream_create(f.device, NULL, &f.stream));
+    EXPECT(MOOR_OK, moor_stream_create(f.device, NULL, &f.stream));
+    EXPECT(MOOR_OK, moor_stream_destroy(f.stream));
+    close_detached(&f);
 }
 
-Test(providers, with_equal_pool_keys_share_one_account)
+FIXTURE_TEST_WITH(providers, with_equal_pool_keys_share_one_account, fixture_close, .pool_key = "the one GPU")
 {
-    struct moor_runtime *runtime = NULL;
-    struct scripted *scripts[3] = {
-        scripted_create(&(struct scripted_options){.name = "first", .pool_key = "the one GPU"}),
-        scripted_create(&(struct scripted_options){.name = "second", .pool_key = "the one GPU"}),
-        scripted_create(&(struct scripted_options){.name = "third"})};
-    struct moor_device *devices[3];
-    struct moor_authority *authorities[3];
-    EXPECT(MOOR_OK, moor_runtime_create(NULL, &runtime));
-    for (size_t i = 0; i < 3; i++) {
-        struct moor_provider *provider = fixture_attach(runtime, scripts[i]);
-        EXPECT(MOOR_OK, moor_provider_get_device(provider, 0, &devices[i]));
-        EXPECT(MOOR_OK, moor_device_get_authority(devices[i], 0, &authorities[i]));
-    }
-    cr_assert_eq(authorities[0], authorities[1]);
-    cr_assert_neq(authorities[0], authorities[2]);
-    struct moor_holder *holder = NULL;
-    struct moor_binding *bindings[2];
-    moor_buffer buffers[2];
+    struct scripted_options second = {.name = "second", .pool_key = "the one GPU"};
+    struct fixture g = fixture_join(f->runtime, &second, 0);
+    struct fixture h = fixture_join(f->runtime, &(struct scripted_options){.name = "third"}, 0);
     moor_buffer more = 0;
-    EXPECT(MOOR_OK, moor_authority_set_capacity(authorities[0], 8192, 0, NULL));
-    EXPECT(MOOR_OK, moor_holder_create(authorities[0], NULL, &holder));
-    for (size_t i = 0; i < 2; i++) {
-        EXPECT(MOOR_OK, moor_binding_open(devices[i], 0, holder, &bindings[i]));
-        EXPECT(MOOR_OK, moor_buffer_allocate(bindings[i], 4096, NULL, &buffers[i]));
-    }
-    EXPECT(MOOR_OVER_BUDGET, moor_buffer_allocate(bindings[0], 256, NULL, &more));
-    struct moor_authority_stats stats;
-    EXPECT(MOOR_OK, moor_authority_get_stats(authorities[1], &stats, NULL, 0, NULL));
-    cr_assert_eq(stats.charged_bytes, scripted_held(scripts[0], 0, 0) + scripted_held(scripts[1], 0, 0));
-    EXPECT(MOOR_OK, moor_buffer_release(runtime, buffers[0]));
-    EXPECT(MOOR_OK, moor_buffer_allocate(bindings[1], 4096, NULL, &more));
-    EXPECT(MOOR_OK, moor_buffer_release(runtime, buffers[1]));
-    EXPECT(MOOR_OK, moor_buffer_release(runtime, more));
-    EXPECT(MOOR_OK, moor_runtime_reap(runtime, fixture_soon(1000)));
-    EXPECT(MOOR_OK, moor_binding_close(bindings[0]));
-    EXPECT(MOOR_OK, moor_binding_close(bindings[1]));
-    EXPECT(MOOR_BUSY, moor_runtime_destroy(runtime)); /* the holder is alive */
-    EXPECT(MOOR_OK, moor_holder_destroy(holder));
-    EXPECT(MOOR_OK, moor_runtime_destroy(runtime));
-    for (size_t i = 0; i < 3; i++)
-        scripted_destroy(scripts[i]);
+    cr_assert_eq(f->authority, g.authority);
+    cr_assert_neq(f->authority, h.authority);
+    fixture_set_capacity(f, 8192);
+    moor_buffer own = fixture_allocate(f, 4096);
+    moor_buffer other = fixture_allocate(&g, 4096);
+    EXPECT(MOOR_OVER_BUDGET, moor_buffer_allocate(f->binding, 256, NULL, &more));
+    cr_assert_eq(fixture_stats(&g).charged_bytes,
+                 scripted_held(f->script, 0, 0) + scripted_held(g.script, 0, 0));
+    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, own));
+    more = fixture_allocate(&g, 4096);
+    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, other));
+    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, more));
+    EXPECT(MOOR_BUSY, moor_runtime_destroy(f->runtime)); /* the holders are alive */
+    fixture_part(&h);
+    fixture_part(&g);
 }
 
 Test(providers, whose_domain_shares_without_addresses_are_refused)
 {
+    struct scripted_options options = {.device_domain_lacks = MOOR_ABI_CAP_VIRTUAL};
     struct moor_runtime *runtime = NULL;
     struct moor_provider *provider = NULL;
-    struct scripted *bad =
-        scripted_create(&(struct scripted_options){.device_domain_lacks = MOOR_ABI_CAP_VIRTUAL});
+    struct scripted *bad = scripted_create(&options);
     EXPECT(MOOR_OK, moor_runtime_create(NULL, &runtime));
     EXPECT(MOOR_REFUSED, fixture_try_attach(runtime, bad, &provider));
     cr_assert(strstr(moor_last_error()->text, "SHARED without VIRTUAL"), "%s", moor_last_error()->text);
     cr_assert_eq(scripted_count(bad, SCRIPTED_SHUTDOWN), 1);
     scripted_destroy(bad);
-    struct scripted_options options = {.device_domain_lacks = MOOR_ABI_CAP_VIRTUAL | MOOR_ABI_CAP_SHARED};
+    options.device_domain_lacks |= MOOR_ABI_CAP_SHARED;
     struct fixture f = fixture_join(runtime, &options, 0);
     moor_range range = 0;
     moor_segment segment = 0;
@@ -281,29 +238,26 @@ Test(providers, whose_domain_shares_without_addresses_are_refused)
  * decision stays. */
 Test(providers, with_a_known_total_define_a_shared_pool)
 {
+    static const struct {
+        const char *name;
+        uint64_t total, capacity; /* MiB; the pool's, unless the host decides */
+    } joining[] = {{"second", 3, 3}, {"third", 9, 3}, {"fourth", 2, 2}};
     for (uint32_t host_decides = 0; host_decides < 2; host_decides++) {
         struct fixture f = fixture_open(&(struct scripted_options){.total_unknown = 1, .pool_key = "pool"});
+        struct fixture others[3];
         cr_assert_eq(fixture_stats(&f).capacity_bytes, 0);
         if (host_decides)
-            /* although the figure is the same */
-            EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, 0, 0, NULL));
-        struct fixture g = fixture_join(
-            f.runtime,
-            &(struct scripted_options){.name = "second", .pool_key = "pool", .total_bytes = MIB(3)}, 0);
-        cr_assert_eq(f.authority, g.authority);
-        cr_assert_eq(fixture_stats(&f).capacity_bytes, host_decides ? 0 : MIB(3));
-        struct fixture h = fixture_join(
-            f.runtime, &(struct scripted_options){.name = "third", .pool_key = "pool", .total_bytes = MIB(9)},
-            0);
-        cr_assert_eq(fixture_stats(&f).capacity_bytes, host_decides ? 0 : MIB(3),
-                     "the host's own decision stays");
-        struct fixture i = fixture_join(
-            f.runtime,
-            &(struct scripted_options){.name = "fourth", .pool_key = "pool", .total_bytes = MIB(2)}, 0);
-        cr_assert_eq(fixture_stats(&f).capacity_bytes, host_decides ? 0 : MIB(2));
-        fixture_part(&i);
-        fixture_part(&h);
-        fixture_part(&g);
+            fixture_set_capacity(&f, 0); /* although the figure is the same */
+        for (size_t i = 0; i < 3; i++) {
+            const struct scripted_options options = {
+                .name = joining[i].name, .pool_key = "pool", .total_bytes = MIB(joining[i].total)};
+            others[i] = fixture_join(f.runtime, &options, 0);
+            cr_assert_eq(f.authority, others[i].authority);
+            cr_assert_eq(fixture_stats(&f).capacity_bytes, host_decides ? 0 : MIB(joining[i].capacity), "%s",
+                         joining[i].name);
+        }
+        for (size_t i = 3; i-- > 0;)
+            fixture_part(&others[i]);
         fixture_close(&f);
     }
 }
@@ -320,38 +274,29 @@ Test(providers, are_loaded_by_a_core_with_a_version)
 Test(providers, all_end_with_their_runtime_or_none)
 {
     for (size_t used = 0; used < 2; used++) {
-        struct moor_runtime *runtime = NULL;
-        struct scripted *scripts[2] = {scripted_create(&(struct scripted_options){.name = "first"}),
-                                       scripted_create(&(struct scripted_options){.name = "second"})};
-        struct moor_device *devices[2];
-        struct moor_stream *stream = NULL;
-        EXPECT(MOOR_OK, moor_runtime_create(NULL, &runtime));
-        for (size_t i = 0; i < 2; i++)
-            EXPECT(MOOR_OK, moor_provider_get_device(fixture_attach(runtime, scripts[i]), 0, &devices[i]));
-        EXPECT(MOOR_OK, moor_stream_create(devices[used], NULL, &stream));
-        EXPECT(MOOR_BUSY, moor_runtime_destroy(runtime));
+        struct fixture f = fixture_open(NULL);
+        struct fixture g = fixture_join(f.runtime, &(struct scripted_options){.name = "second"}, 0);
+        struct fixture *both[2] = {&f, &g};
         for (size_t i = 0; i < 2; i++) {
-            struct moor_authority *authority = NULL;
-            struct moor_holder *holder = NULL;
-            struct moor_binding *binding = NULL;
-            struct moor_holder_stats stats;
-            moor_buffer buffer = 0;
-            cr_assert_eq(scripted_count(scripts[i], SCRIPTED_SHUTDOWN), 0);
-            EXPECT(MOOR_OK, moor_device_get_authority(devices[i], 0, &authority));
-            EXPECT(MOOR_OK, moor_holder_create(authority, NULL, &holder));
-            EXPECT(MOOR_OK, moor_binding_open(devices[i], 0, holder, &binding));
-            EXPECT(MOOR_OK, moor_buffer_allocate(binding, 4096, NULL, &buffer));
-            EXPECT(MOOR_OK, moor_buffer_release(runtime, buffer));
-            EXPECT(MOOR_OK, moor_runtime_reap(runtime, fixture_soon(1000)));
-            EXPECT(MOOR_OK, moor_holder_get_stats(holder, &stats));
-            cr_assert_eq(stats.charged_bytes, 0, "reap looks at both");
-            EXPECT(MOOR_OK, moor_binding_close(binding));
-            EXPECT(MOOR_OK, moor_holder_destroy(holder));
+            EXPECT(MOOR_OK, moor_binding_close(both[i]->binding));
+            EXPECT(MOOR_OK, moor_holder_destroy(both[i]->holder));
+            if (i != used)
+                EXPECT(MOOR_OK, moor_stream_destroy(both[i]->stream));
         }
-        EXPECT(MOOR_OK, moor_stream_destroy(stream));
-        EXPECT(MOOR_OK, moor_runtime_destroy(runtime));
-        scripted_destroy(scripts[0]);
-        scripted_destroy(scripts[1]);
+        EXPECT(MOOR_BUSY, moor_runtime_destroy(f.runtime));
+        for (size_t i = 0; i < 2; i++) {
+            struct fixture *one = both[i];
+            cr_assert_eq(scripted_count(one->script, SCRIPTED_SHUTDOWN), 0);
+            EXPECT(MOOR_OK, moor_holder_create(one->authority, NULL, &one->holder));
+            EXPECT(MOOR_OK, moor_binding_open(one->device, 0, one->holder, &one->binding));
+            EXPECT(MOOR_OK, moor_buffer_release(one->runtime, fixture_allocate(one, 4096)));
+            fixture_reap(one);
+            EXPECT_BYTES(one, .charged_bytes = 0); /* reap looks at both */
+            if (i != used)
+                one->stream = NULL;
+        }
+        fixture_part(&g);
+        fixture_close(&f);
     }
 }
 
@@ -389,8 +334,7 @@ static void *end_all(void *user)
 {
     struct straggler *straggler = user;
     struct fixture *f = straggler->fixture;
-    scripted_open(f->script, f->queue);
-    fixture_reap(f);
+    fixture_open_and_reap(f);
     EXPECT(MOOR_OK, moor_stream_destroy(f->stream));
     EXPECT(MOOR_OK, moor_binding_close(f->binding));
     EXPECT(MOOR_OK, moor_holder_destroy(f->holder));
@@ -492,22 +436,18 @@ FIXTURE_TEST(providers, log_through_the_host_under_their_names)
 
 Test(providers, settings_need_a_pointer_if_they_are_counted)
 {
-    struct moor_runtime *runtime = NULL;
-    struct moor_provider *provider = NULL;
-    struct scripted *script = scripted_create(NULL);
-    const struct moor_setting half[2] = {{.key = SCRIPTED_SETTING_KEY, .value = scripted_setting(script)},
+    struct fixture f = open_detached(NULL);
+    const struct moor_setting half[2] = {{.key = SCRIPTED_SETTING_KEY, .value = scripted_setting(f.script)},
                                          {.key = "no value"}};
     const struct moor_load_options wrong[] = {{.settings = NULL, .setting_count = 1},
                                               {.settings = half, .setting_count = 2},
                                               {.settings = half + 1, .setting_count = 1}};
-    EXPECT(MOOR_OK, moor_runtime_create(NULL, &runtime));
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
-        EXPECT(MOOR_INVALID,
-               moor__provider_attach(runtime, scripted_table(script), "/scripted", &wrong[i], &provider));
-    cr_assert_null(provider);
-    cr_assert_eq(scripted_count(script, SCRIPTED_INIT), 0, "before the first call");
-    EXPECT(MOOR_OK, moor_runtime_destroy(runtime));
-    scripted_destroy(script);
+        EXPECT(MOOR_INVALID, moor__provider_attach(f.runtime, scripted_table(f.script), "/scripted",
+                                                   &wrong[i], &f.provider));
+    cr_assert_null(f.provider);
+    cr_assert_eq(scripted_count(f.script, SCRIPTED_INIT), 0, "before the first call");
+    close_detached(&f);
 }
 
 /* ---- errors ---- */
@@ -528,7 +468,6 @@ FIXTURE_TEST(providers, errors_carry_code_and_text)
     cr_assert(strstr(error->text, "scripted"), "the text does not name the provider: %s", error->text);
     buffer = fixture_allocate(f, 100);
     cr_assert_eq(moor_last_error()->native_code, -4711, "a success leaves the record unchanged");
-    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, buffer));
 }
 
 FIXTURE_TEST(providers, statuses_outside_the_list_become_provider)

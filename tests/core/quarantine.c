@@ -17,87 +17,71 @@ static void quarantine_one(struct fixture *f, uint32_t times)
     EXPECT(MOOR_OK, moor_runtime_reap(f->runtime, fixture_soon(1000)));
 }
 
-Test(quarantine, keeps_the_charge)
+QUARANTINE_TEST(quarantine, keeps_the_charge)
 {
-    struct fixture f = fixture_open(NULL);
-    quarantine_one(&f, UINT32_MAX);
-    struct moor_authority_stats stats = fixture_stats(&f);
-    cr_assert_eq(stats.quarantined_bytes, 4096);
-    cr_assert_eq(stats.charged_bytes, 4096);
-    cr_assert_eq(stats.pending_bytes, 0);
-    cr_assert_eq(stats.live_bytes, 0);
-    cr_assert_eq(fixture_counts(&f).quarantined, 1);
-    cr_assert_eq(fixture_counts(&f).buffers, 1, "its memory has not gone");
-    fixture_check_books(&f);
-    EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, 8192, 0, NULL));
+    quarantine_one(f, UINT32_MAX);
+    EXPECT_BYTES(f, .charged_bytes = 4096, .quarantined_bytes = 4096);
+    cr_assert_eq(fixture_counts(f).quarantined, 1);
+    cr_assert_eq(fixture_counts(f).buffers, 1, "its memory has not gone");
+    fixture_check_accounts(f);
+    fixture_set_capacity(f, 8192);
     moor_buffer buffer = 0;
-    EXPECT(MOOR_OVER_BUDGET, moor_buffer_allocate(f.binding, 8192, NULL, &buffer));
+    EXPECT(MOOR_OVER_BUDGET, moor_buffer_allocate(f->binding, 8192, NULL, &buffer));
     struct moor_holder_stats holder;
-    EXPECT(MOOR_OK, moor_holder_get_stats(f.holder, &holder));
+    EXPECT(MOOR_OK, moor_holder_get_stats(f->holder, &holder));
     cr_assert_eq(holder.quarantined_bytes, 4096);
-    EXPECT(MOOR_BUSY, moor_holder_destroy(f.holder));
-    fixture_close_quarantined(&f);
+    EXPECT(MOOR_BUSY, moor_holder_destroy(f->holder));
 }
 
-Test(quarantine, is_tried_again_at_unload)
+QUARANTINE_TEST(quarantine, is_tried_again_at_unload)
 {
-    struct fixture f = fixture_open(NULL);
-    quarantine_one(&f, 1);
-    cr_assert_eq(fixture_stats(&f).quarantined_bytes, 4096);
-    fixture_close_quarantined(&f);
+    quarantine_one(f, 1);
+    cr_assert_eq(fixture_stats(f).quarantined_bytes, 4096);
 }
 
-Test(quarantine, that_stays_refuses_the_end)
+QUARANTINE_TEST(quarantine, that_stays_refuses_the_end)
 {
-    struct fixture f = fixture_open(NULL);
-    quarantine_one(&f, UINT32_MAX);
-    struct moor_stream *stream = f.stream;
-    f.stream = NULL;
+    struct moor_stream *stream = f->stream;
+    quarantine_one(f, UINT32_MAX);
+    f->stream = NULL;
     EXPECT(MOOR_OK, moor_stream_destroy(stream));
-    EXPECT(MOOR_PROVIDER, moor_binding_close(f.binding));
-    EXPECT(MOOR_BUSY, moor_provider_unload(f.provider));
-    cr_assert_eq(fixture_stats(&f).quarantined_bytes, 4096, "still charged, still listed");
-    cr_assert_eq(fixture_counts(&f).quarantined, 1);
-    cr_assert_eq(scripted_count(f.script, SCRIPTED_SHUTDOWN), 0);
-    fixture_close_quarantined(&f);
+    EXPECT(MOOR_PROVIDER, moor_binding_close(f->binding));
+    EXPECT(MOOR_BUSY, moor_provider_unload(f->provider));
+    EXPECT_BYTES(f, .charged_bytes = 4096, .quarantined_bytes = 4096); /* still charged, still listed */
+    cr_assert_eq(fixture_counts(f).quarantined, 1);
+    cr_assert_eq(scripted_count(f->script, SCRIPTED_SHUTDOWN), 0);
 }
 
 /* A lost device never reaches its fences, so memory behind them never counts as freed. */
 FIXTURE_TEST(quarantine, takes_memory_behind_a_lost_stream)
 {
     struct moor_view view = fixture_allocate_view(f, 4096);
-    scripted_hold(f->script, f->queue);
-    EXPECT(MOOR_OK, moor_fill(f->stream, &view, 1, 1));
-    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, view.owner));
+    fixture_release_pending(f, &view);
     scripted_lose(f->script, f->queue);
     moor_status status = moor_runtime_reap(f->runtime, fixture_soon(200));
     cr_assert_neq(status, MOOR_PENDING, "nothing is on its way any more");
-    struct moor_authority_stats stats = fixture_stats(f);
-    cr_assert_eq(stats.quarantined_bytes, 4096);
-    cr_assert_eq(stats.charged_bytes, 4096);
+    EXPECT_BYTES(f, .charged_bytes = 4096, .quarantined_bytes = 4096);
     cr_assert_eq(scripted_objects(f->script).allocations, 1);
     EXPECT(MOOR_OK, moor_binding_close(f->binding)); /* tries again: no work runs there any more */
     f->binding = NULL;
     cr_assert_eq(scripted_objects(f->script).allocations, 0);
 }
 
-Test(quarantine, of_a_range_part_is_never_committed_over)
+QUARANTINE_TEST(quarantine, of_a_range_part_is_never_committed_over)
 {
-    struct fixture f = fixture_open(NULL);
-    moor_range range = fixture_range(&f, 4);
-    EXPECT(MOOR_OK, moor_range_commit(f.runtime, range, 0, 2 * GRANULE, 0));
-    scripted_fail_free(f.script, MOOR_ABI_RELEASE_DECOMMIT, 1, 1, MOOR_PROVIDER);
-    EXPECT(MOOR_OK, moor_range_decommit(f.runtime, range, 0, GRANULE));
-    EXPECT(MOOR_OK, moor_runtime_reap(f.runtime, fixture_soon(1000)));
-    cr_assert_eq(fixture_stats(&f).quarantined_bytes, GRANULE);
-    fixture_check_books(&f);
+    moor_range range = fixture_range(f, 4);
+    EXPECT(MOOR_OK, moor_range_commit(f->runtime, range, 0, 2 * GRANULE, 0));
+    scripted_fail_free(f->script, MOOR_ABI_RELEASE_DECOMMIT, 1, 1, MOOR_PROVIDER);
+    EXPECT(MOOR_OK, moor_range_decommit(f->runtime, range, 0, GRANULE));
+    EXPECT(MOOR_OK, moor_runtime_reap(f->runtime, fixture_soon(1000)));
+    cr_assert_eq(fixture_stats(f).quarantined_bytes, GRANULE);
+    fixture_check_accounts(f);
     /* The model ends the process if the core commits here. */
-    cr_assert_neq(moor_range_commit(f.runtime, range, 0, GRANULE, 0), MOOR_OK);
-    EXPECT(MOOR_OK, moor_range_commit(f.runtime, range, 2 * GRANULE, GRANULE, 0));
-    EXPECT(MOOR_OK, moor_range_release(f.runtime, range));
-    (void)moor_runtime_reap(f.runtime, fixture_soon(200)); /* the range cannot go before its part */
-    fixture_check_books(&f);
-    fixture_close_quarantined(&f);
+    cr_assert_neq(moor_range_commit(f->runtime, range, 0, GRANULE, 0), MOOR_OK);
+    EXPECT(MOOR_OK, moor_range_commit(f->runtime, range, 2 * GRANULE, GRANULE, 0));
+    EXPECT(MOOR_OK, moor_range_release(f->runtime, range));
+    (void)moor_runtime_reap(f->runtime, fixture_soon(200)); /* the range cannot go before its part */
+    fixture_check_accounts(f);
 }
 
 /* ---- lost streams ---- */
@@ -116,14 +100,14 @@ Test(quarantine, takes_memory_used_by_a_lost_and_destroyed_stream)
         scripted_lose(f.script, queue);
         if (record_fails)
             fixture_fail(&f, SCRIPTED_RECORD, 1, MOOR_DEVICE_LOST);
-        EXPECT(MOOR_OK, moor_stream_destroy(other));
+        EXPECT(MOOR_OK, moor_stream_destroy(fixture_disown(other)));
         cr_assert_eq(scripted_objects(f.script).streams, 1, "a lost stream is not waited for");
         EXPECT(MOOR_DEVICE_LOST, moor_memory_wait(&view, MOOR_FOREVER));
         EXPECT(MOOR_OK, moor_buffer_release(f.runtime, view.owner));
         cr_assert_eq(fixture_stats(&f).quarantined_bytes, 4096);
         cr_assert_eq(fixture_counts(&f).quarantined, 1);
         cr_assert_eq(scripted_objects(f.script).allocations, 1);
-        fixture_check_books(&f);
+        fixture_check_accounts(&f);
         EXPECT(MOOR_OK, moor_binding_close(f.binding)); /* tries again: no work runs there any more */
         f.binding = NULL;
         cr_assert_eq(scripted_objects(f.script).allocations, 0);
@@ -156,14 +140,10 @@ Test(quarantine, is_retried_behind_the_streams_that_are_not_lost)
         EXPECT(MOOR_BUSY, moor_binding_close(f.binding));
         cr_assert_eq(scripted_faults_fired(f.script), 2);
         cr_assert_eq(scripted_recorded(f.script, queues[!lost_is_second]), 1, "the other one was recorded");
-        struct moor_authority_stats stats = fixture_stats(&f);
-        cr_assert_eq(stats.quarantined_bytes, 0);
-        cr_assert_eq(stats.pending_bytes, 4096, "the release waits for the remaining stream");
+        EXPECT_BYTES(&f, .charged_bytes = 4096, .pending_bytes = 4096); /* waits for the remaining stream */
         EXPECT(MOOR_PENDING, moor_runtime_reap(f.runtime, MOOR_NO_WAIT));
         scripted_open(f.script, queues[!lost_is_second]);
         fixture_reap(&f);
-        for (uint32_t i = 0; i < 2; i++)
-            EXPECT(MOOR_OK, moor_stream_destroy(streams[i]));
         fixture_close(&f);
     }
 }
@@ -171,27 +151,23 @@ Test(quarantine, is_retried_behind_the_streams_that_are_not_lost)
 /* ---- mappings ---- */
 
 /* An unmap has no bytes of its own, and the segment's bytes do not return while its mapping is stuck. */
-Test(quarantine, of_a_mapping_is_not_pending)
+QUARANTINE_TEST(quarantine, of_a_mapping_is_not_pending)
 {
-    struct fixture f = fixture_open(NULL);
     moor_grant grant = 0;
-    moor_range range = fixture_range(&f, 4);
-    EXPECT(MOOR_OK, moor_authority_set_capacity(f.authority, 4 * GRANULE, 0, NULL));
-    moor_segment segment = fixture_open_segment(&f, 2);
-    EXPECT(MOOR_OK, moor_segment_map(f.runtime, segment, range, 0, MOOR_ACCESS_READ_WRITE));
-    scripted_fail_free(f.script, MOOR_ABI_RELEASE_UNMAP, 1, UINT32_MAX, MOOR_PROVIDER);
-    EXPECT(MOOR_OK, moor_range_unmap(f.runtime, range, 0, 2 * GRANULE));
-    EXPECT(MOOR_OK, moor_segment_release(f.runtime, segment));
-    cr_assert_eq(fixture_stats(&f).pending_bytes, 2 * GRANULE, "the unmap is pending");
-    EXPECT(MOOR_OK, moor_runtime_reap(f.runtime, MOOR_FOREVER));
-    struct moor_authority_stats stats = fixture_stats(&f);
-    cr_assert_eq(stats.pending_bytes, 0, "the failed unmap is not pending");
-    cr_assert_eq(stats.charged_bytes, 2 * GRANULE);
-    cr_assert_eq(fixture_counts(&f).releases, 0);
-    cr_assert_eq(fixture_counts(&f).quarantined, 1);
-    EXPECT(MOOR_OVER_BUDGET, moor_grant_reserve(f.holder, 3 * GRANULE, MOOR_NO_WAIT, &grant));
-    fixture_check_books(&f);
-    fixture_close_quarantined(&f);
+    moor_range range = fixture_range(f, 4);
+    fixture_set_capacity(f, 4 * GRANULE);
+    moor_segment segment = fixture_open_segment(f, 2);
+    EXPECT(MOOR_OK, moor_segment_map(f->runtime, segment, range, 0, MOOR_ACCESS_READ_WRITE));
+    scripted_fail_free(f->script, MOOR_ABI_RELEASE_UNMAP, 1, UINT32_MAX, MOOR_PROVIDER);
+    EXPECT(MOOR_OK, moor_range_unmap(f->runtime, range, 0, 2 * GRANULE));
+    EXPECT(MOOR_OK, moor_segment_release(f->runtime, segment));
+    cr_assert_eq(fixture_stats(f).pending_bytes, 2 * GRANULE, "the unmap is pending");
+    EXPECT(MOOR_OK, moor_runtime_reap(f->runtime, MOOR_FOREVER));
+    EXPECT_BYTES(f, .charged_bytes = 2 * GRANULE, .quarantined_bytes = 2 * GRANULE); /* not pending */
+    cr_assert_eq(fixture_counts(f).releases, 0);
+    cr_assert_eq(fixture_counts(f).quarantined, 1);
+    EXPECT(MOOR_OVER_BUDGET, moor_grant_reserve(f->holder, 3 * GRANULE, MOOR_NO_WAIT, &grant));
+    fixture_check_accounts(f);
 }
 
 /* A release of every kind fails once while all objects are released. The unload cleans up at the end, in the
@@ -214,7 +190,7 @@ Test(quarantine, of_every_kind_is_cleaned_up_at_the_end)
         EXPECT(MOOR_OK, moor_buffer_release(f.runtime, wrapped));
         EXPECT(MOOR_OK, moor_range_release(f.runtime, range));
         (void)moor_runtime_reap(f.runtime, fixture_soon(200));
-        fixture_check_books(&f);
+        fixture_check_accounts(&f);
         cr_assert_eq(scripted_faults_fired(f.script), 1, "kind %u was released", kind);
         cr_assert_geq(fixture_counts(&f).quarantined, 1, "kind %u", kind);
         fixture_close_quarantined(&f);
@@ -222,21 +198,16 @@ Test(quarantine, of_every_kind_is_cleaned_up_at_the_end)
 }
 
 /* The provider refuses to queue a release: the object stays with the core and does not count as freed. */
-Test(quarantine, a_release_that_is_not_accepted_loses_nothing)
+QUARANTINE_TEST(quarantine, a_release_that_is_not_accepted_loses_nothing)
 {
-    struct fixture f = fixture_open(NULL);
-    moor_buffer buffer = fixture_allocate(&f, 4096);
-    fixture_fail(&f, SCRIPTED_RELEASE, 1, MOOR_LIMIT);
-    moor_status status = moor_buffer_release(f.runtime, buffer);
-    scripted_clear_faults(f.script);
-    cr_assert_eq(fixture_stats(&f).charged_bytes, 4096);
-    fixture_check_books(&f);
-    if (status)
-        /* the state is unchanged, so the call succeeds now */
-        EXPECT(MOOR_OK, moor_buffer_release(f.runtime, buffer));
-    else
-        EXPECT(MOOR_STALE, moor_buffer_release(f.runtime, buffer));
-    fixture_close_quarantined(&f);
+    moor_buffer buffer = fixture_allocate(f, 4096);
+    fixture_fail(f, SCRIPTED_RELEASE, 1, MOOR_LIMIT);
+    moor_status status = moor_buffer_release(f->runtime, buffer);
+    scripted_clear_faults(f->script);
+    cr_assert_eq(fixture_stats(f).charged_bytes, 4096);
+    fixture_check_accounts(f);
+    /* after a failure the state is unchanged, so the call succeeds now */
+    EXPECT(status ? MOOR_OK : MOOR_STALE, moor_buffer_release(f->runtime, buffer));
 }
 
 /* The same for a part of a range: the call returns the failure, and the range is unchanged and usable. */
@@ -274,7 +245,6 @@ Test(quarantine, a_part_whose_release_is_not_accepted_is_put_back)
         EXPECT(MOOR_OK, moor_segment_release(f.runtime, segment));
         fixture_reap(&f);
         cr_assert_eq(fixture_stats(&f).charged_bytes, 0);
-        EXPECT(MOOR_OK, moor_range_release(f.runtime, range));
         fixture_close(&f);
     }
 }
@@ -290,18 +260,16 @@ FIXTURE_TEST(quarantine, a_repeated_completion_refunds_once)
     (void)moor_runtime_reap(f->runtime, fixture_soon(200)); /* the reap may report the provider */
     cr_assert_eq(fixture_stats(f).charged_bytes, 8192);
     cr_assert_eq(fixture_counts(f).releases, 0);
-    fixture_check_books(f);
+    fixture_check_accounts(f);
 }
 
-Test(quarantine, a_repeated_failure_is_one)
+QUARANTINE_TEST(quarantine, a_repeated_failure_is_one)
 {
-    struct fixture f = fixture_open(NULL);
-    scripted_knobs(f.script)->double_completions = 1;
-    quarantine_one(&f, 1);
-    cr_assert_eq(fixture_stats(&f).quarantined_bytes, 4096);
-    cr_assert_eq(fixture_counts(&f).quarantined, 1);
-    fixture_check_books(&f);
-    fixture_close_quarantined(&f);
+    scripted_knobs(f->script)->double_completions = 1;
+    quarantine_one(f, 1);
+    cr_assert_eq(fixture_stats(f).quarantined_bytes, 4096);
+    cr_assert_eq(fixture_counts(f).quarantined, 1);
+    fixture_check_accounts(f);
 }
 
 /* A completion arrives after its object is gone and another object, which is leaving, has the slot. */
@@ -333,10 +301,7 @@ FIXTURE_TEST(quarantine, a_completion_of_too_few_bytes_keeps_the_rest)
     scripted_knobs(f->script)->freed_extra_bytes = 0 - UINT64_C(1024);
     EXPECT(MOOR_OK, moor_buffer_release(f->runtime, buffer));
     EXPECT(MOOR_OK, moor_runtime_reap(f->runtime, fixture_soon(1000)));
-    struct moor_authority_stats stats = fixture_stats(f);
-    cr_assert_eq(stats.charged_bytes, 1024);
-    cr_assert_eq(stats.quarantined_bytes, 1024);
-    cr_assert_eq(stats.pending_bytes + stats.live_bytes, 0);
+    EXPECT_BYTES(f, .charged_bytes = 1024, .quarantined_bytes = 1024);
     EXPECT(MOOR_OK, moor_binding_close(f->binding));
     f->binding = NULL;
     cr_assert_eq(fixture_stats(f).charged_bytes, 0);

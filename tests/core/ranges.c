@@ -35,7 +35,7 @@ FIXTURE_TEST(ranges, take_no_memory_until_they_are_committed)
     cr_assert_eq(committed(f, range, GRANULE, 2 * GRANULE), GRANULE, "committed bytes of the given part");
     struct moor_view part = fixture_range_view(f, range, 2 * GRANULE, 3 * GRANULE);
     cr_assert(fixture_all_bytes(&part, 0));
-    fixture_check_books(f);
+    fixture_check_accounts(f);
     EXPECT(MOOR_OK, moor_range_release(f->runtime, range));
 }
 
@@ -67,12 +67,12 @@ FIXTURE_TEST(ranges, bad_parts_are_refused_and_change_nothing)
                                       {1, GRANULE},
                                       {0, GRANULE - 1},
                                       {8 * GRANULE, GRANULE},
-                                      {7 * GRANULE, 2 * GRANULE},
                                       {0, 9 * GRANULE},
                                       {UINT64_MAX, 1},
-                                      {UINT64_MAX - GRANULE + 1, GRANULE},
-                                      {GRANULE, UINT64_MAX},
                                       {0, UINT64_MAX},
+                                      {7 * GRANULE, 2 * GRANULE},
+                                      {GRANULE, UINT64_MAX},
+                                      {UINT64_MAX - GRANULE + 1, GRANULE},
                                       {GRANULE, UINT64_MAX - GRANULE + 1}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         moor_status commit = moor_range_commit(f->runtime, range, bad[i][0], bad[i][1], 0);
@@ -101,7 +101,7 @@ FIXTURE_TEST(ranges, decommit_any_whole_granules_of_several_commits)
     fixture_reap(f);
     cr_assert_eq(fixture_stats(f).charged_bytes, 4 * GRANULE, "the actual bytes come back");
     cr_assert_eq(committed(f, range, 0, 8 * GRANULE), 4 * GRANULE);
-    fixture_check_books(f);
+    fixture_check_accounts(f);
     EXPECT(MOOR_OK, moor_range_commit(f->runtime, range, 2 * GRANULE, 2 * GRANULE, 0));
     struct moor_view part = fixture_range_view(f, range, 2 * GRANULE, 2 * GRANULE);
     cr_assert(fixture_all_bytes(&part, 0), "new memory reads as zero");
@@ -125,20 +125,18 @@ FIXTURE_TEST(ranges, addresses_behind_fences_are_pending)
     EXPECT(MOOR_OK, moor_range_commit(f->runtime, range, 2 * GRANULE, GRANULE, 0));
     cr_assert_neq(moor_range_decommit(f->runtime, range, 0, GRANULE), MOOR_OK, "a second decommit");
     cr_assert_neq(moor_fill(f->stream, &view, 5, 1), MOOR_OK, "work on decommitted memory");
-    scripted_open(f->script, f->queue);
-    fixture_reap(f);
+    fixture_open_and_reap(f);
     EXPECT(MOOR_OK, moor_range_commit(f->runtime, range, 0, 2 * GRANULE, 0));
     cr_assert(fixture_all_bytes(&view, 0));
 }
 
-/* Last uses are precise: an unused part does not wait for the work of its neighbour. */
 /* The calls reap before they report a shortage. */
 FIXTURE_TEST(ranges, with_nothing_in_flight_can_be_backed_again_at_once)
 {
     moor_range range = fixture_range(f, 4);
     moor_segment segment = fixture_segment(f, 2, 0x51);
     /* no room for two copies of anything */
-    EXPECT(MOOR_OK, moor_authority_set_capacity(f->authority, 6 * GRANULE, 0, NULL));
+    fixture_set_capacity(f, 6 * GRANULE);
     moor_segment writable = fixture_open_segment(f, 2);
     EXPECT(MOOR_OK, moor_range_commit(f->runtime, range, 0, 2 * GRANULE, 0));
     EXPECT(MOOR_OK, moor_range_decommit(f->runtime, range, 0, 2 * GRANULE));
@@ -158,6 +156,7 @@ FIXTURE_TEST(ranges, with_nothing_in_flight_can_be_backed_again_at_once)
     EXPECT(MOOR_OK, moor_transact(f->runtime, steps, 2, NULL));
 }
 
+/* Last uses are precise: an unused part does not wait for the work of its neighbour. */
 FIXTURE_TEST(ranges, each_part_waits_for_its_own_uses)
 {
     struct moor_abi_stream *queue;
@@ -180,10 +179,8 @@ FIXTURE_TEST(ranges, each_part_waits_for_its_own_uses)
     scripted_open(f->script, queue);
     EXPECT(MOOR_PENDING, moor_runtime_reap(f->runtime, MOOR_NO_WAIT));
     cr_assert_eq(fixture_stats(f).charged_bytes, GRANULE, "the second went, the first waits");
-    scripted_open(f->script, f->queue);
-    fixture_reap(f);
+    fixture_open_and_reap(f);
     cr_assert_eq(fixture_stats(f).charged_bytes, 0);
-    EXPECT(MOOR_OK, moor_stream_destroy(other));
 }
 
 /* The work may be anywhere in the part or overlap its ends. The model does not see the host's own work. */
@@ -204,9 +201,7 @@ Test(ranges, a_part_waits_for_work_on_any_of_its_bytes)
         EXPECT(MOOR_OK, moor_range_decommit(f.runtime, range, GRANULE, 2 * GRANULE));
         EXPECT(MOOR_PENDING, moor_runtime_reap(f.runtime, MOOR_NO_WAIT));
         cr_assert_eq(fixture_stats(&f).charged_bytes, 4 * GRANULE, "part %zu", i);
-        scripted_open(f.script, f.queue);
-        fixture_reap(&f);
-        EXPECT(MOOR_OK, moor_range_release(f.runtime, range));
+        fixture_open_and_reap(&f);
         fixture_close(&f);
     }
 }
@@ -237,11 +232,9 @@ FIXTURE_TEST(ranges, release_includes_all_contents)
     scripted_open(f->script, queue);
     EXPECT(MOOR_PENDING, moor_runtime_reap(f->runtime, MOOR_NO_WAIT));
     cr_assert_eq(scripted_objects(f->script).ranges, 1);
-    scripted_open(f->script, f->queue);
-    fixture_reap(f);
+    fixture_open_and_reap(f);
     struct scripted_objects objects = scripted_objects(f->script);
     cr_assert_eq(objects.ranges + objects.mappings + objects.segments, 0);
-    EXPECT(MOOR_OK, moor_stream_destroy(other));
 }
 
 struct intruder {
@@ -306,7 +299,6 @@ FIXTURE_TEST(ranges, fail_at_every_step_without_a_trace)
     range = fixture_range(f, 4);
     cr_assert_geq(fixture_fail_each(f, MOOR_DEVICE_NOMEM, commit_two, decommit_two, &range), 1);
     cr_assert_eq(committed(f, range, 0, 4 * GRANULE), 0);
-    EXPECT(MOOR_OK, moor_range_release(f->runtime, range));
 }
 
 /* Leaving addresses may have left meanwhile: the call reaps and asks the provider again. */
@@ -317,9 +309,7 @@ FIXTURE_TEST(ranges, are_asked_for_again_when_addresses_are_short)
     cr_assert_eq(scripted_objects(f->script).ranges, 1, "no call has reaped");
     for (uint32_t times = 1; times <= 2; times++) {
         moor_range next = 77;
-        scripted_fail(f->script,
-                      (struct scripted_fault){
-                          .name = SCRIPTED_RESERVE, .nth = 1, .times = times, .status = MOOR_NO_VA});
+        fixture_fail_times(f, SCRIPTED_RESERVE, times, MOOR_NO_VA);
         EXPECT(times == 1 ? MOOR_OK : MOOR_NO_VA, moor_range_reserve(f->binding, 4 * GRANULE, NULL, &next));
         if (times == 1)
             EXPECT(MOOR_OK, moor_range_release(f->runtime, next));
@@ -343,18 +333,14 @@ FIXTURE_TEST(ranges, are_smaller_where_addresses_are_short)
         const struct moor_range_options options = {.least_bytes = cases[i].least * GRANULE};
         moor_range range = 0;
         if (cases[i].failing)
-            scripted_fail(f->script, (struct scripted_fault){.name = SCRIPTED_RESERVE,
-                                                             .nth = 1,
-                                                             .times = cases[i].failing,
-                                                             .status = MOOR_NO_VA});
+            fixture_fail_times(f, SCRIPTED_RESERVE, cases[i].failing, MOOR_NO_VA);
         EXPECT(cases[i].granules ? MOOR_OK : MOOR_NO_VA,
                moor_range_reserve(f->binding, 32 * GRANULE, &options, &range));
         scripted_clear_faults(f->script);
-        if (range) {
-            struct moor_view view;
+        struct moor_view view = {0};
+        if (range)
             EXPECT(MOOR_OK, moor_range_get_view(f->runtime, range, &view));
-            cr_assert_eq(view.size_bytes, cases[i].granules * GRANULE, "case %zu", i);
-        }
+        cr_assert_eq(view.size_bytes, cases[i].granules * GRANULE, "case %zu", i);
         EXPECT(MOOR_OK, moor_range_release(f->runtime, range));
     }
     moor_range range = 0;
@@ -365,7 +351,7 @@ FIXTURE_TEST(ranges, are_smaller_where_addresses_are_short)
 FIXTURE_TEST(ranges, commit_beyond_the_budget_leaves_the_range_alone)
 {
     moor_range range = fixture_range(f, 8);
-    EXPECT(MOOR_OK, moor_authority_set_capacity(f->authority, 3 * GRANULE, 0, NULL));
+    fixture_set_capacity(f, 3 * GRANULE);
     EXPECT(MOOR_NEVER_FITS, moor_range_commit(f->runtime, range, 0, 4 * GRANULE, 0));
     EXPECT(MOOR_OK, moor_range_commit(f->runtime, range, 0, 2 * GRANULE, 0));
     EXPECT(MOOR_OVER_BUDGET, moor_range_commit(f->runtime, range, 2 * GRANULE, 2 * GRANULE, 0));
@@ -388,13 +374,11 @@ FIXTURE_TEST(ranges, commit_that_takes_too_much_is_undone)
     EXPECT(MOOR_OK, moor_range_commit(f->runtime, range, 0, 2 * GRANULE, 0));
 }
 
-Test(ranges, without_the_capability_are_unsupported)
+FIXTURE_TEST_WITH(ranges, without_the_capability_are_unsupported, fixture_close,
+                  .capabilities = SCRIPTED_CAPS & ~(MOOR_ABI_CAP_VIRTUAL | MOOR_ABI_CAP_SHARED))
 {
-    struct fixture f = fixture_open(&(struct scripted_options){
-        .capabilities = SCRIPTED_CAPS & ~(MOOR_ABI_CAP_VIRTUAL | MOOR_ABI_CAP_SHARED)});
     moor_range range = 0;
     moor_segment segment = 0;
-    EXPECT(MOOR_UNSUPPORTED, moor_range_reserve(f.binding, GRANULE, NULL, &range));
-    EXPECT(MOOR_UNSUPPORTED, moor_segment_create(f.binding, GRANULE, GRANULE, 0, &segment));
-    fixture_close(&f);
+    EXPECT(MOOR_UNSUPPORTED, moor_range_reserve(f->binding, GRANULE, NULL, &range));
+    EXPECT(MOOR_UNSUPPORTED, moor_segment_create(f->binding, GRANULE, GRANULE, 0, &segment));
 }

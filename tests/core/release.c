@@ -32,15 +32,11 @@ FIXTURE_TEST(release, waits_for_the_last_use)
     cr_assert_eq(scripted_count(f->script, SCRIPTED_WAIT), waits, "a drop never waits for the device");
     EXPECT(MOOR_PENDING, moor_runtime_reap(f->runtime, MOOR_NO_WAIT));
     EXPECT(MOOR_PENDING, moor_runtime_reap(f->runtime, fixture_soon(30)));
-    struct moor_authority_stats stats = fixture_stats(f);
-    cr_assert_eq(stats.pending_bytes, 4096);
-    cr_assert_eq(stats.charged_bytes, 4096, "pending bytes are still charged");
-    cr_assert_eq(stats.live_bytes, 0);
+    EXPECT_BYTES(f, .charged_bytes = 4096, .pending_bytes = 4096); /* pending bytes are still charged */
     cr_assert_eq(fixture_counts(f).releases, 1);
     cr_assert_eq(scripted_objects(f->script).allocations, 1);
-    fixture_check_books(f);
-    scripted_open(f->script, f->queue);
-    fixture_reap(f);
+    fixture_check_accounts(f);
+    fixture_open_and_reap(f);
     cr_assert_eq(fixture_stats(f).charged_bytes, 0);
     cr_assert_eq(scripted_objects(f->script).allocations, 0);
 }
@@ -65,8 +61,6 @@ FIXTURE_TEST(release, waits_for_every_recorded_stream)
     }
     fixture_reap(f);
     cr_assert_eq(scripted_objects(f->script).allocations, 0);
-    for (size_t i = 0; i < 3; i++)
-        EXPECT(MOOR_OK, moor_stream_destroy(streams[i]));
 }
 
 /* One pair per stream: the last use counts, and an earlier value of the stream does not free the memory. */
@@ -85,68 +79,42 @@ FIXTURE_TEST(release, waits_for_the_latest_use_of_a_stream)
         EXPECT(MOOR_PENDING, moor_runtime_reap(f->runtime, MOOR_NO_WAIT));
         cr_assert_eq(scripted_objects(f->script).allocations, 1);
     }
-    scripted_open(f->script, f->queue);
-    fixture_reap(f);
 }
 
 FIXTURE_TEST(release, is_pending_for_later_requests)
 {
-    EXPECT(MOOR_OK, moor_authority_set_capacity(f->authority, 8192, 0, NULL));
+    fixture_set_capacity(f, 8192);
     struct moor_view view = fixture_allocate_view(f, 8192);
     moor_buffer next = 0;
     EXPECT(MOOR_OVER_BUDGET, moor_buffer_allocate(f->binding, 8192, NULL, &next));
-    scripted_hold(f->script, f->queue);
-    EXPECT(MOOR_OK, moor_fill(f->stream, &view, 0, 4));
-    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, view.owner));
+    fixture_release_pending(f, &view);
     EXPECT(MOOR_PENDING, moor_buffer_allocate(f->binding, 8192, NULL, &next));
     EXPECT(MOOR_NEVER_FITS, moor_buffer_allocate(f->binding, 8193, NULL, &next));
     scripted_open(f->script, f->queue);
-    EXPECT(MOOR_OK, moor_buffer_allocate(f->binding, 8192, NULL, &next)); /* reaps */
-    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, next));
+    (void)fixture_allocate(f, 8192); /* reaps */
 }
 
 FIXTURE_TEST(release, once)
 {
     struct moor_view view = fixture_allocate_view(f, 4096);
-    scripted_hold(f->script, f->queue);
-    EXPECT(MOOR_OK, moor_fill(f->stream, &view, 1, 1));
-    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, view.owner));
+    fixture_release_pending(f, &view);
     EXPECT(MOOR_STALE, moor_buffer_release(f->runtime, view.owner));
-    scripted_open(f->script, f->queue);
-    fixture_reap(f);
+    fixture_open_and_reap(f);
     EXPECT(MOOR_STALE, moor_buffer_release(f->runtime, view.owner));
     cr_assert_eq(scripted_count(f->script, SCRIPTED_RELEASE), 1);
-}
-
-struct opener {
-    struct fixture *fixture;
-    pthread_t thread;
-};
-
-static void *open_later(void *user)
-{
-    struct opener *opener = user;
-    struct timespec pause = {.tv_nsec = 50 * 1000000};
-    (void)nanosleep(&pause, NULL);
-    scripted_open(opener->fixture->script, opener->fixture->queue);
-    return NULL;
 }
 
 FIXTURE_TEST(release, reap_waits_up_to_its_deadline)
 {
     struct moor_view view = fixture_allocate_view(f, 4096);
-    scripted_hold(f->script, f->queue);
-    EXPECT(MOOR_OK, moor_fill(f->stream, &view, 1, 1));
-    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, view.owner));
+    fixture_release_pending(f, &view);
     uint64_t start_ns = moor_clock_ns();
     EXPECT(MOOR_PENDING, moor_runtime_reap(f->runtime, fixture_soon(100)));
     uint64_t took_ns = moor_clock_ns() - start_ns;
     cr_assert(took_ns > UINT64_C(90000000) && took_ns < UINT64_C(2000000000), "the reap took %llu ns",
               (unsigned long long)took_ns);
-    struct opener opener = {.fixture = f};
-    cr_assert_eq(pthread_create(&opener.thread, NULL, open_later, &opener), 0);
+    fixture_open_later(f, f->queue);
     EXPECT(MOOR_OK, moor_runtime_reap(f->runtime, fixture_soon(5000)));
-    (void)pthread_join(opener.thread, NULL);
 }
 
 FIXTURE_TEST(release, many_in_any_order_come_back_exactly)
@@ -166,9 +134,8 @@ FIXTURE_TEST(release, many_in_any_order_come_back_exactly)
         EXPECT(MOOR_OK, moor_buffer_release(f->runtime, buffers[(i * 7) % COUNT]));
     cr_assert_eq(fixture_stats(f).pending_bytes, charged);
     cr_assert_eq(fixture_counts(f).releases, COUNT);
-    fixture_check_books(f);
-    scripted_open(f->script, f->queue);
-    fixture_reap(f);
+    fixture_check_accounts(f);
+    fixture_open_and_reap(f);
     cr_assert_eq(fixture_stats(f).charged_bytes, 0);
 }
 

@@ -7,13 +7,6 @@
 
 TestSuite(segments, .timeout = 30);
 
-static moor_segment create(struct fixture *f, uint64_t granules)
-{
-    moor_segment segment = 0;
-    EXPECT(MOOR_OK, moor_segment_create(f->binding, granules * GRANULE, 0, 0, &segment));
-    return segment;
-}
-
 FIXTURE_TEST(segments, are_charged_once_however_often_they_are_mapped)
 {
     moor_segment segment = fixture_segment(f, 2, 0x42);
@@ -23,7 +16,7 @@ FIXTURE_TEST(segments, are_charged_once_however_often_they_are_mapped)
         EXPECT(MOOR_OK, moor_segment_map(f->runtime, segment, ranges[i], GRANULE, MOOR_ACCESS_READ));
     }
     cr_assert_eq(fixture_stats(f).charged_bytes, 2 * GRANULE);
-    fixture_check_books(f);
+    fixture_check_accounts(f);
     for (size_t i = 0; i < 3; i++) {
         struct moor_view view = fixture_range_view(f, ranges[i], GRANULE, 2 * GRANULE);
         cr_assert(fixture_all_bytes(&view, 0x42));
@@ -41,8 +34,6 @@ FIXTURE_TEST(segments, are_charged_once_however_often_they_are_mapped)
     }
     cr_assert_eq(scripted_objects(f->script).segments, 0);
     cr_assert_eq(fixture_stats(f).charged_bytes, 0);
-    for (size_t i = 0; i < 3; i++)
-        EXPECT(MOOR_OK, moor_range_release(f->runtime, ranges[i]));
 }
 
 /* A segment is released as a whole, so it may take more than its size. */
@@ -50,23 +41,23 @@ FIXTURE_TEST(segments, that_take_more_than_their_size_are_charged_for_it)
 {
     moor_segment segment = 0;
     scripted_knobs(f->script)->granule_extra_bytes = 256;
-    EXPECT(MOOR_OK, moor_authority_set_capacity(f->authority, 2 * GRANULE + 511, 0, NULL));
+    fixture_set_capacity(f, 2 * GRANULE + 511);
     struct fixture_state before = fixture_state(f);
     moor_status status = moor_segment_create(f->binding, 2 * GRANULE, 0, 0, &segment);
     cr_assert(status == MOOR_OVER_BUDGET || status == MOOR_NEVER_FITS, "the status is %s",
               moor_status_name(status));
     fixture_reap(f);
     fixture_expect_state(f, &before);
-    EXPECT(MOOR_OK, moor_authority_set_capacity(f->authority, 2 * GRANULE + 512, 0, NULL));
-    segment = create(f, 2);
+    fixture_set_capacity(f, 2 * GRANULE + 512);
+    segment = fixture_open_segment(f, 2);
     cr_assert_eq(fixture_stats(f).charged_bytes, 2 * (GRANULE + 256));
-    fixture_check_books(f);
+    fixture_check_accounts(f);
     EXPECT(MOOR_OK, moor_segment_release(f->runtime, segment));
 }
 
 FIXTURE_TEST(segments, are_written_at_one_place_or_read_at_many)
 {
-    moor_segment segment = create(f, 1);
+    moor_segment segment = fixture_open_segment(f, 1);
     moor_range range = fixture_range(f, 4);
     EXPECT(MOOR_BUSY, moor_segment_map(f->runtime, segment, range, 0, MOOR_ACCESS_READ));
     EXPECT(MOOR_INVALID, moor_segment_map(f->runtime, segment, range, 0, 2));
@@ -87,7 +78,7 @@ FIXTURE_TEST(segments, are_written_at_one_place_or_read_at_many)
 
 FIXTURE_TEST(segments, seal_waits_for_writers)
 {
-    moor_segment segment = create(f, 1);
+    moor_segment segment = fixture_open_segment(f, 1);
     moor_range range = fixture_range(f, 2);
     EXPECT(MOOR_OK, moor_segment_map(f->runtime, segment, range, 0, MOOR_ACCESS_READ_WRITE));
     struct moor_view view = fixture_range_view(f, range, 0, GRANULE);
@@ -107,14 +98,14 @@ FIXTURE_TEST(segments, seal_waits_for_writers)
 /* The writable mapping is leaving: the seal reaps a completed unmap at once and waits for a fenced one. */
 FIXTURE_TEST(segments, seal_waits_for_a_map_that_leaves)
 {
-    moor_segment segment = create(f, 1);
+    moor_segment segment = fixture_open_segment(f, 1);
     moor_range range = fixture_range(f, 2);
     EXPECT(MOOR_OK, moor_segment_map(f->runtime, segment, range, 0, MOOR_ACCESS_READ_WRITE));
     EXPECT(MOOR_OK, moor_range_unmap(f->runtime, range, 0, GRANULE));
     EXPECT(MOOR_OK, moor_segment_seal(f->runtime, segment, MOOR_NO_WAIT));
     EXPECT(MOOR_OK, moor_segment_release(f->runtime, segment));
 
-    segment = create(f, 1);
+    segment = fixture_open_segment(f, 1);
     EXPECT(MOOR_OK, moor_segment_map(f->runtime, segment, range, 0, MOOR_ACCESS_READ_WRITE));
     struct moor_view view = fixture_range_view(f, range, 0, GRANULE);
     scripted_hold(f->script, f->queue);
@@ -160,19 +151,17 @@ FIXTURE_TEST(segments, unmap_waits_for_its_last_use)
 {
     moor_segment segment = fixture_segment(f, 1, 0x33);
     moor_range range = fixture_range(f, 2);
-    moor_buffer target = fixture_allocate(f, GRANULE);
+    struct moor_view target = fixture_allocate_view(f, GRANULE);
     EXPECT(MOOR_OK, moor_segment_map(f->runtime, segment, range, 0, MOOR_ACCESS_READ));
     struct moor_view view = fixture_range_view(f, range, 0, GRANULE);
-    struct moor_view target_view = fixture_buffer_view(f, target);
     scripted_hold(f->script, f->queue);
-    EXPECT(MOOR_OK, moor_copy(f->stream, &target_view, &view));
+    EXPECT(MOOR_OK, moor_copy(f->stream, &target, &view));
     EXPECT(MOOR_OK, moor_range_unmap(f->runtime, range, 0, GRANULE));
     EXPECT(MOOR_OK, moor_segment_release(f->runtime, segment));
     EXPECT(MOOR_PENDING, moor_runtime_reap(f->runtime, MOOR_NO_WAIT));
     EXPECT(MOOR_PENDING, moor_range_commit(f->runtime, range, 0, GRANULE, 0));
-    scripted_open(f->script, f->queue);
-    fixture_reap(f);
-    cr_assert(fixture_all_bytes(&target_view, 0x33));
+    fixture_open_and_reap(f);
+    cr_assert(fixture_all_bytes(&target, 0x33));
     cr_assert_eq(scripted_objects(f->script).segments, 0);
 }
 
@@ -230,13 +219,11 @@ FIXTURE_TEST(segments, fail_at_every_step_without_a_trace)
     placed.segment = fixture_segment(f, 2, 1);
     placed.range = fixture_range(f, 4);
     cr_assert_geq(fixture_fail_each(f, MOOR_LIMIT, map_one, unmap_one, &placed), 1);
-    EXPECT(MOOR_OK, moor_segment_release(f->runtime, placed.segment));
-    EXPECT(MOOR_OK, moor_range_release(f->runtime, placed.range));
 }
 
 FIXTURE_TEST(segments, seal_that_fails_leaves_it_open)
 {
-    moor_segment segment = create(f, 1);
+    moor_segment segment = fixture_open_segment(f, 1);
     moor_range range = fixture_range(f, 2);
     EXPECT(MOOR_OK, moor_segment_map(f->runtime, segment, range, 0, MOOR_ACCESS_READ_WRITE));
     fixture_fail(f, SCRIPTED_PROTECT, 1, MOOR_LIMIT);
@@ -263,10 +250,8 @@ FIXTURE_TEST(segments, release_before_unmap_and_after)
         EXPECT(MOOR_OK, moor_range_unmap(f->runtime, range, 0, GRANULE));
         if (order == 1)
             EXPECT(MOOR_OK, moor_segment_release(f->runtime, segment));
-        cr_assert_eq(fixture_stats(f).charged_bytes, GRANULE);
-        cr_assert_eq(fixture_stats(f).pending_bytes, GRANULE, "unusable memory is pending");
+        EXPECT_BYTES(f, .charged_bytes = GRANULE, .pending_bytes = GRANULE); /* unusable memory is pending */
         scripted_open(f->script, f->queue);
-        EXPECT(MOOR_OK, moor_range_release(f->runtime, range));
         fixture_reap(f);
         cr_assert_eq(fixture_stats(f).charged_bytes, 0);
     }

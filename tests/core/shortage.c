@@ -12,16 +12,10 @@ static void release_one(struct fixture *fixture)
     cr_assert_eq(fixture_counts(fixture).releases, 1);
 }
 
-static void fail_next(struct fixture *fixture, enum scripted_name name, uint32_t times)
-{
-    scripted_fail(fixture->script, (struct scripted_fault){
-                                       .name = name, .nth = 1, .times = times, .status = MOOR_DEVICE_NOMEM});
-}
-
 FIXTURE_TEST(shortage, an_allocation_reaps)
 {
     release_one(f);
-    fail_next(f, SCRIPTED_ALLOCATE, 1);
+    fixture_fail_times(f, SCRIPTED_ALLOCATE, 1, MOOR_DEVICE_NOMEM);
     const struct moor_error before = *moor_last_error();
     moor_buffer buffer = 0;
     cr_assert_eq(moor_buffer_allocate(f->binding, KIB(64), NULL, &buffer), MOOR_OK);
@@ -34,7 +28,7 @@ FIXTURE_TEST(shortage, a_commit_reaps)
 {
     moor_range range = fixture_range(f, 4);
     release_one(f);
-    fail_next(f, SCRIPTED_COMMIT, 1);
+    fixture_fail_times(f, SCRIPTED_COMMIT, 1, MOOR_DEVICE_NOMEM);
     cr_assert_eq(moor_range_commit(f->runtime, range, 0, GRANULE, 0), MOOR_OK);
     cr_assert_eq(fixture_counts(f).releases, 0);
     cr_assert_eq(moor_range_release(f->runtime, range), MOOR_OK);
@@ -53,7 +47,7 @@ FIXTURE_TEST(shortage, each_step_of_a_transaction_reaps)
          .length_bytes = GRANULE},
     };
     release_one(f);
-    fail_next(f, SCRIPTED_SEGMENT_CREATE, 1);
+    fixture_fail_times(f, SCRIPTED_SEGMENT_CREATE, 1, MOOR_DEVICE_NOMEM);
     cr_assert_eq(moor_transact(f->runtime, steps, 2, NULL), MOOR_OK);
     cr_assert_eq(fixture_counts(f).releases, 0);
     cr_assert_eq(moor_segment_release(f->runtime, steps[1].segment), MOOR_OK);
@@ -63,7 +57,7 @@ FIXTURE_TEST(shortage, each_step_of_a_transaction_reaps)
 FIXTURE_TEST(shortage, is_reported_at_once_without_pending_releases)
 {
     uint64_t asked = scripted_count(f->script, SCRIPTED_ALLOCATE);
-    fail_next(f, SCRIPTED_ALLOCATE, 1);
+    fixture_fail_times(f, SCRIPTED_ALLOCATE, 1, MOOR_DEVICE_NOMEM);
     moor_buffer buffer = 0;
     cr_assert_eq(moor_buffer_allocate(f->binding, KIB(64), NULL, &buffer), MOOR_DEVICE_NOMEM);
     cr_assert_eq(scripted_count(f->script, SCRIPTED_ALLOCATE), asked + 1);
@@ -72,10 +66,10 @@ FIXTURE_TEST(shortage, is_reported_at_once_without_pending_releases)
 FIXTURE_TEST(shortage, is_reported_if_the_reaped_bytes_are_not_enough)
 {
     release_one(f);
-    fail_next(f, SCRIPTED_ALLOCATE, 2);
+    fixture_fail_times(f, SCRIPTED_ALLOCATE, 2, MOOR_DEVICE_NOMEM);
     moor_buffer buffer = 0;
     cr_assert_eq(moor_buffer_allocate(f->binding, KIB(64), NULL, &buffer), MOOR_DEVICE_NOMEM);
     cr_assert_eq(buffer, 0);
-    fixture_check_books(f);
+    fixture_check_accounts(f);
     scripted_clear_faults(f->script);
 }

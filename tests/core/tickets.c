@@ -5,63 +5,54 @@
 
 TestSuite(tickets, .timeout = 120);
 
-static moor_status reserve(struct moor_holder *holder, uint64_t bytes, uint64_t deadline_ns)
-{
-    moor_grant grant = 0;
-    moor_status status = moor_grant_reserve(holder, bytes, deadline_ns, &grant);
-    cr_assert_eq(grant == 0, status != MOOR_OK, "a grant is written on success only");
-    return status;
-}
-
 /* ---- how requests end ---- */
 
 /* NEVER_FITS bounds every request by the largest one that could ever fit, whether it waits or not. */
 FIXTURE_TEST(tickets, a_request_that_can_never_fit_fails_at_once)
 {
     moor_ticket ticket = 0;
-    set_capacity(f, UNITS(10));
-    SHORT(MOOR_NEVER_FITS, UNITS(10), reserve(f->holder, UNITS(10) + 1, MOOR_NO_WAIT));
-    SHORT(MOOR_NEVER_FITS, UNITS(10), reserve(f->holder, UINT64_MAX, MOOR_FOREVER));
-    struct moor_holder *other = create_holder(f, LIMITS(.guarantee_bytes = UNITS(3)));
-    moor_lease lease = take_lease(f, f->holder, UNITS(2)); /* the holder's present bytes do not count */
-    SHORT(MOOR_NEVER_FITS, UNITS(7), reserve(f->holder, UNITS(7) + 1, MOOR_FOREVER));
+    fixture_set_capacity(f, UNITS(10));
+    SHORT(MOOR_NEVER_FITS, UNITS(10), try_reserve(f, f->holder, UNITS(10) + 1, MOOR_NO_WAIT));
+    SHORT(MOOR_NEVER_FITS, UNITS(10), try_reserve(f, f->holder, UINT64_MAX, MOOR_FOREVER));
+    struct moor_holder *other =
+        fixture_holder(f, SCRIPTED_DOMAIN_DEVICE, LIMITS(.guarantee_bytes = UNITS(3)));
+    (void)fixture_lease(f, f->holder, UNITS(2)); /* the holder's present bytes do not count */
+    SHORT(MOOR_NEVER_FITS, UNITS(7), try_reserve(f, f->holder, UNITS(7) + 1, MOOR_FOREVER));
     EXPECT(MOOR_OK, moor_authority_set_aside(f->authority, UNITS(1)));
-    SHORT(MOOR_NEVER_FITS, UNITS(6), reserve(f->holder, UNITS(6) + 1, MOOR_FOREVER));
-    SHORT(MOOR_NEVER_FITS, UNITS(9), reserve(other, UNITS(9) + 1, MOOR_FOREVER));
+    SHORT(MOOR_NEVER_FITS, UNITS(6), try_reserve(f, f->holder, UNITS(6) + 1, MOOR_FOREVER));
+    SHORT(MOOR_NEVER_FITS, UNITS(9), try_reserve(f, other, UNITS(9) + 1, MOOR_FOREVER));
     set_limits(f->holder, LIMITS(.limit_bytes = UNITS(5)));
-    SHORT(MOOR_NEVER_FITS, UNITS(5), reserve(f->holder, UNITS(5) + 1, MOOR_FOREVER));
+    SHORT(MOOR_NEVER_FITS, UNITS(5), try_reserve(f, f->holder, UNITS(5) + 1, MOOR_FOREVER));
     const struct moor_request halves[] = {{f->holder, UNITS(3)}, {f->holder, UNITS(3)}};
     SHORT(MOOR_NEVER_FITS, UNITS(5), moor_ticket_open(halves, 2, MOOR_FOREVER, &ticket));
     cr_assert_eq(ticket, 0);
     /* the request could fit later */
-    SHORT(MOOR_OVER_BUDGET, UNITS(2), reserve(f->holder, UNITS(5), MOOR_NO_WAIT));
-    EXPECT(MOOR_OK, moor_lease_refund(f->runtime, lease));
-    EXPECT(MOOR_OK, moor_holder_destroy(other));
+    SHORT(MOOR_OVER_BUDGET, UNITS(2), try_reserve(f, f->holder, UNITS(5), MOOR_NO_WAIT));
 }
 
 /* Without a victim the status is OVER_BUDGET. The missing bytes are those of the tighter bound, limit or
  * pool. */
 FIXTURE_TEST(tickets, no_room_and_no_victim_is_over_budget)
 {
-    set_capacity(f, UNITS(10));
-    moor_lease lease = take_lease(f, f->holder, UNITS(6));
-    SHORT(MOOR_OVER_BUDGET, UNITS(1), reserve(f->holder, UNITS(5), MOOR_NO_WAIT));
+    fixture_set_capacity(f, UNITS(10));
+    (void)fixture_lease(f, f->holder, UNITS(6));
+    SHORT(MOOR_OVER_BUDGET, UNITS(1), try_reserve(f, f->holder, UNITS(5), MOOR_NO_WAIT));
     set_limits(f->holder, LIMITS(.limit_bytes = UNITS(8)));
-    SHORT(MOOR_OVER_BUDGET, UNITS(3), reserve(f->holder, UNITS(5), MOOR_NO_WAIT));
-    EXPECT(MOOR_OK, moor_lease_refund(f->runtime, lease));
+    SHORT(MOOR_OVER_BUDGET, UNITS(3), try_reserve(f, f->holder, UNITS(5), MOOR_NO_WAIT));
 }
 
 FIXTURE_TEST(tickets, holders_that_evict_too_little_are_no_victims)
 {
     clock_stop(f); /* the party cools down until the test advances the clock */
     struct party *party = party_open(f, 0, 6, NULL);
-    set_capacity(f, UNITS(10));
-    SHORT(MOOR_NO_VICTIM, UNITS(3), reserve(f->holder, UNITS(7), MOOR_NO_WAIT));
+    fixture_set_capacity(f, UNITS(10));
+    SHORT(MOOR_NO_VICTIM, UNITS(3), try_reserve(f, f->holder, UNITS(7), MOOR_NO_WAIT));
     cr_assert_eq(asked_count(), 1);
-    SHORT(MOOR_NO_VICTIM, UNITS(3), reserve(f->holder, UNITS(7), MOOR_NO_WAIT)); /* the party cools down */
+    SHORT(MOOR_NO_VICTIM, UNITS(3),
+          try_reserve(f, f->holder, UNITS(7), MOOR_NO_WAIT)); /* the party cools down */
     cr_assert_eq(asked_count(), 1);
     EXPECT(MOOR_OK, moor_holder_set_pressure(party->holder, NULL, NULL));
-    SHORT(MOOR_OVER_BUDGET, UNITS(3), reserve(f->holder, UNITS(7), MOOR_NO_WAIT));
+    SHORT(MOOR_OVER_BUDGET, UNITS(3), try_reserve(f, f->holder, UNITS(7), MOOR_NO_WAIT));
 }
 
 static uint64_t give_one(struct party *party, const struct moor_pressure *pressure)
@@ -75,8 +66,8 @@ FIXTURE_TEST(tickets, the_error_reports_the_final_shortage)
 {
     clock_stop(f); /* only the request itself reaps */
     (void)party_open(f, 0, 6, give_one);
-    set_capacity(f, UNITS(10));
-    SHORT(MOOR_NO_VICTIM, UNITS(2), reserve(f->holder, UNITS(7), MOOR_NO_WAIT));
+    fixture_set_capacity(f, UNITS(10));
+    SHORT(MOOR_NO_VICTIM, UNITS(2), try_reserve(f, f->holder, UNITS(7), MOOR_NO_WAIT));
     cr_assert_eq(fixture_stats(f).free_bytes, UNITS(5));
 }
 
@@ -91,18 +82,18 @@ FIXTURE_TEST(tickets, pending_bytes_cause_no_pressure_request)
 {
     clock_stop(f);
     struct party *party = party_open(f, 0, 10, evict_requested);
-    set_capacity(f, UNITS(10));
+    fixture_set_capacity(f, UNITS(10));
     scripted_hold(f->script, f->queue);
     for (int i = 0; i < 2; i++) {
         use_first(party);
         (void)party_evict(party, UNIT);
     }
-    SHORT(MOOR_PENDING, UNITS(2), reserve(f->holder, UNITS(1), MOOR_NO_WAIT));
-    SHORT(MOOR_PENDING, UNITS(2), reserve(f->holder, UNITS(2), MOOR_NO_WAIT));
+    SHORT(MOOR_PENDING, UNITS(2), try_reserve(f, f->holder, UNITS(1), MOOR_NO_WAIT));
+    SHORT(MOOR_PENDING, UNITS(2), try_reserve(f, f->holder, UNITS(2), MOOR_NO_WAIT));
     cr_assert_eq(asked_count(), 0);
     /* A pressure request covers the remaining bytes, which become pending, too. */
     use_first(party);
-    SHORT(MOOR_PENDING, UNITS(3), reserve(f->holder, UNITS(3), MOOR_NO_WAIT));
+    SHORT(MOOR_PENDING, UNITS(3), try_reserve(f, f->holder, UNITS(3), MOOR_NO_WAIT));
     cr_assert_eq(asked_count(), 1);
     expect_asked(0, party, UNIT, MOOR_PRESSURE_REQUEST);
     scripted_open(f->script, f->queue);
@@ -111,12 +102,12 @@ FIXTURE_TEST(tickets, pending_bytes_cause_no_pressure_request)
 
 FIXTURE_TEST(tickets, a_wait_ends_at_its_deadline)
 {
-    set_capacity(f, UNITS(10));
-    moor_lease lease = take_lease(f, f->holder, UNITS(6));
+    fixture_set_capacity(f, UNITS(10));
+    moor_lease lease = fixture_lease(f, f->holder, UNITS(6));
     uint64_t deadline_ns = fixture_soon(50);
-    SHORT(MOOR_TIMEOUT, UNITS(1), reserve(f->holder, UNITS(5), deadline_ns));
+    SHORT(MOOR_TIMEOUT, UNITS(1), try_reserve(f, f->holder, UNITS(5), deadline_ns));
     cr_assert_geq(moor_clock_ns(), deadline_ns, "the request has not waited");
-    SHORT(MOOR_TIMEOUT, UNITS(1), reserve(f->holder, UNITS(5), 1)); /* an expired deadline */
+    SHORT(MOOR_TIMEOUT, UNITS(1), try_reserve(f, f->holder, UNITS(5), 1)); /* an expired deadline */
     cr_assert_eq(fixture_stats(f).tickets, 0);
     EXPECT(MOOR_OK, moor_lease_refund(f->runtime, lease));
     cr_assert_eq(fixture_stats(f).free_bytes, UNITS(10), "an expired request reserves nothing");
@@ -125,8 +116,8 @@ FIXTURE_TEST(tickets, a_wait_ends_at_its_deadline)
 FIXTURE_TEST(tickets, a_wait_is_served_by_any_thread_that_makes_room)
 {
     struct waiter waiter;
-    set_capacity(f, UNITS(10));
-    moor_lease lease = take_lease(f, f->holder, UNITS(10));
+    fixture_set_capacity(f, UNITS(10));
+    moor_lease lease = fixture_lease(f, f->holder, UNITS(10));
     waiter_start(&waiter, f->holder, UNITS(4), fixture_soon(LATE_MS));
     await_tickets(f, 1);
     EXPECT(MOOR_OK, moor_lease_adjust(f->runtime, lease, UNITS(7), MOOR_NO_WAIT));
@@ -135,40 +126,17 @@ FIXTURE_TEST(tickets, a_wait_is_served_by_any_thread_that_makes_room)
     cr_assert_eq(fixture_stats(f).reserved_bytes, UNITS(4),
                  "the bytes are reserved before the thread wakes up");
     waiter_end(f, &waiter, MOOR_OK);
-    EXPECT(MOOR_OK, moor_lease_refund(f->runtime, lease));
 }
 
 /* ---- tickets as handles ---- */
 
-struct ticket_wait {
-    pthread_t thread;
-    struct fixture *f;
-    moor_ticket ticket;
-    moor_status status;
-    moor_grant grant;
-};
-
-static void *wait_for_ticket(void *user)
-{
-    struct ticket_wait *wait = user;
-    wait->status = moor_ticket_wait(wait->f->runtime, wait->ticket, &wait->grant, 1);
-    return NULL;
-}
-
-static void start_ticket_wait(struct ticket_wait *wait, struct fixture *f, moor_ticket ticket)
-{
-    *wait = (struct ticket_wait){.f = f, .ticket = ticket};
-    cr_assert_eq(pthread_create(&wait->thread, NULL, wait_for_ticket, wait), 0);
-    (void)nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL); /* the thread most likely waits by then */
-}
-
 FIXTURE_TEST(tickets, cancelling_a_ticket_ends_its_wait_at_once)
 {
-    set_capacity(f, UNITS(10));
-    moor_lease lease = take_lease(f, f->holder, UNITS(10));
+    fixture_set_capacity(f, UNITS(10));
+    moor_lease lease = fixture_lease(f, f->holder, UNITS(10));
     moor_ticket ticket = open_ticket(f->holder, UNITS(4));
     struct ticket_wait wait;
-    start_ticket_wait(&wait, f, ticket);
+    ticket_wait_start(&wait, f, ticket);
     cr_assert(fixture_stats(f).tickets == 1 && fixture_counts(f).tickets == 1);
     EXPECT(MOOR_OK, moor_ticket_cancel(f->runtime, ticket));
     cr_assert(fixture_stats(f).tickets == 0 && fixture_counts(f).tickets == 0);
@@ -186,7 +154,7 @@ FIXTURE_TEST(tickets, cancelling_a_ticket_ends_its_wait_at_once)
 
 FIXTURE_TEST(tickets, cancelling_a_served_ticket_returns_its_bytes)
 {
-    set_capacity(f, UNITS(10));
+    fixture_set_capacity(f, UNITS(10));
     moor_ticket first = open_ticket(f->holder, UNITS(8)), second = open_ticket(f->holder, UNITS(8));
     cr_assert(is_served(f, first), "there was room at the opening");
     cr_assert_eq(fixture_stats(f).reserved_bytes, UNITS(8));
@@ -201,9 +169,9 @@ FIXTURE_TEST(tickets, a_ticket_is_there_until_it_is_waited_for)
 {
     moor_grant grants[2] = {0};
     moor_ticket ticket = 0;
-    set_capacity(f, UNITS(10));
-    struct moor_holder *other = create_holder(f, LIMITS(0));
-    moor_lease lease = take_lease(f, f->holder, UNITS(10));
+    fixture_set_capacity(f, UNITS(10));
+    struct moor_holder *other = fixture_holder(f, SCRIPTED_DOMAIN_DEVICE, LIMITS(0));
+    moor_lease lease = fixture_lease(f, f->holder, UNITS(10));
     const struct moor_request requests[] = {{other, UNITS(1)}, {f->holder, UNITS(2)}};
     EXPECT(MOOR_INVALID, moor_ticket_open(requests, 2, MOOR_NO_WAIT, &ticket));
     EXPECT(MOOR_INVALID, moor_ticket_open(requests, 0, MOOR_FOREVER, &ticket));
@@ -224,7 +192,6 @@ FIXTURE_TEST(tickets, a_ticket_is_there_until_it_is_waited_for)
         cr_assert_eq(bytes, requests[i].bytes, "part %zu", i);
         EXPECT(MOOR_OK, moor_grant_release(f->runtime, grants[i]));
     }
-    EXPECT(MOOR_OK, moor_holder_destroy(other));
 }
 
 FIXTURE_TEST(tickets, a_ticket_past_its_deadline_takes_nothing)
@@ -232,8 +199,8 @@ FIXTURE_TEST(tickets, a_ticket_past_its_deadline_takes_nothing)
     moor_ticket ticket = 0;
     moor_grant grant = 0;
     clock_stop(f);
-    set_capacity(f, UNITS(10));
-    moor_lease lease = take_lease(f, f->holder, UNITS(10));
+    fixture_set_capacity(f, UNITS(10));
+    moor_lease lease = fixture_lease(f, f->holder, UNITS(10));
     const struct moor_request request = {f->holder, UNITS(1)};
     EXPECT(MOOR_OK, moor_ticket_open(&request, 1, still_clock() + 1000, &ticket));
     clock_advance(f, 999);
@@ -252,11 +219,11 @@ FIXTURE_TEST(tickets, a_ticket_past_its_deadline_takes_nothing)
 FIXTURE_TEST(tickets, two_threads_may_wait_for_one)
 {
     struct ticket_wait waits[2];
-    set_capacity(f, UNITS(10));
-    moor_lease lease = take_lease(f, f->holder, UNITS(10));
+    fixture_set_capacity(f, UNITS(10));
+    moor_lease lease = fixture_lease(f, f->holder, UNITS(10));
     moor_ticket ticket = open_ticket(f->holder, UNITS(4));
     for (int i = 0; i < 2; i++)
-        start_ticket_wait(&waits[i], f, ticket);
+        ticket_wait_start(&waits[i], f, ticket);
     EXPECT(MOOR_OK, moor_lease_refund(f->runtime, lease));
     for (int i = 0; i < 2; i++)
         join(waits[i].thread);
@@ -272,17 +239,16 @@ FIXTURE_TEST(tickets, open_tickets_are_limited)
     static moor_ticket tickets[MOOR_LIMIT_TICKETS];
     moor_ticket one_more = 0;
     moor_grant grant = 0;
-    set_capacity(f, UNITS(10));
-    moor_lease lease = take_lease(f, f->holder, UNITS(10));
+    fixture_set_capacity(f, UNITS(10));
+    (void)fixture_lease(f, f->holder, UNITS(10));
     for (size_t i = 0; i < MOOR_LIMIT_TICKETS; i++)
         tickets[i] = open_ticket(f->holder, UNITS(1));
     const struct moor_request request = {f->holder, UNITS(1)};
     EXPECT(MOOR_LIMIT, moor_ticket_open(&request, 1, MOOR_FOREVER, &one_more));
     EXPECT(MOOR_LIMIT, moor_grant_reserve(f->holder, UNITS(1), MOOR_FOREVER, &grant));
-    set_capacity(f, UNITS(10 + MOOR_LIMIT_TICKETS));
+    fixture_set_capacity(f, UNITS(10 + MOOR_LIMIT_TICKETS));
     for (size_t i = 0; i < MOOR_LIMIT_TICKETS; i++)
         EXPECT(MOOR_OK, moor_ticket_cancel(f->runtime, tickets[i]));
-    EXPECT(MOOR_OK, moor_lease_refund(f->runtime, lease));
 }
 
 /* ---- the order of service ---- */
@@ -291,14 +257,13 @@ FIXTURE_TEST(tickets, are_served_by_priority_and_then_by_arrival)
 {
     static const int32_t priorities[] = {-1, 5, 0, 5, -1, 0};
     static const size_t order[] = {1, 3, 2, 5, 0, 4};
-    struct moor_holder *holders[6];
     moor_ticket tickets[6];
-    set_capacity(f, UNITS(6));
-    moor_lease lease = take_lease(f, f->holder, UNITS(6));
+    fixture_set_capacity(f, UNITS(6));
+    moor_lease lease = fixture_lease(f, f->holder, UNITS(6));
     for (size_t i = 0; i < 6; i++) {
-        const struct moor_holder_options options = {.limits.priority = priorities[i]};
-        EXPECT(MOOR_OK, moor_holder_create(f->authority, &options, &holders[i]));
-        tickets[i] = open_ticket(holders[i], UNIT);
+        struct moor_holder *holder =
+            fixture_holder(f, SCRIPTED_DOMAIN_DEVICE, LIMITS(.priority = priorities[i]));
+        tickets[i] = open_ticket(holder, UNIT);
         cr_assert_eq(ticket_stats(f, tickets[i]).priority, priorities[i]);
     }
     for (size_t n = 0; n < 6; n++) {
@@ -311,123 +276,106 @@ FIXTURE_TEST(tickets, are_served_by_priority_and_then_by_arrival)
             cr_assert_eq(is_served(f, tickets[order[i]]), i <= n, "with %zu units ticket %zu is %sserved",
                          n + 1, order[i], i <= n ? "not " : "");
     }
-    for (size_t i = 0; i < 6; i++) {
+    for (size_t i = 0; i < 6; i++)
         return_ticket(f, tickets[i]);
-        EXPECT(MOOR_OK, moor_holder_destroy(holders[i]));
-    }
 }
 
 /* ---- the events that serve them ---- */
 
+/* A pool of 10 units: 2 leased, 2 granted, 3 granted to a ticket, 1 guaranteed, 1 in the emergency reserve or above the
+ * limit of 8; one is free, two are requested. */
 struct rise {
-    struct fixture *f;
-    struct moor_holder *other; /* with a guarantee of one unit */
     moor_lease lease;
     moor_grant grant;
-    moor_ticket ticket; /* four units, already served */
+    moor_ticket ticket;        /* served */
+    struct moor_holder *other; /* with the guarantee */
 };
 
-static moor_status raise_capacity(struct rise *rise)
-{
-    return moor_authority_set_capacity(rise->f->authority, UNITS(11), 0, NULL);
-}
+enum way {
+    RAISE_CAPACITY,
+    LOWER_GUARANTEE,
+    END_GUARANTEE,
+    LOWER_RESERVE,
+    RAISE_LIMIT,
+    RELEASE_GRANT,
+    COMMIT_LESS,
+    SHRINK_LEASE,
+    REFUND_LEASE,
+    CANCEL_TICKET,
+    WAYS
+};
 
-static moor_status lower_guarantee(struct rise *rise)
-{
-    return moor_holder_set_limits(rise->other, &(struct moor_holder_limits){0}, 0, NULL);
-}
-
-static moor_status end_guarantee(struct rise *rise)
-{
-    moor_status status = moor_holder_destroy(rise->other);
-    rise->other = NULL;
-    return status;
-}
-
-static moor_status lower_set_aside(struct rise *rise)
-{
-    return moor_authority_set_aside(rise->f->authority, 0);
-}
-
-static moor_status raise_limit(struct rise *rise)
-{
-    return moor_holder_set_limits(rise->f->holder, &(struct moor_holder_limits){0}, 0, NULL);
-}
-
-static moor_status release_grant(struct rise *rise)
-{
-    return moor_grant_release(rise->f->runtime, rise->grant);
-}
-
-static moor_status commit_less(struct rise *rise)
+static void make_room(struct fixture *f, struct rise *rise, enum way way)
 {
     moor_lease lease = 0;
-    moor_status status = moor_grant_commit(rise->f->runtime, rise->grant, 1, &lease);
-    return status ? status : moor_lease_refund(rise->f->runtime, lease);
+    switch (way) {
+    case RAISE_CAPACITY:
+        fixture_set_capacity(f, UNITS(11));
+        break;
+    case LOWER_GUARANTEE:
+        set_limits(rise->other, LIMITS(0));
+        break;
+    case END_GUARANTEE:
+        EXPECT(MOOR_OK, moor_holder_destroy(fixture_disown(rise->other)));
+        break;
+    case LOWER_RESERVE:
+        EXPECT(MOOR_OK, moor_authority_set_aside(f->authority, 0));
+        break;
+    case RAISE_LIMIT:
+        set_limits(f->holder, LIMITS(0));
+        break;
+    case RELEASE_GRANT:
+        EXPECT(MOOR_OK, moor_grant_release(f->runtime, rise->grant));
+        break;
+    case COMMIT_LESS:
+        EXPECT(MOOR_OK, moor_grant_commit(f->runtime, rise->grant, 1, &lease));
+        EXPECT(MOOR_OK, moor_lease_refund(f->runtime, lease));
+        break;
+    case SHRINK_LEASE:
+        EXPECT(MOOR_OK, moor_lease_adjust(f->runtime, rise->lease, UNIT, MOOR_NO_WAIT));
+        break;
+    case REFUND_LEASE:
+        EXPECT(MOOR_OK, moor_lease_refund(f->runtime, rise->lease));
+        break;
+    case CANCEL_TICKET:
+    case WAYS:
+        EXPECT(MOOR_OK, moor_ticket_cancel(f->runtime, rise->ticket));
+    }
 }
 
-static moor_status shrink_lease(struct rise *rise)
-{
-    return moor_lease_adjust(rise->f->runtime, rise->lease, UNIT, MOOR_NO_WAIT);
-}
-
-static moor_status refund_lease(struct rise *rise)
-{
-    return moor_lease_refund(rise->f->runtime, rise->lease);
-}
-
-static moor_status cancel_ticket(struct rise *rise)
-{
-    return moor_ticket_cancel(rise->f->runtime, rise->ticket);
-}
-
-/* A pool of 10 units: 2 leased, 2 granted, 3 granted to a ticket, 1 guaranteed, 1 in the emergency reserve;
- * one is free, two are requested. */
-static void rise(moor_status (*lift)(struct rise *), uint64_t limit_bytes)
+static void expect_room(enum way way, bool has_limit)
 {
     struct fixture f = fixture_open(NULL);
-    struct rise rise = {.f = &f};
-    const struct moor_holder_options guaranteed = {.limits.guarantee_bytes = UNIT};
-    set_capacity(&f, UNITS(10));
-    rise.lease = take_lease(&f, f.holder, UNITS(2));
-    EXPECT(MOOR_OK, moor_grant_reserve(f.holder, UNITS(2), MOOR_NO_WAIT, &rise.grant));
+    fixture_set_capacity(&f, UNITS(10));
+    struct rise rise = {.lease = fixture_lease(&f, f.holder, UNITS(2)),
+                        .grant = fixture_reserve(&f, UNITS(2))};
     rise.ticket = open_ticket(f.holder, UNITS(3));
-    EXPECT(MOOR_OK, moor_holder_create(f.authority, &guaranteed, &rise.other));
-    if (limit_bytes)
-        set_limits(f.holder, LIMITS(.limit_bytes = limit_bytes));
+    rise.other = fixture_holder(&f, SCRIPTED_DOMAIN_DEVICE, LIMITS(.guarantee_bytes = UNIT));
+    if (has_limit)
+        set_limits(f.holder, LIMITS(.limit_bytes = UNITS(8)));
     else
         EXPECT(MOOR_OK, moor_authority_set_aside(f.authority, UNIT));
     moor_ticket ticket = open_ticket(f.holder, UNITS(2));
     cr_assert_not(is_served(&f, ticket));
-    EXPECT(MOOR_OK, lift(&rise));
+    make_room(&f, &rise, way);
+    cr_assert(is_served(&f, ticket), "way %u does not serve the request", way);
     return_ticket(&f, ticket);
-    (void)moor_grant_release(f.runtime, rise.grant); /* the row itself may have released some of them */
-    (void)moor_lease_refund(f.runtime, rise.lease);
-    (void)moor_ticket_cancel(f.runtime, rise.ticket);
-    EXPECT(MOOR_OK, moor_holder_destroy(rise.other));
+    (void)moor_ticket_cancel(f.runtime, rise.ticket); /* STALE after CANCEL_TICKET */
     fixture_close(&f);
 }
 
 Test(tickets, every_way_to_make_room_serves_them)
 {
-    rise(raise_capacity, 0);
-    rise(lower_guarantee, 0);
-    rise(end_guarantee, 0);
-    rise(lower_set_aside, 0);
-    rise(release_grant, 0);
-    rise(commit_less, 0);
-    rise(shrink_lease, 0);
-    rise(refund_lease, 0);
-    rise(cancel_ticket, 0);
-    rise(raise_limit, UNITS(8));
-    rise(shrink_lease, UNITS(8));
+    for (enum way way = RAISE_CAPACITY; way < WAYS; way++)
+        expect_room(way, way == RAISE_LIMIT);
+    expect_room(SHRINK_LEASE, true);
 }
 
 /* Memory behind a fence also serves them, while no thread makes a call. */
 FIXTURE_TEST(tickets, are_served_when_a_fence_passes)
 {
     struct waiter waiter;
-    set_capacity(f, UNITS(1));
+    fixture_set_capacity(f, UNITS(1));
     struct moor_view view = fixture_allocate_view(f, UNIT);
     scripted_hold(f->script, f->queue);
     EXPECT(MOOR_OK, moor_fill(f->stream, &view, 0, 1));
@@ -445,8 +393,8 @@ FIXTURE_TEST(tickets, a_lease_grows_as_a_request_does)
     uint64_t bytes = 0;
     clock_stop(f);
     struct party *party = party_open(f, 0, 0, evict_requested);
-    set_capacity(f, UNITS(10));
-    moor_lease lease = take_lease(f, f->holder, UNITS(2));
+    fixture_set_capacity(f, UNITS(10));
+    moor_lease lease = fixture_lease(f, f->holder, UNITS(2));
     party_take(party, 4);
     EXPECT(MOOR_OK, moor_lease_adjust(f->runtime, lease, UNITS(6), MOOR_NO_WAIT));
     /* causes a pressure request */

@@ -7,14 +7,6 @@
 
 TestSuite(undoing, .timeout = 120);
 
-static moor_status request(struct fixture *f, uint64_t bytes)
-{
-    moor_grant grant = 0;
-    moor_status status = moor_grant_reserve(f->holder, bytes, fixture_soon(LATE_MS), &grant);
-    EXPECT(MOOR_OK, moor_grant_release(f->runtime, grant));
-    return status;
-}
-
 /* Releases all units and the binding, so that only the pressure request keeps the holder. */
 static void leave(struct party *party)
 {
@@ -36,7 +28,7 @@ static uint64_t remove_and_give(struct party *party, const struct moor_pressure 
 FIXTURE_TEST(undoing, a_pressure_function_may_remove_itself)
 {
     clock_stop(f);
-    set_capacity(f, UNITS(4));
+    fixture_set_capacity(f, UNITS(4));
     struct party *party = party_open(f, 0, 4, remove_and_give);
     moor_grant grant = fixture_reserve(f, UNIT); /* the evicted unit counts */
     cr_assert_eq(party_stats(party).evicted_bytes, UNIT);
@@ -60,15 +52,14 @@ static uint64_t replace_and_give(struct party *party, const struct moor_pressure
 FIXTURE_TEST(undoing, a_pressure_function_may_replace_itself)
 {
     struct party other = {0};
-    set_capacity(f, UNITS(4));
+    fixture_set_capacity(f, UNITS(4));
     struct party *party = party_open(f, 0, 4, replace_and_give);
     party->user = &other;
-    EXPECT(MOOR_OK, request(f, UNIT));
-    moor_lease lease = take_lease(f, f->holder, UNIT);
+    EXPECT(MOOR_OK, try_reserve(f, f->holder, UNIT, fixture_soon(LATE_MS)));
+    (void)fixture_lease(f, f->holder, UNIT);
     moor_grant grant = 0;
     EXPECT(MOOR_NO_VICTIM, moor_grant_reserve(f->holder, UNIT, MOOR_NO_WAIT, &grant));
     cr_assert(party->left == 1 && other.left == 1);
-    EXPECT(MOOR_OK, moor_lease_refund(f->runtime, lease));
 }
 
 static uint64_t destroy_itself(struct party *party, const struct moor_pressure *pressure)
@@ -89,9 +80,9 @@ FIXTURE_TEST(undoing, a_pressure_function_may_destroy_its_own_holder)
     struct moor_holder_stats stats[4];
     struct moor_authority_stats pool;
     size_t count = 0;
-    set_capacity(f, UNITS(4));
+    fixture_set_capacity(f, UNITS(4));
     (void)party_open(f, 0, 4, destroy_itself);
-    EXPECT(MOOR_OK, request(f, UNITS(4)));
+    EXPECT(MOOR_OK, try_reserve(f, f->holder, UNITS(4), fixture_soon(LATE_MS)));
     moor__pressure_settle(f->runtime);
     EXPECT(MOOR_OK, moor_authority_get_stats(f->authority, &pool, stats, 4, &count));
     cr_assert(count == 1 && pool.holder_count == 1);
@@ -118,13 +109,13 @@ static uint64_t attack(struct party *party, const struct moor_pressure *pressure
 
 FIXTURE_TEST(undoing, a_pressure_function_may_destroy_an_idle_holder)
 {
-    set_capacity(f, UNITS(4));
+    fixture_set_capacity(f, UNITS(4));
     struct party *party = party_open(f, 0, 4, attack);
     struct party *idle = party_open(f, 0, 0, evict_all);
     struct attack it = {.victim = idle, .destroyed = MOOR_PROVIDER};
     party->user = &it;
     leave(idle);
-    EXPECT(MOOR_OK, request(f, UNIT));
+    EXPECT(MOOR_OK, try_reserve(f, f->holder, UNIT, fixture_soon(LATE_MS)));
     cr_assert_eq(it.removed, MOOR_OK, "%s", moor_status_name(it.removed));
     cr_assert_eq(it.destroyed, MOOR_OK, "%s", moor_status_name(it.destroyed));
     cr_assert_eq(fixture_stats(f).holder_count, 2);
@@ -147,7 +138,7 @@ static uint64_t leave_and_stay(struct party *party, const struct moor_pressure *
 FIXTURE_TEST(undoing, a_holder_in_its_function_is_busy_for_other_functions)
 {
     struct waiter waiter;
-    set_capacity(f, UNITS(4));
+    fixture_set_capacity(f, UNITS(4));
     struct party *busy = party_open(f, -1, 1, leave_and_stay);
     struct party *party = party_open(f, 0, 3, attack);
     struct attack it = {.victim = busy, .inside = 1};
@@ -185,13 +176,13 @@ FIXTURE_TEST(undoing, two_that_destroy_each_other_are_both_busy)
 {
     struct party *parties[2];
     struct attack attacks[2] = {0};
-    set_capacity(f, UNITS(4));
+    fixture_set_capacity(f, UNITS(4));
     for (size_t i = 0; i < 2; i++) {
         parties[i] = party_open(f, 0, 2, leave_and_attack);
         parties[i]->user = &attacks[i];
         attacks[1 - i].victim = parties[i];
     }
-    EXPECT(MOOR_OK, request(f, UNITS(4)));
+    EXPECT(MOOR_OK, try_reserve(f, f->holder, UNITS(4), fixture_soon(LATE_MS)));
     for (size_t i = 0; i < 2; i++) {
         fixture_await(&parties[i]->left, 1);
         cr_assert_eq(attacks[i].destroyed, MOOR_BUSY, "%s", moor_status_name(attacks[i].destroyed));
@@ -203,59 +194,53 @@ FIXTURE_TEST(undoing, two_that_destroy_each_other_are_both_busy)
 struct ending {
     pthread_t thread;
     struct party *party;
+    bool destroys; /* false: only the function is removed */
     moor_status status;
     _Atomic int began;
     _Atomic int done;
 };
 
-static void *destroy(void *user)
+static void *end_party(void *user)
 {
     struct ending *ending = user;
     atomic_store(&ending->began, 1);
-    ending->status = moor_holder_destroy(ending->party->holder);
-    atomic_store(&ending->done, 1);
-    return NULL;
-}
-
-static void *remove_function(void *user)
-{
-    struct ending *ending = user;
-    atomic_store(&ending->began, 1);
-    ending->status = moor_holder_set_pressure(ending->party->holder, NULL, NULL);
+    ending->status = ending->destroys ? moor_holder_destroy(ending->party->holder)
+                                      : moor_holder_set_pressure(ending->party->holder, NULL, NULL);
     atomic_store(&ending->done, 1);
     return NULL;
 }
 
 /* Destroys the party, or removes its function, while the function runs. */
-static void end_while_inside(struct fixture *f, void *(*end)(void *))
+static void end_while_inside(struct fixture *f, bool destroys)
 {
-    set_capacity(f, UNITS(4));
+    fixture_set_capacity(f, UNITS(4));
     struct party *party = party_open(f, 0, 4, leave_and_stay);
-    struct ending ending = {.party = party};
-    EXPECT(MOOR_OK, request(f, UNIT));
+    struct ending ending = {.party = party, .destroys = destroys};
+    EXPECT(MOOR_OK, try_reserve(f, f->holder, UNIT, fixture_soon(LATE_MS)));
     fixture_await(&stays, 1);
     cr_assert_eq(party->left, 0);
-    cr_assert_eq(pthread_create(&ending.thread, NULL, end, &ending), 0);
+    cr_assert_eq(pthread_create(&ending.thread, NULL, end_party, &ending), 0);
     fixture_await(&ending.began, 1);
     (void)nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL); /* time for an early return */
     cr_assert_eq(ending.done, 0, "the call has not waited for the function");
-    EXPECT(MOOR_OK, request(f, UNITS(4))); /* meanwhile requests are served */
+    EXPECT(MOOR_OK,
+           try_reserve(f, f->holder, UNITS(4), fixture_soon(LATE_MS))); /* meanwhile requests are served */
     atomic_store(&party->gate, 1);
     join(ending.thread);
     cr_assert_eq(party->left, 1);
     cr_assert_eq(ending.status, MOOR_OK, "%s", moor_status_name(ending.status));
-    if (end == destroy)
+    if (destroys)
         party->holder = NULL;
 }
 
 FIXTURE_TEST(undoing, destroying_waits_for_the_function)
 {
-    end_while_inside(f, destroy);
+    end_while_inside(f, true);
 }
 
 FIXTURE_TEST(undoing, removing_waits_for_the_function)
 {
-    end_while_inside(f, remove_function);
+    end_while_inside(f, false);
 }
 
 /* ---- limits ---- */
@@ -263,7 +248,7 @@ FIXTURE_TEST(undoing, removing_waits_for_the_function)
 static uint64_t raise_capacity(struct party *party, const struct moor_pressure *pressure)
 {
     (void)pressure;
-    set_capacity(party->f, UNITS(5));
+    fixture_set_capacity(party->f, UNITS(5));
     return 0;
 }
 
@@ -274,7 +259,7 @@ static uint64_t lower_the_guarantee(struct party *party, const struct moor_press
     return 0;
 }
 
-static uint64_t lower_the_set_aside(struct party *party, const struct moor_pressure *pressure)
+static uint64_t lower_the_reserve(struct party *party, const struct moor_pressure *pressure)
 {
     (void)pressure;
     EXPECT(MOOR_OK, moor_authority_set_aside(party->f->authority, 0));
@@ -283,33 +268,30 @@ static uint64_t lower_the_set_aside(struct party *party, const struct moor_press
 
 /* The party has two of four units, and one is guaranteed to another holder or in the emergency reserve; two
  * are requested. */
-static void change_limits(struct fixture *f, party_answer answer)
+static void change_limits(struct fixture *f, party_answer answer, uint64_t guarantee, uint64_t reserve)
 {
-    bool aside = answer == lower_the_set_aside;
-    set_capacity(f, UNITS(4));
+    fixture_set_capacity(f, UNITS(4));
     struct party *party = party_open(f, 0, 2, answer);
-    EXPECT(MOOR_OK, moor_authority_set_aside(f->authority, aside ? UNIT : 0));
-    struct moor_holder *guaranteed = create_holder(f, LIMITS(.guarantee_bytes = aside ? 0 : UNIT));
-    party->user = guaranteed;
-    EXPECT(MOOR_OK, request(f, UNITS(2)));
+    EXPECT(MOOR_OK, moor_authority_set_aside(f->authority, reserve));
+    party->user = fixture_holder(f, SCRIPTED_DOMAIN_DEVICE, LIMITS(.guarantee_bytes = guarantee));
+    EXPECT(MOOR_OK, try_reserve(f, f->holder, UNITS(2), fixture_soon(LATE_MS)));
     moor__pressure_settle(f->runtime);
     cr_assert_eq(asked_count(), 1);
-    EXPECT(MOOR_OK, moor_holder_destroy(guaranteed));
 }
 
 FIXTURE_TEST(undoing, a_pressure_function_may_raise_the_capacity)
 {
-    change_limits(f, raise_capacity);
+    change_limits(f, raise_capacity, UNIT, 0);
 }
 
 FIXTURE_TEST(undoing, a_pressure_function_may_lower_a_guarantee)
 {
-    change_limits(f, lower_the_guarantee);
+    change_limits(f, lower_the_guarantee, UNIT, 0);
 }
 
-FIXTURE_TEST(undoing, a_pressure_function_may_lower_the_set_aside)
+FIXTURE_TEST(undoing, a_pressure_function_may_lower_the_emergency_reserve)
 {
-    change_limits(f, lower_the_set_aside);
+    change_limits(f, lower_the_reserve, 0, UNIT);
 }
 
 /* ---- reading statistics ---- */
@@ -338,9 +320,9 @@ static uint64_t look_at_everything(struct party *party, const struct moor_pressu
 
 FIXTURE_TEST(undoing, all_statistics_may_be_read_inside)
 {
-    set_capacity(f, UNITS(4));
+    fixture_set_capacity(f, UNITS(4));
     (void)party_open(f, 0, 4, look_at_everything);
-    EXPECT(MOOR_OK, request(f, UNITS(2)));
+    EXPECT(MOOR_OK, try_reserve(f, f->holder, UNITS(2), fixture_soon(LATE_MS)));
     moor__pressure_settle(f->runtime);
     cr_assert_eq(asked_count(), 1);
 }

@@ -25,16 +25,16 @@ static struct shared share(struct fixture *f)
     return s;
 }
 
-static void unshare(struct fixture *f, const struct shared *s)
-{
-    EXPECT(MOOR_OK, moor_segment_release(f->runtime, s->segment));
-    EXPECT(MOOR_OK, moor_range_release(f->runtime, s->ranges[0]));
-    EXPECT(MOOR_OK, moor_range_release(f->runtime, s->ranges[1]));
-}
-
 static struct moor_view mapped(struct fixture *f, moor_range range)
 {
     return fixture_range_view(f, range, GRANULE, 2 * GRANULE);
+}
+
+/* ret_segment: may be NULL. */
+static moor_status make_writable_for(struct fixture *f, moor_range range, moor_grant grant,
+                                     moor_segment *ret_segment)
+{
+    return moor_range_make_writable(f->runtime, range, GRANULE, f->stream, grant, MOOR_FOREVER, ret_segment);
 }
 
 static moor_status make_writable_until(struct fixture *f, moor_range range, uint64_t deadline_ns)
@@ -44,7 +44,7 @@ static moor_status make_writable_until(struct fixture *f, moor_range range, uint
 
 static moor_status make_writable(struct fixture *f, moor_range range)
 {
-    return make_writable_until(f, range, MOOR_FOREVER);
+    return make_writable_for(f, range, 0, NULL);
 }
 
 FIXTURE_TEST(writable, a_shared_map_becomes_a_private_copy)
@@ -64,8 +64,7 @@ FIXTURE_TEST(writable, a_shared_map_becomes_a_private_copy)
     cr_assert(fixture_all_bytes(&second, 0x5a), "the other mapping does not see the writes");
     cr_assert_neq(moor_fill(f->stream, &second, 0, 1), MOOR_OK);
     cr_assert_eq(scripted_objects(f->script).ranges, 2, "the copy's window is released");
-    fixture_check_books(f);
-    unshare(f, &s);
+    fixture_check_accounts(f);
 }
 
 FIXTURE_TEST(writable, the_last_owner_writes_in_place)
@@ -97,13 +96,12 @@ FIXTURE_TEST(writable, the_handle_counts_as_an_owner)
     EXPECT(MOOR_OK, moor_segment_map(f->runtime, s.segment, s.ranges[1], GRANULE, MOOR_ACCESS_READ));
     struct moor_view second = mapped(f, s.ranges[1]);
     cr_assert(fixture_all_bytes(&second, 0x5a), "sealed bytes do not change");
-    unshare(f, &s);
 }
 
 FIXTURE_TEST(writable, over_budget_leaves_both_sides)
 {
     struct shared s = share(f);
-    EXPECT(MOOR_OK, moor_authority_set_capacity(f->authority, 3 * GRANULE, 0, NULL));
+    fixture_set_capacity(f, 3 * GRANULE);
     struct fixture_state before = fixture_state(f);
     EXPECT(MOOR_OVER_BUDGET, make_writable(f, s.ranges[0]));
     fixture_reap(f);
@@ -112,11 +110,9 @@ FIXTURE_TEST(writable, over_budget_leaves_both_sides)
     struct moor_view second = mapped(f, s.ranges[1]);
     cr_assert(fixture_all_bytes(&first, 0x5a) && fixture_all_bytes(&second, 0x5a));
     cr_assert_neq(moor_fill(f->stream, &first, 0, 1), MOOR_OK, "the mapping is still read-only");
-    EXPECT(MOOR_OK, moor_authority_set_capacity(f->authority, 4 * GRANULE, 0, NULL));
+    fixture_set_capacity(f, 4 * GRANULE);
     moor_grant grant = fixture_reserve(f, 2 * GRANULE);
-    EXPECT(MOOR_OK,
-           moor_range_make_writable(f->runtime, s.ranges[0], GRANULE, f->stream, grant, MOOR_FOREVER, NULL));
-    unshare(f, &s);
+    EXPECT(MOOR_OK, make_writable_for(f, s.ranges[0], grant, NULL));
 }
 
 /* The copy is made and exceeds the budget. */
@@ -124,18 +120,16 @@ FIXTURE_TEST(writable, a_copy_that_takes_too_much_is_undone)
 {
     struct shared s = share(f);
     uint64_t left = 0;
-    EXPECT(MOOR_OK, moor_authority_set_capacity(f->authority, 4 * GRANULE, 0, NULL));
+    fixture_set_capacity(f, 4 * GRANULE);
     moor_grant grant = fixture_reserve(f, 2 * GRANULE);
     struct fixture_state before = fixture_state(f);
     scripted_knobs(f->script)->granule_extra_bytes = 4096;
-    EXPECT(MOOR_OVER_BUDGET,
-           moor_range_make_writable(f->runtime, s.ranges[0], GRANULE, f->stream, grant, MOOR_FOREVER, NULL));
+    EXPECT(MOOR_OVER_BUDGET, make_writable_for(f, s.ranges[0], grant, NULL));
     scripted_knobs(f->script)->granule_extra_bytes = 0;
     fixture_reap(f);
     fixture_expect_state(f, &before);
     EXPECT(MOOR_OK, moor_grant_get_remaining(f->runtime, grant, &left));
     cr_assert_eq(left, 2 * GRANULE);
-    unshare(f, &s);
 }
 
 /* The exchange fails half-way, and the way back fails, too: the missing mapping is reported as not backed. */
@@ -148,19 +142,17 @@ FIXTURE_TEST(writable, whose_way_back_fails_is_not_backed)
     /* The first mapping is the copy's window. The failures hit the new mapping and the restored old one. */
     scripted_fail(f->script, (struct scripted_fault){
                                  .name = SCRIPTED_MAP, .nth = 2, .times = 2, .status = MOOR_DEVICE_NOMEM});
-    EXPECT(MOOR_DEVICE_NOMEM,
-           moor_range_make_writable(f->runtime, s.ranges[0], GRANULE, f->stream, 0, MOOR_FOREVER, &copy));
+    EXPECT(MOOR_DEVICE_NOMEM, make_writable_for(f, s.ranges[0], 0, &copy));
     cr_assert(strstr(moor_last_error()->text, "not backed"), "%s", moor_last_error()->text);
     cr_assert_eq(copy, 77);
     fixture_reap(f);
-    fixture_check_books(f);
+    fixture_check_accounts(f);
     cr_assert_eq(scripted_objects(f->script).mappings, 1);
     cr_assert_eq(fixture_stats(f).charged_bytes, 2 * GRANULE, "the copy has gone");
     EXPECT(MOOR_INVALID, moor_fill(f->stream, &first, 1, 1));
     cr_assert(fixture_all_bytes(&second, 0x5a));
     EXPECT(MOOR_OK, moor_segment_map(f->runtime, s.segment, s.ranges[0], GRANULE, MOOR_ACCESS_READ));
     cr_assert(fixture_all_bytes(&first, 0x5a));
-    unshare(f, &s);
 }
 
 FIXTURE_TEST(writable, pending_work_is_waited_for)
@@ -168,11 +160,10 @@ FIXTURE_TEST(writable, pending_work_is_waited_for)
     struct moor_abi_stream *queue;
     struct moor_stream *reader = fixture_stream(f, &queue);
     struct shared s = share(f);
-    moor_buffer target = fixture_allocate(f, 2 * GRANULE);
     struct moor_view view = mapped(f, s.ranges[0]);
-    struct moor_view target_view = fixture_buffer_view(f, target);
+    struct moor_view target = fixture_allocate_view(f, 2 * GRANULE);
     scripted_hold(f->script, queue);
-    EXPECT(MOOR_OK, moor_copy(reader, &target_view, &view));
+    EXPECT(MOOR_OK, moor_copy(reader, &target, &view));
     struct fixture_state before = fixture_state(f);
     EXPECT(MOOR_PENDING, make_writable_until(f, s.ranges[0], MOOR_NO_WAIT));
     EXPECT(MOOR_TIMEOUT, make_writable_until(f, s.ranges[0], fixture_soon(30)));
@@ -181,9 +172,7 @@ FIXTURE_TEST(writable, pending_work_is_waited_for)
     scripted_open(f->script, queue);
     EXPECT(MOOR_OK, make_writable_until(f, s.ranges[0], fixture_soon(5000)));
     EXPECT(MOOR_OK, moor_fill(f->stream, &view, 1, 1));
-    cr_assert(fixture_all_bytes(&target_view, 0x5a));
-    unshare(f, &s);
-    EXPECT(MOOR_OK, moor_stream_destroy(reader));
+    cr_assert(fixture_all_bytes(&target, 0x5a));
 }
 
 /* The copy reads the shared mapping, which stays until the copy is done. */
@@ -195,12 +184,10 @@ FIXTURE_TEST(writable, a_copy_under_way_keeps_its_source)
     scripted_hold(f->script, f->queue);
     EXPECT(MOOR_TIMEOUT, make_writable_until(f, s.ranges[0], fixture_soon(30)));
     cr_assert(fixture_all_bytes(&view, 0x5a));
-    scripted_open(f->script, f->queue);
-    fixture_reap(f);
+    fixture_open_and_reap(f);
     fixture_expect_state(f, &before);
     EXPECT(MOOR_OK, make_writable(f, s.ranges[0]));
     cr_assert(fixture_all_bytes(&view, 0x5a));
-    unshare(f, &s);
 }
 
 /* The last owner waits for no copy, but for all readers. */
@@ -212,11 +199,10 @@ FIXTURE_TEST(writable, in_place_waits_for_readers)
     EXPECT(MOOR_OK, moor_segment_release(f->runtime, s.segment));
     EXPECT(MOOR_OK, moor_range_release(f->runtime, s.ranges[1]));
     fixture_reap(f);
-    moor_buffer target = fixture_allocate(f, 2 * GRANULE);
     struct moor_view view = mapped(f, s.ranges[0]);
-    struct moor_view target_view = fixture_buffer_view(f, target);
+    struct moor_view target = fixture_allocate_view(f, 2 * GRANULE);
     scripted_hold(f->script, queue);
-    EXPECT(MOOR_OK, moor_copy(reader, &target_view, &view));
+    EXPECT(MOOR_OK, moor_copy(reader, &target, &view));
     struct fixture_state before = fixture_state(f);
     EXPECT(MOOR_PENDING, make_writable_until(f, s.ranges[0], MOOR_NO_WAIT));
     EXPECT(MOOR_TIMEOUT, make_writable_until(f, s.ranges[0], fixture_soon(30)));
@@ -225,9 +211,8 @@ FIXTURE_TEST(writable, in_place_waits_for_readers)
     scripted_open(f->script, queue);
     EXPECT(MOOR_OK, make_writable_until(f, s.ranges[0], MOOR_NO_WAIT));
     EXPECT(MOOR_OK, moor_fill(f->stream, &view, 1, 1));
-    cr_assert(fixture_all_bytes(&target_view, 0x5a), "the reader saw the old bytes");
+    cr_assert(fixture_all_bytes(&target, 0x5a), "the reader saw the old bytes");
     EXPECT(MOOR_OK, moor_range_release(f->runtime, s.ranges[0]));
-    EXPECT(MOOR_OK, moor_stream_destroy(reader));
 }
 
 /* ---- the handle of the present segment ---- */
@@ -249,16 +234,14 @@ FIXTURE_TEST(writable, copies_have_a_handle_to_share_them_by)
     struct moor_view second = mapped(f, s.ranges[1]);
     moor_segment copy = 0;
     moor_segment second_copy = 0;
-    EXPECT(MOOR_OK,
-           moor_range_make_writable(f->runtime, s.ranges[0], GRANULE, f->stream, 0, MOOR_FOREVER, &copy));
+    EXPECT(MOOR_OK, make_writable_for(f, s.ranges[0], 0, &copy));
     cr_assert(copy && copy != s.segment);
     EXPECT(MOOR_OK, moor_fill(f->stream, &first, 0x77, 1));
     moor_range third_range = share_again(f, copy);
     struct moor_view third = mapped(f, third_range);
     cr_assert(fixture_all_bytes(&third, 0x77));
     cr_assert_eq(fixture_stats(f).charged_bytes, 4 * GRANULE, "sharing costs nothing");
-    EXPECT(MOOR_OK, moor_range_make_writable(f->runtime, third_range, GRANULE, f->stream, 0, MOOR_FOREVER,
-                                             &second_copy));
+    EXPECT(MOOR_OK, make_writable_for(f, third_range, 0, &second_copy));
     cr_assert(second_copy && second_copy != copy);
     cr_assert(fixture_all_bytes(&third, 0x77), "the second fork starts with the first one's bytes");
     EXPECT(MOOR_OK, moor_fill(f->stream, &third, 0x78, 1));
@@ -271,7 +254,6 @@ FIXTURE_TEST(writable, copies_have_a_handle_to_share_them_by)
     fixture_reap(f);
     cr_assert_eq(fixture_stats(f).charged_bytes, 6 * GRANULE, "the mappings keep them");
     EXPECT(MOOR_OK, moor_range_release(f->runtime, third_range));
-    unshare(f, &s);
 }
 
 FIXTURE_TEST(writable, in_place_has_a_new_handle_and_the_old_one_stays_stale)
@@ -282,8 +264,7 @@ FIXTURE_TEST(writable, in_place_has_a_new_handle_and_the_old_one_stays_stale)
     struct moor_view view = mapped(f, range);
     for (uint8_t i = 1; i < 5; i++) {
         EXPECT(MOOR_OK, moor_segment_release(f->runtime, handles[i - 1]));
-        EXPECT(MOOR_OK,
-               moor_range_make_writable(f->runtime, range, GRANULE, f->stream, 0, MOOR_FOREVER, &handles[i]));
+        EXPECT(MOOR_OK, make_writable_for(f, range, 0, &handles[i]));
         EXPECT(MOOR_OK, moor_fill(f->stream, &view, i, 1));
         moor_range other = share_again(f, handles[i]);
         struct moor_view other_view = mapped(f, other);
@@ -313,13 +294,12 @@ FIXTURE_TEST(writable, in_place_that_fails_gives_no_handle)
     struct moor_view view = mapped(f, range);
     struct fixture_state before = fixture_state(f);
     fixture_fail(f, SCRIPTED_PROTECT, 1, MOOR_LIMIT);
-    EXPECT(MOOR_LIMIT,
-           moor_range_make_writable(f->runtime, range, GRANULE, f->stream, 0, MOOR_FOREVER, &again));
+    EXPECT(MOOR_LIMIT, make_writable_for(f, range, 0, &again));
     cr_assert_eq(again, 77);
     fixture_expect_state(f, &before);
     EXPECT(MOOR_INVALID, moor_fill(f->stream, &view, 1, 1));
     EXPECT(MOOR_STALE, moor_segment_release(f->runtime, first));
-    EXPECT(MOOR_OK, moor_range_make_writable(f->runtime, range, GRANULE, f->stream, 0, MOOR_FOREVER, &again));
+    EXPECT(MOOR_OK, make_writable_for(f, range, 0, &again));
     EXPECT(MOOR_OK, moor_segment_release(f->runtime, again));
 }
 
@@ -347,7 +327,6 @@ FIXTURE_TEST(writable, only_mappings_can_be_made_writable)
             MOOR_OK, "%zu", i);
     EXPECT(MOOR_INVALID,
            moor_range_make_writable(f->runtime, s.ranges[0], GRANULE, NULL, 0, MOOR_FOREVER, NULL));
-    unshare(f, &s);
 }
 
 /*
@@ -369,7 +348,7 @@ Test(writable, fails_at_every_step_with_nothing_lost)
         uint32_t fired = scripted_faults_fired(f.script);
         scripted_clear_faults(f.script);
         (void)moor_runtime_reap(f.runtime, fixture_soon(2000));
-        fixture_check_books(&f);
+        fixture_check_accounts(&f);
         cr_assert(fixture_all_bytes(&first, 0x5a), "call %u: %s", n, moor_status_name(status));
         cr_assert(fixture_all_bytes(&second, 0x5a), "call %u", n);
         moor_status writing = moor_fill(f.stream, &first, 0x5a, 1);
@@ -382,8 +361,6 @@ Test(writable, fails_at_every_step_with_nothing_lost)
             EXPECT(MOOR_OK, writing);
             cr_assert_geq(stats.charged_bytes, charged + 2 * GRANULE, "call %u", n);
         }
-        unshare(&f, &s);
-        (void)moor_runtime_reap(f.runtime, fixture_soon(2000));
         fixture_close_quarantined(&f); /* the quarantined objects go now */
         if (!fired)
             break;
@@ -412,9 +389,6 @@ Test(writable, that_fails_gives_its_grant_back)
                      moor_status_name(status), (unsigned long long)left);
         failures += status != MOOR_OK;
         EXPECT(MOOR_OK, moor_grant_release(f.runtime, grant));
-        unshare(&f, &s);
-        /* the reap does not wait for quarantined objects */
-        (void)moor_runtime_reap(f.runtime, fixture_soon(2000));
         fixture_close_quarantined(&f);
     }
     cr_assert_geq(failures, 5);
@@ -430,11 +404,10 @@ FIXTURE_TEST(writable, whose_unmap_fails_is_quarantined_with_nothing_lost)
     uint64_t left = 0;
     moor_grant grant = fixture_reserve(f, 2 * GRANULE);
     scripted_fail_free(f->script, MOOR_ABI_RELEASE_UNMAP, 1, 1, MOOR_DEVICE_LOST);
-    EXPECT(MOOR_PROVIDER,
-           moor_range_make_writable(f->runtime, s.ranges[0], GRANULE, f->stream, grant, MOOR_FOREVER, &copy));
+    EXPECT(MOOR_PROVIDER, make_writable_for(f, s.ranges[0], grant, &copy));
     cr_assert_eq(copy, 77);
     fixture_reap(f);
-    fixture_check_books(f);
+    fixture_check_accounts(f);
     cr_assert_eq(fixture_counts(f).quarantined, 1, "the mapping");
     cr_assert_eq(fixture_stats(f).charged_bytes, 2 * GRANULE, "the copy has gone");
     EXPECT(MOOR_OK, moor_grant_get_remaining(f->runtime, grant, &left));
@@ -444,7 +417,9 @@ FIXTURE_TEST(writable, whose_unmap_fails_is_quarantined_with_nothing_lost)
     cr_assert_neq(moor_range_commit(f->runtime, s.ranges[0], GRANULE, 2 * GRANULE, grant), MOOR_OK);
     cr_assert(fixture_all_bytes(&second, 0x5a));
     EXPECT(MOOR_OK, moor_grant_release(f->runtime, grant));
-    unshare(f, &s);
+    EXPECT(MOOR_OK, moor_segment_release(f->runtime, s.segment));
+    for (size_t i = 0; i < 2; i++)
+        EXPECT(MOOR_OK, moor_range_release(f->runtime, s.ranges[i]));
     EXPECT(MOOR_OK, moor_runtime_reap(f->runtime, fixture_soon(1000)));
     cr_assert_eq(fixture_stats(f).charged_bytes, 2 * GRANULE, "the stuck mapping keeps the segment");
     EXPECT(MOOR_OK, moor_binding_close(f->binding)); /* tries again */

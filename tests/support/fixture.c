@@ -9,6 +9,7 @@
 
 #include "loader/provider.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -48,6 +49,14 @@ struct fixture fixture_open(const struct scripted_options *options)
     return fixture_join(runtime, options, 0);
 }
 
+static struct moor_stream *create_stream(struct fixture *f, struct moor_abi_stream **ret_queue)
+{
+    struct moor_stream *stream = NULL;
+    EXPECT(MOOR_OK, moor_stream_create(f->device, NULL, &stream));
+    *ret_queue = scripted_last_stream(f->script);
+    return stream;
+}
+
 struct fixture fixture_join(struct moor_runtime *runtime, const struct scripted_options *options,
                             uint32_t device_index)
 {
@@ -57,42 +66,113 @@ struct fixture fixture_join(struct moor_runtime *runtime, const struct scripted_
     EXPECT(MOOR_OK, moor_device_get_authority(f.device, SCRIPTED_DOMAIN_DEVICE, &f.authority));
     EXPECT(MOOR_OK, moor_holder_create(f.authority, NULL, &f.holder));
     EXPECT(MOOR_OK, moor_binding_open(f.device, SCRIPTED_DOMAIN_DEVICE, f.holder, &f.binding));
-    f.stream = fixture_stream(&f, &f.queue);
+    f.stream = create_stream(&f, &f.queue);
     return f;
 }
 
-/* ---- objects that the fixture releases ---- */
+/* ---- objects that the fixture ends ---- */
 
-#define OWNED_MAX 64u /* a test that makes more objects releases them itself */
+#define OWNED_MAX 512u /* a test that makes more objects ends them itself */
+
+/* The order of their ends: handles, then the objects that name them, then the accounts. */
+enum owned_stage { OWNED_HANDLE, OWNED_USER, OWNED_HOLDER };
 
 struct owned {
     const struct moor_provider *provider;
-    moor_status (*release)(struct moor_runtime *runtime, uint64_t handle);
-    uint64_t handle;
+    enum owned_stage stage;
+    moor_status (*end)(struct moor_runtime *runtime, uint64_t object);
+    uint64_t object;               /* a handle, or a pointer; 0: the test has ended it */
+    struct moor_abi_stream *queue; /* of a stream */
 };
 
 static struct owned owned[OWNED_MAX];
 static size_t owned_count;
 
-static uint64_t own(struct fixture *f, moor_status (*release)(struct moor_runtime *, uint64_t),
-                    uint64_t handle)
+static void own(struct fixture *f, struct owned object)
 {
+    object.provider = f->provider;
     if (owned_count < OWNED_MAX)
-        owned[owned_count++] = (struct owned){f->provider, release, handle};
+        owned[owned_count++] = object;
+}
+
+static uint64_t own_handle(struct fixture *f, moor_status (*end)(struct moor_runtime *, uint64_t),
+                           uint64_t handle)
+{
+    own(f, (struct owned){.end = end, .object = handle});
     return handle;
 }
 
-/* A handle is stale if the test has released the object. */
-static void release_owned(struct fixture *f)
+static moor_status end_stream(struct moor_runtime *runtime, uint64_t stream)
+{
+    (void)runtime;
+    return moor_stream_destroy((struct moor_stream *)(uintptr_t)stream);
+}
+
+static moor_status end_binding(struct moor_runtime *runtime, uint64_t binding)
+{
+    (void)runtime;
+    return moor_binding_close((struct moor_binding *)(uintptr_t)binding);
+}
+
+static moor_status end_holder(struct moor_runtime *runtime, uint64_t holder)
+{
+    (void)runtime;
+    return moor_holder_destroy((struct moor_holder *)(uintptr_t)holder);
+}
+
+void *fixture_disown(void *object)
+{
+    for (size_t i = 0; i < owned_count; i++)
+        if (owned[i].object == (uintptr_t)object) {
+            owned[i].object = 0;
+            owned[i].queue = NULL;
+        }
+    return object;
+}
+
+/* The latest first. A handle is stale if the test has released the object. */
+static void end_owned(struct fixture *f, enum owned_stage stage)
 {
     for (size_t i = owned_count; i-- > 0;) {
-        if (owned[i].provider != f->provider)
+        if (owned[i].provider != f->provider || owned[i].stage != stage)
             continue;
-        moor_status status = owned[i].release(f->runtime, owned[i].handle);
-        cr_assert(status == MOOR_OK || status == MOOR_STALE, "an object cannot be released: %s",
-                  moor_status_name(status));
-        owned[i] = owned[--owned_count];
+        moor_status status = owned[i].end(f->runtime, owned[i].object);
+        cr_assert(status == MOOR_OK || status == MOOR_STALE, "an object cannot be ended: %s: %s",
+                  moor_status_name(status), moor_last_error()->text);
+        memmove(&owned[i], &owned[i + 1], (--owned_count - i) * sizeof *owned);
     }
+}
+
+static struct {
+    pthread_t thread;
+    struct scripted *script; /* NULL: no thread */
+    struct moor_abi_stream *queue;
+} later;
+
+static void *open_later(void *unused)
+{
+    (void)unused;
+    (void)nanosleep(&(struct timespec){.tv_nsec = 50 * 1000000}, NULL);
+    scripted_open(later.script, later.queue);
+    return NULL;
+}
+
+void fixture_open_later(struct fixture *f, struct moor_abi_stream *queue)
+{
+    later.script = f->script;
+    later.queue = queue;
+    cr_assert_eq(pthread_create(&later.thread, NULL, open_later, NULL), 0);
+}
+
+static void open_streams(struct fixture *f)
+{
+    if (later.script == f->script)
+        (void)pthread_join(later.thread, NULL);
+    if (f->stream)
+        scripted_open(f->script, f->queue);
+    for (size_t i = 0; i < owned_count; i++)
+        if (owned[i].provider == f->provider && owned[i].queue)
+            scripted_open(f->script, owned[i].queue);
 }
 
 /* A leak does not fail a Criterion test: LeakSanitizer checks when the process ends, and Criterion ignores
@@ -107,11 +187,12 @@ static void check_leaks(void)
 /* Closes everything but the provider and the runtime. */
 static void give_back(struct fixture *f)
 {
+    open_streams(f);
+    end_owned(f, OWNED_HANDLE);
     if (f->before_close)
         f->before_close();
-    release_owned(f);
     fixture_reap(f);
-    fixture_check_books(f);
+    fixture_check_accounts(f);
     struct moor_authority_stats stats = fixture_stats(f);
     cr_assert_eq(stats.charged_bytes, 0, "%llu bytes are still charged",
                  (unsigned long long)stats.charged_bytes);
@@ -121,6 +202,8 @@ static void give_back(struct fixture *f)
     cr_assert_eq(objects.allocations + objects.ranges + objects.segments + objects.mappings + objects.pins, 0,
                  "the provider still has %u allocations, %u ranges, %u segments, %u maps, %u pins",
                  objects.allocations, objects.ranges, objects.segments, objects.mappings, objects.pins);
+    end_owned(f, OWNED_USER);
+    end_owned(f, OWNED_HOLDER);
     EXPECT(MOOR_OK, moor_stream_destroy(f->stream));
     EXPECT(MOOR_OK, moor_binding_close(f->binding));
     EXPECT(MOOR_OK, moor_holder_destroy(f->holder));
@@ -150,13 +233,15 @@ void fixture_close(struct fixture *f)
 void fixture_close_quarantined(struct fixture *f)
 {
     scripted_clear_faults(f->script);
-    release_owned(f);
+    end_owned(f, OWNED_HANDLE);
+    end_owned(f, OWNED_USER);
     EXPECT(MOOR_OK, moor_stream_destroy(f->stream));
     EXPECT(MOOR_OK, moor_binding_close(f->binding));
     EXPECT(MOOR_OK, moor_provider_unload(f->provider));
     struct moor_authority_stats stats = fixture_stats(f);
     cr_assert_eq(stats.charged_bytes + stats.reserved_bytes + stats.quarantined_bytes, 0);
     cr_assert_eq(fixture_counts(f).quarantined, 0);
+    end_owned(f, OWNED_HOLDER);
     EXPECT(MOOR_OK, moor_holder_destroy(f->holder));
     EXPECT(MOOR_OK, moor_runtime_destroy(f->runtime));
     scripted_destroy(f->script);
@@ -166,18 +251,48 @@ void fixture_close_quarantined(struct fixture *f)
 
 struct moor_stream *fixture_stream(struct fixture *f, struct moor_abi_stream **ret_queue)
 {
-    struct moor_stream *stream = NULL;
-    EXPECT(MOOR_OK, moor_stream_create(f->device, NULL, &stream));
+    struct owned object = {.stage = OWNED_USER, .end = end_stream};
+    struct moor_stream *stream = create_stream(f, &object.queue);
+    object.object = (uintptr_t)stream;
+    own(f, object);
     if (ret_queue)
-        *ret_queue = scripted_last_stream(f->script);
+        *ret_queue = object.queue;
     return stream;
+}
+
+struct moor_holder *fixture_holder(struct fixture *f, uint32_t domain, struct moor_holder_limits limits)
+{
+    const struct moor_holder_options options = {.limits = limits};
+    struct moor_authority *authority = NULL;
+    struct moor_holder *holder = NULL;
+    EXPECT(MOOR_OK, moor_device_get_authority(f->device, domain, &authority));
+    EXPECT(MOOR_OK, moor_holder_create(authority, &options, &holder));
+    own(f, (struct owned){.stage = OWNED_HOLDER, .end = end_holder, .object = (uintptr_t)holder});
+    return holder;
+}
+
+struct moor_binding *fixture_binding(struct fixture *f, uint32_t domain, struct moor_holder *holder)
+{
+    struct moor_binding *binding = NULL;
+    EXPECT(MOOR_OK, moor_binding_open(f->device, domain, holder, &binding));
+    own(f, (struct owned){.stage = OWNED_USER, .end = end_binding, .object = (uintptr_t)binding});
+    return binding;
+}
+
+moor_lease fixture_lease(struct fixture *f, struct moor_holder *holder, uint64_t bytes)
+{
+    moor_grant grant = 0;
+    moor_lease lease = 0;
+    EXPECT(MOOR_OK, moor_grant_reserve(holder, bytes, MOOR_NO_WAIT, &grant));
+    EXPECT(MOOR_OK, moor_grant_commit(f->runtime, grant, bytes, &lease));
+    return own_handle(f, moor_lease_refund, lease);
 }
 
 moor_buffer fixture_allocate(struct fixture *f, uint64_t size_bytes)
 {
     moor_buffer buffer = 0;
     EXPECT(MOOR_OK, moor_buffer_allocate(f->binding, size_bytes, NULL, &buffer));
-    return own(f, moor_buffer_release, buffer);
+    return own_handle(f, moor_buffer_release, buffer);
 }
 
 struct moor_view fixture_allocate_view(struct fixture *f, uint64_t size_bytes)
@@ -189,21 +304,21 @@ moor_range fixture_range(struct fixture *f, uint64_t granules)
 {
     moor_range range = 0;
     EXPECT(MOOR_OK, moor_range_reserve(f->binding, granules * GRANULE, NULL, &range));
-    return own(f, moor_range_release, range);
+    return own_handle(f, moor_range_release, range);
 }
 
 moor_grant fixture_reserve(struct fixture *f, uint64_t bytes)
 {
     moor_grant grant = 0;
     EXPECT(MOOR_OK, moor_grant_reserve(f->holder, bytes, MOOR_NO_WAIT, &grant));
-    return own(f, moor_grant_release, grant);
+    return own_handle(f, moor_grant_release, grant);
 }
 
 moor_segment fixture_open_segment(struct fixture *f, uint64_t granules)
 {
     moor_segment segment = 0;
     EXPECT(MOOR_OK, moor_segment_create(f->binding, granules * GRANULE, 0, 0, &segment));
-    return own(f, moor_segment_release, segment);
+    return own_handle(f, moor_segment_release, segment);
 }
 
 moor_segment fixture_segment(struct fixture *f, uint64_t granules, uint8_t value)
@@ -270,13 +385,53 @@ void fixture_reap(struct fixture *f)
     EXPECT(MOOR_OK, moor_runtime_reap(f->runtime, fixture_soon(REAP_MS)));
 }
 
+void fixture_open_and_reap(struct fixture *f)
+{
+    scripted_open(f->script, f->queue);
+    fixture_reap(f);
+}
+
+void fixture_release_pending(struct fixture *f, const struct moor_view *view)
+{
+    scripted_hold(f->script, f->queue);
+    EXPECT(MOOR_OK, moor_fill(f->stream, view, 0, 1));
+    EXPECT(MOOR_OK, moor_buffer_release(f->runtime, view->owner));
+}
+
 /* ---- accounts ---- */
+
+void fixture_set_capacity(struct fixture *f, uint64_t bytes)
+{
+    EXPECT(MOOR_OK, moor_authority_set_capacity(f->authority, bytes, 0, NULL));
+}
 
 struct moor_authority_stats fixture_stats(struct fixture *f)
 {
     struct moor_authority_stats stats;
     EXPECT(MOOR_OK, moor_authority_get_stats(f->authority, &stats, NULL, 0, NULL));
     return stats;
+}
+
+void fixture_expect_bytes(struct fixture *f, const struct moor_authority_stats *expected, const char *file,
+                          int line)
+{
+    struct moor_authority_stats stats = fixture_stats(f);
+    const struct {
+        const char *name;
+        uint64_t expected, actual;
+    } lines[] = {
+        {"reserved", expected->reserved_bytes, stats.reserved_bytes},
+        {"charged", expected->charged_bytes, stats.charged_bytes},
+        {"live", expected->charged_bytes - expected->pending_bytes - expected->quarantined_bytes,
+         stats.live_bytes},
+        {"pending", expected->pending_bytes, stats.pending_bytes},
+        {"quarantined", expected->quarantined_bytes, stats.quarantined_bytes},
+        {"leased", expected->leased_bytes, stats.leased_bytes},
+    };
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
+        cr_assert_eq(lines[i].actual, lines[i].expected, "%s:%d: %llu bytes are %s, expected %llu", file,
+                     line, (unsigned long long)lines[i].actual, lines[i].name,
+                     (unsigned long long)lines[i].expected);
 }
 
 struct moor_object_counts fixture_counts(struct fixture *f)
@@ -286,7 +441,7 @@ struct moor_object_counts fixture_counts(struct fixture *f)
     return counts;
 }
 
-void fixture_check_books(struct fixture *f)
+void fixture_check_accounts(struct fixture *f)
 {
     struct moor_authority_stats stats = fixture_stats(f);
     cr_assert_eq(stats.charged_bytes, stats.live_bytes + stats.pending_bytes + stats.quarantined_bytes,
@@ -354,6 +509,12 @@ void fixture_fail(struct fixture *f, enum scripted_name name, uint32_t nth, moor
     scripted_fail(f->script, (struct scripted_fault){.name = name, .nth = nth, .status = status});
 }
 
+void fixture_fail_times(struct fixture *f, enum scripted_name name, uint32_t times, moor_status status)
+{
+    scripted_fail(f->script,
+                  (struct scripted_fault){.name = name, .nth = 1, .times = times, .status = status});
+}
+
 uint32_t fixture_fail_each(struct fixture *f, moor_status status, fixture_act act, fixture_undo undo,
                            void *user)
 {
@@ -373,7 +534,7 @@ uint32_t fixture_fail_each(struct fixture *f, moor_status status, fixture_act ac
             undo(f, user);
         }
         fixture_reap(f);
-        fixture_check_books(f);
+        fixture_check_accounts(f);
         fixture_expect_state(f, &before);
         if (!fired)
             return failures;

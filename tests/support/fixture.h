@@ -30,16 +30,21 @@ struct fixture {
     void (*before_close)(void); /* closes the objects of a suite first; may be NULL */
 };
 
-/* A test with an open fixture `f`, which fixture_close() checks and closes after the body. */
-#define FIXTURE_TEST(suite_, name_)                                                                          \
+/* A test with an open fixture `f`, which `close_` checks and closes after the body. The further arguments are
+ * fields of struct scripted_options. */
+#define FIXTURE_TEST_WITH(suite_, name_, close_, ...)                                                        \
     static void suite_##_##name_(struct fixture *f);                                                         \
     Test(suite_, name_)                                                                                      \
     {                                                                                                        \
-        struct fixture fixture = fixture_open(NULL);                                                         \
+        struct fixture fixture = fixture_open(&(const struct scripted_options){__VA_ARGS__});                \
         suite_##_##name_(&fixture);                                                                          \
-        fixture_close(&fixture);                                                                             \
+        close_(&fixture);                                                                                    \
     }                                                                                                        \
     static void suite_##_##name_(struct fixture *f)
+#define FIXTURE_TEST(suite_, name_) FIXTURE_TEST_WITH(suite_, name_, fixture_close, .name = NULL)
+/* A test that ends with quarantined bytes. */
+#define QUARANTINE_TEST(suite_, name_)                                                                       \
+    FIXTURE_TEST_WITH(suite_, name_, fixture_close_quarantined, .name = NULL)
 
 /* options: may be NULL. */
 struct fixture fixture_open(const struct scripted_options *options);
@@ -59,10 +64,18 @@ struct moor_provider *fixture_attach(struct moor_runtime *runtime, struct script
 moor_status fixture_try_attach(struct moor_runtime *runtime, struct scripted *script,
                                struct moor_provider **ret_provider);
 
+/* fixture_close() and fixture_part() run the held work of all streams, and end the first objects of a fixture that
+ * the functions up to fixture_disown() make and the test does not end. */
+
 /* ret_queue: may be NULL. */
 struct moor_stream *fixture_stream(struct fixture *fixture, struct moor_abi_stream **ret_queue);
-/* fixture_close() and fixture_part() release the first objects of a fixture that these functions make and the test
- * does not release. */
+/* A holder of the pool of that domain. */
+struct moor_holder *fixture_holder(struct fixture *fixture, uint32_t domain,
+                                   struct moor_holder_limits limits);
+struct moor_binding *fixture_binding(struct fixture *fixture, uint32_t domain, struct moor_holder *holder);
+#define LIMITS(...) ((struct moor_holder_limits){__VA_ARGS__})
+/* A lease of the holder, for which there must be room. */
+moor_lease fixture_lease(struct fixture *fixture, struct moor_holder *holder, uint64_t bytes);
 moor_buffer fixture_allocate(struct fixture *fixture, uint64_t size_bytes);
 /* A buffer of its own, by its view; view.owner is the buffer. */
 struct moor_view fixture_allocate_view(struct fixture *fixture, uint64_t size_bytes);
@@ -73,6 +86,13 @@ moor_grant fixture_reserve(struct fixture *fixture, uint64_t bytes);
 moor_segment fixture_open_segment(struct fixture *fixture, uint64_t granules);
 /* A sealed segment that is mapped nowhere, all of its bytes `value`. */
 moor_segment fixture_segment(struct fixture *fixture, uint64_t granules, uint8_t value);
+/* Returns the stream, holder or binding, which the test ends from here on. */
+void *fixture_disown(void *object);
+
+/* Fills the view's buffer on the fixture's stream, which is held, and releases the buffer: its bytes are pending. */
+void fixture_release_pending(struct fixture *fixture, const struct moor_view *view);
+/* Opens the fixture's stream and reaps all releases; asserts that none stays pending. */
+void fixture_open_and_reap(struct fixture *fixture);
 struct moor_view fixture_buffer_view(struct fixture *fixture, moor_buffer buffer);
 struct moor_view fixture_range_view(struct fixture *fixture, moor_range range, uint64_t offset_bytes,
                                     uint64_t length_bytes);
@@ -84,14 +104,23 @@ bool fixture_all_bytes(const struct moor_view *view, uint8_t value);
 void fixture_await(const _Atomic int *stage, int reached);
 /* Returns a deadline that many milliseconds from now. */
 uint64_t fixture_soon(uint64_t milliseconds);
+/* Opens the held stream a little later, on another thread, which fixture_close() joins. */
+void fixture_open_later(struct fixture *fixture, struct moor_abi_stream *queue);
 /* Reaps all releases; asserts that none stays pending. */
 void fixture_reap(struct fixture *fixture);
 
+void fixture_set_capacity(struct fixture *fixture, uint64_t bytes);
 struct moor_authority_stats fixture_stats(struct fixture *fixture);
+/* Asserts the bytes of the pool: reserved, charged, live, pending, quarantined and leased. Lines that are not named are
+ * 0; `live_bytes` is the rest of the charged bytes. */
+#define EXPECT_BYTES(fixture_, ...)                                                                          \
+    fixture_expect_bytes((fixture_), &(const struct moor_authority_stats){__VA_ARGS__}, __FILE__, __LINE__)
+void fixture_expect_bytes(struct fixture *fixture, const struct moor_authority_stats *expected,
+                          const char *file, int line);
 struct moor_object_counts fixture_counts(struct fixture *fixture);
 /* Checks the identities of the accounts, and I7: the charged bytes are the provider's. Requires a quiet
  * point. */
-void fixture_check_books(struct fixture *fixture);
+void fixture_check_accounts(struct fixture *fixture);
 
 /* The state that a failed call must not change. */
 struct fixture_state {
@@ -107,6 +136,8 @@ void fixture_same_state(const struct fixture_state *before, const struct fixture
 void fixture_expect_state(struct fixture *fixture, const struct fixture_state *before);
 /* Makes the nth provider call of that name fail once. */
 void fixture_fail(struct fixture *fixture, enum scripted_name name, uint32_t nth, moor_status status);
+/* Makes the next provider calls of that name fail. */
+void fixture_fail_times(struct fixture *fixture, enum scripted_name name, uint32_t times, moor_status status);
 
 /* Promise I8 at every provider call: runs `act` with the n-th call failing with `status`, n = 1, 2, 3, ...
  * until no call fails. If act fails, the state must be unchanged after a reap; if it succeeds, `undo` undoes

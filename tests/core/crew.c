@@ -11,10 +11,7 @@ void crew_use_exchanges(void)
 
 uint64_t hand_random(struct hand *hand)
 {
-    hand->random ^= hand->random << 13;
-    hand->random ^= hand->random >> 7;
-    hand->random ^= hand->random << 17;
-    return hand->random;
+    return service_random(&hand->random);
 }
 
 uint64_t crew_credit_of(struct moor_holder *holder)

@@ -6,6 +6,7 @@
 #include "governor/governor.h"
 
 #include "fixture.h"
+#include "services.h"
 
 #include <pthread.h>
 

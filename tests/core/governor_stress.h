@@ -3,6 +3,8 @@
 #ifndef MOOR_TESTS_GOVERNOR_STRESS_H
 #define MOOR_TESTS_GOVERNOR_STRESS_H
 
+#include "services.h"
+
 #include <moorage/moorage.h>
 #include <pthread.h>
 #include <stdatomic.h>

@@ -13,10 +13,7 @@
 
 uint64_t next_random(struct worker *w)
 {
-    w->random ^= w->random << 13;
-    w->random ^= w->random >> 7;
-    w->random ^= w->random << 17;
-    return w->random;
+    return service_random(&w->random);
 }
 
 static struct pool *any_pool(struct worker *w)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* I10: a handle never names another object than its own; a wrong handle gets a status and changes nothing. */
 #include "fixture.h"
+#include "services.h"
 
 #include <stdlib.h>
 
@@ -235,10 +236,7 @@ FIXTURE_TEST(handles, random_ones_are_never_taken)
     const uint64_t real[] = {zoo.buffer, zoo.range, zoo.segment, zoo.grant, zoo.lease};
     uint64_t state = UINT64_C(0x9e3779b97f4a7c15);
     for (uint32_t i = 0; i < RANDOM_HANDLES; i++) {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        uint64_t handle = i % 2 ? state : real[i / 2 % 5] ^ (UINT64_C(1) << (i / 10 % 64));
+        uint64_t handle = i % 2 ? service_random(&state) : real[i / 2 % 5] ^ (UINT64_C(1) << (i / 10 % 64));
         bool is_real = handle == 0;
         for (size_t k = 0; k < 5; k++)
             is_real = is_real || handle == real[k];

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* The scripted provider through its table: it does the work and detects each breach of the contract. */
 #include "scripted.h"
+#include "services.h"
 
 #include <criterion/criterion.h>
 #include <moorage/abi/provider.h>
 #include <signal.h>
 #include <string.h>
-#include <time.h>
 
 TestSuite(scripted, .timeout = 20);
 
@@ -28,21 +28,6 @@ static const char *config(void *user, const char *key)
     return strcmp(key, SCRIPTED_SETTING_KEY) == 0 ? scripted_setting(user) : NULL;
 }
 
-static void log_nothing(void *user, uint32_t level, const char *message)
-{
-    (void)user;
-    (void)level;
-    (void)message;
-}
-
-static uint64_t clock_ns(void *user)
-{
-    struct timespec now;
-    (void)user;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
-}
-
 static struct rig *rig_open(void)
 {
     static struct rig rig;
@@ -51,9 +36,9 @@ static struct rig *rig_open(void)
     rig.host = (struct moor_abi_host){
         .prefix = {MOOR_ABI_MAGIC, MOOR_ABI_HOST_SIZE, MOOR_ABI_MAJOR, MOOR_ABI_MINOR, 0, 0, 0},
         .user = rig.script,
-        .log = log_nothing,
+        .log = service_log_nothing,
         .config = config,
-        .clock_ns = clock_ns,
+        .clock_ns = service_clock_ns,
     };
     struct moor_abi_stream_args args = {.struct_size = MOOR_ABI_STREAM_ARGS_SIZE};
     cr_assert_eq(rig.p->base->init(&rig.host, 0, &rig.instance, &error), MOOR_OK);
@@ -228,7 +213,8 @@ Test(scripted, holds_streams_and_counts_faults)
     cr_assert_eq(rig->p->stream->record(rig->stream, &value, &error), MOOR_OK);
     cr_assert_eq(rig->p->stream->watermark(rig->stream, &reached, &error), MOOR_OK);
     cr_assert(value == 1 && reached == 0);
-    cr_assert_eq(rig->p->stream->wait(rig->stream, 1, clock_ns(NULL) + 1000000, &error), MOOR_TIMEOUT);
+    cr_assert_eq(rig->p->stream->wait(rig->stream, 1, service_clock_ns(NULL) + 1000000, &error),
+                 MOOR_TIMEOUT);
     cr_assert_eq(*(unsigned char *)(uintptr_t)a.address, 0xa5);
     scripted_step(rig->script, rig->stream, 1);
     cr_assert_eq(rig->p->stream->wait(rig->stream, 1, 0, &error), MOOR_OK);

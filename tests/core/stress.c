@@ -11,6 +11,7 @@
  */
 #include "loader/provider.h"
 #include "scripted.h"
+#include "services.h"
 
 #include <moorage/moorage.h>
 #include <stdatomic.h>
@@ -69,10 +70,7 @@ static bool may(const char *what, moor_status status)
 
 static uint64_t next_random(struct worker *w)
 {
-    w->random ^= w->random << 13;
-    w->random ^= w->random >> 7;
-    w->random ^= w->random << 17;
-    return w->random;
+    return service_random(&w->random);
 }
 
 /* ---- a worker's acts ---- */

@@ -24,7 +24,7 @@ static uint32_t things(const struct model *model, uint32_t holder, uint32_t nth,
 {
     uint32_t count = 0;
     for (uint32_t i = 0; i < MODEL_GRANTS; i++)
-        if (model->grants[i].alive && !model->grants[i].is_claim && i != model->busy_grant &&
+        if (model->grants[i].alive && !model->grants[i].is_reservation && i != model->busy_grant &&
             model->grants[i].holder == holder && count++ == nth) {
             *ret_op = (struct op){.kind = OP_GRANT_RELEASE, .grant = i, .bytes = model->grants[i].bytes};
             return count;
@@ -40,7 +40,7 @@ static uint32_t things(const struct model *model, uint32_t holder, uint32_t nth,
 }
 
 /* Evicts at least that many bytes, if the holder has them; returns the evicted bytes. */
-static uint64_t let_go(struct behaviour *behaviour, struct model *model, struct visit *visit, uint64_t bytes)
+static uint64_t evict(struct behaviour *behaviour, struct model *model, struct visit *visit, uint64_t bytes)
 {
     uint64_t gone = 0;
     while (gone < bytes) {
@@ -156,13 +156,13 @@ void behave(void *user, struct model *model, const struct model_ask *ask)
         meddle(behaviour, model, visit);
     switch (pick_manner(behaviour)) {
     case FULLY:
-        visit->says = let_go(behaviour, model, visit, bytes);
+        visit->says = evict(behaviour, model, visit, bytes);
         break;
     case TOO_MUCH:
-        visit->says = let_go(behaviour, model, visit, 2 * bytes);
+        visit->says = evict(behaviour, model, visit, 2 * bytes);
         break;
     case PARTLY:
-        visit->says = let_go(behaviour, model, visit, bytes / 2);
+        visit->says = evict(behaviour, model, visit, bytes / 2);
         break;
     case LYING:
         visit->says = 2 * bytes;

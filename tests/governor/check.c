@@ -101,7 +101,7 @@ static void check_counts(struct world *world, const struct model *model)
 }
 
 /* Bytes granted to tickets that no call has fetched: the events come with the grants. */
-static uint64_t unclaimed(const struct model *model, uint32_t holder)
+static uint64_t unfetched(const struct model *model, uint32_t holder)
 {
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < MODEL_TICKETS; i++)
@@ -121,9 +121,9 @@ static void check_holder(struct world *world, const struct model *model, uint32_
                  (uint64_t)(int64_t)seen->priority);
     compare_peak(world, "the peak of a holder", expected.peak_charged_bytes, seen->peak_charged_bytes,
                  seen->charged_bytes, CREDIT_BYTES * (1 + ASKERS_MAX));
-    world_expect(world, "what is reserved by the trace", seen->reserved_bytes - unclaimed(model, holder),
+    world_expect(world, "reserved bytes by the trace", seen->reserved_bytes - unfetched(model, holder),
                  world->traced_reserved[holder]);
-    world_expect(world, "what is charged by the trace", seen->charged_bytes, world->traced_charged[holder]);
+    world_expect(world, "charged bytes by the trace", seen->charged_bytes, world->traced_charged[holder]);
 }
 
 static void check_pool(struct world *world, const struct model *model, uint32_t pool)
@@ -138,7 +138,7 @@ static void check_pool(struct world *world, const struct model *model, uint32_t 
     compare(world, "pool", pool, pool_fields, COUNT(pool_fields), &expected, &seen);
     world_expect(world, "tickets of a pool", expected.tickets, seen.tickets);
     world_expect(world, "holders of a pool", expected.holder_count, seen.holder_count);
-    world_expect(world, "holders of a pool that are told", expected.holder_count, count);
+    world_expect(world, "reported holders of a pool", expected.holder_count, count);
     world_expect(world, "external_known of a pool", expected.external_known, seen.external_known);
     world_expect(world, "inconsistent of a pool", expected.inconsistent, seen.inconsistent);
     compare_peak(world, "the peak of a pool", expected.peak_charged_bytes, seen.peak_charged_bytes,
@@ -189,7 +189,7 @@ void world_check(struct world *world, const struct model *model)
         if (!model->grants[i].alive)
             continue;
         world_must(world, "a grant", moor_grant_get_remaining(world->runtime, world->grants[i], &bytes));
-        world_expect(world, "what is left of a grant", model->grants[i].bytes, bytes);
+        world_expect(world, "remaining bytes of a grant", model->grants[i].bytes, bytes);
     }
     for (uint32_t i = 0; i < MODEL_ITEMS; i++) {
         uint64_t bytes = 0;

@@ -28,16 +28,6 @@ bool random_hit(struct random *random, uint32_t percent)
     return random_below(random, 100) < percent;
 }
 
-static const uint32_t usual_weights[OP_KINDS] = {
-    [OP_HOLDER_CREATE] = 6, [OP_HOLDER_DESTROY] = 3, [OP_BINDING_OPEN] = 6,  [OP_BINDING_CLOSE] = 3,
-    [OP_RESERVE] = 20,      [OP_GRANT_RELEASE] = 10, [OP_LEASE_COMMIT] = 12, [OP_GRANT_COMMIT] = 10,
-    [OP_LEASE_ADJUST] = 10, [OP_LEASE_REFUND] = 10,  [OP_ALLOCATE] = 20,     [OP_WRAP] = 4,
-    [OP_RELEASE] = 18,      [OP_SET_CAPACITY] = 5,   [OP_SET_ASIDE] = 2,     [OP_SET_EXTERNAL] = 2,
-    [OP_REFRESH] = 1,       [OP_SET_LIMITS] = 6,     [OP_SET_FUNCTION] = 2,  [OP_SET_EVICTABLE] = 4,
-    [OP_TICKET_OPEN] = 12,  [OP_TICKET_WAIT] = 10,   [OP_TICKET_CANCEL] = 4, [OP_STREAM_OPEN] = 8,
-    [OP_REAP] = 4,          [OP_FAIL_FREES] = 2,     [OP_TIME] = 12,
-};
-
 struct profile profile_make(struct random *random)
 {
     static const uint64_t capacities[] = {1, 16, 64, 256, 1024};
@@ -49,7 +39,7 @@ struct profile profile_make(struct random *random)
         .check_every = intervals[random_below(random, 6)],
     };
     for (int i = 0; i < OP_KINDS; i++)
-        profile.weights[i] = usual_weights[i] << random_below(random, 3);
+        profile.weights[i] = op_traits[i].weight << random_below(random, 3);
     if (random_hit(random, 50)) { /* many requests wait, and memory returns in small parts */
         profile.small = 80;
         profile.weights[OP_TICKET_CANCEL] = 1;

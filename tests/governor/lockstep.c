@@ -69,7 +69,7 @@ static void begin(struct run *run, uint64_t seed)
     }
 }
 
-static void give_back_memory(struct run *run)
+static void release_memory(struct run *run)
 {
     const struct model *model = &run->model;
     for (uint32_t i = 0; i < MODEL_HOLDERS; i++)
@@ -95,7 +95,7 @@ static void give_back_memory(struct run *run)
 static void end(struct run *run)
 {
     const struct model *model = &run->model;
-    give_back_memory(run);
+    release_memory(run);
     for (uint32_t i = 0; i < MODEL_HOLDERS; i++) {
         if (!model->holders[i].alive)
             continue;
@@ -159,7 +159,7 @@ static void report(const struct tally *tally)
             count += ended[j];
         if (count == 0)
             continue;
-        (void)printf("\n%-22s%10s", op_name((enum op_kind)(i / 2)), i % 2 ? "when asked" : "");
+        (void)printf("\n%-22s%10s", op_traits[i / 2].name, i % 2 ? "when asked" : "");
         for (uint32_t j = 0; j < OUTCOMES; j++)
             (void)printf("%12llu", (unsigned long long)ended[j]);
     }

@@ -137,7 +137,16 @@ void behave(void *user, struct model *model, const struct model_ask *ask);
 
 /* ---- ops.c: one operation in the model ---- */
 
-const char *op_name(enum op_kind kind);
+/* The objects of an operation, which choose the function that carries it out. */
+enum op_group { OP_ON_HOLDER, OP_ON_BYTES, OP_ON_POOL, OP_ON_OTHERS, OP_GROUPS };
+
+struct op_traits {
+    const char *name;
+    enum op_group group;
+    uint32_t weight; /* the usual frequency */
+};
+extern const struct op_traits op_traits[OP_KINDS];
+
 void op_in_model(struct op *op, struct model *model);
 uint64_t op_footprint(uint64_t bytes);
 

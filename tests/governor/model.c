@@ -75,7 +75,7 @@ int64_t model_capacity(const struct model *model, uint32_t pool)
     return (int64_t)capacity;
 }
 
-int64_t model_claim(const struct model *model, const struct model_view *view, uint32_t holder)
+int64_t model_commitment(const struct model *model, const struct model_view *view, uint32_t holder)
 {
     int64_t guarantee = (int64_t)model->holders[holder].limits.guarantee_bytes;
     return view->has[holder] > guarantee ? view->has[holder] : guarantee;
@@ -95,7 +95,7 @@ int64_t model_pool_room(const struct model *model, const struct model_view *view
         room -= (int64_t)model->pools[pool].set_aside;
     for (uint32_t i = 0; i < MODEL_HOLDERS; i++)
         if (i != holder && is_in(model, i, pool))
-            room -= model_claim(model, view, i);
+            room -= model_commitment(model, view, i);
     return room;
 }
 
@@ -130,8 +130,8 @@ struct model_over model_over(const struct model *model, const struct model_view 
         if (!is_in(model, i, pool))
             continue;
         has += view->has[i];
-        claims += model_claim(model, view, i);
-        borrowed += model_claim(model, view, i) - (int64_t)model->holders[i].limits.guarantee_bytes;
+        claims += model_commitment(model, view, i);
+        borrowed += model_commitment(model, view, i) - (int64_t)model->holders[i].limits.guarantee_bytes;
     }
     int64_t lent = claims + (int64_t)model->pools[pool].set_aside - capacity;
     if (lent > borrowed)
@@ -152,7 +152,7 @@ bool model_is_askable(const struct model *model, uint32_t holder)
     return model->holders[holder].alive && (model->holders[holder].has_function || model->inside == holder);
 }
 
-bool model_needs_relief(const struct model *model, uint32_t pool)
+bool model_needs_reclaim(const struct model *model, uint32_t pool)
 {
     bool over = model_over_pool(model, pool) > 0;
     for (uint32_t i = 0; i < MODEL_HOLDERS; i++)
@@ -161,16 +161,6 @@ bool model_needs_relief(const struct model *model, uint32_t pool)
 }
 
 /* ---- statistics ---- */
-
-static uint64_t smaller(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
-static uint64_t minus(uint64_t a, uint64_t b)
-{
-    return a > b ? a - b : 0;
-}
 
 static uint64_t live(const struct model_sums *sums, uint32_t holder)
 {
@@ -207,7 +197,7 @@ void model_pool_stats(const struct model *model, uint32_t pool, struct moor_auth
         .external_known = p->external_known,
         .inconsistent = p->inconsistent,
         .peak_charged_bytes = p->peak,
-        .tickets = p->has_relief,
+        .tickets = p->has_reclaim,
     };
     model_add_up(model, &sums);
     for (uint32_t i = 0; i < MODEL_HOLDERS; i++)

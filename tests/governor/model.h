@@ -27,8 +27,8 @@
 #define MODEL_ABSURD UINT64_MAX
 
 /* Constants of core/README.md. */
-#define MODEL_REST_NS UINT64_C(10000000)
-#define MODEL_REST_MAX_NS UINT64_C(1000000000)
+#define MODEL_COOL_DOWN_NS UINT64_C(10000000)
+#define MODEL_COOL_DOWN_MAX_NS UINT64_C(1000000000)
 #define MODEL_TURN_NS UINT64_C(100000000)
 #define MODEL_TURN_MAX_NS UINT64_C(10000000000)
 #define MODEL_PASSED 16u
@@ -43,7 +43,7 @@ struct model_pool {
     uint64_t total; /* at the last refresh, as the next field */
     uint64_t external;
     uint64_t peak;
-    bool has_relief;          /* a ticket exists for the bytes over the capacity */
+    bool has_reclaim;         /* a ticket exists for the bytes over the capacity */
     uint64_t device_total;    /* the present answer of the devices */
     uint64_t device_external; /* MODEL_ABSURD: the free figure exceeds the total */
 };
@@ -62,13 +62,13 @@ struct model_holder {
     uint64_t asked;
     uint64_t evicted;
     uint64_t cool_down_ns; /* the last cool-down; 0: the holder evicted all requested bytes */
-    uint64_t rest_until;
+    uint64_t cool_until;
     uint64_t answered; /* the number of its last answer among all answers */
 };
 
 struct model_grant {
     bool alive;
-    bool is_claim; /* in a call under way: the host has no handle of it */
+    bool is_reservation; /* in a call under way: the host has no handle of it */
     uint32_t holder;
     uint64_t bytes; /* bytes not yet drawn */
 };
@@ -126,7 +126,7 @@ struct model_ask {
     uint64_t ticket; /* number of its handle; 0: no host has it */
     struct moor_pressure pressure;
     uint64_t had; /* without the pending bytes */
-    uint64_t let_go;
+    uint64_t evicted;
 };
 
 struct model;
@@ -174,7 +174,7 @@ uint64_t model_has(const struct model *model, uint32_t holder);
 /* Returns the bytes above the holder's limit. */
 uint64_t model_over_limit(const struct model *model, uint32_t holder);
 /* Returns true if the pool is over its capacity, or one of its holders with a function is over its limit. */
-bool model_needs_relief(const struct model *model, uint32_t pool);
+bool model_needs_reclaim(const struct model *model, uint32_t pool);
 /* Returns true if the holder has a pressure function, or is inside one that it has just removed. */
 bool model_is_askable(const struct model *model, uint32_t holder);
 
@@ -234,13 +234,24 @@ uint32_t model_leaving(const struct model *model);
 
 /* ---- between the files of the model ---- */
 
+static inline uint64_t smaller(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Returns a - b, or 0 if b is larger. */
+static inline uint64_t minus(uint64_t a, uint64_t b)
+{
+    return a > b ? a - b : 0;
+}
+
 /* The bytes of each holder in a hypothetical case. */
 struct model_view {
     int64_t has[MODEL_HOLDERS];
 };
 struct model_view model_view_now(const struct model *model);
 int64_t model_capacity(const struct model *model, uint32_t pool); /* besides the external use */
-int64_t model_claim(const struct model *model, const struct model_view *view, uint32_t holder);
+int64_t model_commitment(const struct model *model, const struct model_view *view, uint32_t holder);
 /* Returns the bytes that the holder could take. */
 int64_t model_own_room(const struct model *model, const struct model_view *view, uint32_t holder);
 int64_t model_pool_room(const struct model *model, const struct model_view *view, uint32_t holder);
@@ -264,9 +275,9 @@ uint32_t model_ask_briefly(struct model *model, const struct model_ticket *ticke
 /* Handles changed limits of the pool: exceeding bytes are requested from now on. */
 void model_review(struct model *model, uint32_t pool);
 /* Handles a change: scans the queue and sends the due pressure requests. */
-void model_look(struct model *model);
+void model_scan(struct model *model);
 /* Counts bytes that the holder has released itself. Returns the ticket of its pressure request. */
-uint64_t model_let_go(struct model *model, uint32_t holder, uint64_t bytes);
+uint64_t model_evict(struct model *model, uint32_t holder, uint64_t bytes);
 /* Counts from here on for the place where that ticket was opened; returns the previous place. */
 uint32_t model_stand_in(struct model *model, const struct model_ticket *ticket);
 /* Returns the ticket after `ticket` in the queue; MODEL_NONE: the first one, or no further one. */

@@ -42,7 +42,7 @@ moor_status model_set_aside(struct model *model, uint32_t pool, uint64_t bytes)
 {
     struct model_pool *p = &model->pools[pool];
     uint64_t guarantees = guarantees_of_others(model, pool, MODEL_NONE);
-    uint64_t room = guarantees < p->capacity ? p->capacity - guarantees : 0;
+    uint64_t room = minus(p->capacity, guarantees);
     if (bytes > room && bytes > p->set_aside) {
         model->error_bytes = bytes - room;
         return MOOR_OVER_BUDGET;
@@ -69,7 +69,7 @@ void model_refresh(struct model *model, uint32_t pool)
     p->external = p->device_external < left ? p->device_external : left;
     /* a host's memory does not count as external */
     p->external = p->inconsistent || p->external < leased ? 0 : p->external - leased;
-    model_look(model);
+    model_scan(model);
 }
 
 /* ---- holders ---- */
@@ -81,7 +81,7 @@ static moor_status check_limits(struct model *model, uint32_t pool, uint32_t hol
         return MOOR_INVALID;
     uint64_t before = model->holders[holder].alive ? model->holders[holder].limits.guarantee_bytes : 0;
     uint64_t others = guarantees_of_others(model, pool, holder) + model->pools[pool].set_aside;
-    uint64_t room = others < model->pools[pool].capacity ? model->pools[pool].capacity - others : 0;
+    uint64_t room = minus(model->pools[pool].capacity, others);
     if (limits->guarantee_bytes <= before || limits->guarantee_bytes <= room)
         return MOOR_OK;
     model->error_bytes = limits->guarantee_bytes - room;
@@ -124,7 +124,7 @@ moor_status model_holder_destroy(struct model *model, uint32_t holder)
             if (model->tickets[i].state == MODEL_OPEN && model->tickets[i].parts[j].holder == holder)
                 return MOOR_BUSY;
     h->alive = false;
-    model_look(model);
+    model_scan(model);
     return MOOR_OK;
 }
 
@@ -156,7 +156,7 @@ void model_set_function(struct model *model, uint32_t holder, bool has_function)
 {
     model->holders[holder].has_function = has_function;
     model->holders[holder].cool_down_ns = 0;
-    model->holders[holder].rest_until = 0;
+    model->holders[holder].cool_until = 0;
     model_review(model, model->holders[holder].pool);
 }
 
@@ -166,9 +166,9 @@ void model_set_evictable(struct model *model, uint32_t holder, uint64_t bytes)
     h->evictable = bytes;
     if (bytes) {
         h->cool_down_ns = 0;
-        h->rest_until = 0;
+        h->cool_until = 0;
     }
-    model_look(model);
+    model_scan(model);
 }
 
 void model_binding_open(struct model *model, uint32_t holder)
@@ -210,8 +210,8 @@ void model_grant_release(struct model *model, uint32_t grant)
 {
     struct model_grant *g = &model->grants[grant];
     g->alive = false;
-    (void)model_let_go(model, g->holder, g->bytes);
-    model_look(model);
+    (void)model_evict(model, g->holder, g->bytes);
+    model_scan(model);
 }
 
 moor_status model_lease_commit(struct model *model, uint32_t grant, uint64_t bytes, bool last,
@@ -243,12 +243,12 @@ moor_status model_lease_adjust(struct model *model, uint32_t item, uint64_t byte
             return status;
         model->grants[grant].alive = false;
     } else {
-        (void)model_let_go(model, lease->holder, lease->bytes - bytes);
+        (void)model_evict(model, lease->holder, lease->bytes - bytes);
     }
     lease->bytes = bytes;
     lease->requested = bytes;
     note_peaks(model);
-    model_look(model);
+    model_scan(model);
     return MOOR_OK;
 }
 
@@ -256,8 +256,8 @@ void model_lease_refund(struct model *model, uint32_t item)
 {
     struct model_item *lease = &model->items[item];
     lease->life = MODEL_GONE;
-    (void)model_let_go(model, lease->holder, lease->bytes);
-    model_look(model);
+    (void)model_evict(model, lease->holder, lease->bytes);
+    model_scan(model);
 }
 
 /* ---- memory ---- */
@@ -316,7 +316,7 @@ moor_status model_allocate(struct model *model, uint32_t holder, uint64_t bytes,
         moor_status status = model_reserve(model, &part, 1, &claim);
         if (status)
             return status;
-        model->grants[claim].is_claim = true;
+        model->grants[claim].is_reservation = true;
     } else if (footprint > model->grants[grant].bytes) {
         model->error_bytes = footprint - model->grants[grant].bytes;
         return MOOR_OVER_BUDGET;
@@ -335,7 +335,7 @@ moor_status model_allocate(struct model *model, uint32_t holder, uint64_t bytes,
         model->grants[grant].bytes -= footprint;
     *ret_item = new_item(model, MODEL_BUFFER, holder, footprint, bytes);
     note_peaks(model);
-    model_look(model);
+    model_scan(model);
     return MOOR_OK;
 }
 
@@ -349,14 +349,14 @@ moor_status model_wrap(struct model *model, uint32_t holder, uint64_t bytes, uin
     model->grants[claim].alive = false;
     *ret_item = new_item(model, MODEL_WRAPPED, holder, bytes, bytes);
     note_peaks(model);
-    model_look(model);
+    model_scan(model);
     return MOOR_OK;
 }
 
 void model_release(struct model *model, uint32_t item, uint32_t stream)
 {
     struct model_item *it = &model->items[item];
-    it->request = model_let_go(model, it->holder, it->bytes);
+    it->request = model_evict(model, it->holder, it->bytes);
     if (it->kind == MODEL_WRAPPED) {
         it->life = MODEL_GONE;
     } else {
@@ -365,7 +365,7 @@ void model_release(struct model *model, uint32_t item, uint32_t stream)
         it->order = ++model->names;
         model->submitted++;
     }
-    model_look(model);
+    model_scan(model);
     if (model->submitted >= MODEL_REAP_EVERY)
         model_reap(model);
 }
@@ -407,7 +407,7 @@ void model_reap(struct model *model)
         } else {
             item->life = MODEL_GONE;
         }
-        model_look(model);
+        model_scan(model);
     }
 }
 
@@ -433,29 +433,33 @@ static void retry_quarantine(struct model *model)
         model->items[found].stream = MODEL_NONE;
         model->items[found].order = ++model->names;
         model->submitted++;
-        model_look(model);
+        model_scan(model);
     }
 }
 
-moor_status model_binding_close(struct model *model, uint32_t holder)
+/* Returns the number of the holder's buffers and wrapped memory. */
+static uint32_t count_memory(const struct model *model, uint32_t holder, uint32_t *ret_stuck)
 {
     uint32_t count = 0;
-    uint32_t stuck = 0;
-    for (uint32_t i = 0; i < MODEL_ITEMS; i++)
-        count += model->items[i].life != MODEL_GONE && model->items[i].holder == holder &&
-                 model->items[i].kind != MODEL_LEASE;
-    if (count) {
-        retry_quarantine(model);
-        model_reap(model);
-    }
-    count = 0;
+    *ret_stuck = 0;
     for (uint32_t i = 0; i < MODEL_ITEMS; i++) {
         const struct model_item *item = &model->items[i];
         if (item->life == MODEL_GONE || item->holder != holder || item->kind == MODEL_LEASE)
             continue;
         count++;
-        stuck += item->life == MODEL_QUARANTINED;
+        *ret_stuck += item->life == MODEL_QUARANTINED;
     }
+    return count;
+}
+
+moor_status model_binding_close(struct model *model, uint32_t holder)
+{
+    uint32_t stuck = 0;
+    if (count_memory(model, holder, &stuck)) {
+        retry_quarantine(model);
+        model_reap(model);
+    }
+    uint32_t count = count_memory(model, holder, &stuck);
     if (count)
         return stuck == count ? MOOR_PROVIDER : MOOR_BUSY;
     model->holders[holder].has_binding = false;

@@ -6,7 +6,7 @@
 
 static uint64_t still_expected(const struct model_ask *ask)
 {
-    return ask->let_go < ask->pressure.bytes ? ask->pressure.bytes - ask->let_go : 0;
+    return minus(ask->pressure.bytes, ask->evicted);
 }
 
 static const struct model_ask *find_ask(const struct model *model, uint32_t holder)
@@ -17,14 +17,14 @@ static const struct model_ask *find_ask(const struct model *model, uint32_t hold
     return NULL;
 }
 
-uint64_t model_let_go(struct model *model, uint32_t holder, uint64_t bytes)
+uint64_t model_evict(struct model *model, uint32_t holder, uint64_t bytes)
 {
     for (uint32_t i = 0; i < model->ask_count; i++) {
         struct model_ask *ask = &model->asks[i];
         if (ask->holder != holder)
             continue;
         uint32_t ticket = model_ticket_find(model, ask->ticket);
-        ask->let_go += bytes;
+        ask->evicted += bytes;
         model->holders[holder].evicted += bytes;
         if (ticket != MODEL_NONE)
             model->tickets[ticket].evicted += bytes;
@@ -88,7 +88,7 @@ static bool has_answered(const struct model *model, const struct model_ticket *t
  * NULL: none. */
 static bool is_busy(const struct model *model, const struct model_ticket *ticket, uint32_t holder)
 {
-    return find_ask(model, holder) || model->holders[holder].rest_until > model->now ||
+    return find_ask(model, holder) || model->holders[holder].cool_until > model->now ||
            has_answered(model, ticket, holder);
 }
 
@@ -116,11 +116,6 @@ static uint32_t next_victim(const struct model *model, const struct model_view *
             (next == MODEL_NONE || sooner(model, i, next, requester)))
             next = i;
     return next;
-}
-
-static uint64_t smaller(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
 }
 
 /* pressure: the requester and the reason; its bytes are the missing ones. Removes the requested bytes from
@@ -154,12 +149,13 @@ static void turn_away(struct model *model, uint64_t ticket)
 static void ask_pool(struct model *model, struct model_view *view, uint32_t pool, uint32_t requester,
                      uint64_t ticket, struct moor_pressure pressure, bool keep_guarantees)
 {
-    const struct model_ticket *who = find_ticket(model, ticket);
+    const struct model_ticket *asker = find_ticket(model, ticket);
     while (pressure.bytes) {
         uint32_t victim =
-            next_victim(model, view, pool, pressure.priority, requester, who, keep_guarantees, false);
+            next_victim(model, view, pool, pressure.priority, requester, asker, keep_guarantees, false);
         if (victim == MODEL_NONE) {
-            victim = next_victim(model, view, pool, pressure.priority, requester, who, keep_guarantees, true);
+            victim =
+                next_victim(model, view, pool, pressure.priority, requester, asker, keep_guarantees, true);
             if (victim != MODEL_NONE)
                 turn_away(model, ticket);
             return;
@@ -184,7 +180,7 @@ static void ask_itself(struct model *model, struct model_view *view, uint32_t ho
 
 /* Borrowed bytes come first; if these are not enough, guaranteed ones follow. Then come the holders above
  * their own limit. */
-static void plan_what_is_over(struct model *model, struct model_view *view, uint32_t pool)
+static void plan_over(struct model *model, struct model_view *view, uint32_t pool)
 {
     struct moor_pressure pressure = {.deadline_ns = MOOR_FOREVER, .priority = INT32_MAX};
     pressure.reason = MOOR_PRESSURE_CAPACITY;
@@ -229,12 +225,12 @@ static void plan_for_device(struct model *model, struct model_view *view, const 
     uint64_t comes = ticket->evicted;
     for (uint32_t i = 0; i < model->ask_count; i++)
         comes += model->asks[i].ticket == ticket->name ? still_expected(&model->asks[i]) : 0;
-    pressure.bytes = ticket->device_bytes > comes ? ticket->device_bytes - comes : 0;
+    pressure.bytes = minus(ticket->device_bytes, comes);
     ask_pool(model, view, ticket->device_pool, ticket->requester, ticket->name, pressure, true);
 }
 
 /* Returns true if a holder of the pool could get a pressure request now. */
-static bool is_anybody_left(const struct model *model, uint32_t pool)
+static bool is_victim_left(const struct model *model, uint32_t pool)
 {
     for (uint32_t i = 0; i < MODEL_HOLDERS; i++)
         if (has_function(model, i) && model->holders[i].pool == pool && !is_busy(model, NULL, i))
@@ -247,7 +243,7 @@ static bool is_anybody_left(const struct model *model, uint32_t pool)
 static void plan_ticket(struct model *model, struct model_view *view, uint32_t pool,
                         const struct model_ticket *ticket)
 {
-    if (ticket->waits && !is_anybody_left(model, pool))
+    if (ticket->waits && !is_victim_left(model, pool))
         return;
     if (ticket->device_pool == pool)
         plan_for_device(model, view, ticket);
@@ -263,8 +259,8 @@ void model_plan(struct model *model)
 {
     struct model_view view = view_later(model);
     for (uint32_t pool = 0; pool < MODEL_POOLS; pool++) {
-        if (model->pools[pool].has_relief)
-            plan_what_is_over(model, &view, pool);
+        if (model->pools[pool].has_reclaim)
+            plan_over(model, &view, pool);
         for (uint32_t i = model_queue_next(model, MODEL_NONE); i != MODEL_NONE;
              i = model_queue_next(model, i)) {
             uint32_t before = model_stand_in(model, &model->tickets[i]);
@@ -279,15 +275,15 @@ void model_plan(struct model *model)
 static void answer(struct model *model, const struct model_ask *ask)
 {
     struct model_holder *holder = &model->holders[ask->holder];
-    uint64_t longer = holder->cool_down_ns ? 2 * holder->cool_down_ns : MODEL_REST_NS;
+    uint64_t longer = holder->cool_down_ns ? 2 * holder->cool_down_ns : MODEL_COOL_DOWN_NS;
     struct model_sums sums;
     model_add_up(model, &sums);
     uint64_t has = sums.reserved[ask->holder] + sums.charged[ask->holder] - sums.pending[ask->holder];
     /* a holder that takes its evicted bytes again has evicted nothing */
-    uint64_t less = ask->had > has ? ask->had - has : 0;
-    bool enough = smaller(ask->let_go, less) >= ask->pressure.bytes;
-    holder->cool_down_ns = enough ? 0 : smaller(longer, MODEL_REST_MAX_NS);
-    holder->rest_until = enough ? 0 : model->now + holder->cool_down_ns;
+    uint64_t less = minus(ask->had, has);
+    bool enough = smaller(ask->evicted, less) >= ask->pressure.bytes;
+    holder->cool_down_ns = enough ? 0 : smaller(longer, MODEL_COOL_DOWN_MAX_NS);
+    holder->cool_until = enough ? 0 : model->now + holder->cool_down_ns;
     holder->answered = ++model->answers;
 }
 
@@ -322,6 +318,6 @@ void model_run_asks(struct model *model, uint32_t ticket)
         for (uint32_t i = 1; i < model->ask_count; i++)
             model->asks[i - 1] = model->asks[i];
         model->ask_count--;
-        model_look(model);
+        model_scan(model);
     }
 }

@@ -309,7 +309,7 @@ static void serve_all(struct model *model)
     }
 }
 
-static void end_those_due(struct model *model)
+static void expire_due(struct model *model)
 {
     for (uint32_t i = 0; i < MODEL_TICKETS; i++) {
         struct model_ticket *ticket = &model->tickets[i];
@@ -319,17 +319,17 @@ static void end_those_due(struct model *model)
         ticket->has_turn = false;
     }
     for (uint32_t pool = 0; pool < MODEL_POOLS; pool++)
-        model->pools[pool].has_relief &= model_needs_relief(model, pool);
+        model->pools[pool].has_reclaim &= model_needs_reclaim(model, pool);
 }
 
-void model_look(struct model *model)
+void model_scan(struct model *model)
 {
     uint32_t inside = model->inside;
     model->inside = MODEL_NONE; /* the served bytes were not requested in there */
     model->no_new_turn = end_turns(model);
     serve_all(model);
     model->no_new_turn = false;
-    end_those_due(model);
+    expire_due(model);
     begin_turns(model);
     serve_all(model);
     model_plan(model);
@@ -338,19 +338,19 @@ void model_look(struct model *model)
 
 void model_review(struct model *model, uint32_t pool)
 {
-    bool somebody = false;
+    bool some = false;
     for (uint32_t i = 0; i < MODEL_HOLDERS; i++)
-        somebody |= model_is_askable(model, i);
-    if (somebody && model_needs_relief(model, pool))
-        model->pools[pool].has_relief = true;
-    model_look(model);
+        some |= model_is_askable(model, i);
+    if (some && model_needs_reclaim(model, pool))
+        model->pools[pool].has_reclaim = true;
+    model_scan(model);
 }
 
 bool model_is_attended(const struct model *model)
 {
     bool attended = model_queue_next(model, MODEL_NONE) != MODEL_NONE;
     for (uint32_t pool = 0; pool < MODEL_POOLS; pool++)
-        attended |= model->pools[pool].has_relief;
+        attended |= model->pools[pool].has_reclaim;
     return attended;
 }
 
@@ -361,7 +361,7 @@ static uint64_t earlier(uint64_t time, uint64_t now, uint64_t than)
 
 static bool is_waited_for(const struct model *model, uint32_t pool)
 {
-    bool waited = model->pools[pool].has_relief;
+    bool waited = model->pools[pool].has_reclaim;
     for (uint32_t i = 0; i < MODEL_TICKETS; i++)
         waited |= model->tickets[i].state == MODEL_OPEN &&
                   model_request_names(model, model->tickets[i].parts, model->tickets[i].count, pool);
@@ -384,13 +384,13 @@ uint64_t model_due(const struct model *model)
     for (uint32_t i = 0; i < MODEL_HOLDERS; i++)
         if (model->holders[i].alive && model->holders[i].has_function &&
             is_waited_for(model, model->holders[i].pool))
-            due = earlier(model->holders[i].rest_until, model->now, due);
+            due = earlier(model->holders[i].cool_until, model->now, due);
     return due;
 }
 
 void model_settle(struct model *model)
 {
-    model_look(model);
+    model_scan(model);
     model_run_asks(model, MODEL_NONE);
 }
 
@@ -417,7 +417,7 @@ static uint32_t open_ticket(struct model *model, const struct model_ticket *tick
 uint32_t model_ask_briefly(struct model *model, const struct model_ticket *ticket)
 {
     uint32_t opened = open_ticket(model, ticket);
-    model_look(model);
+    model_scan(model);
     model_run_asks(model, opened);
     return opened;
 }
@@ -466,7 +466,7 @@ moor_status model_reserve(struct model *model, const struct model_part *parts, u
     if (fits_at_last(model, parts, count)) {
         make_grants(model, parts, count, ret_grants);
         note_taken(model, ++model->names, parts, count);
-        model_look(model);
+        model_scan(model);
         return MOOR_OK;
     }
     struct refusal refusal = refuse(model, MODEL_NONE, parts, count);
@@ -488,7 +488,7 @@ moor_status model_reserve(struct model *model, const struct model_part *parts, u
         if (!model_can_ever_fit(model, parts, count, &model->error_bytes)) /* no longer */
             refusal.status = MOOR_NEVER_FITS;
     }
-    model_look(model);
+    model_scan(model);
     return served ? MOOR_OK : refusal.status;
 }
 
@@ -502,7 +502,7 @@ moor_status model_ticket_open(struct model *model, const struct model_part *part
     ticket.is_inside = model->inside != MODEL_NONE;
     memcpy(ticket.parts, parts, count * sizeof *parts);
     *ret_ticket = open_ticket(model, &ticket);
-    model_look(model);
+    model_scan(model);
     return MOOR_OK;
 }
 
@@ -514,7 +514,7 @@ moor_status model_ticket_wait(struct model *model, uint32_t ticket, uint32_t *re
     model->error_bytes = t->error_bytes;
     if (served)
         make_grants(model, t->parts, t->count, ret_grants);
-    model_look(model);
+    model_scan(model);
     return served ? MOOR_OK : MOOR_TIMEOUT;
 }
 
@@ -523,10 +523,10 @@ void model_ticket_cancel(struct model *model, uint32_t ticket)
     struct model_ticket *t = &model->tickets[ticket];
     t->name = 0; /* no host can find the ticket any more */
     t->state = t->state == MODEL_SERVED ? MODEL_SERVED : MODEL_FREE;
-    model_look(model);
+    model_scan(model);
     for (uint32_t i = 0; i < t->count && t->state == MODEL_SERVED; i++) { /* the granted bytes return */
         t->parts[i].bytes = 0;
-        model_look(model);
+        model_scan(model);
     }
     t->state = MODEL_FREE;
 }

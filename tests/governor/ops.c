@@ -4,39 +4,35 @@
 
 #define FOOTPRINT UINT64_C(256) /* the rounding of sizes by the scripted provider */
 
-const char *op_name(enum op_kind kind)
-{
-    static const char *const names[OP_KINDS] = {
-        [OP_HOLDER_CREATE] = "holder_create",
-        [OP_HOLDER_DESTROY] = "holder_destroy",
-        [OP_BINDING_OPEN] = "binding_open",
-        [OP_BINDING_CLOSE] = "binding_close",
-        [OP_RESERVE] = "grants_reserve",
-        [OP_GRANT_RELEASE] = "grant_release",
-        [OP_LEASE_COMMIT] = "lease_commit",
-        [OP_GRANT_COMMIT] = "grant_commit",
-        [OP_LEASE_ADJUST] = "lease_adjust",
-        [OP_LEASE_REFUND] = "lease_refund",
-        [OP_ALLOCATE] = "buffer_allocate",
-        [OP_WRAP] = "buffer_wrap",
-        [OP_RELEASE] = "buffer_release",
-        [OP_SET_CAPACITY] = "set_capacity",
-        [OP_SET_ASIDE] = "set_aside",
-        [OP_SET_EXTERNAL] = "others on the device",
-        [OP_REFRESH] = "refresh",
-        [OP_SET_LIMITS] = "set_limits",
-        [OP_SET_FUNCTION] = "set_pressure",
-        [OP_SET_EVICTABLE] = "set_evictable",
-        [OP_TICKET_OPEN] = "ticket_open",
-        [OP_TICKET_WAIT] = "ticket_wait",
-        [OP_TICKET_CANCEL] = "ticket_cancel",
-        [OP_STREAM_OPEN] = "stream opens",
-        [OP_REAP] = "reap",
-        [OP_FAIL_FREES] = "frees fail",
-        [OP_TIME] = "time",
-    };
-    return names[kind];
-}
+const struct op_traits op_traits[OP_KINDS] = {
+    [OP_HOLDER_CREATE] = {"holder_create", OP_ON_HOLDER, 6},
+    [OP_HOLDER_DESTROY] = {"holder_destroy", OP_ON_HOLDER, 3},
+    [OP_BINDING_OPEN] = {"binding_open", OP_ON_HOLDER, 6},
+    [OP_BINDING_CLOSE] = {"binding_close", OP_ON_HOLDER, 3},
+    [OP_RESERVE] = {"grants_reserve", OP_ON_BYTES, 20},
+    [OP_GRANT_RELEASE] = {"grant_release", OP_ON_BYTES, 10},
+    [OP_LEASE_COMMIT] = {"lease_commit", OP_ON_BYTES, 12},
+    [OP_GRANT_COMMIT] = {"grant_commit", OP_ON_BYTES, 10},
+    [OP_LEASE_ADJUST] = {"lease_adjust", OP_ON_BYTES, 10},
+    [OP_LEASE_REFUND] = {"lease_refund", OP_ON_BYTES, 10},
+    [OP_ALLOCATE] = {"buffer_allocate", OP_ON_BYTES, 20},
+    [OP_WRAP] = {"buffer_wrap", OP_ON_BYTES, 4},
+    [OP_RELEASE] = {"buffer_release", OP_ON_BYTES, 18},
+    [OP_SET_CAPACITY] = {"set_capacity", OP_ON_POOL, 5},
+    [OP_SET_ASIDE] = {"set_aside", OP_ON_POOL, 2},
+    [OP_SET_EXTERNAL] = {"others on the device", OP_ON_POOL, 2},
+    [OP_REFRESH] = {"refresh", OP_ON_POOL, 1},
+    [OP_SET_LIMITS] = {"set_limits", OP_ON_HOLDER, 6},
+    [OP_SET_FUNCTION] = {"set_pressure", OP_ON_HOLDER, 2},
+    [OP_SET_EVICTABLE] = {"set_evictable", OP_ON_HOLDER, 4},
+    [OP_TICKET_OPEN] = {"ticket_open", OP_ON_OTHERS, 12},
+    [OP_TICKET_WAIT] = {"ticket_wait", OP_ON_OTHERS, 10},
+    [OP_TICKET_CANCEL] = {"ticket_cancel", OP_ON_OTHERS, 4},
+    [OP_STREAM_OPEN] = {"stream opens", OP_ON_OTHERS, 8},
+    [OP_REAP] = {"reap", OP_ON_OTHERS, 4},
+    [OP_FAIL_FREES] = {"frees fail", OP_ON_OTHERS, 2},
+    [OP_TIME] = {"time", OP_ON_OTHERS, 12},
+};
 
 uint64_t op_footprint(uint64_t bytes)
 {
@@ -131,45 +127,19 @@ static moor_status other_op(struct op *op, struct model *model)
         return MOOR_OK;
     default:
         model->now = op->until;
-        model_look(model);
+        model_scan(model);
         return MOOR_OK;
     }
 }
 
 void op_in_model(struct op *op, struct model *model)
 {
+    static moor_status (*const run[OP_GROUPS])(struct op *, struct model *) = {[OP_ON_HOLDER] = holder_op,
+                                                                               [OP_ON_BYTES] = bytes_op,
+                                                                               [OP_ON_POOL] = pool_op,
+                                                                               [OP_ON_OTHERS] = other_op};
     model->error_bytes = 0;
-    switch ((int)op->kind) {
-    case OP_HOLDER_CREATE:
-    case OP_HOLDER_DESTROY:
-    case OP_BINDING_OPEN:
-    case OP_BINDING_CLOSE:
-    case OP_SET_LIMITS:
-    case OP_SET_FUNCTION:
-    case OP_SET_EVICTABLE:
-        op->status = holder_op(op, model);
-        break;
-    case OP_RESERVE:
-    case OP_GRANT_RELEASE:
-    case OP_LEASE_COMMIT:
-    case OP_GRANT_COMMIT:
-    case OP_LEASE_ADJUST:
-    case OP_LEASE_REFUND:
-    case OP_ALLOCATE:
-    case OP_WRAP:
-    case OP_RELEASE:
-        op->status = bytes_op(op, model);
-        break;
-    case OP_SET_CAPACITY:
-    case OP_SET_ASIDE:
-    case OP_SET_EXTERNAL:
-    case OP_REFRESH:
-        op->status = pool_op(op, model);
-        break;
-    default:
-        op->status = other_op(op, model);
-        break;
-    }
+    op->status = run[op_traits[op->kind].group](op, model);
     op->error_bytes = op->status ? model->error_bytes : 0;
     op->reaps = model_is_attended(model);
     if (op->reaps)

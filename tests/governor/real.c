@@ -95,6 +95,8 @@ static moor_status release(struct world *world, const struct op *op)
 static moor_status bytes_op(struct world *world, const struct op *op, struct made *made)
 {
     switch ((int)op->kind) {
+    case OP_RESERVE:
+        return reserve(world, op, made);
     case OP_LEASE_COMMIT:
         return moor_lease_commit(world->runtime, world->grants[op->grant], op->bytes, &made->item);
     case OP_GRANT_COMMIT:
@@ -132,6 +134,8 @@ static moor_status pool_op(struct world *world, const struct op *op, uint64_t *r
 static moor_status other_op(struct world *world, const struct op *op, struct made *made)
 {
     switch ((int)op->kind) {
+    case OP_TICKET_OPEN:
+        return reserve(world, op, made);
     case OP_TICKET_WAIT:
         return moor_ticket_wait(world->runtime, world->tickets[op->ticket], made->grants, MODEL_PARTS);
     case OP_TICKET_CANCEL:
@@ -153,35 +157,18 @@ static moor_status other_op(struct world *world, const struct op *op, struct mad
 
 static moor_status carry_out(struct world *world, const struct op *op, uint64_t *ret_over, struct made *made)
 {
-    switch ((int)op->kind) {
-    case OP_HOLDER_CREATE:
-    case OP_HOLDER_DESTROY:
-    case OP_BINDING_OPEN:
-    case OP_BINDING_CLOSE:
-    case OP_SET_LIMITS:
-    case OP_SET_FUNCTION:
-    case OP_SET_EVICTABLE:
+    switch (op_traits[op->kind].group) {
+    case OP_ON_HOLDER:
         return holder_op(world, op, ret_over, made);
-    case OP_RESERVE:
-    case OP_TICKET_OPEN:
-        return reserve(world, op, made);
-    case OP_GRANT_RELEASE:
-    case OP_LEASE_COMMIT:
-    case OP_GRANT_COMMIT:
-    case OP_LEASE_ADJUST:
-    case OP_LEASE_REFUND:
-    case OP_ALLOCATE:
-    case OP_WRAP:
-    case OP_RELEASE:
+    case OP_ON_BYTES:
         return bytes_op(world, op, made);
-    case OP_SET_CAPACITY:
-    case OP_SET_ASIDE:
-    case OP_SET_EXTERNAL:
-    case OP_REFRESH:
+    case OP_ON_POOL:
         return pool_op(world, op, ret_over);
-    default:
-        return other_op(world, op, made);
+    case OP_ON_OTHERS:
+    case OP_GROUPS:
+        break;
     }
+    return other_op(world, op, made);
 }
 
 /* Stores the handles at the model's indices. */
@@ -211,13 +198,13 @@ static void keep(struct world *world, const struct op *op, const struct made *ma
 }
 
 /* The bytes in the error record are a part of the result. */
-static bool says_bytes(moor_status status)
+static bool reports_bytes(moor_status status)
 {
     return status == MOOR_PENDING || status == MOOR_OVER_BUDGET || status == MOOR_NEVER_FITS ||
            status == MOOR_NO_VICTIM || status == MOOR_TIMEOUT;
 }
 
-static void take_back(struct world *world, const struct op *op)
+static void reap_released(struct world *world, const struct op *op)
 {
     struct moor_object_counts counts;
     moor_status status = moor_runtime_reap(world->runtime, MOOR_NO_WAIT);
@@ -234,7 +221,7 @@ void world_do(struct world *world, const struct op *op, bool inside)
     moor_status status = carry_out(world, op, &over, &made);
     if (status != op->status)
         world_mismatch_status(world, "the status", op->status, status);
-    if (says_bytes(status) && op->kind != OP_REAP)
+    if (reports_bytes(status) && op->kind != OP_REAP)
         world_expect(world, "the bytes of the last error", op->error_bytes, moor_last_error()->bytes);
     if (!status && (op->kind == OP_SET_CAPACITY || op->kind == OP_SET_LIMITS))
         world_expect(world, "bytes over", op->over, over);
@@ -242,5 +229,5 @@ void world_do(struct world *world, const struct op *op, bool inside)
         keep(world, op, &made);
     world_note(world, op, inside);
     if (op->reaps)
-        take_back(world, op);
+        reap_released(world, op);
 }

@@ -131,9 +131,10 @@ static struct visit *await_turn(struct world *world, uint32_t holder)
         if (world->next < bound && step->visits[world->next].holder == holder)
             break;
         if (world->next >= step->visit_count)
-            world_mismatch(world, "nobody is to be asked; asked is holder", MODEL_NONE, holder);
+            world_mismatch(world, "no holder is due a pressure request; a request went to", MODEL_NONE,
+                           holder);
         if (pthread_cond_timedwait(&world->changed, &world->lock, &until))
-            world_mismatch(world, "this holder is to be asked next; asked is",
+            world_mismatch(world, "this holder is due the next request; the request went to",
                            step->visits[world->next].holder, holder);
     }
     await_waiting(world);
@@ -144,11 +145,11 @@ static struct visit *await_turn(struct world *world, uint32_t holder)
 static void check_pressure(struct world *world, struct visit *visit, const struct moor_pressure *pressure)
 {
     struct moor_ticket_stats stats;
-    world_expect(world, "bytes asked for", visit->pressure.bytes, pressure->bytes);
+    world_expect(world, "requested bytes", visit->pressure.bytes, pressure->bytes);
     world_expect(world, "the reason for asking", visit->pressure.reason, pressure->reason);
-    world_expect(world, "the priority of who asks", (uint64_t)(int64_t)visit->pressure.priority,
+    world_expect(world, "the priority of the requester", (uint64_t)(int64_t)visit->pressure.priority,
                  (uint64_t)(int64_t)pressure->priority);
-    world_expect(world, "the deadline of who asks", visit->pressure.deadline_ns, pressure->deadline_ns);
+    world_expect(world, "the deadline of the requester", visit->pressure.deadline_ns, pressure->deadline_ns);
     visit->ticket = pressure->ticket;
     moor_status status = moor_ticket_get_stats(world->runtime, pressure->ticket, &stats);
     moor_status expected = visit->request_open || visit->request == 0 ? MOOR_OK : MOOR_STALE;
@@ -205,7 +206,7 @@ static void let_visits_begin(struct world *world, struct step *step, bool is_ope
     (void)pthread_mutex_unlock(&world->lock);
 }
 
-/* Until nobody is asked any more. Nothing is looked at for that. */
+/* Waits until no pressure request is left, without a scan of the queue. */
 static void await_quiet(struct world *world)
 {
     struct moor__queue *queue = &world->runtime->governor->queue;
@@ -221,7 +222,8 @@ void world_step(struct world *world, struct step *step, uint64_t number)
     let_visits_begin(world, step, false);
     world_do(world, &step->op, false);
     if (step->op.kind == OP_TIME)
-        moor__queue_scan(world->runtime->governor); /* without a monitor that watches the clock, the step does it */
+        moor__queue_scan(
+            world->runtime->governor); /* without a monitor that watches the clock, the step does it */
     let_visits_begin(world, step, true);
     world_await_visits(world, step->visit_count);
     await_quiet(world);
@@ -240,7 +242,7 @@ static const char *const event_names[] = {"?",      "RESERVE", "RETURN",  "COMMI
                                           "RECALL", "REFUND",  "RESTORE", "QUARANTINE", "RETRY",  "TICKET",
                                           "ASK",    "ANSWER",  "END",     "CAPACITY",   "LIMIT",  "FENCE"};
 
-/* The sums of the events are the books. A request that does not wait may be served while a function runs, and
+/* The sums of the events are the accounts. A request that does not wait may be served while a function runs, and
  * then its caller goes on beside that; here it stops first, so that one thing comes after the other. */
 static void trace(void *user, const struct moor_trace_event *event)
 {
@@ -251,7 +253,7 @@ static void trace(void *user, const struct moor_trace_event *event)
     while (holder < MODEL_HOLDERS && world->holders[holder] != event->holder)
         holder++;
     (void)pthread_mutex_lock(&world->trace_lock);
-    if (world->tells_trace)
+    if (world->shows_trace)
         (void)fprintf(stderr, "  [%llu] %s %llu, holder %d, object %#llx\n",
                       (unsigned long long)world->number, event_names[event->kind],
                       (unsigned long long)event->bytes, (int)holder, (unsigned long long)event->object);
@@ -270,7 +272,7 @@ static void trace(void *user, const struct moor_trace_event *event)
 
 /* ---- life ---- */
 
-/* Just before the provider is asked for its statistics: others hold something, too. */
+/* Runs just before the provider reports its statistics, and adds external use. */
 static void before_call(void *user, const struct scripted_call *call)
 {
     struct world *world = user;
@@ -316,7 +318,7 @@ struct world *world_open(const struct profile *profile, const struct model *mode
     world_must(world, "runtime", moor_runtime_create(&runtime_options, &world->runtime));
     world->runtime->governor->port.clock = world_time;
     world->runtime->governor->port.reap_until = NULL; /* only operations reap, and only they scan the queue */
-    world->tells_trace = getenv("LOCKSTEP_TRACE") != NULL;
+    world->shows_trace = getenv("LOCKSTEP_TRACE") != NULL;
     (void)pthread_mutex_init(&world->trace_lock, NULL);
     world_must(world, "trace", moor_runtime_set_trace(world->runtime, trace, world));
     world_must(world, "attach",

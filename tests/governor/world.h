@@ -52,7 +52,7 @@ struct world {
     pthread_mutex_t trace_lock;              /* guards the two fields below */
     uint64_t traced_reserved[MODEL_HOLDERS]; /* the sums of the events */
     uint64_t traced_charged[MODEL_HOLDERS];
-    bool tells_trace;
+    bool shows_trace;
 };
 
 /* real.c: carries out one operation and compares its result. inside: in a pressure function. */

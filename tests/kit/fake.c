@@ -4,15 +4,6 @@
 #include <moorage/kit/check.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
-
-uint64_t fake_clock_ns(void *user)
-{
-    (void)user;
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
 
 static void fake_log(void *user, uint32_t level, const char *message)
 {
@@ -69,7 +60,7 @@ static void fake_give_up(void *user, const struct moor_abi_release *release)
 void fake_init(struct fake *fake, uint64_t poll_ns)
 {
     memset(fake, 0, sizeof *fake);
-    fake->host = (struct moor_abi_host){.user = fake, .log = fake_log, .clock_ns = fake_clock_ns};
+    fake->host = (struct moor_abi_host){.user = fake, .log = fake_log, .clock_ns = service_clock_ns};
     const struct moor_kit_queue_callbacks callbacks = {fake_watermark, fake_free_now, fake_give_up};
     cr_assert_eq(moor_kit_queue_create(&callbacks, fake, &fake->host, poll_ns, &fake->queue), MOOR_OK);
 }

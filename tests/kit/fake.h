@@ -3,6 +3,7 @@
 #ifndef MOORAGE_TESTS_KIT_FAKE_H
 #define MOORAGE_TESTS_KIT_FAKE_H
 
+#include "services.h"
 #include <moorage/kit/queue.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -31,12 +32,8 @@ struct fake {
     _Atomic uint32_t log_count;
     char log_text[512];                 /* the last message */
     void (*on_free)(struct fake *fake); /* NULL, or called by every free */
-    void (*on_read)(
-        struct fake *fake); /* NULL, or called after a watermark was read and before it is returned */
+    void (*on_read)(struct fake *fake); /* NULL, or called between the read of a watermark and its return */
 };
-
-/* The real clock, for a host. */
-uint64_t fake_clock_ns(void *user);
 
 void fake_init(struct fake *fake, uint64_t poll_ns);
 /* Destroys the queue, which must be empty. */

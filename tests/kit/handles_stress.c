@@ -1,15 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Threads add, borrow, claim and remove through handles that all of them see. A plain program, for
- * ThreadSanitizer. The program fails if a handle finds another record than its own, if two threads claim one
+ * Threads add, borrow, claim and remove through handles that all of them see. The program fails if a handle finds another record than its own, if two threads claim one
  * record, or if a borrowed record is claimed.
  */
+#include "stress.h"
 #include <moorage/kit/handles.h>
-#include <pthread.h>
-#include <stdatomic.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 #define THREADS 4
 #define PLACES 16
@@ -33,14 +28,6 @@ static struct moor_kit_handles *handles;
 static struct place places[PLACES];
 static _Atomic uint64_t numbers;
 static _Atomic uint64_t removed;
-
-static void require(bool condition, const char *what)
-{
-    if (condition)
-        return;
-    fprintf(stderr, "handles_stress: %s\n", what);
-    abort();
-}
 
 static struct place look(uint32_t index)
 {
@@ -111,17 +98,14 @@ static bool take(uint32_t index, bool fails)
     return true;
 }
 
-static void *work(void *argument)
+static void *work(void *seed)
 {
-    uint64_t state = 88172645463325252 + (uintptr_t)argument; /* Marsaglia's xorshift64 */
     for (int i = 0; i < ROUNDS; i++) {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        uint32_t index = (uint32_t)(state >> 32) % PLACES;
-        if (state % 4 != 0)
-            borrow(index, state % 4 == 1);
-        else if (take(index, state % 64 == 0))
+        uint64_t random = service_random(seed);
+        uint32_t index = (uint32_t)(random >> 32) % PLACES;
+        if (random % 4 != 0)
+            borrow(index, random % 4 == 1);
+        else if (take(index, random % 64 == 0))
             add(index);
     }
     return NULL;
@@ -135,11 +119,7 @@ int main(void)
         pthread_mutex_init(&places[i].lock, NULL);
         add(i);
     }
-    pthread_t threads[THREADS];
-    for (uintptr_t i = 0; i < THREADS; i++)
-        require(pthread_create(&threads[i], NULL, work, (void *)i) == 0, "thread");
-    for (int i = 0; i < THREADS; i++)
-        pthread_join(threads[i], NULL);
+    run_threads(THREADS, work);
     require(moor_kit_handles_length(handles) == PLACES, "records are lost");
     for (uint32_t i = 0; i < PLACES; i++)
         require(take(i, false), "a record that is left cannot be claimed");

@@ -14,7 +14,7 @@ TestSuite(queue_memory, .timeout = 60);
 
 Test(queue_memory, create_fails_cleanly)
 {
-    const struct moor_abi_host host = {.clock_ns = fake_clock_ns};
+    const struct moor_abi_host host = {.clock_ns = service_clock_ns};
     const struct moor_kit_queue_callbacks callbacks = {0};
     struct moor_kit_queue *queue = NULL;
     malloc_fail_at(1);
@@ -92,22 +92,13 @@ static struct many {
     bool gone;
 } many[ENTRIES];
 
-/* Numbers without pattern, the same in every run (Marsaglia's xorshift64). */
-static uint64_t next_random(void)
-{
-    static uint64_t state = 88172645463325252;
-    state ^= state << 13;
-    state ^= state >> 7;
-    state ^= state << 17;
-    return state;
-}
-
 static void submit_random(uint64_t index)
 {
+    static uint64_t state = 88172645463325252;
     struct moor_abi_fence_point points[2];
     for (size_t i = 0; i < 2; i++) {
-        many[index].streams[i] = (uint32_t)(next_random() % FAKE_STREAMS);
-        many[index].values[i] = 1 + next_random() % VALUES;
+        many[index].streams[i] = (uint32_t)(service_random(&state) % FAKE_STREAMS);
+        many[index].values[i] = 1 + service_random(&state) % VALUES;
         points[i] =
             (struct moor_abi_fence_point){&fake.streams[many[index].streams[i]], many[index].values[i]};
     }

@@ -1,18 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Several submitters and reapers share one queue, over streams that move, fail, end and are replaced. A plain
- * program, for ThreadSanitizer. The program fails if a release completes early, twice or never. A queue that
+ * Several submitters and reapers share one queue, over streams that move, fail, end and are replaced. The program fails if a release completes early, twice or never. A queue that
  * reads a stream too late reads freed memory: AddressSanitizer sees that, and `alive` most of the time.
  */
+#include "stress.h"
 #include <moorage/kit/queue.h>
 #include <moorage/kit/timeline.h>
-#include <pthread.h>
 #include <sched.h>
-#include <stdatomic.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <time.h>
 
 #define SUBMITTERS 3
 #define REAPERS 3
@@ -48,30 +42,7 @@ static _Atomic uint64_t reaped;
 static _Atomic uint64_t lost;
 static _Atomic bool submitted;
 
-static void require(bool condition, const char *what)
-{
-    if (condition)
-        return;
-    fprintf(stderr, "queue_stress: %s\n", what);
-    abort();
-}
-
-static uint64_t clock_ns(void *user)
-{
-    (void)user;
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
-
-static void log_nothing(void *user, uint32_t level, const char *message)
-{
-    (void)user;
-    (void)level;
-    (void)message;
-}
-
-static const struct moor_abi_host host = {.log = log_nothing, .clock_ns = clock_ns};
+static const struct moor_abi_host host = {.log = service_log_nothing, .clock_ns = service_clock_ns};
 
 static struct moor_abi_stream *stream_create(void)
 {
@@ -187,7 +158,7 @@ static void *reaper_main(void *argument)
     unsigned int seed = *(unsigned int *)argument;
     while (!submitted || moor_kit_queue_length(queue) > 0) {
         struct moor_abi_completion done[32];
-        uint64_t deadline_ns = rand_r(&seed) % 2 ? 0 : clock_ns(NULL) + 2000000;
+        uint64_t deadline_ns = rand_r(&seed) % 2 ? 0 : service_clock_ns(NULL) + 2000000;
         uint32_t count = 0;
         require(moor_kit_queue_reap(queue, done, sizeof done[0], 1 + (uint32_t)rand_r(&seed) % 32,
                                     deadline_ns, &count, NULL) == MOOR_OK,

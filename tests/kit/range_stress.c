@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Threads commit, map and release spans of one range. A plain program, for ThreadSanitizer. The device's work
+ * Threads commit, map and release spans of one range. The device's work
  * on a granule is a write that only the granule's state protects: two owners of one granule are a race, and
  * the number in the granule shows them, too.
  */
+#include "stress.h"
 #include <moorage/kit/range.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 #define THREADS 4
 #define GRANULES 8u
@@ -17,15 +16,6 @@ static const char *const kind_names[] = {"range"};
 static struct moor_kit_handles *handles;
 static struct moor_kit_range range;
 static uint64_t devices[GRANULES]; /* the number of the thread at work there; 0: none */
-static uint64_t seeds[THREADS];
-
-static void require(bool condition, const char *what)
-{
-    if (condition)
-        return;
-    fprintf(stderr, "range_stress: %s\n", what);
-    abort();
-}
 
 static void work(uint64_t first, uint64_t count, uint64_t own)
 {
@@ -73,10 +63,9 @@ static void release(uint64_t first, uint64_t count, uint64_t own, bool is_unmap,
 
 static void *run(void *seed)
 {
-    uint64_t state = *(uint64_t *)seed;
-    uint64_t own = state;
+    const uint64_t own = *(uint64_t *)seed;
     for (int i = 0; i < ROUNDS; i++) {
-        state = state * UINT64_C(6364136223846793005) + 1442695040888963407u;
+        uint64_t state = service_random(seed);
         uint64_t first = state >> 33 & 7;
         uint64_t count = 1 + (state >> 36 & 3);
         count = first + count > GRANULES ? GRANULES - first : count;
@@ -93,17 +82,11 @@ int main(void)
 {
     const struct moor_abi_range_args args = {
         MOOR_ABI_RANGE_ARGS_SIZE, 0, GRANULES * GRANULE_BYTES, GRANULE_BYTES, GRANULE_BYTES, 0};
-    pthread_t threads[THREADS];
     require(moor_kit_handles_create(kind_names, 1, 1, &handles) == MOOR_OK &&
                 moor_kit_range_init(&range, &args, NULL) == MOOR_OK &&
                 moor_kit_handles_add(handles, 0, &range, 0, &range.handle, NULL) == MOOR_OK,
             "a range");
-    for (uint64_t i = 0; i < THREADS; i++) {
-        seeds[i] = i + 1;
-        require(pthread_create(&threads[i], NULL, run, &seeds[i]) == 0, "a thread");
-    }
-    for (int i = 0; i < THREADS; i++)
-        require(pthread_join(threads[i], NULL) == 0, "join");
+    run_threads(THREADS, run);
     uint64_t used = 0;
     for (uint64_t i = 0; i < GRANULES; i++)
         used += range.states[i] != MOOR_KIT_GRANULE_FREE;

@@ -12,7 +12,7 @@
 
 #define MILLISECOND UINT64_C(1000000)
 
-static const struct moor_abi_host host = {.clock_ns = fake_clock_ns};
+static const struct moor_abi_host host = {.clock_ns = service_clock_ns};
 static struct moor_kit_timeline *timeline;
 
 static void set_up(void)
@@ -91,9 +91,9 @@ Test(timeline, a_value_that_was_never_recorded_is_invalid)
 Test(timeline, a_deadline_ends_the_wait)
 {
     record(1);
-    uint64_t deadline_ns = fake_clock_ns(NULL) + 20 * MILLISECOND;
+    uint64_t deadline_ns = service_clock_ns(NULL) + 20 * MILLISECOND;
     cr_expect_eq(moor_kit_timeline_wait(timeline, 1, deadline_ns), MOOR_TIMEOUT);
-    cr_expect_geq(fake_clock_ns(NULL), deadline_ns);
+    cr_expect_geq(service_clock_ns(NULL), deadline_ns);
     cr_expect_eq(moor_kit_timeline_wait(timeline, 1, 1), MOOR_TIMEOUT, "a deadline long past");
 }
 

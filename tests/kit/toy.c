@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "toy.h"
+#include "services.h"
 #include <moorage/kit/check.h>
 #include <string.h>
-#include <time.h>
 
 #define FIELD(field_) offsetof(struct moor_abi_instance, field_)
 
@@ -17,28 +17,13 @@ static const char *config(void *user, const char *key)
     return NULL;
 }
 
-static uint64_t clock_ns(void *user)
-{
-    (void)user;
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
-
-static void log_nothing(void *user, uint32_t level, const char *message)
-{
-    (void)user;
-    (void)level;
-    (void)message;
-}
-
 struct moor_abi_host toy_host(void)
 {
     return (struct moor_abi_host){
         .prefix = {MOOR_ABI_MAGIC, MOOR_ABI_HOST_SIZE, MOOR_ABI_MAJOR, MOOR_ABI_MINOR, 0, 0, 0},
-        .log = log_nothing,
+        .log = service_log_nothing,
         .config = config,
-        .clock_ns = clock_ns};
+        .clock_ns = service_clock_ns};
 }
 
 static int32_t start(struct moor_abi_instance *instance, struct moor_abi_error *error)

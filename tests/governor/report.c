@@ -13,7 +13,7 @@ static void describe_number(FILE *file, const char *name, uint64_t value, uint64
 
 static void describe(FILE *file, const struct op *op)
 {
-    (void)fprintf(file, "  %s:", op_name(op->kind));
+    (void)fprintf(file, "  %s:", op_traits[op->kind].name);
     for (uint32_t i = 0; i < op->count && (op->kind == OP_RESERVE || op->kind == OP_TICKET_OPEN); i++)
         (void)fprintf(file, " %llu for %u,", (unsigned long long)op->parts[i].bytes, op->parts[i].holder);
     describe_number(file, "pool", op->pool, 0);
@@ -56,7 +56,7 @@ static void describe_model(FILE *file, const struct model *model)
                 (unsigned long long)sums.pending[i], (unsigned long long)sums.quarantined[i],
                 (unsigned long long)holder->limits.limit_bytes,
                 (unsigned long long)holder->limits.guarantee_bytes, holder->limits.priority,
-                holder->has_function, (unsigned long long)holder->rest_until);
+                holder->has_function, (unsigned long long)holder->cool_until);
     }
     for (uint32_t i = 0; i < MODEL_TICKETS; i++) {
         const struct model_ticket *ticket = &model->tickets[i];
@@ -102,15 +102,15 @@ static void describe_all(const struct world *world)
     _exit(1); /* threads of the runtime are in the middle of a call */
 }
 
-static void say_where(const struct world *world, const char *what)
+static void print_place(const struct world *world, const char *what)
 {
     (void)fprintf(stderr, "lockstep: seed %llu, step %llu, %s: %s: ", (unsigned long long)world->seed,
-                  (unsigned long long)world->number, op_name(world->step->op.kind), what);
+                  (unsigned long long)world->number, op_traits[world->step->op.kind].name, what);
 }
 
 void world_mismatch(struct world *world, const char *what, uint64_t expected, uint64_t seen)
 {
-    say_where(world, what);
+    print_place(world, what);
     (void)fprintf(stderr, "expected %llu, seen %llu\n", (unsigned long long)expected,
                   (unsigned long long)seen);
     describe_all(world);
@@ -125,7 +125,7 @@ void world_expect(struct world *world, const char *what, uint64_t expected, uint
 
 void world_mismatch_status(struct world *world, const char *what, moor_status expected, moor_status seen)
 {
-    say_where(world, what);
+    print_place(world, what);
     (void)fprintf(stderr, "expected %s, seen %s%s%s\n", moor_status_name(expected), moor_status_name(seen),
                   seen ? ": " : "", seen ? moor_last_error()->text : "");
     describe_all(world);

@@ -148,39 +148,6 @@ FIXTURE_TEST(governor, shortages_have_distinct_statuses)
     (void)fixture_reserve(f, 4096);
 }
 
-/* 16 buffers of 4096 bytes are released one by one behind a held stream. With a limit of 8 * 4096 the 9th
- * release makes room for 4096 bytes. */
-static void check_pending_is_enough(struct fixture *f, struct moor_holder_limits limits, uint64_t capacity)
-{
-    enum { BUFFERS = 16, ENOUGH = 9 };
-    struct moor_view views[BUFFERS];
-    moor_grant grant = 0;
-    for (size_t i = 0; i < BUFFERS; i++)
-        views[i] = fixture_allocate_view(f, 4096);
-    EXPECT(MOOR_OK, moor_holder_set_limits(f->holder, &limits, 0, NULL));
-    fixture_set_capacity(f, capacity);
-    EXPECT(MOOR_OVER_BUDGET, moor_grant_reserve(f->holder, 4096, MOOR_NO_WAIT, &grant));
-    for (size_t i = 0; i < BUFFERS; i++) {
-        fixture_release_pending(f, &views[i]);
-        EXPECT(i + 1 < ENOUGH ? MOOR_OVER_BUDGET : MOOR_PENDING,
-               moor_grant_reserve(f->holder, 4096, MOOR_NO_WAIT, &grant));
-    }
-    EXPECT(MOOR_PENDING, moor_grant_reserve(f->holder, 8 * 4096, MOOR_NO_WAIT, &grant));
-    EXPECT(MOOR_NEVER_FITS, moor_grant_reserve(f->holder, 8 * 4096 + 1, MOOR_NO_WAIT, &grant));
-    scripted_open(f->script, f->queue);
-    (void)fixture_reserve(f, 8 * 4096);
-}
-
-FIXTURE_TEST(governor, pending_is_said_only_if_it_makes_room_in_the_pool)
-{
-    check_pending_is_enough(f, LIMITS(0), 8 * 4096);
-}
-
-FIXTURE_TEST(governor, pending_is_said_only_if_it_makes_room_below_the_limit)
-{
-    check_pending_is_enough(f, LIMITS(.limit_bytes = 8 * 4096), MIB(64));
-}
-
 /* Pending bytes of other holders make no room below a holder's own limit. */
 FIXTURE_TEST(governor, pending_bytes_of_others_do_not_lift_a_limit)
 {

@@ -209,7 +209,7 @@ static void compare_all(void)
             struct moor_holder_stats holder;
             struct owner *owner = &world.pools[i].owners[j];
             must("stats", moor_holder_get_stats(owner->holder, &holder));
-            books_compare(owner->holder, &holder, owner->has);
+            accounts_compare(owner->holder, &holder, owner->has);
         }
     }
 }
@@ -300,7 +300,7 @@ static struct scripted *make_world(const char *path)
     pthread_mutex_init(&world.lock, NULL);
     pthread_cond_init(&world.changed, NULL);
     must("runtime", moor_runtime_create(&options, &world.runtime));
-    must("trace", moor_runtime_set_trace(world.runtime, books_listen, NULL));
+    must("trace", moor_runtime_set_trace(world.runtime, accounts_listen, NULL));
     must("attach",
          moor__provider_attach(world.runtime, scripted_table(script), "/scripted", &load, &provider));
     must("device", moor_provider_get_device(provider, 0, &device));
@@ -335,14 +335,14 @@ static void end_world(struct scripted *script)
         must("stats", moor_authority_get_stats(world.pools[i].authority, &stats, NULL, 0, NULL));
         check(!stats.charged_bytes && !stats.reserved_bytes && !stats.leased_bytes && !stats.holder_count &&
                   !stats.tickets && !stats.guaranteed_bytes && !stats.requested_bytes,
-              "the books are empty");
+              "the accounts are empty");
     }
     struct moor_object_counts counts, none = {0};
     must("counts", moor_runtime_get_counts(world.runtime, &counts));
     counts.streams = 0; /* one stream may still be pending */
     check(memcmp(&counts, &none, sizeof none) == 0, "nothing is left");
     must("destroy", moor_runtime_destroy(world.runtime));
-    books_check_empty(); /* the runtime's own threads have traced every event */
+    accounts_check_empty(); /* the runtime's own threads have traced every event */
     scripted_destroy(script);
 }
 
@@ -392,7 +392,7 @@ int main(int argc, char **argv)
     pthread_cond_broadcast(&world.changed);
     pthread_mutex_unlock(&world.lock);
     (void)pthread_join(survivor, NULL);
-    (void)printf("governor_stress: %llu rounds of %llu threads in %ld s, %llu answers, books empty\n",
+    (void)printf("governor_stress: %llu rounds of %llu threads in %ld s, %llu answers, accounts empty\n",
                  (unsigned long long)rounds, (unsigned long long)lives, seconds,
                  (unsigned long long)atomic_load(&world.answers));
     return 0;

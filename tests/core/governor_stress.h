@@ -120,12 +120,12 @@ void check(bool holds, const char *what);
 uint64_t next_random(struct worker *w);
 const struct act *any_act(struct worker *w);
 
-/* governor_stress_books.c: sums of all events, and the rules of a snapshot. */
-void books_listen(void *user, const struct moor_trace_event *event);
+/* governor_stress_accounts.c: sums of all events, and the rules of a snapshot. */
+void accounts_listen(void *user, const struct moor_trace_event *event);
 /* At a quiet point: the events' sums equal the holder's account lines. */
-void books_compare(const struct moor_holder *holder, const struct moor_holder_stats *stats, uint32_t has);
+void accounts_compare(const struct moor_holder *holder, const struct moor_holder_stats *stats, uint32_t has);
 /* At the end: no holder has any bytes, and as many tickets have ended as were opened. */
-void books_check_empty(void);
+void accounts_check_empty(void);
 
 /* Takes a snapshot and checks it. previous: the caller's last snapshot of that pool, which this one
  * replaces. */

@@ -210,7 +210,7 @@ static void look(struct worker *w)
     uint64_t used = stats.reserved_bytes + stats.charged_bytes;
     if (stats.charged_bytes != stats.live_bytes + stats.pending_bytes + stats.quarantined_bytes ||
         used > stats.capacity_bytes || stats.free_bytes != stats.capacity_bytes - used)
-        die("the books do not add up", MOOR_CORRUPT);
+        die("the accounts do not add up", MOOR_CORRUPT);
     (void)moor_runtime_reap(w->stress->runtime, MOOR_NO_WAIT); /* PENDING is permitted */
 }
 
@@ -337,7 +337,7 @@ int main(int argc, char **argv)
     must("destroy", moor_runtime_destroy(stress.runtime));
     if (script)
         scripted_destroy(script);
-    (void)printf("stress: %llu rounds in %ld s on %zu threads, books empty\n", (unsigned long long)rounds,
+    (void)printf("stress: %llu rounds in %ld s on %zu threads, accounts empty\n", (unsigned long long)rounds,
                  seconds, threads);
     return 0;
 }

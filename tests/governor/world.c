@@ -6,6 +6,7 @@
  */
 #include "world.h"
 
+#include "events.h"
 #include "loader/provider.h"
 
 #include <sched.h>
@@ -257,15 +258,10 @@ static void trace(void *user, const struct moor_trace_event *event)
         (void)fprintf(stderr, "  [%llu] %s %llu, holder %d, object %#llx\n",
                       (unsigned long long)world->number, event_names[event->kind],
                       (unsigned long long)event->bytes, (int)holder, (unsigned long long)event->object);
-    uint64_t *reserved = &world->traced_reserved[holder];
-    uint64_t *charged = &world->traced_charged[holder];
     if (event->holder && holder < MODEL_HOLDERS) {
-        bool from = event->kind == MOOR_TRACE_RETURN || event->kind == MOOR_TRACE_COMMIT;
-        bool to = event->kind == MOOR_TRACE_RESERVE || event->kind == MOOR_TRACE_RESTORE;
-        *reserved += to ? event->bytes : from ? 0 - event->bytes : 0;
-        from = event->kind == MOOR_TRACE_REFUND || event->kind == MOOR_TRACE_RESTORE;
-        to = event->kind == MOOR_TRACE_COMMIT || event->kind == MOOR_TRACE_EXCEED;
-        *charged += to ? event->bytes : from ? 0 - event->bytes : 0;
+        const struct event_effect *effect = &event_effects[event->kind <= MOOR_TRACE_RETRY ? event->kind : 0];
+        world->traced_reserved[holder] += (uint64_t)effect->reserved * event->bytes;
+        world->traced_charged[holder] += (uint64_t)effect->charged * event->bytes;
     }
     (void)pthread_mutex_unlock(&world->trace_lock);
 }

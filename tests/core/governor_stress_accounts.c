@@ -5,14 +5,16 @@
  */
 #include "governor_stress.h"
 
+#include "events.h"
+
 #include <stdio.h>
 #include <string.h>
 
-/* ---- the events' books ---- */
+/* ---- the sums of the events ---- */
 
-#define BOOKS 4096u /* the number of holder addresses; they are reused */
+#define ACCOUNTS 4096u /* the number of holder addresses; they are reused */
 
-struct book {
+struct account {
     _Atomic(struct moor_holder *) holder;
     /* each line may be below zero for a moment: the events of two threads may overtake each other */
     _Atomic uint64_t reserved;
@@ -21,75 +23,38 @@ struct book {
     _Atomic uint64_t quarantined;
 };
 
-static struct book books[BOOKS];
+static struct account accounts[ACCOUNTS];
 static _Atomic uint64_t tickets_opened, tickets_ended;
 
-static struct book *book_of(struct moor_holder *holder)
+static struct account *account_of(struct moor_holder *holder)
 {
     for (uint64_t i = (uint64_t)(uintptr_t)holder / 64;; i++) {
-        struct book *book = &books[i % BOOKS];
+        struct account *account = &accounts[i % ACCOUNTS];
         struct moor_holder *known = NULL;
-        if (atomic_compare_exchange_strong(&book->holder, &known, holder) || known == holder)
-            return book;
+        if (atomic_compare_exchange_strong(&account->holder, &known, holder) || known == holder)
+            return account;
     }
 }
 
-static void add(_Atomic uint64_t *figure, uint64_t bytes)
+static void add(_Atomic uint64_t *line, int effect, uint64_t bytes)
 {
-    atomic_fetch_add_explicit(figure, bytes, memory_order_relaxed);
+    if (effect)
+        atomic_fetch_add_explicit(line, effect > 0 ? bytes : 0 - bytes, memory_order_relaxed);
 }
 
-void books_listen(void *user, const struct moor_trace_event *event)
+void accounts_listen(void *user, const struct moor_trace_event *event)
 {
     (void)user;
-    uint64_t bytes = event->bytes;
-    if (event->kind == MOOR_TRACE_TICKET)
-        add(&tickets_opened, 1);
-    if (event->kind == MOOR_TRACE_END)
-        add(&tickets_ended, 1);
+    add(&tickets_opened, event->kind == MOOR_TRACE_TICKET, 1);
+    add(&tickets_ended, event->kind == MOOR_TRACE_END, 1);
     if (event->kind > MOOR_TRACE_RETRY)
         return;
-    struct book *book = book_of(event->holder);
-    switch (event->kind) {
-    case MOOR_TRACE_RESERVE:
-        add(&book->reserved, bytes);
-        break;
-    case MOOR_TRACE_RETURN:
-        add(&book->reserved, -bytes);
-        break;
-    case MOOR_TRACE_COMMIT:
-        add(&book->reserved, -bytes);
-        add(&book->charged, bytes);
-        break;
-    case MOOR_TRACE_EXCEED:
-        add(&book->charged, bytes);
-        break;
-    case MOOR_TRACE_RELEASE:
-        add(&book->pending, bytes);
-        break;
-    case MOOR_TRACE_RECALL:
-        add(&book->pending, -bytes);
-        break;
-    case MOOR_TRACE_REFUND:
-        add(&book->charged, -bytes);
-        add(&book->pending, -bytes);
-        break;
-    case MOOR_TRACE_RESTORE:
-        add(&book->charged, -bytes);
-        add(&book->pending, -bytes);
-        add(&book->reserved, bytes);
-        break;
-    case MOOR_TRACE_QUARANTINE:
-        add(&book->pending, -bytes);
-        add(&book->quarantined, bytes);
-        break;
-    case MOOR_TRACE_RETRY:
-        add(&book->quarantined, -bytes);
-        add(&book->pending, bytes);
-        break;
-    default:
-        die("an event of an unknown kind", MOOR_CORRUPT);
-    }
+    struct account *account = account_of(event->holder);
+    const struct event_effect *effect = &event_effects[event->kind];
+    add(&account->reserved, effect->reserved, event->bytes);
+    add(&account->charged, effect->charged, event->bytes);
+    add(&account->pending, effect->pending, event->bytes);
+    add(&account->quarantined, effect->quarantined, event->bytes);
 }
 
 static void compare(uint64_t events, uint64_t stats, const char *holder, const char *what)
@@ -98,28 +63,28 @@ static void compare(uint64_t events, uint64_t stats, const char *holder, const c
         return;
     (void)fprintf(stderr, "%s: by its events %lld bytes are %s, by its stats %llu\n", holder,
                   (long long)events, what, (unsigned long long)stats);
-    die("the events do not add up to the books", MOOR_CORRUPT);
+    die("the events do not add up to the accounts", MOOR_CORRUPT);
 }
 
-void books_compare(const struct moor_holder *holder, const struct moor_holder_stats *stats, uint32_t has)
+void accounts_compare(const struct moor_holder *holder, const struct moor_holder_stats *stats, uint32_t has)
 {
-    const struct book *book = book_of((struct moor_holder *)(uintptr_t)holder);
-    compare(atomic_load(&book->reserved), stats->reserved_bytes, stats->name, "reserved");
-    compare(atomic_load(&book->charged), stats->charged_bytes, stats->name, "charged");
-    compare(atomic_load(&book->quarantined), stats->quarantined_bytes, stats->name, "quarantined");
+    const struct account *account = account_of((struct moor_holder *)(uintptr_t)holder);
+    compare(atomic_load(&account->reserved), stats->reserved_bytes, stats->name, "reserved");
+    compare(atomic_load(&account->charged), stats->charged_bytes, stats->name, "charged");
+    compare(atomic_load(&account->quarantined), stats->quarantined_bytes, stats->name, "quarantined");
     if (has == HAS_MEMORY)
-        compare(atomic_load(&book->pending), stats->pending_bytes, stats->name, "pending");
+        compare(atomic_load(&account->pending), stats->pending_bytes, stats->name, "pending");
     if (has == HAS_LEASES)
-        compare(atomic_load(&book->charged), stats->leased_bytes, stats->name, "leased");
+        compare(atomic_load(&account->charged), stats->leased_bytes, stats->name, "leased");
 }
 
-void books_check_empty(void)
+void accounts_check_empty(void)
 {
-    for (size_t i = 0; i < BOOKS; i++) {
-        struct book *book = &books[i];
-        check(!atomic_load(&book->reserved) && !atomic_load(&book->charged) &&
-                  !atomic_load(&book->quarantined),
-              "by the events, somebody still has something");
+    for (size_t i = 0; i < ACCOUNTS; i++) {
+        struct account *account = &accounts[i];
+        check(!atomic_load(&account->reserved) && !atomic_load(&account->charged) &&
+                  !atomic_load(&account->quarantined),
+              "by the events, a holder still has bytes");
     }
     check(atomic_load(&tickets_opened) == atomic_load(&tickets_ended), "as many tickets end as were opened");
 }

@@ -190,7 +190,6 @@ static inline uint64_t evict_requested(struct party *party, const struct moor_pr
 
 static inline uint64_t evict_all(struct party *party, const struct moor_pressure *pressure)
 {
-    (void)pressure;
     return party_evict(party, UINT64_MAX);
 }
 
@@ -207,7 +206,6 @@ static inline uint64_t evict_at_the_gate(struct party *party, const struct moor_
 
 static inline uint64_t evict_nothing_at_the_gate(struct party *party, const struct moor_pressure *pressure)
 {
-    (void)pressure;
     await_gate(party);
     return 0;
 }

@@ -28,8 +28,6 @@ static struct scene open_scene(struct fixture *f, party_answer bad, party_answer
 
 static uint64_t sleep_two_seconds(struct party *party, const struct moor_pressure *pressure)
 {
-    (void)pressure;
-    (void)party;
     (void)nanosleep(&(struct timespec){.tv_sec = 2}, NULL);
     return 0;
 }
@@ -128,15 +126,12 @@ static _Atomic int warnings;
 
 static void count_warnings(void *user, uint32_t level, const char *message)
 {
-    (void)user;
     if (level == MOOR_ABI_LOG_WARNING && strstr(message, "party: the pressure function reports"))
         atomic_fetch_add(&warnings, 1);
 }
 
 static uint64_t lie(struct party *party, const struct moor_pressure *pressure)
 {
-    (void)party;
-    (void)pressure;
     return UINT64_C(1) << 30;
 }
 
@@ -182,7 +177,6 @@ static void *give_one(void *user)
 static uint64_t give_on_a_thread(struct party *party, const struct moor_pressure *pressure)
 {
     pthread_t thread;
-    (void)pressure;
     cr_assert_eq(pthread_create(&thread, NULL, give_one, party), 0);
     join(thread);
     return 0; /* the function does not know the evicted bytes */
@@ -199,7 +193,6 @@ FIXTURE_TEST(callbacks, another_thread_may_evict)
 
 static uint64_t give_later(struct party *party, const struct moor_pressure *pressure)
 {
-    (void)pressure;
     cr_assert_eq(pthread_create(party->user, NULL, give_one, party), 0);
     return 0;
 }
@@ -279,7 +272,6 @@ FIXTURE_TEST(callbacks, allocating_before_an_eviction_is_refused_and_asks_nobody
 static uint64_t take_and_give_back(struct party *party, const struct moor_pressure *pressure)
 {
     moor_grant grant = 0;
-    (void)pressure;
     EXPECT(MOOR_OK, moor_grant_reserve(party->holder, UNIT, MOOR_NO_WAIT, &grant));
     EXPECT(MOOR_OK, moor_grant_release(party->f->runtime, grant));
     return 0;
@@ -364,7 +356,6 @@ FIXTURE_TEST(callbacks, a_segment_that_was_pending_before_is_not_evicted)
 static uint64_t wait_for_the_fence(struct party *party, const struct moor_pressure *pressure)
 {
     struct moor_view view = fixture_buffer_view(party->f, party->buffers[party->first]);
-    (void)pressure;
     EXPECT(MOOR_OK, moor_memory_wait(&view, fixture_soon(LATE_MS)));
     uint64_t given = party_evict(party, UNIT);
     EXPECT(MOOR_OK, moor_runtime_reap(party->f->runtime, fixture_soon(LATE_MS)));

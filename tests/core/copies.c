@@ -228,7 +228,7 @@ FIXTURE_TEST_WITH(copies, need_the_capability_in_the_domains_they_touch, fixture
                   .device_domain_lacks = MOOR_ABI_CAP_COPY)
 {
     static unsigned char memory[4096];
-    struct moor_holder *holder = fixture_holder(f, SCRIPTED_DOMAIN_HOST, LIMITS(0));
+    struct moor_holder *holder = fixture_host_holder(f);
     struct moor_binding *binding = fixture_binding(f, SCRIPTED_DOMAIN_HOST, holder);
     moor_buffer buffer = 0;
     EXPECT(MOOR_OK, moor_buffer_allocate(binding, 4096, NULL, &buffer));

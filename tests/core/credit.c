@@ -57,10 +57,8 @@ CREW_TEST_BOTH(credit, a_capacity_is_used_to_the_last_byte)
     fixture_set_capacity(&crew->f, crew->most_bytes);
     check_to_the_end(crew);
     for (size_t i = 0; i < HANDS; i++)
-        EXPECT(MOOR_OK, moor_holder_create(crew->f.authority, NULL, &crew->hands[i].holder));
+        crew->hands[i].holder = fixture_holder(&crew->f, LIMITS(0));
     check_to_the_end(crew);
-    for (size_t i = 0; i < HANDS; i++)
-        EXPECT(MOOR_OK, moor_holder_destroy(crew->hands[i].holder));
 }
 
 CREW_TEST_BOTH(credit, a_limit_is_used_to_the_last_byte)
@@ -205,24 +203,21 @@ CREW_TEST(credit, is_taken_back_behind_a_barrier)
 
 CREW_TEST(credit, the_credit_of_idle_threads_is_available_to_others)
 {
-    moor_grant all, more;
     const uint64_t capacity = MIB(20) + 3;
+    moor_grant more;
     fixture_set_capacity(&crew->f, capacity);
     crew_sit(crew);
     cr_assert_gt(crew->f.holder->has, 0, "the threads hold no credit, so this shows nothing");
-    EXPECT(MOOR_OK, moor_grant_reserve(crew->f.holder, capacity, MOOR_NO_WAIT, &all));
+    (void)fixture_reserve(&crew->f, capacity);
     EXPECT(MOOR_OVER_BUDGET, moor_grant_reserve(crew->f.holder, 1, MOOR_NO_WAIT, &more));
-    EXPECT(MOOR_OK, moor_grant_release(crew->f.runtime, all));
     crew_stand_up(crew);
 }
 
 /* Credit counts neither as use nor against a new limit. */
 CREW_TEST(credit, limits_do_not_count_the_credit_of_idle_threads)
 {
-    struct moor_holder *other;
-    moor_grant grant;
     uint64_t over = 99;
-    EXPECT(MOOR_OK, moor_grant_reserve(crew->f.holder, MIB(3), MOOR_NO_WAIT, &grant));
+    (void)fixture_reserve(&crew->f, MIB(3));
     crew_sit(crew);
     cr_assert_gt(crew->f.holder->has, MIB(3));
     struct moor_holder_limits limits = {.limit_bytes = MIB(3)};
@@ -241,24 +236,21 @@ CREW_TEST(credit, limits_do_not_count_the_credit_of_idle_threads)
     EXPECT(MOOR_OK, moor_authority_set_capacity(crew->f.authority, MIB(3) - 5, 0, &over));
     cr_assert_eq(over, 5);
     fixture_set_capacity(&crew->f, MIB(64));
-    const struct moor_holder_options guaranteed = {.limits.guarantee_bytes = MIB(61)};
-    EXPECT(MOOR_OK, moor_holder_create(crew->f.authority, &guaranteed, &other));
+    struct moor_holder *other = fixture_holder(&crew->f, LIMITS(.guarantee_bytes = MIB(61)));
     cr_assert_eq(fixture_stats(&crew->f).over_bytes, 0, "all guaranteed bytes are available");
-    EXPECT(MOOR_OK, moor_holder_destroy(other));
+    EXPECT(MOOR_OK, moor_holder_destroy(fixture_disown(other)));
     crew_stand_up(crew);
-    EXPECT(MOOR_OK, moor_grant_release(crew->f.runtime, grant));
 }
 
 /* A holder is unused although threads have credit of it. */
 CREW_TEST(credit, holders_end_although_threads_have_credit_of_them)
 {
-    struct moor_holder *holder;
-    EXPECT(MOOR_OK, moor_holder_create(crew->f.authority, NULL, &holder));
+    struct moor_holder *holder = fixture_holder(&crew->f, LIMITS(0));
     for (size_t i = 0; i < HANDS; i++)
         crew->hands[i].holder = holder;
     crew_sit(crew);
     cr_assert_gt(holder->has, 0);
-    EXPECT(MOOR_OK, moor_holder_destroy(holder));
+    EXPECT(MOOR_OK, moor_holder_destroy(fixture_disown(holder)));
     cr_assert_eq(crew->f.authority->sums.has, 0);
     crew_stand_up(crew);
 }
@@ -277,10 +269,9 @@ CREW_TEST(credit, there_is_little_of_it)
 CREW_TEST(credit, no_thread_has_credit_while_a_request_waits)
 {
     struct hand *hand = &crew->hands[0];
-    moor_grant all;
     moor_ticket ticket;
     fixture_set_capacity(&crew->f, MIB(20));
-    EXPECT(MOOR_OK, moor_grant_reserve(crew->f.holder, MIB(1), MOOR_NO_WAIT, &all));
+    (void)fixture_reserve(&crew->f, MIB(1));
     const struct moor_request request = {crew->f.holder, MIB(20)};
     EXPECT(MOOR_OK, moor_ticket_open(&request, 1, MOOR_FOREVER, &ticket));
     hand_get_credit(hand);
@@ -288,5 +279,4 @@ CREW_TEST(credit, no_thread_has_credit_while_a_request_waits)
     EXPECT(MOOR_OK, moor_ticket_cancel(crew->f.runtime, ticket));
     hand_get_credit(hand);
     cr_assert_gt(crew->f.holder->has, MIB(1));
-    EXPECT(MOOR_OK, moor_grant_release(crew->f.runtime, all));
 }

@@ -2,7 +2,7 @@
 /* No byte of credit is lost when a thread, a holder, a runtime or a process ends. */
 #include "crew.h"
 
-#include "loader/provider.h"
+#include "attach.h"
 #include "malloc_fail.h"
 #include "sanitizer.h"
 
@@ -25,7 +25,6 @@ static void *take_some(void *user)
 CREW_TEST(credit_life, ended_threads_leave_theirs_to_the_next)
 {
     const uint64_t capacity = MIB(16);
-    moor_grant rest;
     fixture_set_capacity(&crew->f, capacity);
     for (uint64_t i = 1; i <= 50; i++) {
         hand_start(&crew->hands[i % HANDS], take_some);
@@ -35,8 +34,7 @@ CREW_TEST(credit_life, ended_threads_leave_theirs_to_the_next)
         if (i % 10 == 0)
             cr_assert_eq(fixture_stats(&crew->f).reserved_bytes, 1000 * i);
     }
-    EXPECT(MOOR_OK, moor_grant_reserve(crew->f.holder, capacity - 50 * 1000, MOOR_NO_WAIT, &rest));
-    EXPECT(MOOR_OK, moor_grant_release(crew->f.runtime, rest));
+    EXPECT(MOOR_OK, moor_grant_release(crew->f.runtime, fixture_reserve(&crew->f, capacity - 50 * 1000)));
     crew_run(crew, hand_give_all);
     cr_assert_eq(fixture_stats(&crew->f).reserved_bytes, 0);
 }
@@ -186,15 +184,6 @@ Test(credit_life, holders_that_share_a_thread_account)
 
 /* ---- peaks: within so much of the highest that was ---- */
 
-static moor_lease lease(struct hand *hand, uint64_t bytes)
-{
-    moor_grant grant;
-    moor_lease got;
-    EXPECT(MOOR_OK, moor_grant_reserve(hand->holder, bytes, MOOR_NO_WAIT, &grant));
-    EXPECT(MOOR_OK, moor_grant_commit(hand->crew->f.runtime, grant, bytes, &got));
-    return got;
-}
-
 /* threads that have used the holder at the same time */
 static void check_peak(struct crew *crew, uint64_t bytes, uint64_t threads)
 {
@@ -209,13 +198,12 @@ static void check_peak(struct crew *crew, uint64_t bytes, uint64_t threads)
 
 CREW_TEST(credit_life, peaks_of_one_thread)
 {
-    struct hand *hand = &crew->hands[0];
     moor_lease leases[4];
     for (size_t i = 0; i < 4; i++)
-        leases[i] = lease(hand, KIB(200));
+        leases[i] = fixture_lease(&crew->f, crew->f.holder, KIB(200));
     for (size_t i = 0; i < 4; i++)
         EXPECT(MOOR_OK, moor_lease_refund(crew->f.runtime, leases[i]));
-    moor_lease large = lease(hand, MIB(10));
+    moor_lease large = fixture_lease(&crew->f, crew->f.holder, MIB(10));
     check_peak(crew, MIB(10), 1);
     EXPECT(MOOR_OK, moor_lease_refund(crew->f.runtime, large));
     check_peak(crew, MIB(10), 1);
@@ -258,19 +246,18 @@ CREW_TEST(credit_life, peaks_of_many_threads)
 CREW_TEST(credit_life, peaks_of_different_moments_do_not_add_up)
 {
     crew_run(crew, climb);
-    moor_lease large = lease(&crew->hands[0], MIB(30));
+    (void)fixture_lease(&crew->f, crew->f.holder, MIB(30));
     check_peak(crew, MIB(30), HANDS);
-    EXPECT(MOOR_OK, moor_lease_refund(crew->f.runtime, large));
 }
 
 /* ---- runtimes ---- */
 
 static void check_exact(struct fixture *f)
 {
-    moor_grant all, more;
+    moor_grant more;
     uint64_t capacity = fixture_stats(f).capacity_bytes;
     crew_get_credit(f, f->holder);
-    EXPECT(MOOR_OK, moor_grant_reserve(f->holder, capacity, MOOR_NO_WAIT, &all));
+    moor_grant all = fixture_reserve(f, capacity);
     EXPECT(MOOR_OVER_BUDGET, moor_grant_reserve(f->holder, 1, MOOR_NO_WAIT, &more));
     EXPECT(MOOR_OK, moor_grant_release(f->runtime, all));
 }
@@ -340,16 +327,13 @@ Test(credit_life, runtimes_end_before_threads_without_membarrier)
 static int use_own_runtime(void)
 {
     struct scripted *script = scripted_create(NULL);
-    struct moor_setting setting = {.key = SCRIPTED_SETTING_KEY, .value = scripted_setting(script)};
-    struct moor_load_options options = {.settings = &setting, .setting_count = 1};
     struct moor_runtime *runtime;
     struct moor_provider *provider;
     struct moor_device *device;
     struct moor_authority *authority;
     struct moor_holder *holder;
     moor_grant grant;
-    if (moor_runtime_create(NULL, &runtime) ||
-        moor__provider_attach(runtime, scripted_table(script), "/own", &options, &provider) ||
+    if (moor_runtime_create(NULL, &runtime) || scripted_attach(script, runtime, &provider) ||
         moor_provider_get_device(provider, 0, &device) || moor_device_get_authority(device, 0, &authority) ||
         moor_holder_create(authority, NULL, &holder))
         return 10;

@@ -52,7 +52,7 @@ FIXTURE_TEST(governor, leases_charge_and_refund)
 
 FIXTURE_TEST(governor, a_lease_alone_keeps_its_holder)
 {
-    struct moor_holder *holder = fixture_holder(f, SCRIPTED_DOMAIN_DEVICE, LIMITS(0));
+    struct moor_holder *holder = fixture_holder(f, LIMITS(0));
     moor_lease lease = fixture_lease(f, holder, 1000);
     EXPECT(MOOR_BUSY, moor_holder_destroy(holder));
     EXPECT(MOOR_OK, moor_lease_refund(f->runtime, lease));
@@ -119,7 +119,7 @@ FIXTURE_TEST(governor, limits_bind_one_holder)
 /* A buffer cannot draw from another holder's grant. */
 FIXTURE_TEST(governor, grants_belong_to_their_holder)
 {
-    struct moor_holder *other = fixture_holder(f, SCRIPTED_DOMAIN_DEVICE, LIMITS(0));
+    struct moor_holder *other = fixture_holder(f, LIMITS(0));
     struct moor_buffer_options options = {0};
     moor_buffer buffer = 0;
     EXPECT(MOOR_OK, moor_grant_reserve(other, 8192, MOOR_NO_WAIT, &options.grant));
@@ -151,7 +151,7 @@ FIXTURE_TEST(governor, shortages_have_distinct_statuses)
 /* Pending bytes of other holders make no room below a holder's own limit. */
 FIXTURE_TEST(governor, pending_bytes_of_others_do_not_lift_a_limit)
 {
-    struct moor_holder *small = fixture_holder(f, SCRIPTED_DOMAIN_DEVICE, LIMITS(.limit_bytes = 4096));
+    struct moor_holder *small = fixture_holder(f, LIMITS(.limit_bytes = 4096));
     struct moor_view view = fixture_allocate_view(f, 4096);
     moor_grant grant = 0;
     (void)fixture_lease(f, small, 4096);

@@ -15,8 +15,7 @@
  */
 #include "governor_stress.h"
 
-#include "loader/provider.h"
-#include "scripted.h"
+#include "attach.h"
 #include "settle.h"
 
 #include <stdio.h>
@@ -128,7 +127,6 @@ static void *watch(void *user)
 {
     static uint64_t seen[THREADS_MAX + 1];
     static int since_s[THREADS_MAX + 1];
-    (void)user;
     while (!atomic_load(&world.over)) {
         (void)nanosleep(&(struct timespec){.tv_sec = 1}, NULL);
         for (size_t i = 0; i <= worker_count; i++) {
@@ -293,16 +291,13 @@ static struct scripted *make_world(const char *path)
 {
     struct moor_runtime_options options = {.patience_ns = MS(20)};
     struct scripted *script = scripted_create(&(struct scripted_options){.total_bytes = MIB(512)});
-    struct moor_setting setting = {.key = SCRIPTED_SETTING_KEY, .value = scripted_setting(script)};
-    struct moor_load_options load = {.settings = &setting, .setting_count = 1};
     struct moor_provider *provider;
     struct moor_device *device;
     pthread_mutex_init(&world.lock, NULL);
     pthread_cond_init(&world.changed, NULL);
     must("runtime", moor_runtime_create(&options, &world.runtime));
     must("trace", moor_runtime_set_trace(world.runtime, accounts_listen, NULL));
-    must("attach",
-         moor__provider_attach(world.runtime, scripted_table(script), "/scripted", &load, &provider));
+    must("attach", scripted_attach(script, world.runtime, &provider));
     must("device", moor_provider_get_device(provider, 0, &device));
     make_pool(&world.pools[1], device, SCRIPTED_DOMAIN_DEVICE, true);
     uint32_t domain = SCRIPTED_DOMAIN_HOST;

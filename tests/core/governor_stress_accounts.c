@@ -44,7 +44,6 @@ static void add(_Atomic uint64_t *line, int effect, uint64_t bytes)
 
 void accounts_listen(void *user, const struct moor_trace_event *event)
 {
-    (void)user;
     add(&tickets_opened, event->kind == MOOR_TRACE_TICKET, 1);
     add(&tickets_ended, event->kind == MOOR_TRACE_END, 1);
     if (event->kind > MOOR_TRACE_RETRY)

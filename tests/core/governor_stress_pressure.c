@@ -100,7 +100,6 @@ void helper_settle(void)
 
 void *helper_run(void *unused)
 {
-    (void)unused;
     pthread_mutex_lock(&world.lock);
     for (;;) {
         while (world.done == world.jobs && !atomic_load(&world.over))

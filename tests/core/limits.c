@@ -37,8 +37,7 @@ FIXTURE_TEST(limits, a_guarantee_is_there_at_once_when_all_else_is_borrowed)
 {
     moor_grant grant = 0;
     fixture_set_capacity(f, UNITS(10));
-    struct moor_holder *guaranteed =
-        fixture_holder(f, SCRIPTED_DOMAIN_DEVICE, LIMITS(.guarantee_bytes = UNITS(4)));
+    struct moor_holder *guaranteed = fixture_holder(f, LIMITS(.guarantee_bytes = UNITS(4)));
     cr_assert_eq(fixture_stats(f).guaranteed_bytes, UNITS(4));
     (void)party_open(f, 0, 6, NULL);
     cr_assert_eq(fixture_stats(f).free_bytes, UNITS(4));
@@ -55,8 +54,7 @@ FIXTURE_TEST(limits, beyond_its_guarantee_a_holder_borrows)
 {
     moor_grant grants[3] = {0};
     fixture_set_capacity(f, UNITS(10));
-    struct moor_holder *guaranteed =
-        fixture_holder(f, SCRIPTED_DOMAIN_DEVICE, LIMITS(.guarantee_bytes = UNITS(4)));
+    struct moor_holder *guaranteed = fixture_holder(f, LIMITS(.guarantee_bytes = UNITS(4)));
     EXPECT(MOOR_OK, reserve(guaranteed, UNITS(3), &grants[0]));
     EXPECT(MOOR_OK, reserve(f->holder, UNITS(5), &grants[1]));
     SHORT(MOOR_OVER_BUDGET, UNIT, reserve(guaranteed, UNITS(3), &grants[2]));
@@ -70,7 +68,7 @@ FIXTURE_TEST(limits, a_raised_guarantee_evicts_borrowed_bytes)
 {
     moor_grant grant = 0;
     clock_stop(f);
-    struct moor_holder *guaranteed = fixture_holder(f, SCRIPTED_DOMAIN_DEVICE, LIMITS(0));
+    struct moor_holder *guaranteed = fixture_holder(f, LIMITS(0));
     fixture_set_capacity(f, UNITS(10));
     struct party *borrower = party_open(f, 7, 0, evict_requested); /* the priority makes no difference */
     (void)party_join(f, LIMITS(.guarantee_bytes = UNITS(3)), 3, evict_all);
@@ -89,7 +87,7 @@ FIXTURE_TEST(limits, a_raised_guarantee_evicts_borrowed_bytes)
 /* Lent bytes count as over the capacity until they are returned. */
 FIXTURE_TEST(limits, bytes_lent_out_of_guarantees_are_over_the_capacity)
 {
-    struct moor_holder *guaranteed = fixture_holder(f, SCRIPTED_DOMAIN_DEVICE, LIMITS(0));
+    struct moor_holder *guaranteed = fixture_holder(f, LIMITS(0));
     fixture_set_capacity(f, UNITS(10));
     moor_lease lease = fixture_lease(f, f->holder, UNITS(9));
     set_limits(guaranteed, LIMITS(.guarantee_bytes = UNITS(4)));
@@ -314,7 +312,6 @@ static uint64_t move_and_give(struct party *party, const struct moor_pressure *p
 {
     struct move *move = party->user;
     moor_grant second = 0;
-    (void)pressure;
     move->status = moor_grant_reserve(party->holder, UNITS(2), MOOR_NO_WAIT, &move->grant);
     move->again = moor_grant_reserve(party->holder, UNIT, MOOR_NO_WAIT, &second);
     return party_evict(party, UNITS(4));
@@ -348,7 +345,6 @@ FIXTURE_TEST(limits, the_emergency_reserve_serves_only_pressure_functions)
 static uint64_t refund_one(struct party *party, const struct moor_pressure *pressure)
 {
     const moor_lease *lease = party->user;
-    (void)pressure;
     EXPECT(MOOR_OK, moor_lease_adjust(party->f->runtime, *lease, UNITS(6), MOOR_NO_WAIT));
     return UNITS(2);
 }

@@ -89,71 +89,41 @@ static struct moor__lock outer = MOOR__LOCK(MOOR__RANK_DEVICE, "outer");
 static struct moor__lock middle = MOOR__LOCK(MOOR__RANK_OBJECT, "middle");
 static struct moor__lock inner = MOOR__LOCK(MOOR__RANK_QUEUE, "inner");
 
-static void take_outer_last(void)
+/* Acquires (+) and releases (-) locks by their initials. */
+static const char *sequence;
+
+static void run_sequence(void)
 {
-    moor__lock_acquire(&inner);
-    moor__lock_acquire(&outer);
+    for (const char *step = sequence; *step; step += 2) {
+        struct moor__lock *lock = step[1] == 'o' ? &outer : step[1] == 'm' ? &middle : &inner;
+        if (step[0] == '+')
+            moor__lock_acquire(lock);
+        else
+            moor__lock_release(lock);
+    }
+    moor__assert_unlocked("nothing");
 }
 
-static void take_middle_last(void)
-{
-    moor__lock_acquire(&outer);
-    moor__lock_acquire(&inner);
-    moor__lock_acquire(&middle);
-}
+#define TAKEN_UNDER(taken_, taken_rank_, held_, held_rank_)                                                  \
+    "moorage: " taken_ " (%d.0) is taken under " held_ " (%d.0)\n", MOOR__RANK_##taken_rank_,                \
+        MOOR__RANK_##held_rank_
 
 Test(lock_order, is_from_the_outside_in)
 {
-    expect_end(take_outer_last, "moorage: outer (%d.0) is taken under inner (%d.0)\n", MOOR__RANK_DEVICE,
-               MOOR__RANK_QUEUE);
-    expect_end(take_middle_last, "moorage: middle (%d.0) is taken under inner (%d.0)\n", MOOR__RANK_OBJECT,
-               MOOR__RANK_QUEUE);
-}
-
-static void take_twice(void)
-{
-    moor__lock_acquire(&outer);
-    moor__lock_acquire(&outer);
+    sequence = "+i+o";
+    expect_end(run_sequence, TAKEN_UNDER("outer", DEVICE, "inner", QUEUE));
+    sequence = "+o+i+m";
+    expect_end(run_sequence, TAKEN_UNDER("middle", OBJECT, "inner", QUEUE));
 }
 
 Test(lock_order, has_no_lock_twice)
 {
-    expect_end(take_twice, "moorage: outer (%d.0) is taken under outer (%d.0)\n", MOOR__RANK_DEVICE,
-               MOOR__RANK_DEVICE);
-}
-
-/* A thread may release locks in any order and acquire others afterwards. */
-static void take_and_give_up(void)
-{
-    moor__lock_acquire(&outer);
-    moor__lock_acquire(&middle);
-    moor__lock_acquire(&inner);
-    moor__lock_release(&middle);
-    moor__lock_release(&outer);
-    moor__lock_release(&inner);
-    moor__lock_acquire(&outer);
-    moor__lock_acquire(&inner);
-    moor__lock_release(&inner);
-    moor__lock_acquire(&middle);
-    moor__lock_release(&outer);
-    moor__lock_acquire(&inner);
-    moor__lock_release(&inner);
-    moor__lock_release(&middle);
-    moor__assert_unlocked("nothing");
-}
-
-static void take_what_was_given_up_between(void)
-{
-    moor__lock_acquire(&outer);
-    moor__lock_acquire(&middle);
-    moor__lock_acquire(&inner);
-    moor__lock_release(&middle);
-    moor__lock_acquire(&middle);
+    sequence = "+o+o";
+    expect_end(run_sequence, TAKEN_UNDER("outer", DEVICE, "outer", DEVICE));
 }
 
 static void *take_outer_alone(void *user)
 {
-    (void)user;
     moor__lock_acquire(&outer);
     moor__lock_release(&outer);
     return NULL;
@@ -169,39 +139,36 @@ static void take_outer_elsewhere(void)
     moor__lock_release(&inner);
 }
 
+/* A thread may release locks in any order and acquire others afterwards. */
 Test(lock_order, applies_to_the_locks_held_now)
 {
-    expect_no_end(take_and_give_up);
-    expect_end(take_what_was_given_up_between, "moorage: middle (%d.0) is taken under inner (%d.0)\n",
-               MOOR__RANK_OBJECT, MOOR__RANK_QUEUE);
+    sequence = "+o+m+i-m-o-i+o+i-i+m-o+i-i-m";
+    expect_no_end(run_sequence);
+    sequence = "+o+m+i-m+m";
+    expect_end(run_sequence, TAKEN_UNDER("middle", OBJECT, "inner", QUEUE));
     expect_no_end(take_outer_elsewhere);
 }
 
-static void give_up_what_is_not_held(void)
-{
-    moor__lock_acquire(&outer);
-    moor__lock_release(&inner);
-}
-
-static void *give_up_for_another(void *user)
+static void *release_for_another(void *user)
 {
     moor__lock_release(user);
     return NULL;
 }
 
-static void give_up_elsewhere(void)
+static void release_elsewhere(void)
 {
     pthread_t thread;
     moor__lock_acquire(&inner);
-    if (pthread_create(&thread, NULL, give_up_for_another, &inner) || pthread_join(thread, NULL))
+    if (pthread_create(&thread, NULL, release_for_another, &inner) || pthread_join(thread, NULL))
         _exit(1);
 }
 
 Test(lock_order, ends_where_it_began)
 {
-    expect_end(give_up_what_is_not_held,
-               "moorage: inner (%d.0) is given up by a thread that does not hold it\n", MOOR__RANK_QUEUE);
-    expect_end(give_up_elsewhere, "moorage: inner (%d.0) is given up by a thread that does not hold it\n",
+    sequence = "+o-i";
+    expect_end(run_sequence, "moorage: inner (%d.0) is given up by a thread that does not hold it\n",
+               MOOR__RANK_QUEUE);
+    expect_end(release_elsewhere, "moorage: inner (%d.0) is given up by a thread that does not hold it\n",
                MOOR__RANK_QUEUE);
 }
 
@@ -282,7 +249,7 @@ static void take_pools_out_of_order(void)
     take_pools(false);
 }
 
-static void look_at_queue_in_pool(void)
+static void scan_queue_in_pool(void)
 {
     struct fixture f = fixture_open(NULL);
     moor__lock_acquire(&f.authority->lock);
@@ -290,7 +257,7 @@ static void look_at_queue_in_pool(void)
 }
 
 /* The locks of the thread lists follow the pool's, so that credit can be taken back. */
-static void look_at_pool_in_queue(void)
+static void take_credit_in_queue(void)
 {
     struct fixture f = fixture_open(NULL);
     moor__lock_acquire(&f.runtime->governor->queue.lock);
@@ -314,9 +281,9 @@ Test(lock_order, is_by_rank_among_authorities)
                  4, "the child's output: %s", text);
     cr_assert(taken_rank == MOOR__RANK_AUTHORITY && held_rank == MOOR__RANK_AUTHORITY && taken < held, "%s",
               text);
-    expect_end(look_at_queue_in_pool, "moorage: queue.lock (%d.0) is taken under authority.lock (%d.0)\n",
+    expect_end(scan_queue_in_pool, "moorage: queue.lock (%d.0) is taken under authority.lock (%d.0)\n",
                MOOR__RANK_QUEUE, MOOR__RANK_AUTHORITY);
-    expect_no_end(look_at_pool_in_queue);
+    expect_no_end(take_credit_in_queue);
 }
 
 /* ---- forbidden calls under a lock ---- */
@@ -352,7 +319,7 @@ static void wait_for_releases(void)
     moor__device_reap(f.device, MOOR_NO_WAIT);
 }
 
-static void look_for_releases(void)
+static void reap_all(void)
 {
     struct fixture f = fixture_open(NULL);
     moor__lock_acquire(&f.runtime->lock);
@@ -422,7 +389,7 @@ Test(lock_order, has_nothing_foreign_under_a_lock)
         {wait_for_a_fence, "a wait for a fence", "provider.streams.lock", MOOR__RANK_STREAMS},
         {wait_for_fences, "a wait for fences", "middle", MOOR__RANK_OBJECT},
         {wait_for_releases, "a wait for releases", "queue.lock", MOOR__RANK_QUEUE},
-        {look_for_releases, "a reap of all devices", "runtime.lock", MOOR__RANK_RUNTIME},
+        {reap_all, "a reap of all devices", "runtime.lock", MOOR__RANK_RUNTIME},
         {log_a_line, "the host's log function", "handles.grow_lock", MOOR__RANK_HANDLES},
         {trace_an_event, "the host's trace function", "authority.lock", MOOR__RANK_AUTHORITY},
         {wait_for_a_start, "a wait for a provider's start", "middle", MOOR__RANK_OBJECT},
@@ -450,23 +417,17 @@ static void see(int place)
 
 static void in_call(void *user, const struct scripted_call *call)
 {
-    (void)user;
-    (void)call;
     see(IN_CALL);
 }
 
 static void in_trace(void *user, const struct moor_trace_event *event)
 {
-    (void)user;
     (void)event;
     see(IN_TRACE);
 }
 
 static void in_log(void *user, uint32_t level, const char *message)
 {
-    (void)user;
-    (void)level;
-    (void)message;
     see(IN_LOG);
 }
 
@@ -492,7 +453,7 @@ static uint64_t in_pressure(void *user, const struct moor_pressure *pressure)
 FIXTURE_TEST(lock_order, holds_nothing_in_foreign_code)
 {
     struct victim victim = {.f = f};
-    struct moor_holder *other = fixture_holder(f, SCRIPTED_DOMAIN_DEVICE, LIMITS(0));
+    struct moor_holder *other = fixture_holder(f, LIMITS(0));
     moor_grant grant = 0;
     f->runtime->log.function = in_log;
     EXPECT(MOOR_OK, moor_runtime_set_trace(f->runtime, in_trace, NULL));
@@ -555,7 +516,7 @@ FIXTURE_TEST(lock_order, holds_nothing_while_threads_end)
 {
     static struct ending ending; /* the destructor runs while the fixture closes */
     ending.f = f;
-    struct moor_holder *other = fixture_holder(f, SCRIPTED_DOMAIN_DEVICE, LIMITS(0));
+    struct moor_holder *other = fixture_holder(f, LIMITS(0));
     cr_assert_eq(pthread_key_create(&ending.key, at_end), 0);
     fixture_set_capacity(f, 4 * UNIT);
     EXPECT(MOOR_OK, moor_holder_set_pressure(f->holder, give_lease, &ending));

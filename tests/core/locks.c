@@ -72,7 +72,7 @@ static void probe_locks(void *user, const struct scripted_call *call)
 
 static struct probe probe_open(struct fixture *f)
 {
-    struct moor_holder *holder = fixture_holder(f, SCRIPTED_DOMAIN_DEVICE, LIMITS(0));
+    struct moor_holder *holder = fixture_holder(f, LIMITS(0));
     return (struct probe){.fixture = f,
                           .holder = holder,
                           .binding = fixture_binding(f, SCRIPTED_DOMAIN_DEVICE, holder),
@@ -81,7 +81,6 @@ static struct probe probe_open(struct fixture *f)
 
 static void nothing(void *user)
 {
-    (void)user;
 }
 
 FIXTURE_TEST(locks, are_free_during_every_provider_call)

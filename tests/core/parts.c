@@ -15,7 +15,7 @@ struct two_pools {
 static struct two_pools open_two_pools(void)
 {
     struct two_pools two = {.f = fixture_open(NULL)};
-    two.holder = fixture_holder(&two.f, SCRIPTED_DOMAIN_HOST, LIMITS(0));
+    two.holder = fixture_host_holder(&two.f);
     EXPECT(MOOR_OK, moor_device_get_authority(two.f.device, SCRIPTED_DOMAIN_HOST, &two.second));
     fixture_set_capacity(&two.f, UNIT);
     EXPECT(MOOR_OK, moor_authority_set_capacity(two.second, UNIT, 0, NULL));

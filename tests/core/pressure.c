@@ -298,7 +298,7 @@ FIXTURE_TEST(pressure, the_cool_down_doubles_after_each_small_eviction)
 {
     clock_stop(f);
     struct party *party = party_open(f, 0, 0, NULL);
-    struct moor_holder *other = fixture_holder(f, SCRIPTED_DOMAIN_DEVICE, LIMITS(0));
+    struct moor_holder *other = fixture_holder(f, LIMITS(0));
     fixture_set_capacity(f, UNITS(4));
     party_take(party, 4);
     static const uint64_t rests_ms[] = {10, 20, 40, 80, 160, 320, 640, 1000, 1000};

@@ -3,7 +3,7 @@
  * errors. */
 #include "fixture.h"
 
-#include "loader/provider.h"
+#include "attach.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -146,7 +146,7 @@ Test(providers, attach_fails_at_every_step_without_a_trace)
     for (uint32_t n = 1, fired = 1; fired; n++) {
         struct fixture f = open_detached(&(struct scripted_options){.device_count = 2});
         fixture_fail(&f, SCRIPTED_ANY, n, MOOR_PROVIDER);
-        moor_status status = fixture_try_attach(f.runtime, f.script, &f.provider);
+        moor_status status = scripted_attach(f.script, f.runtime, &f.provider);
         fired = scripted_faults_fired(f.script);
         scripted_clear_faults(f.script);
         if (status) {
@@ -221,7 +221,7 @@ Test(providers, whose_domain_shares_without_addresses_are_refused)
     struct moor_provider *provider = NULL;
     struct scripted *bad = scripted_create(&options);
     EXPECT(MOOR_OK, moor_runtime_create(NULL, &runtime));
-    EXPECT(MOOR_REFUSED, fixture_try_attach(runtime, bad, &provider));
+    EXPECT(MOOR_REFUSED, scripted_attach(bad, runtime, &provider));
     cr_assert(strstr(moor_last_error()->text, "SHARED without VIRTUAL"), "%s", moor_last_error()->text);
     cr_assert_eq(scripted_count(bad, SCRIPTED_SHUTDOWN), 1);
     scripted_destroy(bad);

@@ -9,8 +9,7 @@
  * every call. Shared handles go through a table that all threads swap in and out, so that one thread releases
  * an object that another one still uses: STALE is then a right answer, a wrong byte or a wrong sum is not.
  */
-#include "loader/provider.h"
-#include "scripted.h"
+#include "attach.h"
 #include "services.h"
 
 #include <moorage/moorage.h>
@@ -259,10 +258,7 @@ static struct moor_provider *load(struct moor_runtime *runtime, const char *path
         return provider;
     }
     *ret_script = scripted_create(NULL);
-    struct moor_setting setting = {.key = SCRIPTED_SETTING_KEY, .value = scripted_setting(*ret_script)};
-    struct moor_load_options options = {.settings = &setting, .setting_count = 1};
-    must("attach",
-         moor__provider_attach(runtime, scripted_table(*ret_script), "/scripted", &options, &provider));
+    must("attach", scripted_attach(*ret_script, runtime, &provider));
     return provider;
 }
 

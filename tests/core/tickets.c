@@ -14,8 +14,7 @@ FIXTURE_TEST(tickets, a_request_that_can_never_fit_fails_at_once)
     fixture_set_capacity(f, UNITS(10));
     SHORT(MOOR_NEVER_FITS, UNITS(10), try_reserve(f, f->holder, UNITS(10) + 1, MOOR_NO_WAIT));
     SHORT(MOOR_NEVER_FITS, UNITS(10), try_reserve(f, f->holder, UINT64_MAX, MOOR_FOREVER));
-    struct moor_holder *other =
-        fixture_holder(f, SCRIPTED_DOMAIN_DEVICE, LIMITS(.guarantee_bytes = UNITS(3)));
+    struct moor_holder *other = fixture_holder(f, LIMITS(.guarantee_bytes = UNITS(3)));
     (void)fixture_lease(f, f->holder, UNITS(2)); /* the holder's present bytes do not count */
     SHORT(MOOR_NEVER_FITS, UNITS(7), try_reserve(f, f->holder, UNITS(7) + 1, MOOR_FOREVER));
     EXPECT(MOOR_OK, moor_authority_set_aside(f->authority, UNITS(1)));
@@ -57,7 +56,6 @@ FIXTURE_TEST(tickets, holders_that_evict_too_little_are_no_victims)
 
 static uint64_t give_one(struct party *party, const struct moor_pressure *pressure)
 {
-    (void)pressure;
     return party_evict(party, UNIT);
 }
 
@@ -170,7 +168,7 @@ FIXTURE_TEST(tickets, a_ticket_is_there_until_it_is_waited_for)
     moor_grant grants[2] = {0};
     moor_ticket ticket = 0;
     fixture_set_capacity(f, UNITS(10));
-    struct moor_holder *other = fixture_holder(f, SCRIPTED_DOMAIN_DEVICE, LIMITS(0));
+    struct moor_holder *other = fixture_holder(f, LIMITS(0));
     moor_lease lease = fixture_lease(f, f->holder, UNITS(10));
     const struct moor_request requests[] = {{other, UNITS(1)}, {f->holder, UNITS(2)}};
     EXPECT(MOOR_INVALID, moor_ticket_open(requests, 2, MOOR_NO_WAIT, &ticket));
@@ -261,8 +259,7 @@ FIXTURE_TEST(tickets, are_served_by_priority_and_then_by_arrival)
     fixture_set_capacity(f, UNITS(6));
     moor_lease lease = fixture_lease(f, f->holder, UNITS(6));
     for (size_t i = 0; i < 6; i++) {
-        struct moor_holder *holder =
-            fixture_holder(f, SCRIPTED_DOMAIN_DEVICE, LIMITS(.priority = priorities[i]));
+        struct moor_holder *holder = fixture_holder(f, LIMITS(.priority = priorities[i]));
         tickets[i] = open_ticket(holder, UNIT);
         cr_assert_eq(ticket_stats(f, tickets[i]).priority, priorities[i]);
     }
@@ -350,7 +347,7 @@ static void expect_room(enum way way, bool has_limit)
     struct rise rise = {.lease = fixture_lease(&f, f.holder, UNITS(2)),
                         .grant = fixture_reserve(&f, UNITS(2))};
     rise.ticket = open_ticket(f.holder, UNITS(3));
-    rise.other = fixture_holder(&f, SCRIPTED_DOMAIN_DEVICE, LIMITS(.guarantee_bytes = UNIT));
+    rise.other = fixture_holder(&f, LIMITS(.guarantee_bytes = UNIT));
     if (has_limit)
         set_limits(f.holder, LIMITS(.limit_bytes = UNITS(8)));
     else

@@ -53,7 +53,6 @@ static void note_ticket(const struct moor_trace_event *event)
 
 static void hear(void *user, const struct moor_trace_event *event)
 {
-    (void)user;
     pthread_mutex_lock(&sums.lock);
     cr_assert(event->kind > 0 && event->kind < KINDS && event->reserved == 0);
     sums.count[event->kind]++;

@@ -22,7 +22,7 @@ struct stage {
 
 static struct stage stage_open(struct fixture *f)
 {
-    struct stage s = {.host_holder = fixture_holder(f, SCRIPTED_DOMAIN_HOST, LIMITS(0))};
+    struct stage s = {.host_holder = fixture_host_holder(f)};
     s.host_binding = fixture_binding(f, SCRIPTED_DOMAIN_HOST, s.host_holder);
     s.device_range = fixture_range(f, 16);
     EXPECT(MOOR_OK, moor_range_reserve(s.host_binding, 16 * GRANULE, NULL, &s.host_range));
@@ -357,7 +357,6 @@ static moor_buffer granted_buffer;
 
 static moor_status allocate_from(struct fixture *f, struct stage *s, const moor_grant grants[2])
 {
-    (void)s;
     struct moor_buffer_options options = {.grant = grants[0]};
     return moor_buffer_allocate(f->binding, 3 * GRANULE, &options, &granted_buffer);
 }
@@ -369,7 +368,6 @@ static moor_status allocate_with_grants(struct fixture *f, void *user)
 
 static void release_buffer(struct fixture *f, void *user)
 {
-    (void)user;
     EXPECT(MOOR_OK, moor_buffer_release(f->runtime, granted_buffer));
 }
 

@@ -167,8 +167,7 @@ TURN_TEST(a_small_one_behind_a_big_one_is_served_at_once)
 TURN_TEST(guarantees_hold_in_turns_of_others)
 {
     struct fixture *f = &turn->f;
-    struct moor_holder *guaranteed =
-        fixture_holder(f, SCRIPTED_DOMAIN_DEVICE, LIMITS(.guarantee_bytes = UNIT));
+    struct moor_holder *guaranteed = fixture_holder(f, LIMITS(.guarantee_bytes = UNIT));
     pass(f, f->holder, PASSED);
     moor_lease lease = fixture_lease(f, guaranteed, UNIT);
     EXPECT(MOOR_OVER_BUDGET, try_reserve(f, guaranteed, UNIT, MOOR_NO_WAIT));
@@ -178,7 +177,7 @@ TURN_TEST(guarantees_hold_in_turns_of_others)
 /* A request that waits only for its own limit holds back no other request. */
 TURN_TEST(a_request_that_waits_for_its_own_limit_gets_none)
 {
-    struct moor_holder *other = fixture_holder(&turn->f, SCRIPTED_DOMAIN_DEVICE, LIMITS(0));
+    struct moor_holder *other = fixture_holder(&turn->f, LIMITS(0));
     set_limits(turn->f.holder, LIMITS(.limit_bytes = UNITS(4)));
     pass(&turn->f, other, 4 * PASSED);
     /* Once its limit has room, the request gets its turn. */
@@ -204,7 +203,7 @@ FIXTURE_TEST(turns, priorities_do_not_starve)
     size_t n = 0;
     clock_stop(f);
     fixture_set_capacity(f, UNITS(1));
-    struct moor_holder *high = fixture_holder(f, SCRIPTED_DOMAIN_DEVICE, LIMITS(.priority = 1));
+    struct moor_holder *high = fixture_holder(f, LIMITS(.priority = 1));
     tickets[0] = open_ticket(high, UNIT);
     moor_ticket low = open_ticket(f->holder, UNIT);
     while (!is_served(f, low)) {
@@ -237,7 +236,7 @@ TURN_TEST(one_request_of_a_pool_has_a_turn_at_a_time)
 /* A turn covers the pools of its request and no other pools. */
 TURN_TEST(other_pools_go_on)
 {
-    struct moor_holder *holder = fixture_holder(&turn->f, SCRIPTED_DOMAIN_HOST, LIMITS(0));
+    struct moor_holder *holder = fixture_host_holder(&turn->f);
     pass(&turn->f, turn->f.holder, PASSED);
     expect_small(turn, MOOR_OVER_BUDGET, "in this pool");
     pass(&turn->f, holder, 1);
@@ -263,7 +262,6 @@ struct taking {
 static uint64_t take_in_a_turn(struct party *party, const struct moor_pressure *pressure)
 {
     struct taking *taking = party->user;
-    (void)pressure;
     EXPECT(MOOR_OK, moor_lease_adjust(party->f->runtime, taking->lease, UNIT - 1, MOOR_NO_WAIT));
     taking->status = moor_grant_reserve(party->holder, UNIT, MOOR_NO_WAIT, &taking->grant);
     return 1;

@@ -65,7 +65,6 @@ FIXTURE_TEST(undoing, a_pressure_function_may_replace_itself)
 static uint64_t destroy_itself(struct party *party, const struct moor_pressure *pressure)
 {
     uint64_t had = party_has(party);
-    (void)pressure;
     EXPECT(MOOR_BUSY, moor_holder_destroy(party->holder)); /* the holder still has its units */
     leave(party);
     EXPECT(MOOR_OK, moor_holder_destroy(party->holder));
@@ -127,7 +126,6 @@ static _Atomic int stays;
 static uint64_t leave_and_stay(struct party *party, const struct moor_pressure *pressure)
 {
     uint64_t had = party_has(party);
-    (void)pressure;
     leave(party);
     atomic_fetch_add(&stays, 1);
     await_gate(party);
@@ -162,7 +160,6 @@ static uint64_t leave_and_attack(struct party *party, const struct moor_pressure
 {
     struct attack *attack = party->user;
     uint64_t had = party_has(party);
-    (void)pressure;
     leave(party);
     atomic_fetch_add(&met, 1);
     fixture_await(&met, 2);
@@ -247,21 +244,18 @@ FIXTURE_TEST(undoing, removing_waits_for_the_function)
 
 static uint64_t raise_capacity(struct party *party, const struct moor_pressure *pressure)
 {
-    (void)pressure;
     fixture_set_capacity(party->f, UNITS(5));
     return 0;
 }
 
 static uint64_t lower_the_guarantee(struct party *party, const struct moor_pressure *pressure)
 {
-    (void)pressure;
     set_limits(party->user, LIMITS(0));
     return 0;
 }
 
 static uint64_t lower_the_reserve(struct party *party, const struct moor_pressure *pressure)
 {
-    (void)pressure;
     EXPECT(MOOR_OK, moor_authority_set_aside(party->f->authority, 0));
     return 0;
 }
@@ -273,7 +267,7 @@ static void change_limits(struct fixture *f, party_answer answer, uint64_t guara
     fixture_set_capacity(f, UNITS(4));
     struct party *party = party_open(f, 0, 2, answer);
     EXPECT(MOOR_OK, moor_authority_set_aside(f->authority, reserve));
-    party->user = fixture_holder(f, SCRIPTED_DOMAIN_DEVICE, LIMITS(.guarantee_bytes = guarantee));
+    party->user = fixture_holder(f, LIMITS(.guarantee_bytes = guarantee));
     EXPECT(MOOR_OK, try_reserve(f, f->holder, UNITS(2), fixture_soon(LATE_MS)));
     moor__pressure_settle(f->runtime);
     cr_assert_eq(asked_count(), 1);

@@ -6,8 +6,8 @@
  */
 #include "world.h"
 
+#include "attach.h"
 #include "events.h"
-#include "loader/provider.h"
 
 #include <sched.h>
 #include <stdlib.h>
@@ -307,8 +307,6 @@ struct world *world_open(const struct profile *profile, const struct model *mode
     world->script = scripted_create(&script_options);
     scripted_set_hook(world->script, before_call, world);
     struct moor_runtime_options runtime_options = {.patience_ns = MOOR_FOREVER};
-    struct moor_setting setting = {.key = SCRIPTED_SETTING_KEY, .value = scripted_setting(world->script)};
-    struct moor_load_options options = {.settings = &setting, .setting_count = 1};
     static struct step nothing;
     world->step = &nothing;
     world_must(world, "runtime", moor_runtime_create(&runtime_options, &world->runtime));
@@ -317,9 +315,7 @@ struct world *world_open(const struct profile *profile, const struct model *mode
     world->shows_trace = getenv("LOCKSTEP_TRACE") != NULL;
     (void)pthread_mutex_init(&world->trace_lock, NULL);
     world_must(world, "trace", moor_runtime_set_trace(world->runtime, trace, world));
-    world_must(world, "attach",
-               moor__provider_attach(world->runtime, scripted_table(world->script), "/scripted", &options,
-                                     &world->provider));
+    world_must(world, "attach", scripted_attach(world->script, world->runtime, &world->provider));
     world_must(world, "device", moor_provider_get_device(world->provider, 0, &world->device));
     for (uint32_t i = 0; i < MODEL_POOLS; i++)
         world_must(world, "authority", moor_device_get_authority(world->device, i, &world->pools[i]));

@@ -21,9 +21,6 @@ static void make_root(void)
 
 static int remove_one(const char *path, const struct stat *stat, int type, struct FTW *ftw)
 {
-    (void)stat;
-    (void)type;
-    (void)ftw;
     return remove(path);
 }
 

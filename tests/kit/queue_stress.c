@@ -67,8 +67,6 @@ static void stream_unref(struct moor_abi_stream *stream)
 static int32_t watermark(void *user, struct moor_abi_stream *stream, uint64_t *ret_value,
                          struct moor_abi_error *error)
 {
-    (void)user;
-    (void)error;
     require(stream->alive == ALIVE, "a watermark is read after the stream's end");
     return moor_kit_timeline_watermark(stream->timeline, ret_value);
 }
@@ -76,8 +74,6 @@ static int32_t watermark(void *user, struct moor_abi_stream *stream, uint64_t *r
 static int32_t free_now(void *user, const struct moor_abi_release *release, uint64_t *ret_actual_bytes,
                         struct moor_abi_error *error)
 {
-    (void)user;
-    (void)error;
     struct job *job = (struct job *)(uintptr_t)release->handle;
     for (size_t i = 0; i < 2; i++) {
         uint64_t reached = 0;

@@ -206,7 +206,6 @@ static pthread_barrier_t both_free;
 
 static void meet_the_other(struct fake *self)
 {
-    (void)self;
     pthread_barrier_wait(&both_free);
 }
 
@@ -229,7 +228,6 @@ static _Atomic bool let_go;
 
 static void wait_for_let_go(struct fake *self)
 {
-    (void)self;
     while (!let_go)
         usleep(1000);
 }

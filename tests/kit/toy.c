@@ -10,7 +10,6 @@ struct toy toy;
 
 static const char *config(void *user, const char *key)
 {
-    (void)user;
     for (int i = 0; toy.settings[i]; i += 2)
         if (strcmp(toy.settings[i], key) == 0)
             return toy.settings[i + 1];
@@ -35,7 +34,6 @@ static int32_t start(struct moor_abi_instance *instance, struct moor_abi_error *
 
 static bool stop(struct moor_abi_instance *instance)
 {
-    (void)instance;
     toy.stops++;
     return !toy.is_stuck;
 }
@@ -49,7 +47,6 @@ static int32_t open_context(struct moor_abi_context *context, struct moor_abi_er
 
 static void close_context(struct moor_abi_context *context)
 {
-    (void)context;
     toy.closes++;
 }
 
@@ -60,7 +57,6 @@ static int32_t check_recorded(struct moor_abi_stream *stream, uint64_t value, st
 
 static int32_t watermark(struct moor_abi_stream *stream, uint64_t *ret_value, struct moor_abi_error *error)
 {
-    (void)error;
     *ret_value = stream->reached;
     return MOOR_OK;
 }

@@ -7,7 +7,7 @@
 #include <sanitizer/lsan_interface.h>
 #endif
 
-#include "loader/provider.h"
+#include "attach.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -25,20 +25,10 @@ void fixture_expect(moor_status actual, moor_status expected, const char *what, 
               moor_status_name(moor_last_error()->status), moor_last_error()->text);
 }
 
-moor_status fixture_try_attach(struct moor_runtime *runtime, struct scripted *script,
-                               struct moor_provider **ret_provider)
-{
-    char path[64];
-    (void)snprintf(path, sizeof path, "/scripted/%s", scripted_setting(script));
-    struct moor_setting setting = {.key = SCRIPTED_SETTING_KEY, .value = scripted_setting(script)};
-    struct moor_load_options options = {.settings = &setting, .setting_count = 1};
-    return moor__provider_attach(runtime, scripted_table(script), path, &options, ret_provider);
-}
-
 struct moor_provider *fixture_attach(struct moor_runtime *runtime, struct scripted *script)
 {
     struct moor_provider *provider = NULL;
-    EXPECT(MOOR_OK, fixture_try_attach(runtime, script, &provider));
+    EXPECT(MOOR_OK, scripted_attach(script, runtime, &provider));
     return provider;
 }
 
@@ -260,15 +250,25 @@ struct moor_stream *fixture_stream(struct fixture *f, struct moor_abi_stream **r
     return stream;
 }
 
-struct moor_holder *fixture_holder(struct fixture *f, uint32_t domain, struct moor_holder_limits limits)
+static struct moor_holder *create_holder(struct fixture *f, struct moor_authority *authority,
+                                         const struct moor_holder_options *options)
 {
-    const struct moor_holder_options options = {.limits = limits};
-    struct moor_authority *authority = NULL;
     struct moor_holder *holder = NULL;
-    EXPECT(MOOR_OK, moor_device_get_authority(f->device, domain, &authority));
-    EXPECT(MOOR_OK, moor_holder_create(authority, &options, &holder));
+    EXPECT(MOOR_OK, moor_holder_create(authority, options, &holder));
     own(f, (struct owned){.stage = OWNED_HOLDER, .end = end_holder, .object = (uintptr_t)holder});
     return holder;
+}
+
+struct moor_holder *fixture_holder(struct fixture *f, struct moor_holder_limits limits)
+{
+    return create_holder(f, f->authority, &(struct moor_holder_options){.limits = limits});
+}
+
+struct moor_holder *fixture_host_holder(struct fixture *f)
+{
+    struct moor_authority *authority = NULL;
+    EXPECT(MOOR_OK, moor_device_get_authority(f->device, SCRIPTED_DOMAIN_HOST, &authority));
+    return create_holder(f, authority, NULL);
 }
 
 struct moor_binding *fixture_binding(struct fixture *f, uint32_t domain, struct moor_holder *holder)

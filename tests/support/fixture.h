@@ -59,19 +59,16 @@ void fixture_part(struct fixture *fixture);
 /* For tests that end with quarantined bytes: unloading retries them, and then everything must be released. */
 void fixture_close_quarantined(struct fixture *fixture);
 
-/* Attaches a script to a runtime, under its own settings. */
+/* Attaches a script to a runtime. attach.h has the same with a status. */
 struct moor_provider *fixture_attach(struct moor_runtime *runtime, struct scripted *script);
-moor_status fixture_try_attach(struct moor_runtime *runtime, struct scripted *script,
-                               struct moor_provider **ret_provider);
-
 /* fixture_close() and fixture_part() run the held work of all streams, and end the first objects of a fixture that
  * the functions up to fixture_disown() make and the test does not end. */
 
 /* ret_queue: may be NULL. */
 struct moor_stream *fixture_stream(struct fixture *fixture, struct moor_abi_stream **ret_queue);
-/* A holder of the pool of that domain. */
-struct moor_holder *fixture_holder(struct fixture *fixture, uint32_t domain,
-                                   struct moor_holder_limits limits);
+/* A holder of the fixture's pool, and one of the host's. */
+struct moor_holder *fixture_holder(struct fixture *fixture, struct moor_holder_limits limits);
+struct moor_holder *fixture_host_holder(struct fixture *fixture);
 struct moor_binding *fixture_binding(struct fixture *fixture, uint32_t domain, struct moor_holder *holder);
 #define LIMITS(...) ((struct moor_holder_limits){__VA_ARGS__})
 /* A lease of the holder, for which there must be room. */

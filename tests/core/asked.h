@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The tools of the suites about pressure: parties, which are holders with a few units of memory and a pressure
- * function; threads that wait for memory; and a clock that stands still. All functions assert by Criterion, and
- * only tests call them. Each test runs in a process of its own: static variables here belong to one test.
+ * The tools of the suites about pressure: parties, which are holders with a few units of memory and a
+ * pressure function; threads that wait for memory; and a clock that stands still. All functions assert by
+ * Criterion, and only tests call them. Each test runs in a process of its own: static variables here belong
+ * to one test.
  */
 #ifndef MOOR_TESTS_ASKED_H
 #define MOOR_TESTS_ASKED_H
@@ -349,8 +350,8 @@ static inline uint64_t still_clock(void)
     return atomic_load(&still_ns);
 }
 
-/* Gives the governor a clock that stands still. Call it before any request waits. From here on only calls of the
- * test reap, and only clock_advance() lets time pass. */
+/* Gives the governor a clock that stands still. Call it before any request waits. From here on only calls
+ * of the test reap, and only clock_advance() lets time pass. */
 static inline void clock_stop(struct fixture *f)
 {
     struct moor__governor_port *port = &f->runtime->governor->port;

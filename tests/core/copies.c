@@ -178,8 +178,8 @@ FIXTURE_TEST(copies, that_fail_leave_nothing_behind)
     fixture_reap(f); /* although the stream is held */
 }
 
-/* The work is submitted and its fence cannot be recorded. The work runs, so the memory must stay; afterwards the buffer is
- * in quarantine or gone, but not pending for ever. */
+/* The work is submitted and its fence cannot be recorded. The work runs, so the memory must stay;
+ * afterwards the buffer is in quarantine or gone, but not pending for ever. */
 QUARANTINE_TEST(copies, that_cannot_be_fenced_are_still_waited_for)
 {
     struct moor_view view = fixture_allocate_view(f, 4096);

@@ -256,7 +256,8 @@ static void replace_pressure(struct worker *w)
     pressure_replace(any_owner(w, ~0u), next_random(w));
 }
 
-/* In a pool without changes, guaranteed bytes are available at once, however many other requests there are. */
+/* In a pool without changes, guaranteed bytes are available at once, however many other requests there
+ * are. */
 static void use_guarantee(struct worker *w)
 {
     struct owner *owner = &world.pools[1].owners[0];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Statistics: kept peaks and names, counts of objects, and device figures, of which inconsistent ones are corrected (I14).
- * The stress tests check that snapshots add up during calls of other threads (I7). */
+/* Statistics: kept peaks and names, counts of objects, and device figures, of which inconsistent ones are
+ * corrected (I14). The stress tests check that snapshots add up during calls of other threads (I7). */
 #include "fixture.h"
 
 #include <string.h>

@@ -279,8 +279,8 @@ FIXTURE_TEST(tickets, are_served_by_priority_and_then_by_arrival)
 
 /* ---- the events that serve them ---- */
 
-/* A pool of 10 units: 2 leased, 2 granted, 3 granted to a ticket, 1 guaranteed, 1 in the emergency reserve or above the
- * limit of 8; one is free, two are requested. */
+/* A pool of 10 units: 2 leased, 2 granted, 3 granted to a ticket, 1 guaranteed, 1 in the emergency
+ * reserve or above the limit of 8; one is free, two are requested. */
 struct rise {
     moor_lease lease;
     moor_grant grant;

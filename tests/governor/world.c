@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The real runtime of the lockstep: set-up and end, its clock, and its pressure functions, which carry out the visits of
- * the present step in their order. The governor calls holders on threads of their own; here they take turns, so that a
- * run can be repeated: the next visit begins when the governor has noted the answer of the last.
+ * The real runtime of the lockstep: set-up and end, its clock, and its pressure functions, which carry out
+ * the visits of the present step in their order. The governor calls holders on threads of their own; here
+ * they take turns, so that a run can be repeated: the next visit begins when the governor has noted the
+ * answer of the last.
  */
 #include "world.h"
 
@@ -69,8 +70,8 @@ void world_note(struct world *world, const struct op *op, bool inside)
 
 /* ---- visits ---- */
 
-/* Whether the runtime knows what the last visit's holder has answered: its function is not running any more,
- * or has been called again since. Nothing of the answer is left to be done when its lock can be had. */
+/* Returns true if the runtime knows the answer of the last visit's holder: the holder's function is not running
+ * any more, or has been called again since. Once its lock can be acquired, the answer has been handled. */
 static bool is_heard(struct world *world, uint32_t visit)
 {
     uint32_t holder = world->step->visits[visit].holder;
@@ -92,7 +93,8 @@ static struct timespec patience(void)
     return until;
 }
 
-/* lock held; it is given up meanwhile. The runtime knows what the last visit's holder has answered. */
+/* Waits until the runtime knows the answer of the last visit's holder. Requires world->lock. Releases it while
+ * waiting. */
 static void await_last(struct world *world)
 {
     while (world->next > 0 && !is_heard(world, world->next - 1)) {
@@ -102,8 +104,8 @@ static void await_last(struct world *world)
     }
 }
 
-/* lock held; it is given up meanwhile. Holders may be asked for others before the operation comes to wait for
- * answers: they do not answer before that. */
+/* Waits until the operation waits for answers: pressure requests may start earlier, and get no answer before.
+ * Requires world->lock. Releases it while waiting. */
 static void await_waiting(struct world *world)
 {
     struct moor__queue *queue = &world->runtime->governor->queue;
@@ -122,7 +124,7 @@ static void await_waiting(struct world *world)
     }
 }
 
-/* lock held. Waits until this holder's is the next visit. */
+/* Waits until the next visit is this holder's. Requires world->lock. Releases it while waiting. */
 static struct visit *await_turn(struct world *world, uint32_t holder)
 {
     const struct timespec until = patience();
@@ -243,8 +245,9 @@ static const char *const event_names[] = {"?",      "RESERVE", "RETURN",  "COMMI
                                           "RECALL", "REFUND",  "RESTORE", "QUARANTINE", "RETRY",  "TICKET",
                                           "ASK",    "ANSWER",  "END",     "CAPACITY",   "LIMIT",  "FENCE"};
 
-/* The sums of the events are the accounts. A request that does not wait may be served while a function runs, and
- * then its caller goes on beside that; here it stops first, so that one thing comes after the other. */
+/* The sums of the events are the accounts. A request that does not wait may be served while a function
+ * runs, and then its caller goes on beside that; here it stops first, so that one thing comes after the
+ * other. */
 static void trace(void *user, const struct moor_trace_event *event)
 {
     struct world *world = user;

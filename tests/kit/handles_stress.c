@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Threads add, borrow, claim and remove through handles that all of them see. The program fails if a handle finds another record than its own, if two threads claim one
- * record, or if a borrowed record is claimed.
+ * Threads add, borrow, claim and remove through handles that all of them see. The program fails if a handle
+ * finds another record than its own, if two threads claim one record, or if a borrowed record is claimed.
  */
 #include "stress.h"
 #include <moorage/kit/handles.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Several submitters and reapers share one queue, over streams that move, fail, end and are replaced. The program fails if a release completes early, twice or never. A queue that
- * reads a stream too late reads freed memory: AddressSanitizer sees that, and `alive` most of the time.
+ * Several submitters and reapers share one queue, over streams that move, fail, end and are replaced. The
+ * program fails if a release completes early, twice or never. A queue that reads a stream too late reads
+ * freed memory: AddressSanitizer sees that, and `alive` most of the time.
  */
 #include "stress.h"
 #include <moorage/kit/queue.h>

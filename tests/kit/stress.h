@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The frame of the kit's stress programs: plain programs, because ThreadSanitizer does not run under Criterion. */
+/* The frame of the kit's stress programs: plain programs, because ThreadSanitizer does not run under
+ * Criterion. */
 #ifndef MOORAGE_TESTS_KIT_STRESS_H
 #define MOORAGE_TESTS_KIT_STRESS_H
 

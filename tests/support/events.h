@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The effect of each trace event on its holder's bytes (moorage/trace.h): +1 adds the event's bytes, -1 takes them. */
+/* The effect of each trace event on its holder's bytes (moorage/trace.h): +1 adds the event's bytes, -1
+ * takes them. */
 #ifndef MOOR_TESTS_EVENTS_H
 #define MOOR_TESTS_EVENTS_H
 

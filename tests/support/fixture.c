@@ -72,7 +72,7 @@ struct owned {
     enum owned_stage stage;
     moor_status (*end)(struct moor_runtime *runtime, uint64_t object);
     uint64_t object;               /* a handle, or a pointer; 0: the test has ended it */
-    struct moor_abi_stream *queue; /* of a stream */
+    struct moor_abi_stream *queue; /* the provider's object for a stream */
 };
 
 static struct owned owned[OWNED_MAX];
@@ -113,7 +113,7 @@ static moor_status end_holder(struct moor_runtime *runtime, uint64_t holder)
 void *fixture_disown(void *object)
 {
     for (size_t i = 0; i < owned_count; i++)
-        if (owned[i].object == (uintptr_t)object) {
+        if (owned[i].stage != OWNED_HANDLE && owned[i].object == (uintptr_t)object) {
             owned[i].object = 0;
             owned[i].queue = NULL;
         }

@@ -61,8 +61,8 @@ void fixture_close_quarantined(struct fixture *fixture);
 
 /* Attaches a script to a runtime. attach.h has the same with a status. */
 struct moor_provider *fixture_attach(struct moor_runtime *runtime, struct scripted *script);
-/* fixture_close() and fixture_part() run the held work of all streams, and end the first objects of a fixture that
- * the functions up to fixture_disown() make and the test does not end. */
+/* fixture_close() and fixture_part() run the held work of all streams, and end the first objects of a
+ * fixture that the functions up to fixture_disown() make and the test does not end. */
 
 /* ret_queue: may be NULL. */
 struct moor_stream *fixture_stream(struct fixture *fixture, struct moor_abi_stream **ret_queue);
@@ -86,7 +86,8 @@ moor_segment fixture_segment(struct fixture *fixture, uint64_t granules, uint8_t
 /* Returns the stream, holder or binding, which the test ends from here on. */
 void *fixture_disown(void *object);
 
-/* Fills the view's buffer on the fixture's stream, which is held, and releases the buffer: its bytes are pending. */
+/* Fills the view's buffer on the fixture's stream, which is held, and releases the buffer: its bytes are
+ * pending. */
 void fixture_release_pending(struct fixture *fixture, const struct moor_view *view);
 /* Opens the fixture's stream and reaps all releases; asserts that none stays pending. */
 void fixture_open_and_reap(struct fixture *fixture);
@@ -108,8 +109,8 @@ void fixture_reap(struct fixture *fixture);
 
 void fixture_set_capacity(struct fixture *fixture, uint64_t bytes);
 struct moor_authority_stats fixture_stats(struct fixture *fixture);
-/* Asserts the bytes of the pool: reserved, charged, live, pending, quarantined and leased. Lines that are not named are
- * 0; `live_bytes` is the rest of the charged bytes. */
+/* Asserts the bytes of the pool: reserved, charged, live, pending, quarantined and leased. Lines that are
+ * not named are 0; `live_bytes` is the rest of the charged bytes. */
 #define EXPECT_BYTES(fixture_, ...)                                                                          \
     fixture_expect_bytes((fixture_), &(const struct moor_authority_stats){__VA_ARGS__}, __FILE__, __LINE__)
 void fixture_expect_bytes(struct fixture *fixture, const struct moor_authority_stats *expected,

@@ -140,6 +140,18 @@ Test(providers, whose_end_fails_are_forgotten)
     }
 }
 
+Test(providers, stay_while_a_holder_is_alive)
+{
+    struct fixture f = open_detached(NULL);
+    f.provider = fixture_attach(f.runtime, f.script);
+    EXPECT(MOOR_OK, moor_provider_get_device(f.provider, 0, &f.device));
+    EXPECT(MOOR_OK, moor_device_get_authority(f.device, 0, &f.authority));
+    EXPECT(MOOR_OK, moor_holder_create(f.authority, NULL, &f.holder));
+    EXPECT(MOOR_BUSY, moor_runtime_destroy(f.runtime));
+    EXPECT(MOOR_OK, moor_holder_destroy(f.holder));
+    close_detached(&f);
+}
+
 /* The n-th call of attaching and opening fails: the runtime is as before, and the next attempt works. */
 Test(providers, attach_fails_at_every_step_without_a_trace)
 {
@@ -209,7 +221,6 @@ FIXTURE_TEST_WITH(providers, with_equal_pool_keys_share_one_account, fixture_clo
     more = fixture_allocate(&g, 4096);
     EXPECT(MOOR_OK, moor_buffer_release(f->runtime, other));
     EXPECT(MOOR_OK, moor_buffer_release(f->runtime, more));
-    EXPECT(MOOR_BUSY, moor_runtime_destroy(f->runtime)); /* the holders are alive */
     fixture_part(&h);
     fixture_part(&g);
 }

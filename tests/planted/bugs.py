@@ -406,7 +406,7 @@ plant("core/governor/account.c",
        "core/stats, sim memory"),
       ("live bytes include pending bytes", "return moor__account_get(account, MOOR__LIVE) +",
        "return moor__account_get(account, MOOR__PENDING) + moor__account_get(account, MOOR__LIVE) +",
-       "core/stats, sim memory"))
+       "core/release, sim memory"))
 
 plant("core/governor/credit.h",
       ("more credit is granted than there is room",

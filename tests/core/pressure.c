@@ -250,8 +250,8 @@ FIXTURE_TEST(pressure, bytes_that_turn_live_again_do_not_count)
     EXPECT(MOOR_OK, moor_segment_map(f->runtime, segment, range, 0, MOOR_ACCESS_READ_WRITE));
     EXPECT(MOOR_OK, moor_segment_release(f->runtime, segment));
     party->user = &range;
-    set_capacity(f, GRANULE);
-    EXPECT(MOOR_NO_VICTIM, ask_for(f->holder, f, UNIT));
+    fixture_set_capacity(f, GRANULE);
+    EXPECT(MOOR_NO_VICTIM, try_reserve(f, f->holder, UNIT, MOOR_NO_WAIT));
     EXPECT_ASKED_IN_ALL(party, 1, UNIT);
     cr_assert_eq(party_stats(party).evicted_bytes, 0);
     EXPECT(MOOR_OK, moor_range_release(f->runtime, range));

@@ -537,27 +537,21 @@ Test(streams, parts_that_grow_into_one_wait_for_the_last)
 FIXTURE_TEST(streams, parts_stay_apart_beside_the_uses_of_others)
 {
     enum { OTHERS = MOOR_LIMIT_USES_PER_STREAM + 1, PARTS = OTHERS + 2 };
-    struct moor_stream *streams[PARTS];
-    struct moor_abi_stream *queues[PARTS];
     struct moor_fence fence;
     moor_range range = fixture_range(f, 2 * PARTS);
     EXPECT(MOOR_OK, moor_range_commit(f->runtime, range, 0, 2 * PARTS * GRANULE, 0));
     for (uint32_t i = 0; i < PARTS; i++) {
         struct moor_view view = fixture_range_view(f, range, 2 * i * GRANULE, GRANULE);
-        queues[i] = f->queue;
-        streams[i] = i < OTHERS ? fixture_stream(f, &queues[i]) : f->stream;
-        scripted_hold(f->script, queues[i]);
-        EXPECT(MOOR_OK, moor_stream_used(streams[i], &view));
-        EXPECT(MOOR_OK, moor_stream_record(streams[i], &fence));
+        struct moor_abi_stream *queue = f->queue;
+        struct moor_stream *stream = i < OTHERS ? fixture_stream(f, &queue) : f->stream;
+        scripted_hold(f->script, queue);
+        EXPECT(MOOR_OK, moor_stream_used(stream, &view));
+        EXPECT(MOOR_OK, moor_stream_record(stream, &fence));
     }
     scripted_step(f->script, f->queue, 1); /* the first of both parts is done */
     EXPECT(MOOR_OK, moor_range_decommit(f->runtime, range, 2 * OTHERS * GRANULE, GRANULE));
     EXPECT(MOOR_OK, moor_runtime_reap(f->runtime, MOOR_NO_WAIT));
     cr_assert_eq(fixture_stats(f).pending_bytes, 0);
-    for (uint32_t i = 0; i < PARTS; i++)
-        scripted_open(f->script, queues[i]);
-    for (uint32_t i = 0; i < OTHERS; i++)
-        EXPECT(MOOR_OK, moor_stream_destroy(streams[i]));
 }
 
 FIXTURE_TEST(streams, records_that_do_not_count_up_are_refused)

@@ -70,8 +70,9 @@ void world_note(struct world *world, const struct op *op, bool inside)
 
 /* ---- visits ---- */
 
-/* Returns true if the runtime knows the answer of the last visit's holder: the holder's function is not running
- * any more, or has been called again since. Once its lock can be acquired, the answer has been handled. */
+/* Returns true if the runtime knows the answer of the last visit's holder: the holder's function is not
+ * running any more, or has been called again since. Once its lock can be acquired, the answer has been
+ * handled. */
 static bool is_heard(struct world *world, uint32_t visit)
 {
     uint32_t holder = world->step->visits[visit].holder;
@@ -104,8 +105,8 @@ static void await_last(struct world *world)
     }
 }
 
-/* Waits until the operation waits for answers: pressure requests may start earlier, and get no answer before.
- * Requires world->lock. Releases it while waiting. */
+/* Waits until the operation waits for answers: pressure requests may start earlier, and get no answer
+ * before. Requires world->lock. Releases it while waiting. */
 static void await_waiting(struct world *world)
 {
     struct moor__queue *queue = &world->runtime->governor->queue;

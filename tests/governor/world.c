@@ -94,8 +94,8 @@ static struct timespec patience(void)
     return until;
 }
 
-/* Waits until the runtime knows the answer of the last visit's holder. Requires world->lock. Releases it while
- * waiting. */
+/* Waits until the runtime knows the answer of the last visit's holder. Requires world->lock. Releases it
+ * while waiting. */
 static void await_last(struct world *world)
 {
     while (world->next > 0 && !is_heard(world, world->next - 1)) {

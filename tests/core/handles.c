@@ -265,7 +265,7 @@ FIXTURE_TEST(handles, views_of_released_memory_are_stale)
 }
 
 /* A runtime's tag must not repeat while a handle of an older runtime may still be in use. */
-Test(handles, of_a_runtime_long_ago_are_not_taken)
+Test(handles, of_a_runtime_long_ago_are_not_taken, .timeout = 300)
 {
     struct fixture f = fixture_open(NULL);
     moor_buffer buffer = fixture_allocate(&f, 256);

@@ -50,17 +50,8 @@ static void release(uint32_t kind, uint64_t handle, uint64_t offset, uint64_t le
 {
     struct moor_abi_fence_point point = {.stream = stream};
     check(f.provider->stream->record(stream, &point.value, error) == MOOR_OK, "record", error);
-    struct moor_abi_release args = {
-        .struct_size = MOOR_ABI_RELEASE_SIZE,
-        .kind = kind,
-        .handle = handle,
-        .offset_bytes = offset,
-        .length_bytes = length,
-        .cookie = (uintptr_t)gone,
-        .points = &point,
-        .point_count = 1,
-        .point_stride = sizeof(point),
-    };
+    struct moor_abi_release args = {MOOR_ABI_RELEASE_SIZE, kind,   handle, offset,       length,
+                                    (uintptr_t)gone,       &point, 1,      sizeof(point)};
     atomic_store(gone, false);
     atomic_fetch_add(&queued, 1);
     check(f.provider->release->release(f.context, &args, error) == MOOR_OK, "release", error);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 #include "fixture.h"
+#include "services.h"
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 
 static void log_line(void *user, uint32_t level, const char *message)
 {
@@ -21,14 +21,6 @@ static const char *config(void *user, const char *key)
     return strcmp(key, "total_bytes") == 0 ? fixture->total : NULL;
 }
 
-static uint64_t clock_ns(void *user)
-{
-    (void)user;
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
-
 int32_t fixture_open(struct fixture *fixture, const char *granule, const char *total)
 {
     *fixture = (struct fixture){
@@ -36,7 +28,7 @@ int32_t fixture_open(struct fixture *fixture, const char *granule, const char *t
                  .user = fixture,
                  .log = log_line,
                  .config = config,
-                 .clock_ns = clock_ns},
+                 .clock_ns = service_clock_ns},
         .granule = granule,
         .total = total,
         .error = {.struct_size = MOOR_ABI_ERROR_SIZE},
@@ -123,16 +115,8 @@ int32_t fixture_release(struct fixture *fixture, uint32_t kind, uint64_t handle,
 {
     struct moor_abi_fence_point point = {stream, value};
     struct moor_abi_release args = {
-        .struct_size = MOOR_ABI_RELEASE_SIZE,
-        .kind = kind,
-        .handle = handle,
-        .offset_bytes = offset,
-        .length_bytes = length,
-        .cookie = handle,
-        .points = stream ? &point : NULL,
-        .point_count = stream ? 1 : 0,
-        .point_stride = sizeof(point),
-    };
+        MOOR_ABI_RELEASE_SIZE,  kind,           handle,       offset, length, handle,
+        stream ? &point : NULL, stream ? 1 : 0, sizeof(point)};
     return fixture->provider->release->release(fixture->context, &args, &fixture->error);
 }
 

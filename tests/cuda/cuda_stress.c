@@ -4,6 +4,8 @@
  * streams, while a second device opens and closes. The sum of the returned bytes must equal the sum of the
  * taken bytes.
  */
+#include "services.h"
+
 #include <dlfcn.h>
 #include <moorage/abi/provider.h>
 #include <moorage/cudasim.h>
@@ -14,7 +16,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define THREADS 4u
 #define ROUNDS 30u
@@ -63,14 +64,6 @@ static const char *config(void *user, const char *key)
     if (strcmp(key, "pool_bytes") == 0)
         return "8MiB";
     return strcmp(key, "staging_bytes") == 0 ? "64KiB" : NULL;
-}
-
-static uint64_t clock_ns(void *user)
-{
-    struct timespec now;
-    (void)user;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
 static void release(uint32_t kind, uint64_t handle, uint64_t length, struct moor_abi_stream *stream,
@@ -161,7 +154,7 @@ static void *reap(void *user)
         struct moor_abi_completion completions[8];
         uint32_t got = 0;
         expect_ok(provider->release->reap(context, completions, sizeof(completions[0]), 8,
-                                          clock_ns(NULL) + 1000000, &got, &error),
+                                          service_clock_ns(NULL) + 1000000, &got, &error),
                   &error, "reap");
         for (uint32_t i = 0; i < got; i++) {
             if (completions[i].status != MOOR_OK)
@@ -195,7 +188,7 @@ static void *open_and_close(void *user)
 static void start(void)
 {
     static struct moor_abi_host host = {
-        .prefix = MOOR_ABI_PREFIX(0, 0), .log = log_line, .config = config, .clock_ns = clock_ns};
+        .prefix = MOOR_ABI_PREFIX(0, 0), .log = log_line, .config = config, .clock_ns = service_clock_ns};
     struct moor_abi_error error = {.struct_size = MOOR_ABI_ERROR_SIZE};
     host.prefix.struct_size = MOOR_ABI_HOST_SIZE;
     void *library = dlopen(getenv("MOOR_CUDA_PROVIDER"), RTLD_NOW | RTLD_LOCAL);

@@ -130,8 +130,8 @@ Test(limits, a_container_sees_a_part_of_the_hierarchy)
 {
     write_file("proc/meminfo", MEMINFO);
     write_file("proc/self/mountinfo",
-               "35 31 0:32 /docker/x /sys/fs/cgroup/memory ro - cgroup cgroup rw,memory\n");
-    write_file("proc/self/cgroup", "4:memory:/docker/x/inner\n");
+               "35 31 0:32 /docker/x /sys/fs/cgroup/memory ro - cgroup cgroup rw,cpu,memory,hugetlb\n");
+    write_file("proc/self/cgroup", "4:cpu,memory,hugetlb:/docker/x/inner\n");
     write_file("sys/fs/cgroup/memory/memory.limit_in_bytes", "268435456\n");
     write_file("sys/fs/cgroup/memory/memory.usage_in_bytes", "67108864\n");
     write_file("sys/fs/cgroup/memory/inner/memory.limit_in_bytes", "134217728\n");

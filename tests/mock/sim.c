@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 #include "sim.h"
+#include "services.h"
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define OK(call_) cr_assert_eq(call_, MOOR_OK, "%s: %s", #call_, sim->error.text)
 
@@ -25,14 +25,6 @@ static const char *config(void *user, const char *key)
     return NULL;
 }
 
-static uint64_t clock_ns(void *user)
-{
-    (void)user;
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
-
 int32_t sim_init(struct sim *sim, const char *const *settings)
 {
     *sim = (struct sim){
@@ -40,7 +32,7 @@ int32_t sim_init(struct sim *sim, const char *const *settings)
                  .user = sim,
                  .log = log_line,
                  .config = config,
-                 .clock_ns = clock_ns},
+                 .clock_ns = service_clock_ns},
         .settings = settings,
         .error = {.struct_size = MOOR_ABI_ERROR_SIZE},
     };
@@ -186,16 +178,8 @@ int32_t sim_release(struct sim *sim, uint32_t kind, uint64_t handle, uint64_t of
 {
     const struct moor_abi_fence_point point = {stream, stream ? sim_record(sim, stream) : 0};
     const struct moor_abi_release args = {
-        .struct_size = MOOR_ABI_RELEASE_SIZE,
-        .kind = kind,
-        .handle = handle,
-        .offset_bytes = offset,
-        .length_bytes = length,
-        .cookie = handle,
-        .points = stream ? &point : NULL,
-        .point_count = stream ? 1 : 0,
-        .point_stride = sizeof(point),
-    };
+        MOOR_ABI_RELEASE_SIZE,  kind,           handle,       offset, length, handle,
+        stream ? &point : NULL, stream ? 1 : 0, sizeof(point)};
     return sim->provider->release->release(sim->context, &args, &sim->error);
 }
 

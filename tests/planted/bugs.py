@@ -995,6 +995,8 @@ plant("abi/kit/host.c",
       ("a memory file is made without room", "limit.rlim_cur < MOOR_KIT_FILE_BYTES", "limit.rlim_cur == 0", "kit/host"))
 
 plant("abi/kit/limits.c",
+      ("a controller in the middle of a list is not seen", "|| at[length] == ',' ||", "|| (at[length] == ',' && false) ||",
+       "kit/limits"),
       ("a limit above the own group is ignored", "*slash = '\\0'; } }  int moor_kit_limits_open", "break; } }  int moor_kit_limits_open",
        "kit/limits"),
       ("dirty cache counts as free", "(clean > dirty ? clean - dirty : 0)", "clean", "kit/limits"),

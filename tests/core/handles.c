@@ -264,6 +264,22 @@ FIXTURE_TEST(handles, views_of_released_memory_are_stale)
     cr_assert_eq(calls, scripted_count(f->script, SCRIPTED_COPY) + scripted_count(f->script, SCRIPTED_FILL));
 }
 
+/* A provider that succeeds and makes nothing: the zero handle is not an object, and nothing stays charged. */
+FIXTURE_TEST(handles, of_nothing_are_refused)
+{
+    static _Alignas(4096) char pages[4096];
+    moor_range range = 0;
+    moor_segment segment = 0;
+    moor_buffer buffer = 0;
+    struct fixture_state before = fixture_state(f);
+    scripted_knobs(f->script)->make_nothing = 1;
+    EXPECT(MOOR_PROVIDER, moor_range_reserve(f->binding, GRANULE, NULL, &range));
+    EXPECT(MOOR_PROVIDER, moor_segment_create(f->binding, GRANULE, 0, 0, &segment));
+    EXPECT(MOOR_PROVIDER, moor_buffer_wrap(f->binding, pages, sizeof pages, MOOR_BUFFER_PIN, &buffer));
+    cr_assert(range == 0 && segment == 0 && buffer == 0);
+    fixture_expect_state(f, &before);
+}
+
 /* A runtime's tag must not repeat while a handle of an older runtime may still be in use. */
 Test(handles, of_a_runtime_long_ago_are_not_taken, .timeout = 300)
 {

@@ -86,6 +86,14 @@ FIXTURE_TEST(stats, device_figures_that_lie_are_made_sane)
         .valid = MOOR_ABI_STAT_FREE, .total_bytes = 7, .free_bytes = 100, .held_bytes = 5};
     EXPECT(MOOR_OK, moor_device_get_stats(f->device, 0, &stats));
     cr_assert_eq(stats.valid & all, MOOR_ABI_STAT_FREE, "an invalid figure is not reported as known");
+    cr_assert(stats.total_bytes == 0 && stats.held_bytes == 0, "nor is it reported at all");
+    scripted_knobs(f->script)->stats = (struct moor_abi_stats){.valid = MOOR_ABI_STAT_TOTAL,
+                                                               .total_bytes = 7,
+                                                               .free_bytes = 1,
+                                                               .system_held_bytes = 2,
+                                                               .huge_bytes = 3};
+    EXPECT(MOOR_OK, moor_device_get_stats(f->device, 0, &stats));
+    cr_assert(stats.free_bytes == 0 && stats.system_held_bytes == 0 && stats.huge_bytes == 0);
 }
 
 /* A failed query writes no figures, and the next call asks the provider again. */

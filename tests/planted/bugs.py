@@ -183,6 +183,7 @@ plant("core/memory/part.c",
        "core/ranges, sim memory"))
 
 plant("core/memory/range.c",
+      ("a range without a handle is accepted", "if (made.handle == 0 ||", "if (made.handle == 1 ||", "core/handles"),
       ("a range that is too large wraps",
        "if (size_bytes > UINT64_MAX - alignment)", "if (size_bytes == 0)", "core/allocate"),
       ("leaving addresses are not reaped before a shortage",
@@ -508,6 +509,8 @@ plant("core/governor/stats.c",
        "evictable += holder->settings.evictable;", "lockstep"))
 
 plant("core/loader/device_stats.c",
+      ("figures that a device does not know are reported", "raw.valid & MOOR_ABI_STAT_TOTAL ?",
+       "raw.valid | MOOR_ABI_STAT_TOTAL ?", "core/stats"),
       ("a contradiction is not reported", "stats->inconsistent = odd;", "stats->inconsistent = odd && false;",
        "core/stats, sim faults"))
 

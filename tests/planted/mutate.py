@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Changes one line at a random place, relinks the programs that contain the file, and lists the mutants that survive.
 
-    mutate.py BUILD SOURCE --mutants N --seed S [--folder core/memory] [--only 3,7] [--build SANITIZED]
+    mutate.py BUILD SOURCE --mutants N --seed S [--folder core/memory] [--only 3,7] [--build SANITIZED] [--jobs N]
 
 A mutant is an exchanged operator, a negated condition, a call statement that is left out, or a constant that is one
 larger or one smaller, in core, abi/kit or the plugins cpu, mock and cuda. A mutant that does not compile or gives
@@ -10,6 +10,7 @@ mutants by their numbers. --build runs the survivors again in a second build, wi
 
 Mutants are for a reader with time: a survivor is either an equivalent change or a missing test. It is not a test."""
 import argparse
+import collections
 import concurrent.futures
 import glob
 import os
@@ -23,7 +24,8 @@ from typing import NamedTuple
 import planted
 from planted import BUILD, COMPILE, SOURCE, Planted, all_finders, can_see, run
 
-LIMIT_S = 180  # for a program; many times the usual duration
+LIMIT_S = 300  # for a program; many times the usual duration of the longest one
+planted.PROGRAM_S = LIMIT_S
 FOLDERS = ("core/", "abi/kit/", "plugins/cpu/", "plugins/mock/", "plugins/cuda/")
 SWAPS = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==", "&&": "||", "||": "&&", "+": "-",
          "-": "+", "+=": "-=", "-=": "+=", "&": "|", "|": "&"}
@@ -175,23 +177,28 @@ def main():
     parser.add_argument("--folder", default="")
     parser.add_argument("--only", default="")
     parser.add_argument("--build", default="")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
     options = parser.parse_args(sys.argv[3:])
     every = list(all_mutants(options.folder))
     chosen = list(enumerate(random.Random(options.seed).sample(every, min(options.mutants, len(every)))))
     if options.only:
         chosen = [chosen[int(number)] for number in options.only.split(",")]
-    survivors, counts = [], {}
-    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+    survivors, counts = [], collections.defaultdict(collections.Counter)
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         for (number, mutant), (outcome, report) in zip(chosen, pool.map(try_mutant, [each[1] for each in chosen])):
             print(f"{number} {outcome}: {mutant}  ({report})", flush=True)
-            counts[outcome] = counts.get(outcome, 0) + 1
+            for part in (next(folder for folder in FOLDERS if mutant.unit.startswith(folder)), "all"):
+                counts[part][outcome] += 1
             if outcome == "survived":
                 survivors.append(number)
-    print(f"{len(chosen)} mutants of {len(every)}: " + ", ".join(f"{n} {outcome}" for outcome, n in counts.items()))
+    print(f"{len(chosen)} mutants of {len(every)}")
+    for part, outcomes in sorted(counts.items()):
+        print(f"  {part:14}" + ", ".join(f"{n} {outcome}" for outcome, n in sorted(outcomes.items())))
     if options.build and survivors:
         print(f"the survivors in {options.build}:", flush=True)
         subprocess.run([sys.executable, __file__, options.build, SOURCE, "--seed", str(options.seed), "--mutants",
-                        str(options.mutants), "--folder", options.folder, "--only", ",".join(map(str, survivors))],
+                        str(options.mutants), "--folder", options.folder, "--jobs", str(options.jobs), "--only",
+                        ",".join(map(str, survivors))],
                        check=False)
 
 

@@ -154,6 +154,7 @@ struct scripted_knobs {
     uint32_t reap_backwards;     /* 1: of the due releases, the latest first */
     uint32_t lose_completions;   /* the next n releases are freed without a completion */
     uint32_t double_completions; /* the next n completions are repeated */
+    uint32_t make_nothing;       /* 1: reserve, create of a segment and pin succeed with the handle 0 */
     uint32_t repeat_records;     /* the next n records return the value of the last one again */
     uint32_t stats_lie;          /* 1: stats returns the record below */
     struct moor_abi_stats stats;

@@ -167,6 +167,8 @@ static int32_t reserve(struct moor_abi_context *context, const struct moor_abi_r
         (uint64_t[4]){args->domain, args->size_bytes, args->granule_bytes, args->alignment_bytes}, error);
     if (status)
         return status;
+    if (script->knobs.make_nothing)
+        return MOOR_OK;
     scripted_require(script, args->struct_size == MOOR_ABI_RANGE_ARGS_SIZE && !args->flags,
                      "in-structs carry their size and no unknown flags");
     scripted_require(script, ret_range->struct_size == MOOR_ABI_RANGE_SIZE,
@@ -297,6 +299,8 @@ static int32_t segment_create(struct moor_abi_context *context, const struct moo
                        (uint64_t[4]){args->domain, args->size_bytes, args->granule_bytes}, error);
     if (status)
         return status;
+    if (script->knobs.make_nothing)
+        return MOOR_OK;
     scripted_require(script,
                      args->struct_size == MOOR_ABI_SEGMENT_ARGS_SIZE && !args->flags && args->domain < 2,
                      "in-structs carry their size, no unknown flags and a domain");
@@ -447,6 +451,8 @@ static int32_t pin(struct moor_abi_context *context, const struct moor_abi_pin_a
         scripted_enter(script, SCRIPTED_PIN, (uint64_t[4]){args->address, args->size_bytes}, error);
     if (status)
         return status;
+    if (script->knobs.make_nothing)
+        return MOOR_OK;
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
     scripted_require(script, args->struct_size == MOOR_ABI_PIN_ARGS_SIZE && !args->flags && !args->reserved,
                      "in-structs carry their size and no unknown flags");

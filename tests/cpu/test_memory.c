@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* ALLOC, PINNED and STATS: granted memory exists, is aligned, and equals the kernel's figures. */
-#include "fixture.h"
-#include <criterion/criterion.h>
+#include "suite.h"
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,20 +8,6 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-static struct fixture f;
-
-static void open_default(void)
-{
-    cr_assert_eq(fixture_open(&f, NULL, NULL), MOOR_OK, "%s", f.error.text);
-}
-
-static void close_default(void)
-{
-    cr_assert_eq(fixture_close(&f), MOOR_OK, "%s", f.error.text);
-}
 
 TestSuite(memory, .init = open_default, .fini = close_default);
 
@@ -74,8 +59,7 @@ Test(memory, allocations_are_zero_aligned_and_exact)
                     cr_assert_eq(*at(got.address, i), 0);
                 memset(at(got.address, 0), 1, sizes[s]);
                 cr_assert(fixture_balanced(&f));
-                cr_assert_eq(fixture_free(&f, MOOR_ABI_RELEASE_ALLOCATION, got.handle, 0, 0),
-                             got.actual_bytes);
+                cr_assert_eq(free_allocation(&got), got.actual_bytes);
                 cr_assert(fixture_balanced(&f));
             }
         }
@@ -133,7 +117,7 @@ Test(memory, large_allocations_are_in_large_pages)
     if (!(stats.valid & MOOR_ABI_STAT_HUGE) || !system_gives_large_pages())
         cr_skip_test("the system gives no large pages, or does not tell");
     cr_assert_eq(stats.huge_bytes, 16 * MIB);
-    cr_assert_eq(fixture_free(&f, MOOR_ABI_RELEASE_ALLOCATION, got.handle, 0, 0), 16 * MIB);
+    cr_assert_eq(free_allocation(&got), 16 * MIB);
     cr_assert_eq(fixture_stats(&f, 0).huge_bytes, 0);
 }
 
@@ -200,7 +184,7 @@ Test(memory, pinned_memory_is_locked)
     struct moor_abi_allocation got;
     cr_assert_eq(fixture_allocate(&f, 1, 1 * MIB, 256, &got), MOOR_OK, "%s", f.error.text);
     cr_assert_eq(locked_kib(), 1024);
-    cr_assert_eq(fixture_free(&f, MOOR_ABI_RELEASE_ALLOCATION, got.handle, 0, 0), 1 * MIB);
+    cr_assert_eq(free_allocation(&got), 1 * MIB);
     cr_assert_eq(locked_kib(), 0);
 }
 
@@ -223,12 +207,10 @@ Test(memory, locked_bytes_end_at_the_limit)
                   fixture_balanced(&f) && pin(host, sizeof(host), &handle) == MOOR_LIMIT && locked_kib() == 0;
         _exit(ok ? 0 : 1);
     }
-    int status = 0;
-    waitpid(child, &status, 0);
-    cr_assert(WIFEXITED(status));
-    if (WEXITSTATUS(status) == 9)
+    int status = exit_status(child);
+    if (status == 9)
         cr_skip_test("cannot lower the limit here");
-    cr_assert_eq(WEXITSTATUS(status), 0);
+    cr_assert_eq(status, 0);
 }
 
 static bool put(const char *folder, const char *name, const char *text)
@@ -323,7 +305,7 @@ Test(memory, contexts_are_independent)
     cr_assert_eq(fixture_release(&f, MOOR_ABI_RELEASE_ALLOCATION, got.handle, 0, 0, NULL, 0), MOOR_INVALID);
     f.context = own;
     cr_assert_eq(f.provider->base->context_close(other, &f.error), MOOR_OK);
-    cr_assert_eq(fixture_free(&f, MOOR_ABI_RELEASE_ALLOCATION, got.handle, 0, 0), 1 * MIB);
+    cr_assert_eq(free_allocation(&got), 1 * MIB);
 }
 
 Test(settings, are_used_and_checked)
@@ -348,7 +330,7 @@ Test(settings, are_used_and_checked)
                  "the domains share one pool");
     cr_assert_eq(fixture_stats(&f, 1).free_bytes, 4 * MIB);
     cr_assert_eq(fixture_allocate(&f, 1, 4 * MIB, 256, &more), MOOR_OK);
-    cr_assert_eq(fixture_free(&f, MOOR_ABI_RELEASE_ALLOCATION, got.handle, 0, 0), 6 * MIB);
-    cr_assert_eq(fixture_free(&f, MOOR_ABI_RELEASE_ALLOCATION, more.handle, 0, 0), 4 * MIB);
+    cr_assert_eq(free_allocation(&got), 6 * MIB);
+    cr_assert_eq(free_allocation(&more), 4 * MIB);
     cr_assert_eq(fixture_close(&f), MOOR_OK);
 }

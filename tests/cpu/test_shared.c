@@ -1,34 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* SHARED: one segment at many addresses, read-only maps that cannot be written, and ranges that return to one
  * mapping. */
-#include "fixture.h"
-#include <criterion/criterion.h>
+#include "suite.h"
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-static struct fixture f;
-
-static void open_default(void)
-{
-    cr_assert_eq(fixture_open(&f, NULL, NULL), MOOR_OK, "%s", f.error.text);
-}
-
-static void close_default(void)
-{
-    cr_assert_eq(fixture_close(&f), MOOR_OK, "%s", f.error.text);
-}
 
 TestSuite(shared, .init = open_default, .fini = close_default);
-
-static struct moor_abi_range reserve(uint64_t bytes, uint64_t granule)
-{
-    struct moor_abi_range range;
-    cr_assert_eq(fixture_reserve(&f, bytes, granule, &range), MOOR_OK, "%s", f.error.text);
-    return range;
-}
 
 static struct moor_abi_segment create(uint64_t bytes, uint64_t granule)
 {
@@ -48,11 +26,6 @@ static void unmap(const struct moor_abi_range *range, uint64_t offset, uint64_t 
 {
     cr_assert_eq(fixture_free(&f, MOOR_ABI_RELEASE_UNMAP, range->handle, offset, length), 0, "%s",
                  f.error.text);
-}
-
-static void end(const struct moor_abi_range *range)
-{
-    cr_assert_eq(fixture_free(&f, MOOR_ABI_RELEASE_RANGE, range->handle, 0, 0), 0, "%s", f.error.text);
 }
 
 static void end_segment(const struct moor_abi_segment *segment)
@@ -87,14 +60,13 @@ Test(shared, one_memory_at_many_addresses)
         cr_assert_eq(fixture_commit(&f, &range, granule, 3 * granule), MOOR_OK);
         cr_assert_eq(*at(range.address, granule), 0);
         cr_assert(fixture_balanced(&f));
-        cr_assert_eq(fixture_free(&f, MOOR_ABI_RELEASE_DECOMMIT, range.handle, granule, 3 * granule),
-                     3 * granule);
+        decommit(&range, granule, 3 * granule);
         unmap(&range, 4 * granule, 2 * granule);
         cr_assert(fixture_balanced(&f));
         end_segment(&segment);
         cr_assert_eq(fixture_stats(&f, 0).held_bytes, 0);
         cr_assert(fixture_balanced(&f));
-        end(&range);
+        end_range(&range);
     }
 }
 
@@ -158,9 +130,9 @@ Test(shared, wrong_arguments_are_refused)
     unmap(&range, 512 * KIB, 128 * KIB);
     struct moor_abi_map_args args = {MOOR_ABI_MAP_ARGS_SIZE, 1, range.handle, 512 * KIB, segment.handle};
     cr_assert_eq(f.provider->shared->protect(f.context, &args, &f.error), MOOR_INVALID);
-    cr_assert_eq(fixture_free(&f, MOOR_ABI_RELEASE_DECOMMIT, range.handle, 64 * KIB, 64 * KIB), 64 * KIB);
+    decommit(&range, 64 * KIB, 64 * KIB);
     end_segment(&segment);
-    end(&range);
+    end_range(&range);
 }
 
 Test(shared, granules_of_2_mib_are_large_pages_if_the_system_grants_them)
@@ -186,7 +158,7 @@ Test(shared, granules_of_2_mib_are_large_pages_if_the_system_grants_them)
         cr_assert_eq(mapped_kib * 1024, stats.huge_bytes);
     unmap(&range, 4 * MIB, 6 * MIB);
     end_segment(&segment);
-    end(&range);
+    end_range(&range);
     cr_assert_eq(fixture_stats(&f, 0).huge_bytes, 0);
 }
 
@@ -214,8 +186,7 @@ Test(shared, cycles_of_maps_and_commits_leave_nothing_behind)
             unmap(&range, offset, 64 * KIB);
             states[i] = 0;
         } else if (states[i] == 1) {
-            cr_assert_eq(fixture_free(&f, MOOR_ABI_RELEASE_DECOMMIT, range.handle, offset, 64 * KIB),
-                         64 * KIB);
+            decommit(&range, offset, 64 * KIB);
             states[i] = 0;
         } else if (next_random(&state) % 2) {
             map(&range, offset, &segments[next_random(&state) % SEGMENTS], MOOR_ABI_ACCESS_READ);
@@ -234,8 +205,7 @@ Test(shared, cycles_of_maps_and_commits_leave_nothing_behind)
         if (states[i] == 2)
             unmap(&range, i * 64 * KIB, 64 * KIB);
         else if (states[i] == 1)
-            cr_assert_eq(fixture_free(&f, MOOR_ABI_RELEASE_DECOMMIT, range.handle, i * 64 * KIB, 64 * KIB),
-                         64 * KIB);
+            decommit(&range, i * 64 * KIB, 64 * KIB);
     }
     cr_assert_leq(count_maps(), before + 2);
     for (uint32_t i = 0; i < COUNT; i++) {
@@ -245,9 +215,8 @@ Test(shared, cycles_of_maps_and_commits_leave_nothing_behind)
     }
     cr_assert_leq(count_maps(), before + 2);
     cr_assert(fixture_balanced(&f));
-    cr_assert_eq(fixture_free(&f, MOOR_ABI_RELEASE_DECOMMIT, range.handle, 0, COUNT * 64 * KIB),
-                 COUNT * 64 * KIB);
-    end(&range);
+    decommit(&range, 0, COUNT * 64 * KIB);
+    end_range(&range);
     for (int i = 0; i < SEGMENTS; i++)
         end_segment(&segments[i]);
     cr_assert(fixture_balanced(&f));

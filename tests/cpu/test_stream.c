@@ -1,28 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 /* STREAM, COPY and RELEASE: order, and no free before the fence points. */
-#include "fixture.h"
-#include <criterion/criterion.h>
+#include "suite.h"
 #include <dirent.h>
 #include <pthread.h>
 #include <semaphore.h>
 #include <signal.h>
 #include <string.h>
 
-static struct fixture f;
 static sem_t gate;
 
-static void open_default(void)
+static void open_with_gate(void)
 {
     sem_init(&gate, 0, 0);
-    cr_assert_eq(fixture_open(&f, NULL, NULL), MOOR_OK, "%s", f.error.text);
+    open_default();
 }
 
-static void close_default(void)
-{
-    cr_assert_eq(fixture_close(&f), MOOR_OK, "%s", f.error.text);
-}
-
-TestSuite(stream, .init = open_default, .fini = close_default, .timeout = 60);
+TestSuite(stream, .init = open_with_gate, .fini = close_default, .timeout = 60);
 
 static struct moor_abi_stream *create(void)
 {
@@ -135,8 +128,8 @@ Test(stream, copies_and_fills_write_their_bytes)
     fill.destination += 2;
     cr_assert_eq(f.provider->copy->fill(stream, &fill, &f.error), MOOR_INVALID);
     destroy(stream);
-    cr_assert_eq(fixture_free(&f, MOOR_ABI_RELEASE_ALLOCATION, one.handle, 0, 0), 64 * KIB);
-    cr_assert_eq(fixture_free(&f, MOOR_ABI_RELEASE_ALLOCATION, two.handle, 0, 0), 64 * KIB);
+    cr_assert_eq(free_allocation(&one), 64 * KIB);
+    cr_assert_eq(free_allocation(&two), 64 * KIB);
 }
 
 static uint32_t reap_now(uint64_t deadline_ns)
@@ -176,7 +169,7 @@ Test(stream, no_memory_is_freed_before_its_fence)
     cr_assert_eq(fixture_reap(&f, 2), 128 * KIB);
     cr_assert_eq(fixture_stats(&f, 0).held_bytes, 0);
     cr_assert(fixture_balanced(&f));
-    cr_assert_eq(fixture_free(&f, MOOR_ABI_RELEASE_RANGE, range.handle, 0, 0), 0);
+    end_range(&range);
     destroy(stream);
 }
 

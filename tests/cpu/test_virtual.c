@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* VIRTUAL: addresses without memory, commits that are zero, and maps that do not run out. */
-#include "fixture.h"
-#include <criterion/criterion.h>
+#include "suite.h"
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -9,39 +8,8 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-static struct fixture f;
-
-static void open_default(void)
-{
-    cr_assert_eq(fixture_open(&f, NULL, NULL), MOOR_OK, "%s", f.error.text);
-}
-
-static void close_default(void)
-{
-    cr_assert_eq(fixture_close(&f), MOOR_OK, "%s", f.error.text);
-}
 
 TestSuite(virtual, .init = open_default, .fini = close_default);
-
-static struct moor_abi_range reserve(uint64_t bytes, uint64_t granule)
-{
-    struct moor_abi_range range;
-    cr_assert_eq(fixture_reserve(&f, bytes, granule, &range), MOOR_OK, "%s", f.error.text);
-    return range;
-}
-
-static uint64_t decommit(const struct moor_abi_range *range, uint64_t offset, uint64_t length)
-{
-    return fixture_free(&f, MOOR_ABI_RELEASE_DECOMMIT, range->handle, offset, length);
-}
-
-static void end_range(const struct moor_abi_range *range)
-{
-    cr_assert_eq(fixture_free(&f, MOOR_ABI_RELEASE_RANGE, range->handle, 0, 0), 0, "%s", f.error.text);
-}
 
 /* Returns true if an access faults: write(2) returns EFAULT in place of a signal. */
 static bool faults(char *address)
@@ -75,12 +43,12 @@ Test(virtual, commits_are_zero_also_after_a_decommit)
                                                          &f.error),
                          MOOR_OK);
             cr_assert_eq(committed, 3 * granule);
-            cr_assert_eq(decommit(&range, 3 * granule, granule), granule);
+            decommit(&range, 3 * granule, granule);
             cr_assert(faults(at(range.address, 3 * granule)));
             cr_assert_eq(*at(range.address, 4 * granule), 7);
             cr_assert(fixture_balanced(&f));
-            cr_assert_eq(decommit(&range, 2 * granule, granule), granule);
-            cr_assert_eq(decommit(&range, 4 * granule, granule), granule);
+            decommit(&range, 2 * granule, granule);
+            decommit(&range, 4 * granule, granule);
         }
         cr_assert(fixture_balanced(&f));
         end_range(&range);
@@ -158,11 +126,9 @@ Test(virtual, four_times_the_memory_is_reserved_and_fork_works)
     if (child == 0) /* in the child the memory is absent, so nothing is copied */
         _exit(faults(at(range.address, bytes / 2)) ? 0 : 1);
     memset(at(range.address, bytes / 2), 2, 64 * MIB);
-    int status = 0;
-    waitpid(child, &status, 0);
-    cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    cr_assert_eq(exit_status(child), 0);
     cr_assert(fixture_balanced(&f));
-    cr_assert_eq(decommit(&range, bytes / 2, 64 * MIB), 64 * MIB);
+    decommit(&range, bytes / 2, 64 * MIB);
     end_range(&range);
 }
 
@@ -179,10 +145,7 @@ Test(virtual, used_up_addresses_are_NO_VA)
                   f.error.native_code == ENOMEM && fixture_allocate(&f, 0, 5 * GIB, 256, &got) == MOOR_NO_VA;
         _exit(ok ? 0 : 1);
     }
-    int status = 0;
-    waitpid(child, &status, 0);
-    cr_assert(WIFEXITED(status));
-    if (WEXITSTATUS(status) != 0)
+    if (exit_status(child) != 0)
         cr_skip_test(
             "address sanitizer, or no limit can be set"); /* the sanitizer's own maps exceed any limit */
 }
@@ -222,7 +185,7 @@ Test(virtual, commits_in_random_order_merge_into_one_map)
         cr_assert(fixture_balanced(&f));
         shuffle(order, COUNT, &state);
         for (uint32_t i = 0; i < COUNT; i++)
-            cr_assert_eq(decommit(&range, order[i] * 64 * KIB, 64 * KIB), 64 * KIB);
+            decommit(&range, order[i] * 64 * KIB, 64 * KIB);
         cr_assert_leq(count_maps(), before + 2);
         cr_assert(fixture_balanced(&f));
     }
@@ -252,12 +215,10 @@ Test(virtual, map_count_used_up_is_limit)
         int32_t reserve = fixture_reserve(&f, 64 * KIB, 64 * KIB, &other);
         _exit(reserve == MOOR_LIMIT || reserve == MOOR_OK ? 0 : 3);
     }
-    int status = 0;
-    waitpid(child, &status, 0);
-    cr_assert(WIFEXITED(status));
-    if (WEXITSTATUS(status) == 9)
+    int status = exit_status(child);
+    if (status == 9)
         cr_skip_test("the system has no such limit");
-    cr_assert_eq(WEXITSTATUS(status), 0);
+    cr_assert_eq(status, 0);
 }
 
 Test(virtual, granules_of_2_mib_are_large_pages)
@@ -266,7 +227,7 @@ Test(virtual, granules_of_2_mib_are_large_pages)
     cr_assert_eq(fixture_commit(&f, &range, 4 * MIB, 8 * MIB), MOOR_OK);
     struct moor_abi_stats stats = fixture_stats(&f, 0);
     cr_assert_eq(stats.held_bytes, 8 * MIB);
-    cr_assert_eq(decommit(&range, 4 * MIB, 8 * MIB), 8 * MIB);
+    decommit(&range, 4 * MIB, 8 * MIB);
     end_range(&range);
     if (!(stats.valid & MOOR_ABI_STAT_HUGE) || !system_gives_large_pages())
         cr_skip_test("the system gives no large pages, or does not tell");
@@ -279,7 +240,7 @@ Test(virtual, smaller_granules_are_never_in_large_pages)
     struct moor_abi_range range = reserve(8 * MIB, 64 * KIB);
     cr_assert_eq(fixture_commit(&f, &range, 0, 8 * MIB), MOOR_OK);
     cr_assert_eq(fixture_stats(&f, 0).huge_bytes, 0);
-    cr_assert_eq(decommit(&range, 0, 8 * MIB), 8 * MIB);
+    decommit(&range, 0, 8 * MIB);
     end_range(&range);
 }
 
@@ -293,7 +254,7 @@ Test(virtual, commit_beyond_memory_changes_nothing)
     cr_assert(faults(at(range.address, 0)));
     cr_assert_eq(fixture_commit(&f, &range, 0, 2 * MIB), MOOR_OK);
     cr_assert_eq(*at(range.address, 0), 0);
-    cr_assert_eq(decommit(&range, 0, 2 * MIB), 2 * MIB);
+    decommit(&range, 0, 2 * MIB);
     end_range(&range);
 }
 

@@ -163,10 +163,18 @@ struct sim_call sim_enter(enum sim_function function, unsigned needs)
     return call;
 }
 
-CUresult sim_leave(struct sim_call *call)
+struct sim_call sim_enter_query(enum sim_function function, unsigned needs, const void *answer)
+{
+    struct sim_call call = sim_enter(function, needs);
+    if (call.result == CUDA_SUCCESS && !answer)
+        call.result = CUDA_ERROR_INVALID_VALUE;
+    return call;
+}
+
+CUresult sim_leave(CUresult result)
 {
     pthread_mutex_unlock(&sim.lock);
-    return call->result;
+    return result;
 }
 
 /* ---- functions by name and version ---- */
@@ -209,7 +217,5 @@ CUresult CUDAAPI cuGetProcAddress_v2(const char *symbol, void **pfn, int version
                                      CUdriverProcAddressQueryResult *status)
 {
     struct sim_call call = sim_enter(SIM_cuGetProcAddress, SIM_UNREADY);
-    if (call.result == CUDA_SUCCESS)
-        call.result = sim_procaddr(symbol, pfn, version, flags, status);
-    return sim_leave(&call);
+    return sim_leave(call.result ? call.result : sim_procaddr(symbol, pfn, version, flags, status));
 }

@@ -45,7 +45,7 @@ CUresult CUDAAPI cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
         thread_mode = *mode;
         *mode = before;
     }
-    return sim_leave(&call);
+    return sim_leave(call.result);
 }
 
 /* Returns true if this capture forbids the calling thread potentially unsafe calls. */
@@ -193,9 +193,7 @@ static CUresult begin(CUstream handle, CUstreamCaptureMode mode)
 CUresult CUDAAPI cuStreamBeginCapture_v2(CUstream hStream, CUstreamCaptureMode mode)
 {
     struct sim_call call = sim_enter(SIM_cuStreamBeginCapture, SIM_CONTEXT);
-    if (call.result == CUDA_SUCCESS)
-        call.result = begin(hStream, mode);
-    return sim_leave(&call);
+    return sim_leave(call.result ? call.result : begin(hStream, mode));
 }
 
 /* Ends the capture on all its streams. Returns true if each of them was joined. */
@@ -244,9 +242,7 @@ static CUresult end(CUstream handle, CUgraph *graph)
 CUresult CUDAAPI cuStreamEndCapture(CUstream hStream, CUgraph *phGraph)
 {
     struct sim_call call = sim_enter(SIM_cuStreamEndCapture, SIM_CONTEXT);
-    if (call.result == CUDA_SUCCESS)
-        call.result = end(hStream, phGraph);
-    return sim_leave(&call);
+    return sim_leave(call.result ? call.result : end(hStream, phGraph));
 }
 
 CUresult CUDAAPI cuGraphDestroy(CUgraph hGraph)
@@ -257,15 +253,13 @@ CUresult CUDAAPI cuGraphDestroy(CUgraph hGraph)
         call.result = sim_refuse(CUDA_ERROR_INVALID_VALUE, "cuGraphDestroy: no such graph");
     if (call.result == CUDA_SUCCESS)
         sim_handle_end((uintptr_t)hGraph);
-    return sim_leave(&call);
+    return sim_leave(call.result);
 }
 
 CUresult CUDAAPI cuStreamIsCapturing(CUstream hStream, CUstreamCaptureStatus *captureStatus)
 {
-    struct sim_call call = sim_enter(SIM_cuStreamIsCapturing, 0);
+    struct sim_call call = sim_enter_query(SIM_cuStreamIsCapturing, 0, captureStatus);
     struct sim_stream *stream = NULL;
-    if (call.result == CUDA_SUCCESS && !captureStatus)
-        call.result = CUDA_ERROR_INVALID_VALUE;
     if (call.result == CUDA_SUCCESS)
         call.result = sim_stream_of(hStream, "cuStreamIsCapturing", &stream);
     if (call.result == CUDA_SUCCESS && !stream->handle)
@@ -274,5 +268,5 @@ CUresult CUDAAPI cuStreamIsCapturing(CUstream hStream, CUstreamCaptureStatus *ca
         *captureStatus = !stream->capture           ? CU_STREAM_CAPTURE_STATUS_NONE
                          : stream->capture->invalid ? CU_STREAM_CAPTURE_STATUS_INVALIDATED
                                                     : CU_STREAM_CAPTURE_STATUS_ACTIVE;
-    return sim_leave(&call);
+    return sim_leave(call.result);
 }

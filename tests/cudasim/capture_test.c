@@ -214,8 +214,7 @@ Test(capture, streams_cannot_be_destroyed)
 {
     drive_open("");
     CUstream stream = begin(CU_STREAM_CAPTURE_MODE_RELAXED);
-    EXPECT(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cuStreamDestroy(stream));
-    drive_violated("is being captured");
+    VIOLATES("is being captured", CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cuStreamDestroy(stream));
     expect_end(stream, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
     drive_close();
 }

@@ -90,9 +90,7 @@ CUresult CUDAAPI cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
         call.result = CUDA_ERROR_INVALID_VALUE;
     if (call.result == CUDA_SUCCESS && !device)
         call.result = CUDA_ERROR_INVALID_DEVICE;
-    if (call.result == CUDA_SUCCESS)
-        call.result = retain(device, pctx);
-    return sim_leave(&call);
+    return sim_leave(call.result ? call.result : retain(device, pctx));
 }
 
 CUresult CUDAAPI cuDevicePrimaryCtxRelease_v2(CUdevice dev)
@@ -101,9 +99,7 @@ CUresult CUDAAPI cuDevicePrimaryCtxRelease_v2(CUdevice dev)
     struct sim_device *device = sim_device(dev);
     if (call.result == CUDA_SUCCESS && !device)
         call.result = CUDA_ERROR_INVALID_DEVICE;
-    if (call.result == CUDA_SUCCESS)
-        call.result = release(&device->primary);
-    return sim_leave(&call);
+    return sim_leave(call.result ? call.result : release(&device->primary));
 }
 
 /* ---- current contexts ---- */
@@ -129,7 +125,7 @@ CUresult CUDAAPI cuCtxPushCurrent_v2(CUcontext ctx)
     /* a fault: it belongs to the context that is not current yet */
     else if (sim_sticky(call.result) && sim_context(ctx))
         sim_lose(sim_context(ctx), call.result);
-    return sim_leave(&call);
+    return sim_leave(call.result);
 }
 
 CUresult CUDAAPI cuCtxPopCurrent_v2(CUcontext *pctx)
@@ -142,17 +138,15 @@ CUresult CUDAAPI cuCtxPopCurrent_v2(CUcontext *pctx)
         if (pctx)
             *pctx = stack.contexts[stack.depth];
     }
-    return sim_leave(&call);
+    return sim_leave(call.result);
 }
 
 CUresult CUDAAPI cuCtxGetCurrent(CUcontext *pctx)
 {
-    struct sim_call call = sim_enter(SIM_cuCtxGetCurrent, 0);
-    if (call.result == CUDA_SUCCESS && !pctx)
-        call.result = CUDA_ERROR_INVALID_VALUE;
+    struct sim_call call = sim_enter_query(SIM_cuCtxGetCurrent, 0, pctx);
     if (call.result == CUDA_SUCCESS)
         *pctx = sim_context_current();
-    return sim_leave(&call);
+    return sim_leave(call.result);
 }
 
 /* Replaces the top of the stack; NULL removes it. */
@@ -173,17 +167,13 @@ static CUresult set(CUcontext handle)
 CUresult CUDAAPI cuCtxSetCurrent(CUcontext ctx)
 {
     struct sim_call call = sim_enter(SIM_cuCtxSetCurrent, 0);
-    if (call.result == CUDA_SUCCESS)
-        call.result = set(ctx);
-    return sim_leave(&call);
+    return sim_leave(call.result ? call.result : set(ctx));
 }
 
 CUresult CUDAAPI cuCtxGetDevice(CUdevice *device)
 {
-    struct sim_call call = sim_enter(SIM_cuCtxGetDevice, SIM_CURRENT);
-    if (call.result == CUDA_SUCCESS && !device)
-        call.result = CUDA_ERROR_INVALID_VALUE;
+    struct sim_call call = sim_enter_query(SIM_cuCtxGetDevice, SIM_CURRENT, device);
     if (call.result == CUDA_SUCCESS)
         *device = call.context->device;
-    return sim_leave(&call);
+    return sim_leave(call.result);
 }

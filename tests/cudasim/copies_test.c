@@ -115,16 +115,16 @@ Test(copies, in_wrong_directions_are_refused)
     host = pinned();
     CUdeviceptr block = drive_allocate(100);
     CUdeviceptr other = drive_allocate(100);
-    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemcpyHtoDAsync(block, (void *)(uintptr_t)other, 10, NULL));
-    drive_violated("is a device address");
-    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemcpyDtoHAsync((void *)(uintptr_t)other, block, 10, NULL));
-    drive_violated("is a device address");
+    VIOLATES("is a device address", CUDA_ERROR_INVALID_VALUE,
+             cuMemcpyHtoDAsync(block, (void *)(uintptr_t)other, 10, NULL));
+    VIOLATES("is a device address", CUDA_ERROR_INVALID_VALUE,
+             cuMemcpyDtoHAsync((void *)(uintptr_t)other, block, 10, NULL));
     EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemcpyHtoDAsync((uintptr_t)pattern, host, 10, NULL));
     EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemcpyDtoHAsync(host, (uintptr_t)pattern, 10, NULL));
     EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemcpyDtoDAsync(block, (uintptr_t)pattern, 10, NULL));
     EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemcpyHtoDAsync(block, NULL, 10, NULL));
-    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemcpyHtoDAsync(block, host + sizeof(pattern) - 5, 10, NULL));
-    drive_violated("pinned up to its middle");
+    VIOLATES("pinned up to its middle", CUDA_ERROR_INVALID_VALUE,
+             cuMemcpyHtoDAsync(block, host + sizeof(pattern) - 5, 10, NULL));
     OK(cuMemFreeHost(host));
     OK(cuMemFree(block));
     OK(cuMemFree(other));
@@ -162,10 +162,8 @@ Test(memsets, write_elements)
         "\xee\xee\x34\x12\x34\x12\xee\xee\xd4\xc3\xb2\xa1\xd4\xc3\xb2\xa1"
         "\xee\xee\xee\xee\xee\xee\xee\xee\xee\xee\xee\xee\xee\xee\xee\x01";
     cr_assert_eq(memcmp(found, wanted, 32), 0);
-    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemsetD16Async(block + 1, 0, 1, stream));
-    drive_violated("2-byte elements");
-    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemsetD32Async(block + 2, 0, 1, stream));
-    drive_violated("4-byte elements");
+    VIOLATES("2-byte elements", CUDA_ERROR_INVALID_VALUE, cuMemsetD16Async(block + 1, 0, 1, stream));
+    VIOLATES("4-byte elements", CUDA_ERROR_INVALID_VALUE, cuMemsetD32Async(block + 2, 0, 1, stream));
     OK(cuStreamDestroy(stream));
     OK(cuMemFree(block));
     drive_close();
@@ -233,9 +231,8 @@ Test(peers, are_copied_between_by_their_contexts)
     OK(cuStreamSynchronize(pair.stream));
     OK((CUresult)moor_cudasim.peek(pair.blocks[1], found, 100));
     cr_assert_eq(memcmp(found, pattern, 100), 0);
-    EXPECT(CUDA_ERROR_INVALID_CONTEXT,
-           cuMemcpyPeerAsync(pair.blocks[1], NULL, pair.blocks[0], pair.contexts[0], 1, NULL));
-    drive_violated("cuMemcpyPeerAsync: no such context");
+    VIOLATES("cuMemcpyPeerAsync: no such context", CUDA_ERROR_INVALID_CONTEXT,
+             cuMemcpyPeerAsync(pair.blocks[1], NULL, pair.blocks[0], pair.contexts[0], 1, NULL));
 }
 
 /* The contexts must be those of the memory. */
@@ -244,16 +241,16 @@ Test(peers, are_not_reached_by_the_wrong_context)
     struct pair pair = open_pair("devices=2");
     OK(cuMemcpyPeerAsync(pair.blocks[1], pair.contexts[0], pair.blocks[0], pair.contexts[0], 100,
                          pair.stream));
-    EXPECT(CUDA_ERROR_ILLEGAL_ADDRESS, cuStreamSynchronize(pair.stream));
-    drive_violated("is not accessible to this device");
+    VIOLATES("is not accessible to this device", CUDA_ERROR_ILLEGAL_ADDRESS,
+             cuStreamSynchronize(pair.stream));
 }
 
 Test(peers, do_not_reach_each_others_allocations)
 {
     struct pair pair = open_pair("devices=2");
     OK(cuMemcpyDtoDAsync(pair.blocks[0], pair.blocks[1], 100, pair.stream));
-    EXPECT(CUDA_ERROR_ILLEGAL_ADDRESS, cuStreamSynchronize(pair.stream));
-    drive_violated("is not accessible to this device");
+    VIOLATES("is not accessible to this device", CUDA_ERROR_ILLEGAL_ADDRESS,
+             cuStreamSynchronize(pair.stream));
 }
 
 Test(peers, reach_mappings_that_they_have_access_to)
@@ -271,8 +268,7 @@ Test(peers, reach_mappings_that_they_have_access_to)
     OK((CUresult)moor_cudasim.peek(pair.blocks[1], found, 100));
     cr_assert_eq(memcmp(found, pattern, 100), 0);
     OK(cuMemcpyDtoDAsync(mapped, pair.blocks[1], 100, stream));
-    EXPECT(CUDA_ERROR_ILLEGAL_ADDRESS, cuStreamSynchronize(stream));
-    drive_violated("read-only for this device");
+    VIOLATES("read-only for this device", CUDA_ERROR_ILLEGAL_ADDRESS, cuStreamSynchronize(stream));
     (void)drive_free_bytes; /* device 0 still works */
     OK(cuCtxPopCurrent(NULL));
     OK(cuStreamSynchronize(pair.stream));
@@ -300,8 +296,7 @@ Test(kernels, of_freed_spans_are_violations)
     OK(cuMemFree(from));
     drive_violated("which a kernel that is queued still uses");
     OK((CUresult)moor_cudasim.open(stream));
-    EXPECT(CUDA_ERROR_ILLEGAL_ADDRESS, cuStreamSynchronize(stream));
-    drive_violated("a kernel reads");
+    VIOLATES("a kernel reads", CUDA_ERROR_ILLEGAL_ADDRESS, cuStreamSynchronize(stream));
 }
 
 Test(kernels, read_and_write_their_spans)

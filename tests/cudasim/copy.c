@@ -88,9 +88,7 @@ CUresult CUDAAPI cuMemcpyHtoDAsync_v2(CUdeviceptr dstDevice, const void *srcHost
                                       CUstream hStream)
 {
     struct sim_call call = sim_enter(SIM_cuMemcpyHtoDAsync, SIM_CONTEXT);
-    if (call.result == CUDA_SUCCESS)
-        call.result = to_device(hStream, dstDevice, srcHost, ByteCount);
-    return sim_leave(&call);
+    return sim_leave(call.result ? call.result : to_device(hStream, dstDevice, srcHost, ByteCount));
 }
 
 /* From pageable memory the copy to the device may follow after the call; from pinned memory it may not. */
@@ -99,9 +97,7 @@ CUresult CUDAAPI cuMemcpyHtoD_v2(CUdeviceptr dstDevice, const void *srcHost, siz
     struct sim_call call = sim_enter(SIM_cuMemcpyHtoD, SIM_CONTEXT | SIM_UNSAFE);
     if (call.result == CUDA_SUCCESS)
         call.result = to_device(NULL, dstDevice, srcHost, ByteCount);
-    if (call.result == CUDA_SUCCESS)
-        call.result = sim_stream_wait(call.context->legacy);
-    return sim_leave(&call);
+    return sim_leave(call.result ? call.result : sim_stream_wait(call.context->legacy));
 }
 
 /* ---- device to host ---- */
@@ -130,9 +126,7 @@ CUresult CUDAAPI cuMemcpyDtoHAsync_v2(void *dstHost, CUdeviceptr srcDevice, size
                                       CUstream hStream)
 {
     struct sim_call call = sim_enter(SIM_cuMemcpyDtoHAsync, SIM_CONTEXT);
-    if (call.result == CUDA_SUCCESS)
-        call.result = to_host(hStream, dstHost, srcDevice, ByteCount);
-    return sim_leave(&call);
+    return sim_leave(call.result ? call.result : to_host(hStream, dstHost, srcDevice, ByteCount));
 }
 
 CUresult CUDAAPI cuMemcpyDtoH_v2(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount)
@@ -140,9 +134,7 @@ CUresult CUDAAPI cuMemcpyDtoH_v2(void *dstHost, CUdeviceptr srcDevice, size_t By
     struct sim_call call = sim_enter(SIM_cuMemcpyDtoH, SIM_CONTEXT | SIM_UNSAFE);
     if (call.result == CUDA_SUCCESS)
         call.result = to_host(NULL, dstHost, srcDevice, ByteCount);
-    if (call.result == CUDA_SUCCESS)
-        call.result = sim_stream_wait(call.context->legacy);
-    return sim_leave(&call);
+    return sim_leave(call.result ? call.result : sim_stream_wait(call.context->legacy));
 }
 
 /* ---- device to device ---- */
@@ -166,7 +158,7 @@ CUresult CUDAAPI cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevi
     if (call.result == CUDA_SUCCESS)
         call.result = between(stream, device_span(stream->context, dstDevice, ByteCount, MOOR_CUDASIM_WRITE),
                               device_span(stream->context, srcDevice, ByteCount, MOOR_CUDASIM_READ));
-    return sim_leave(&call);
+    return sim_leave(call.result);
 }
 
 /* The context that is named for an end must reach it. */
@@ -193,7 +185,7 @@ CUresult CUDAAPI cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext, 
     struct sim_call call = sim_enter(SIM_cuMemcpyPeerAsync, SIM_CONTEXT);
     if (call.result == CUDA_SUCCESS)
         call.result = between_peers(dstDevice, dstContext, srcDevice, srcContext, ByteCount, hStream);
-    return sim_leave(&call);
+    return sim_leave(call.result);
 }
 
 /* ---- memsets ---- */
@@ -220,25 +212,19 @@ static CUresult fill(const struct sim_call *call, CUdeviceptr to, uint64_t value
 CUresult CUDAAPI cuMemsetD8Async(CUdeviceptr dstDevice, unsigned char uc, size_t N, CUstream hStream)
 {
     struct sim_call call = sim_enter(SIM_cuMemsetD8Async, SIM_CONTEXT);
-    if (call.result == CUDA_SUCCESS)
-        call.result = fill(&call, dstDevice, uc, 1, N, hStream);
-    return sim_leave(&call);
+    return sim_leave(call.result ? call.result : fill(&call, dstDevice, uc, 1, N, hStream));
 }
 
 CUresult CUDAAPI cuMemsetD16Async(CUdeviceptr dstDevice, unsigned short us, size_t N, CUstream hStream)
 {
     struct sim_call call = sim_enter(SIM_cuMemsetD16Async, SIM_CONTEXT);
-    if (call.result == CUDA_SUCCESS)
-        call.result = fill(&call, dstDevice, us, 2, N, hStream);
-    return sim_leave(&call);
+    return sim_leave(call.result ? call.result : fill(&call, dstDevice, us, 2, N, hStream));
 }
 
 CUresult CUDAAPI cuMemsetD32Async(CUdeviceptr dstDevice, unsigned int ui, size_t N, CUstream hStream)
 {
     struct sim_call call = sim_enter(SIM_cuMemsetD32Async, SIM_CONTEXT);
-    if (call.result == CUDA_SUCCESS)
-        call.result = fill(&call, dstDevice, ui, 4, N, hStream);
-    return sim_leave(&call);
+    return sim_leave(call.result ? call.result : fill(&call, dstDevice, ui, 4, N, hStream));
 }
 
 /* ---- values and host functions ---- */
@@ -273,9 +259,7 @@ CUresult CUDAAPI cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr addr, cuui
     /* The other flag belongs to another version of the function. */
     if (call.result == CUDA_SUCCESS && flags != CU_STREAM_WRITE_VALUE_DEFAULT)
         call.result = CUDA_ERROR_INVALID_VALUE;
-    if (call.result == CUDA_SUCCESS)
-        call.result = value(&call, SIM_WRITE_VALUE, stream, addr, number, flags);
-    return sim_leave(&call);
+    return sim_leave(call.result ? call.result : value(&call, SIM_WRITE_VALUE, stream, addr, number, flags));
 }
 
 /* NOR and FLUSH need an attribute that these devices do not have. */
@@ -287,9 +271,7 @@ CUresult CUDAAPI cuStreamWaitValue64_v2(CUstream stream, CUdeviceptr addr, cuuin
         call.result = flags == CU_STREAM_WAIT_VALUE_NOR || flags & CU_STREAM_WAIT_VALUE_FLUSH
                           ? CUDA_ERROR_NOT_SUPPORTED
                           : CUDA_ERROR_INVALID_VALUE;
-    if (call.result == CUDA_SUCCESS)
-        call.result = value(&call, SIM_WAIT_VALUE, stream, addr, number, flags);
-    return sim_leave(&call);
+    return sim_leave(call.result ? call.result : value(&call, SIM_WAIT_VALUE, stream, addr, number, flags));
 }
 
 CUresult CUDAAPI cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void *userData)
@@ -306,5 +288,5 @@ CUresult CUDAAPI cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void *userData)
         operation->user = userData;
         call.result = sim_submit(stream, operation);
     }
-    return sim_leave(&call);
+    return sim_leave(call.result);
 }

@@ -155,51 +155,41 @@ static CUresult start(unsigned flags)
 CUresult CUDAAPI cuInit(unsigned int Flags)
 {
     struct sim_call call = sim_enter(SIM_cuInit, SIM_UNREADY);
-    if (call.result == CUDA_SUCCESS)
-        call.result = start(Flags);
-    return sim_leave(&call);
+    return sim_leave(call.result ? call.result : start(Flags));
 }
 
 CUresult CUDAAPI cuDriverGetVersion(int *driverVersion)
 {
-    struct sim_call call = sim_enter(SIM_cuDriverGetVersion, SIM_UNREADY);
-    if (call.result == CUDA_SUCCESS && !driverVersion)
-        call.result = CUDA_ERROR_INVALID_VALUE;
+    struct sim_call call = sim_enter_query(SIM_cuDriverGetVersion, SIM_UNREADY, driverVersion);
     if (call.result == CUDA_SUCCESS)
         *driverVersion = sim.settings.driver_version;
-    return sim_leave(&call);
+    return sim_leave(call.result);
 }
 
 /* ---- devices ---- */
 
 CUresult CUDAAPI cuDeviceGetCount(int *count)
 {
-    struct sim_call call = sim_enter(SIM_cuDeviceGetCount, 0);
-    if (call.result == CUDA_SUCCESS && !count)
-        call.result = CUDA_ERROR_INVALID_VALUE;
+    struct sim_call call = sim_enter_query(SIM_cuDeviceGetCount, 0, count);
     if (call.result == CUDA_SUCCESS)
         *count = sim.device_count;
-    return sim_leave(&call);
+    return sim_leave(call.result);
 }
 
 CUresult CUDAAPI cuDeviceGet(CUdevice *device, int ordinal)
 {
-    struct sim_call call = sim_enter(SIM_cuDeviceGet, 0);
-    if (call.result == CUDA_SUCCESS && !device)
-        call.result = CUDA_ERROR_INVALID_VALUE;
+    struct sim_call call = sim_enter_query(SIM_cuDeviceGet, 0, device);
     if (call.result == CUDA_SUCCESS && !sim_device(ordinal))
         call.result = CUDA_ERROR_INVALID_DEVICE;
     if (call.result == CUDA_SUCCESS)
         *device = ordinal;
-    return sim_leave(&call);
+    return sim_leave(call.result);
 }
 
 /* Enters a function that takes a device and a place for its result. */
 static struct sim_call enter_device(enum sim_function function, CUdevice dev, const void *answer)
 {
-    struct sim_call call = sim_enter(function, 0);
-    if (call.result == CUDA_SUCCESS && !answer)
-        call.result = CUDA_ERROR_INVALID_VALUE;
+    struct sim_call call = sim_enter_query(function, 0, answer);
     if (call.result == CUDA_SUCCESS && !sim_device(dev))
         call.result = CUDA_ERROR_INVALID_DEVICE;
     return call;
@@ -212,7 +202,7 @@ CUresult CUDAAPI cuDeviceGetName(char *name, int len, CUdevice dev)
         call.result = CUDA_ERROR_INVALID_VALUE;
     if (call.result == CUDA_SUCCESS)
         (void)snprintf(name, (size_t)len, "%s", sim.devices[dev].name);
-    return sim_leave(&call);
+    return sim_leave(call.result);
 }
 
 CUresult CUDAAPI cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice dev)
@@ -220,7 +210,7 @@ CUresult CUDAAPI cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice dev)
     struct sim_call call = enter_device(SIM_cuDeviceGetUuid, dev, uuid);
     if (call.result == CUDA_SUCCESS)
         *uuid = sim.devices[dev].uuid;
-    return sim_leave(&call);
+    return sim_leave(call.result);
 }
 
 CUresult CUDAAPI cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev)
@@ -228,7 +218,7 @@ CUresult CUDAAPI cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev)
     struct sim_call call = enter_device(SIM_cuDeviceTotalMem, dev, bytes);
     if (call.result == CUDA_SUCCESS)
         *bytes = sim.devices[dev].total_bytes;
-    return sim_leave(&call);
+    return sim_leave(call.result);
 }
 
 CUresult CUDAAPI cuDeviceCanAccessPeer(int *canAccessPeer, CUdevice dev, CUdevice peerDev)
@@ -238,7 +228,7 @@ CUresult CUDAAPI cuDeviceCanAccessPeer(int *canAccessPeer, CUdevice dev, CUdevic
         call.result = CUDA_ERROR_INVALID_DEVICE;
     if (call.result == CUDA_SUCCESS)
         *canAccessPeer = sim_peer(dev, peerDev);
-    return sim_leave(&call);
+    return sim_leave(call.result);
 }
 
 static int attribute(int device, CUdevice_attribute attrib)
@@ -281,7 +271,7 @@ CUresult CUDAAPI cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUdevi
         call.result = CUDA_ERROR_INVALID_VALUE;
     if (call.result == CUDA_SUCCESS)
         *pi = attribute(dev, attrib);
-    return sim_leave(&call);
+    return sim_leave(call.result);
 }
 
 CUresult CUDAAPI cuMemGetInfo_v2(size_t *free, size_t *total)
@@ -295,5 +285,5 @@ CUresult CUDAAPI cuMemGetInfo_v2(size_t *free, size_t *total)
         *free = free_bytes(call.context->device);
         *total = sim.devices[call.context->device].total_bytes;
     }
-    return sim_leave(&call);
+    return sim_leave(call.result);
 }

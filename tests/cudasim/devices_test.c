@@ -135,9 +135,7 @@ Test(devices, a_forked_child_has_no_driver)
                   ? 0
                   : 1);
     }
-    int status;
-    cr_assert_eq(waitpid(child, &status, 0), child);
-    cr_assert_eq(status, 0);
+    cr_assert_eq(drive_child_status(child), 0);
     drive_close();
 }
 
@@ -172,9 +170,7 @@ static void expect_visible(const char *list, int devices, const int *bytes)
             good = first_bytes(i) == bytes[i];
         _exit(good ? 0 : 1);
     }
-    int status;
-    cr_assert_eq(waitpid(child, &status, 0), child);
-    cr_assert_eq(status, 0, "CUDA_VISIBLE_DEVICES=%s", list ? list : "(not set)");
+    cr_assert_eq(drive_child_status(child), 0, "CUDA_VISIBLE_DEVICES=%s", list ? list : "(not set)");
 }
 
 #define A 0x1122
@@ -300,21 +296,15 @@ Test(contexts, that_are_missing_or_released_are_violations)
     CUcontext context;
     drive_open("");
     OK(cuCtxPopCurrent(&context));
-    EXPECT(CUDA_ERROR_INVALID_CONTEXT, cuMemAlloc(&address, 1));
-    drive_violated("cuMemAlloc: no context is current");
+    VIOLATES("cuMemAlloc: no context is current", CUDA_ERROR_INVALID_CONTEXT, cuMemAlloc(&address, 1));
     EXPECT(CUDA_ERROR_INVALID_CONTEXT, cuCtxGetDevice(&device));
-    EXPECT(CUDA_ERROR_INVALID_CONTEXT, cuCtxPopCurrent(NULL));
-    drive_violated("cuCtxPopCurrent");
+    VIOLATES("cuCtxPopCurrent", CUDA_ERROR_INVALID_CONTEXT, cuCtxPopCurrent(NULL));
     OK(cuCtxPushCurrent(context));
     OK(cuDevicePrimaryCtxRelease(0));
-    EXPECT(CUDA_ERROR_CONTEXT_IS_DESTROYED, cuMemGetInfo(&bytes, &bytes));
-    drive_violated("has been released");
-    EXPECT(CUDA_ERROR_INVALID_CONTEXT, cuDevicePrimaryCtxRelease(0));
-    drive_violated("has none retained");
-    EXPECT(CUDA_ERROR_CONTEXT_IS_DESTROYED, cuCtxPushCurrent(context));
-    drive_violated("cuCtxPushCurrent");
-    EXPECT(CUDA_ERROR_INVALID_CONTEXT, cuCtxPushCurrent((CUcontext)&context));
-    drive_violated("cuCtxPushCurrent");
+    VIOLATES("has been released", CUDA_ERROR_CONTEXT_IS_DESTROYED, cuMemGetInfo(&bytes, &bytes));
+    VIOLATES("has none retained", CUDA_ERROR_INVALID_CONTEXT, cuDevicePrimaryCtxRelease(0));
+    VIOLATES("cuCtxPushCurrent", CUDA_ERROR_CONTEXT_IS_DESTROYED, cuCtxPushCurrent(context));
+    VIOLATES("cuCtxPushCurrent", CUDA_ERROR_INVALID_CONTEXT, cuCtxPushCurrent((CUcontext)&context));
 }
 
 static void *nothing_is_current(void *unused)
@@ -369,9 +359,7 @@ static int ends_with(const char *settings, bool leave_something)
             _exit(3);
         exit(0);
     }
-    int status = -1;
-    cr_assert_eq(waitpid(child, &status, 0), child);
-    return status;
+    return drive_child_status(child);
 }
 
 Test(ends, of_the_process_report_leaks_if_set)
@@ -394,8 +382,7 @@ Test(ends, of_a_forked_child_leave_the_driver_alone)
             (void)alarm(20); /* ends a child that blocks */
             exit(0);
         }
-        int status = -1;
-        cr_assert_eq(waitpid(child, &status, 0), child);
+        int status = drive_child_status(child);
         cr_assert_eq(status, 0, "round %d: the child ended with %d", i, status);
     }
     drive_close();

@@ -2,6 +2,7 @@
 #include "drive.h"
 #include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
 
 char drive_trace[DRIVE_TRACE_MAX + 1];
 unsigned drive_traced;
@@ -48,6 +49,13 @@ void drive_violated(const char *words)
     const char *text = moor_cudasim.violation(expected);
     cr_assert(strstr(text, words), "\"%s\" is not in \"%s\"", words, text);
     expected++;
+}
+
+int drive_child_status(pid_t child)
+{
+    int status = -1;
+    cr_assert_eq(waitpid(child, &status, 0), child);
+    return status;
 }
 
 void drive_note(void *letter, void *const *bytes)

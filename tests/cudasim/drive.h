@@ -7,6 +7,7 @@
 #include <criterion/criterion.h>
 #include <cuda.h>
 #include <moorage/cudasim.h>
+#include <sys/types.h>
 
 extern const struct moor_cudasim moor_cudasim;
 
@@ -16,6 +17,8 @@ extern const struct moor_cudasim moor_cudasim;
 
 #define EXPECT(code, call) drive_expect(code, call, #call, __FILE__, __LINE__)
 #define OK(call) EXPECT(CUDA_SUCCESS, call)
+/* Expects the code, and one more violation with these words in its text. */
+#define VIOLATES(words, code, call) (EXPECT(code, call), drive_violated(words))
 void drive_expect(CUresult wanted, CUresult found, const char *call, const char *file, int line);
 
 /* Applies the settings and calls cuInit. */
@@ -26,6 +29,9 @@ void drive_open(const char *settings);
 void drive_close(void);
 /* Expects one more violation, with these words in its text. */
 void drive_violated(const char *words);
+
+/* Waits for the child and returns its status, as waitpid gives it. */
+int drive_child_status(pid_t child);
 
 /* Kernels and host functions that append a letter to the trace when they run. */
 #define DRIVE_TRACE_MAX 64

@@ -93,7 +93,7 @@ static CUresult answer(enum sim_function function, CUresult error, bool name, co
         call.result = CUDA_ERROR_INVALID_VALUE;
     if (ret_text)
         *ret_text = !found ? NULL : name ? found->name : found->text;
-    return sim_leave(&call);
+    return sim_leave(call.result);
 }
 
 CUresult CUDAAPI cuGetErrorName(CUresult error, const char **pStr)

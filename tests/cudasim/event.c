@@ -40,7 +40,7 @@ CUresult CUDAAPI cuEventCreate(CUevent *phEvent, unsigned int Flags)
         event->handle = (CUevent)(uintptr_t)sim_handle_make(SIM_HANDLE_EVENT, event);
         *phEvent = event->handle;
     }
-    return sim_leave(&call);
+    return sim_leave(call.result);
 }
 
 CUresult CUDAAPI cuEventDestroy_v2(CUevent hEvent)
@@ -54,7 +54,7 @@ CUresult CUDAAPI cuEventDestroy_v2(CUevent hEvent)
         sim_point_unref(event->point);
         free(event);
     }
-    return sim_leave(&call);
+    return sim_leave(call.result);
 }
 
 static CUresult record(CUevent handle, CUstream stream_handle)
@@ -90,9 +90,7 @@ static CUresult record(CUevent handle, CUstream stream_handle)
 CUresult CUDAAPI cuEventRecord(CUevent hEvent, CUstream hStream)
 {
     struct sim_call call = sim_enter(SIM_cuEventRecord, SIM_CONTEXT);
-    if (call.result == CUDA_SUCCESS)
-        call.result = record(hEvent, hStream);
-    return sim_leave(&call);
+    return sim_leave(call.result ? call.result : record(hEvent, hStream));
 }
 
 /* Finds an event that the host may query, and returns the state of its context. */
@@ -114,7 +112,7 @@ CUresult CUDAAPI cuEventQuery(CUevent hEvent)
         call.result = find_for_query(hEvent, "cuEventQuery", &event);
     if (call.result == CUDA_SUCCESS && event->point && !event->point->done)
         call.result = CUDA_ERROR_NOT_READY;
-    return sim_leave(&call);
+    return sim_leave(call.result);
 }
 
 static CUresult wait_point(struct sim_point *point)
@@ -137,7 +135,7 @@ CUresult CUDAAPI cuEventSynchronize(CUevent hEvent)
         call.result = find_for_query(hEvent, "cuEventSynchronize", &event);
     if (call.result == CUDA_SUCCESS && event->point)
         call.result = wait_point(event->point);
-    return sim_leave(&call);
+    return sim_leave(call.result);
 }
 
 static CUresult wait_event(CUstream stream_handle, CUevent handle, unsigned flags)
@@ -163,7 +161,5 @@ static CUresult wait_event(CUstream stream_handle, CUevent handle, unsigned flag
 CUresult CUDAAPI cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags)
 {
     struct sim_call call = sim_enter(SIM_cuStreamWaitEvent, SIM_CONTEXT);
-    if (call.result == CUDA_SUCCESS)
-        call.result = wait_event(hStream, hEvent, Flags);
-    return sim_leave(&call);
+    return sim_leave(call.result ? call.result : wait_event(hStream, hEvent, Flags));
 }

@@ -99,9 +99,7 @@ static int run_child(const char *settings)
             _exit(3);
         _exit(cuCtxPopCurrent(NULL) == CUDA_ERROR_INVALID_CONTEXT ? 0 : 1);
     }
-    int status = -1;
-    cr_assert_eq(waitpid(child, &status, 0), child);
-    return status;
+    return drive_child_status(child);
 }
 
 Test(violations, abort_unless_they_are_counted)

@@ -66,9 +66,7 @@ static CUresult allocate(struct sim_context *context, void **pp, size_t size_byt
 CUresult CUDAAPI cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags)
 {
     struct sim_call call = sim_enter(SIM_cuMemHostAlloc, SIM_CONTEXT | SIM_UNSAFE);
-    if (call.result == CUDA_SUCCESS)
-        call.result = allocate(call.context, pp, bytesize, Flags);
-    return sim_leave(&call);
+    return sim_leave(call.result ? call.result : allocate(call.context, pp, bytesize, Flags));
 }
 
 static CUresult free_host(const void *p)
@@ -88,9 +86,7 @@ static CUresult free_host(const void *p)
 CUresult CUDAAPI cuMemFreeHost(void *p)
 {
     struct sim_call call = sim_enter(SIM_cuMemFreeHost, SIM_CONTEXT | SIM_UNSAFE);
-    if (call.result == CUDA_SUCCESS)
-        call.result = free_host(p);
-    return sim_leave(&call);
+    return sim_leave(call.result ? call.result : free_host(p));
 }
 
 /* ---- registered ---- */
@@ -165,9 +161,7 @@ static CUresult register_host(struct sim_context *context, void *p, size_t size_
 CUresult CUDAAPI cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Flags)
 {
     struct sim_call call = sim_enter(SIM_cuMemHostRegister, SIM_CONTEXT | SIM_UNSAFE);
-    if (call.result == CUDA_SUCCESS)
-        call.result = register_host(call.context, p, bytesize, Flags);
-    return sim_leave(&call);
+    return sim_leave(call.result ? call.result : register_host(call.context, p, bytesize, Flags));
 }
 
 static CUresult unregister_host(const void *p)
@@ -189,9 +183,7 @@ static CUresult unregister_host(const void *p)
 CUresult CUDAAPI cuMemHostUnregister(void *p)
 {
     struct sim_call call = sim_enter(SIM_cuMemHostUnregister, SIM_CONTEXT | SIM_UNSAFE);
-    if (call.result == CUDA_SUCCESS)
-        call.result = unregister_host(p);
-    return sim_leave(&call);
+    return sim_leave(call.result ? call.result : unregister_host(p));
 }
 
 _Static_assert(CU_MEMHOSTALLOC_DEVICEMAP == CU_MEMHOSTREGISTER_DEVICEMAP, "one flag for both kinds");
@@ -212,7 +204,5 @@ static CUresult device_pointer(CUdeviceptr *pdptr, const void *p, unsigned flags
 CUresult CUDAAPI cuMemHostGetDevicePointer_v2(CUdeviceptr *pdptr, void *p, unsigned int Flags)
 {
     struct sim_call call = sim_enter(SIM_cuMemHostGetDevicePointer, SIM_CONTEXT);
-    if (call.result == CUDA_SUCCESS)
-        call.result = device_pointer(pdptr, p, Flags);
-    return sim_leave(&call);
+    return sim_leave(call.result ? call.result : device_pointer(pdptr, p, Flags));
 }

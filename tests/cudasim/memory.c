@@ -161,9 +161,7 @@ static CUresult allocate(struct sim_context *context, CUdeviceptr *dptr, size_t 
 CUresult CUDAAPI cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
 {
     struct sim_call call = sim_enter(SIM_cuMemAlloc, SIM_CONTEXT | SIM_UNSAFE);
-    if (call.result == CUDA_SUCCESS)
-        call.result = allocate(call.context, dptr, bytesize);
-    return sim_leave(&call);
+    return sim_leave(call.result ? call.result : allocate(call.context, dptr, bytesize));
 }
 
 /* Managed memory is the process's own: its device address equals its host address. The share of it that a
@@ -197,9 +195,7 @@ static CUresult allocate_managed(struct sim_context *context, CUdeviceptr *dptr,
 CUresult CUDAAPI cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int flags)
 {
     struct sim_call call = sim_enter(SIM_cuMemAllocManaged, SIM_CONTEXT | SIM_UNSAFE);
-    if (call.result == CUDA_SUCCESS)
-        call.result = allocate_managed(call.context, dptr, bytesize, flags);
-    return sim_leave(&call);
+    return sim_leave(call.result ? call.result : allocate_managed(call.context, dptr, bytesize, flags));
 }
 
 static CUresult free_block(CUdeviceptr dptr)
@@ -224,9 +220,7 @@ static CUresult free_block(CUdeviceptr dptr)
 CUresult CUDAAPI cuMemFree_v2(CUdeviceptr dptr)
 {
     struct sim_call call = sim_enter(SIM_cuMemFree, SIM_CONTEXT | SIM_UNSAFE);
-    if (call.result == CUDA_SUCCESS)
-        call.result = free_block(dptr);
-    return sim_leave(&call);
+    return sim_leave(call.result ? call.result : free_block(dptr));
 }
 
 /* ---- attributes of an address ---- */
@@ -317,7 +311,5 @@ static CUresult attribute(const struct sim_call *call, void *data, CUpointer_att
 CUresult CUDAAPI cuPointerGetAttribute(void *data, CUpointer_attribute attrib, CUdeviceptr ptr)
 {
     struct sim_call call = sim_enter(SIM_cuPointerGetAttribute, 0);
-    if (call.result == CUDA_SUCCESS)
-        call.result = attribute(&call, data, attrib, ptr);
-    return sim_leave(&call);
+    return sim_leave(call.result ? call.result : attribute(&call, data, attrib, ptr));
 }

@@ -158,22 +158,15 @@ Test(memory, freed_twice_or_by_the_wrong_function_is_a_violation)
     CUdeviceptr block = drive_allocate(100);
     CUdeviceptr mapped = drive_mapped(1);
     OK(cuMemHostAlloc(&host, 100, 0));
-    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemFree((uintptr_t)host));
-    drive_violated("is not from cuMemAlloc");
-    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemFree(mapped));
-    drive_violated("is not from cuMemAlloc");
-    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemFree(block + 1));
-    drive_violated("nothing was allocated");
-    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemFreeHost(pageable));
-    drive_violated("not from cuMemHostAlloc");
-    EXPECT(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, cuMemHostUnregister(host));
-    drive_violated("not registered");
+    VIOLATES("is not from cuMemAlloc", CUDA_ERROR_INVALID_VALUE, cuMemFree((uintptr_t)host));
+    VIOLATES("is not from cuMemAlloc", CUDA_ERROR_INVALID_VALUE, cuMemFree(mapped));
+    VIOLATES("nothing was allocated", CUDA_ERROR_INVALID_VALUE, cuMemFree(block + 1));
+    VIOLATES("not from cuMemHostAlloc", CUDA_ERROR_INVALID_VALUE, cuMemFreeHost(pageable));
+    VIOLATES("not registered", CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, cuMemHostUnregister(host));
     OK(cuMemFreeHost(host));
-    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemFreeHost(host));
-    drive_violated("freed before");
+    VIOLATES("freed before", CUDA_ERROR_INVALID_VALUE, cuMemFreeHost(host));
     OK(cuMemFree(block));
-    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemFree(block));
-    drive_violated("freed before");
+    VIOLATES("freed before", CUDA_ERROR_INVALID_VALUE, cuMemFree(block));
     drive_unmapped(mapped, 1);
     drive_close();
 }
@@ -213,8 +206,7 @@ Test(memory, in_use_cannot_be_freed)
     OK(cuMemHostUnregister(registered));
     drive_violated("cuMemHostUnregister of");
     OK(moor_cudasim.open(stream));
-    EXPECT(CUDA_ERROR_ILLEGAL_ADDRESS, cuStreamSynchronize(stream));
-    drive_violated("which is not mapped");
+    VIOLATES("which is not mapped", CUDA_ERROR_ILLEGAL_ADDRESS, cuStreamSynchronize(stream));
 }
 
 /* A word for which a stream waits, or which it will write, is in use. */
@@ -288,8 +280,7 @@ Test(host_memory, that_is_registered_has_another_address_for_devices)
     cr_assert_eq(found, address);
     OK(cuPointerGetAttribute(&found, CU_POINTER_ATTRIBUTE_HOST_POINTER, address));
     cr_assert_eq(found, (uintptr_t)bytes + 200);
-    EXPECT(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, cuMemHostUnregister(bytes));
-    drive_violated("is not registered");
+    VIOLATES("is not registered", CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, cuMemHostUnregister(bytes));
     OK(cuMemHostUnregister(bytes + 100));
     drive_close();
 }

@@ -354,7 +354,9 @@ struct sim_call {
 };
 
 struct sim_call sim_enter(enum sim_function function, unsigned needs);
-CUresult sim_leave(struct sim_call *call);
+/* Enters a function that writes an answer: CUDA_ERROR_INVALID_VALUE if `answer` is NULL. */
+struct sim_call sim_enter_query(enum sim_function function, unsigned needs, const void *answer);
+CUresult sim_leave(CUresult result); /* returns `result` */
 void sim_violate(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Reports a broken precondition: a violation if strict. Returns `code` in any case. */
 CUresult sim_refuse(CUresult code, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -76,7 +76,7 @@ CUresult CUDAAPI cuStreamCreate(CUstream *phStream, unsigned int Flags)
         stream->handle = (CUstream)(uintptr_t)sim_handle_make(SIM_HANDLE_STREAM, stream);
         *phStream = stream->handle;
     }
-    return sim_leave(&call);
+    return sim_leave(call.result);
 }
 
 /* ---- the end ---- */
@@ -116,7 +116,7 @@ CUresult CUDAAPI cuStreamDestroy_v2(CUstream hStream)
     }
     if (call.result == CUDA_SUCCESS)
         end(stream);
-    return sim_leave(&call);
+    return sim_leave(call.result);
 }
 
 void sim_stream_drop(struct sim_context *context)
@@ -241,7 +241,7 @@ CUresult CUDAAPI cuStreamQuery(CUstream hStream)
         call.result = find_for_query(hStream, "cuStreamQuery", &stream);
     if (call.result == CUDA_SUCCESS && !reached(stream, sim.sequence))
         call.result = CUDA_ERROR_NOT_READY;
-    return sim_leave(&call);
+    return sim_leave(call.result);
 }
 
 CUresult CUDAAPI cuStreamSynchronize(CUstream hStream)
@@ -250,9 +250,7 @@ CUresult CUDAAPI cuStreamSynchronize(CUstream hStream)
     struct sim_stream *stream = NULL;
     if (call.result == CUDA_SUCCESS)
         call.result = find_for_query(hStream, "cuStreamSynchronize", &stream);
-    if (call.result == CUDA_SUCCESS)
-        call.result = sim_stream_wait(stream);
-    return sim_leave(&call);
+    return sim_leave(call.result ? call.result : sim_stream_wait(stream));
 }
 
 static bool context_reached(const struct sim_context *context, uint64_t sequence)
@@ -281,33 +279,27 @@ static CUresult synchronize(struct sim_context *context)
 CUresult CUDAAPI cuCtxSynchronize(void)
 {
     struct sim_call call = sim_enter(SIM_cuCtxSynchronize, SIM_CONTEXT | SIM_UNSAFE);
-    if (call.result == CUDA_SUCCESS)
-        call.result = synchronize(call.context);
-    return sim_leave(&call);
+    return sim_leave(call.result ? call.result : synchronize(call.context));
 }
 
 CUresult CUDAAPI cuStreamGetFlags(CUstream hStream, unsigned int *flags)
 {
-    struct sim_call call = sim_enter(SIM_cuStreamGetFlags, SIM_CONTEXT);
+    struct sim_call call = sim_enter_query(SIM_cuStreamGetFlags, SIM_CONTEXT, flags);
     struct sim_stream *stream = NULL;
-    if (call.result == CUDA_SUCCESS && !flags)
-        call.result = CUDA_ERROR_INVALID_VALUE;
     if (call.result == CUDA_SUCCESS)
         call.result = sim_stream_of(hStream, "cuStreamGetFlags", &stream);
     if (call.result == CUDA_SUCCESS)
         *flags = stream->blocking ? CU_STREAM_DEFAULT : CU_STREAM_NON_BLOCKING;
-    return sim_leave(&call);
+    return sim_leave(call.result);
 }
 
 CUresult CUDAAPI cuStreamGetCtx(CUstream hStream, CUcontext *pctx)
 {
-    struct sim_call call = sim_enter(SIM_cuStreamGetCtx, 0);
+    struct sim_call call = sim_enter_query(SIM_cuStreamGetCtx, 0, pctx);
     struct sim_stream *stream = NULL;
-    if (call.result == CUDA_SUCCESS && !pctx)
-        call.result = CUDA_ERROR_INVALID_VALUE;
     if (call.result == CUDA_SUCCESS)
         call.result = sim_stream_of(hStream, "cuStreamGetCtx", &stream);
     if (call.result == CUDA_SUCCESS)
         *pctx = stream->context->handle;
-    return sim_leave(&call);
+    return sim_leave(call.result);
 }

@@ -7,6 +7,16 @@
 #include <string.h>
 #include <unistd.h>
 
+/* Pauses all work, which then runs in the order that the seed picks, and empties the trace. */
+static void pause_with_seed(unsigned seed)
+{
+    char settings[32];
+    (void)snprintf(settings, sizeof(settings), "seed=%u", seed);
+    cr_assert_eq(moor_cudasim.configure(settings), 0);
+    drive_traced = 0;
+    moor_cudasim.pause();
+}
+
 static void run_all(void)
 {
     while (moor_cudasim.step())
@@ -56,12 +66,8 @@ Test(order, is_that_of_submission_within_a_stream)
 static void order_of(unsigned seed, char ret_order[static DRIVE_TRACE_MAX + 1])
 {
     static const char letters[] = "abcdefghijkl";
-    char settings[32];
     CUstream streams[4];
-    (void)snprintf(settings, sizeof(settings), "seed=%u", seed);
-    cr_assert_eq(moor_cudasim.configure(settings), 0);
-    drive_traced = 0;
-    moor_cudasim.pause();
+    pause_with_seed(seed);
     for (int i = 0; i < 4; i++)
         streams[i] = drive_stream();
     for (int i = 0; i < 12; i++)
@@ -99,14 +105,10 @@ Test(order, of_all_streams_is_any_order_that_events_allow)
     bool seen_before = false;
     bool seen_behind = false;
     for (unsigned seed = 0; seed < 30; seed++) {
-        char settings[32];
-        (void)snprintf(settings, sizeof(settings), "seed=%u", seed);
-        cr_assert_eq(moor_cudasim.configure(settings), 0);
         CUstream first = drive_stream();
         CUstream second = drive_stream();
         CUevent done = event();
-        drive_traced = 0;
-        moor_cudasim.pause();
+        pause_with_seed(seed);
         drive_kernel(first, "a");
         OK(cuEventRecord(done, first));
         drive_kernel(first, "b");
@@ -134,12 +136,8 @@ Test(order, of_the_legacy_stream)
     for (unsigned seed = 0; seed < 30; seed++) {
         CUstream blocking;
         CUstream other = drive_stream();
-        char settings[32];
-        (void)snprintf(settings, sizeof(settings), "seed=%u", seed);
-        cr_assert_eq(moor_cudasim.configure(settings), 0);
         OK(cuStreamCreate(&blocking, CU_STREAM_DEFAULT));
-        drive_traced = 0;
-        moor_cudasim.pause();
+        pause_with_seed(seed);
         drive_kernel(blocking, "a");
         drive_kernel(NULL, "b");
         drive_kernel(blocking, "c");
@@ -241,10 +239,8 @@ Test(events, may_be_destroyed_while_they_are_waited_for)
     OK(cuEventRecord(mark, first));
     OK(cuStreamWaitEvent(second, mark, 0));
     OK(cuEventDestroy(mark));
-    EXPECT(CUDA_ERROR_INVALID_HANDLE, cuEventQuery(mark));
-    drive_violated("the event was destroyed");
-    EXPECT(CUDA_ERROR_INVALID_HANDLE, cuEventDestroy(mark));
-    drive_violated("the event was destroyed");
+    VIOLATES("the event was destroyed", CUDA_ERROR_INVALID_HANDLE, cuEventQuery(mark));
+    VIOLATES("the event was destroyed", CUDA_ERROR_INVALID_HANDLE, cuEventDestroy(mark));
     moor_cudasim.settle();
     EXPECT(CUDA_ERROR_NOT_READY, cuStreamQuery(second));
     OK((CUresult)moor_cudasim.open(first));
@@ -263,8 +259,7 @@ Test(events, are_recorded_on_streams_of_their_context)
     OK(cuDevicePrimaryCtxRetain(&other, 1));
     OK(cuCtxPushCurrent(other));
     created = event();
-    EXPECT(CUDA_ERROR_INVALID_HANDLE, cuEventRecord(created, stream));
-    drive_violated("belong to different contexts");
+    VIOLATES("belong to different contexts", CUDA_ERROR_INVALID_HANDLE, cuEventRecord(created, stream));
     OK(cuEventRecord(created, NULL));
     OK(cuStreamWaitEvent(stream, created, 0)); /* a wait across contexts is legal */
     OK(cuStreamSynchronize(stream));
@@ -282,8 +277,7 @@ Test(events, have_flags)
     EXPECT(CUDA_ERROR_INVALID_VALUE, cuEventCreate(&created, CU_EVENT_INTERPROCESS));
     EXPECT(CUDA_ERROR_INVALID_VALUE, cuEventCreate(&created, 64));
     EXPECT(CUDA_ERROR_INVALID_VALUE, cuEventCreate(NULL, 0));
-    EXPECT(CUDA_ERROR_INVALID_HANDLE, cuEventQuery(NULL));
-    drive_violated("the event was never created");
+    VIOLATES("the event was never created", CUDA_ERROR_INVALID_HANDLE, cuEventQuery(NULL));
     drive_close();
 }
 
@@ -298,12 +292,9 @@ Test(streams, that_are_destroyed_finish_their_work)
     end(stream);
     moor_cudasim.settle();
     cr_assert_eq(drive_traced, 1);
-    EXPECT(CUDA_ERROR_INVALID_HANDLE, cuStreamQuery(stream));
-    drive_violated("the stream was destroyed");
-    EXPECT(CUDA_ERROR_INVALID_HANDLE, cuStreamDestroy(stream));
-    drive_violated("the stream was destroyed");
-    EXPECT(CUDA_ERROR_INVALID_HANDLE, cuStreamDestroy(NULL));
-    drive_violated("not a created stream");
+    VIOLATES("the stream was destroyed", CUDA_ERROR_INVALID_HANDLE, cuStreamQuery(stream));
+    VIOLATES("the stream was destroyed", CUDA_ERROR_INVALID_HANDLE, cuStreamDestroy(stream));
+    VIOLATES("not a created stream", CUDA_ERROR_INVALID_HANDLE, cuStreamDestroy(NULL));
     EXPECT(CUDA_ERROR_INVALID_HANDLE, cuStreamQuery((CUstream)0x1230));
     drive_close();
 }

@@ -73,13 +73,10 @@ Test(values, are_compared_by_the_flags)
     EXPECT(CUDA_ERROR_NOT_SUPPORTED, cuStreamWaitValue64(stream, address, 0, CU_STREAM_WAIT_VALUE_FLUSH));
     EXPECT(CUDA_ERROR_INVALID_VALUE,
            cuStreamWriteValue64(stream, address, 0, CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER));
-    EXPECT(CUDA_ERROR_INVALID_VALUE, cuStreamWriteValue64(stream, address + 4, 0, 0));
-    drive_violated("no word at");
-    EXPECT(CUDA_ERROR_INVALID_VALUE, cuStreamWriteValue64(stream, 64, 0, 0));
-    drive_violated("no word at");
+    VIOLATES("no word at", CUDA_ERROR_INVALID_VALUE, cuStreamWriteValue64(stream, address + 4, 0, 0));
+    VIOLATES("no word at", CUDA_ERROR_INVALID_VALUE, cuStreamWriteValue64(stream, 64, 0, 0));
     OK(cuMemAllocManaged(&managed, 8, CU_MEM_ATTACH_GLOBAL));
-    EXPECT(CUDA_ERROR_INVALID_VALUE, cuStreamWriteValue64(stream, managed, 0, 0));
-    drive_violated("managed memory");
+    VIOLATES("managed memory", CUDA_ERROR_INVALID_VALUE, cuStreamWriteValue64(stream, managed, 0, 0));
     OK(cuMemFree(managed));
     OK(cuMemFreeHost(word));
     end(stream);
@@ -94,8 +91,7 @@ Test(values, lie_at_device_addresses)
     drive_open("");
     CUstream stream = drive_stream();
     OK(cuMemHostRegister(&word, sizeof(word), CU_MEMHOSTREGISTER_DEVICEMAP));
-    EXPECT(CUDA_ERROR_INVALID_VALUE, cuStreamWriteValue64(stream, (uintptr_t)&word, 3, 0));
-    drive_violated("no word at");
+    VIOLATES("no word at", CUDA_ERROR_INVALID_VALUE, cuStreamWriteValue64(stream, (uintptr_t)&word, 3, 0));
     OK(cuMemHostGetDevicePointer(&address, &word, 0));
     OK(cuStreamWriteValue64(stream, address, 3, 0));
     OK(cuStreamSynchronize(stream));

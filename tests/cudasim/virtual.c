@@ -66,7 +66,7 @@ CUresult CUDAAPI cuMemGetAllocationGranularity(size_t *granularity, const CUmemA
         *granularity =
             option == CU_MEM_ALLOC_GRANULARITY_MINIMUM ? gpu->granule_min_bytes : gpu->granule_bytes;
     }
-    return sim_leave(&call);
+    return sim_leave(call.result);
 }
 
 /* ---- reservations ---- */
@@ -128,9 +128,7 @@ CUresult CUDAAPI cuMemAddressReserve(CUdeviceptr *ptr, size_t size, size_t align
                                      unsigned long long flags)
 {
     struct sim_call call = sim_enter(SIM_cuMemAddressReserve, SIM_UNSAFE);
-    if (call.result == CUDA_SUCCESS)
-        call.result = reserve(ptr, size, alignment, addr, flags);
-    return sim_leave(&call);
+    return sim_leave(call.result ? call.result : reserve(ptr, size, alignment, addr, flags));
 }
 
 static CUresult unreserve(CUdeviceptr ptr, uint64_t size_bytes)
@@ -151,9 +149,7 @@ static CUresult unreserve(CUdeviceptr ptr, uint64_t size_bytes)
 CUresult CUDAAPI cuMemAddressFree(CUdeviceptr ptr, size_t size)
 {
     struct sim_call call = sim_enter(SIM_cuMemAddressFree, SIM_UNSAFE);
-    if (call.result == CUDA_SUCCESS)
-        call.result = unreserve(ptr, size);
-    return sim_leave(&call);
+    return sim_leave(call.result ? call.result : unreserve(ptr, size));
 }
 
 /* ---- handles ---- */
@@ -194,9 +190,7 @@ CUresult CUDAAPI cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
                              const CUmemAllocationProp *prop, unsigned long long flags)
 {
     struct sim_call call = sim_enter(SIM_cuMemCreate, SIM_UNSAFE);
-    if (call.result == CUDA_SUCCESS)
-        call.result = create(handle, size, prop, flags);
-    return sim_leave(&call);
+    return sim_leave(call.result ? call.result : create(handle, size, prop, flags));
 }
 
 CUresult CUDAAPI cuMemRelease(CUmemGenericAllocationHandle handle)
@@ -210,7 +204,7 @@ CUresult CUDAAPI cuMemRelease(CUmemGenericAllocationHandle handle)
         sim_physical_unref(memory->physical); /* mappings keep it */
         free(memory);
     }
-    return sim_leave(&call);
+    return sim_leave(call.result);
 }
 
 static CUresult retain(CUmemGenericAllocationHandle *handle, uint64_t address)
@@ -234,9 +228,7 @@ static CUresult retain(CUmemGenericAllocationHandle *handle, uint64_t address)
 CUresult CUDAAPI cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *addr)
 {
     struct sim_call call = sim_enter(SIM_cuMemRetainAllocationHandle, SIM_UNSAFE);
-    if (call.result == CUDA_SUCCESS)
-        call.result = retain(handle, (uintptr_t)addr);
-    return sim_leave(&call);
+    return sim_leave(call.result ? call.result : retain(handle, (uintptr_t)addr));
 }
 
 /* ---- mappings ---- */
@@ -281,9 +273,7 @@ CUresult CUDAAPI cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGene
                           unsigned long long flags)
 {
     struct sim_call call = sim_enter(SIM_cuMemMap, SIM_UNSAFE);
-    if (call.result == CUDA_SUCCESS)
-        call.result = map(ptr, size, offset, handle, flags);
-    return sim_leave(&call);
+    return sim_leave(call.result ? call.result : map(ptr, size, offset, handle, flags));
 }
 
 /* Returns true if the span consists of whole mappings of one reservation, without a gap. */
@@ -317,9 +307,7 @@ static CUresult unmap(CUdeviceptr ptr, uint64_t size_bytes)
 CUresult CUDAAPI cuMemUnmap(CUdeviceptr ptr, size_t size)
 {
     struct sim_call call = sim_enter(SIM_cuMemUnmap, SIM_UNSAFE);
-    if (call.result == CUDA_SUCCESS)
-        call.result = unmap(ptr, size);
-    return sim_leave(&call);
+    return sim_leave(call.result ? call.result : unmap(ptr, size));
 }
 
 /* ---- access ---- */
@@ -384,9 +372,7 @@ static CUresult change_access(CUdeviceptr ptr, uint64_t size_bytes, const CUmemA
 CUresult CUDAAPI cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *desc, size_t count)
 {
     struct sim_call call = sim_enter(SIM_cuMemSetAccess, SIM_UNSAFE);
-    if (call.result == CUDA_SUCCESS)
-        call.result = change_access(ptr, size, desc, count);
-    return sim_leave(&call);
+    return sim_leave(call.result ? call.result : change_access(ptr, size, desc, count));
 }
 
 static CUresult get_access(unsigned long long *flags, const CUmemLocation *location, CUdeviceptr ptr)
@@ -407,9 +393,7 @@ static CUresult get_access(unsigned long long *flags, const CUmemLocation *locat
 CUresult CUDAAPI cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location, CUdeviceptr ptr)
 {
     struct sim_call call = sim_enter(SIM_cuMemGetAccess, 0);
-    if (call.result == CUDA_SUCCESS)
-        call.result = get_access(flags, location, ptr);
-    return sim_leave(&call);
+    return sim_leave(call.result ? call.result : get_access(flags, location, ptr));
 }
 
 /* ---- counts ---- */

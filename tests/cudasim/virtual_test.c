@@ -14,16 +14,11 @@ Test(reservations, are_multiples_of_the_granule)
 {
     CUdeviceptr address;
     drive_open("granule_min=64KiB,granule=2MiB");
-    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemAddressReserve(&address, 0, 0, 0, 0));
-    drive_violated("cuMemAddressReserve");
-    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemAddressReserve(&address, 32 * KIB, 0, 0, 0));
-    drive_violated("size 0x8000");
-    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemAddressReserve(&address, 64 * KIB, 3, 0, 0));
-    drive_violated("alignment 0x3");
-    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemAddressReserve(&address, 64 * KIB, 0, 4096, 0));
-    drive_violated("address 0x1000");
-    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemAddressReserve(&address, 64 * KIB, 0, 0, 1));
-    drive_violated("flags 0x1");
+    VIOLATES("cuMemAddressReserve", CUDA_ERROR_INVALID_VALUE, cuMemAddressReserve(&address, 0, 0, 0, 0));
+    VIOLATES("size 0x8000", CUDA_ERROR_INVALID_VALUE, cuMemAddressReserve(&address, 32 * KIB, 0, 0, 0));
+    VIOLATES("alignment 0x3", CUDA_ERROR_INVALID_VALUE, cuMemAddressReserve(&address, 64 * KIB, 3, 0, 0));
+    VIOLATES("address 0x1000", CUDA_ERROR_INVALID_VALUE, cuMemAddressReserve(&address, 64 * KIB, 0, 4096, 0));
+    VIOLATES("flags 0x1", CUDA_ERROR_INVALID_VALUE, cuMemAddressReserve(&address, 64 * KIB, 0, 0, 1));
     OK(cuMemAddressReserve(&address, 64 * KIB, 0, 0, 0));
     cr_assert_eq(address % (128 * KIB), 64 * KIB, "no more aligned than it must be");
     OK(cuMemAddressFree(address, 64 * KIB));
@@ -37,13 +32,11 @@ Test(reservations, are_freed_whole)
 {
     drive_open("");
     CUdeviceptr address = drive_reserve(4);
-    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemAddressFree(address, 2 * GRANULE));
-    drive_violated("is not a whole reservation");
-    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemAddressFree(address + GRANULE, 3 * GRANULE));
-    drive_violated("is not a whole reservation");
+    VIOLATES("is not a whole reservation", CUDA_ERROR_INVALID_VALUE, cuMemAddressFree(address, 2 * GRANULE));
+    VIOLATES("is not a whole reservation", CUDA_ERROR_INVALID_VALUE,
+             cuMemAddressFree(address + GRANULE, 3 * GRANULE));
     OK(cuMemAddressFree(address, 4 * GRANULE));
-    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemAddressFree(address, 4 * GRANULE));
-    drive_violated("is not a whole reservation");
+    VIOLATES("is not a whole reservation", CUDA_ERROR_INVALID_VALUE, cuMemAddressFree(address, 4 * GRANULE));
     drive_close();
 }
 
@@ -51,8 +44,7 @@ Test(reservations, with_mappings_in_them_stay)
 {
     drive_open("");
     CUdeviceptr address = drive_mapped(1);
-    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemAddressFree(address, GRANULE));
-    drive_violated("has mappings in it");
+    VIOLATES("has mappings in it", CUDA_ERROR_INVALID_VALUE, cuMemAddressFree(address, GRANULE));
     drive_unmapped(address, 1);
     drive_close();
 }
@@ -69,18 +61,14 @@ Test(handles, are_made_of_whole_granules_of_a_device)
     cr_assert_eq(granule, 64 * KIB);
     OK(cuMemGetAllocationGranularity(&granule, &property, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED));
     cr_assert_eq(granule, 2 * MIB);
-    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemCreate(&handle, 4 * KIB, &property, 0));
-    drive_violated("cuMemCreate");
-    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemCreate(&handle, 0, &property, 0));
-    drive_violated("cuMemCreate");
-    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemCreate(&handle, 64 * KIB, &property, 1));
-    drive_violated("flags 0x1");
+    VIOLATES("cuMemCreate", CUDA_ERROR_INVALID_VALUE, cuMemCreate(&handle, 4 * KIB, &property, 0));
+    VIOLATES("cuMemCreate", CUDA_ERROR_INVALID_VALUE, cuMemCreate(&handle, 0, &property, 0));
+    VIOLATES("flags 0x1", CUDA_ERROR_INVALID_VALUE, cuMemCreate(&handle, 64 * KIB, &property, 1));
     property.location.id = 1;
     EXPECT(CUDA_ERROR_INVALID_DEVICE, cuMemCreate(&handle, 64 * KIB, &property, 0));
     property = drive_property(0);
     property.type = CU_MEM_ALLOCATION_TYPE_INVALID;
-    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemCreate(&handle, 64 * KIB, &property, 0));
-    drive_violated("properties");
+    VIOLATES("properties", CUDA_ERROR_INVALID_VALUE, cuMemCreate(&handle, 64 * KIB, &property, 0));
     drive_close();
 }
 
@@ -128,13 +116,10 @@ Test(handles, are_not_used_after_their_release)
     CUmemGenericAllocationHandle handle = drive_handle();
     OK(cuMemMap(address, GRANULE, 0, handle, 0));
     OK(cuMemRelease(handle));
-    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemRelease(handle));
-    drive_violated("was released before");
+    VIOLATES("was released before", CUDA_ERROR_INVALID_VALUE, cuMemRelease(handle));
     OK(cuMemUnmap(address, GRANULE));
-    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemMap(address, GRANULE, 0, handle, 0));
-    drive_violated("was released before");
-    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemMap(address, GRANULE, 0, 12345, 0));
-    drive_violated("no handle of cuMemCreate");
+    VIOLATES("was released before", CUDA_ERROR_INVALID_VALUE, cuMemMap(address, GRANULE, 0, handle, 0));
+    VIOLATES("no handle of cuMemCreate", CUDA_ERROR_INVALID_VALUE, cuMemMap(address, GRANULE, 0, 12345, 0));
     OK(cuMemAddressFree(address, GRANULE));
     drive_close();
 }
@@ -178,21 +163,17 @@ Test(mappings, lie_within_a_reservation)
     drive_open("");
     CUdeviceptr address = drive_reserve(2);
     CUmemGenericAllocationHandle handle = drive_handle();
-    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemMap(address + 2 * GRANULE, GRANULE, 0, handle, 0));
-    drive_violated("not within one reservation");
-    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemMap(address, 2 * GRANULE, 0, handle, 0));
-    drive_violated("larger than the allocation");
-    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemMap(address + 4096, GRANULE, 0, handle, 0));
-    drive_violated("not multiples of the granule");
-    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemMap(address, 4096, 0, handle, 0));
-    drive_violated("not multiples of the granule");
-    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemMap(address, GRANULE, GRANULE, handle, 0));
-    drive_violated("an offset or flags");
-    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemMap(address, GRANULE, 0, handle, 1));
-    drive_violated("an offset or flags");
+    VIOLATES("not within one reservation", CUDA_ERROR_INVALID_VALUE,
+             cuMemMap(address + 2 * GRANULE, GRANULE, 0, handle, 0));
+    VIOLATES("larger than the allocation", CUDA_ERROR_INVALID_VALUE,
+             cuMemMap(address, 2 * GRANULE, 0, handle, 0));
+    VIOLATES("not multiples of the granule", CUDA_ERROR_INVALID_VALUE,
+             cuMemMap(address + 4096, GRANULE, 0, handle, 0));
+    VIOLATES("not multiples of the granule", CUDA_ERROR_INVALID_VALUE, cuMemMap(address, 4096, 0, handle, 0));
+    VIOLATES("an offset or flags", CUDA_ERROR_INVALID_VALUE, cuMemMap(address, GRANULE, GRANULE, handle, 0));
+    VIOLATES("an offset or flags", CUDA_ERROR_INVALID_VALUE, cuMemMap(address, GRANULE, 0, handle, 1));
     OK(cuMemMap(address, GRANULE, 0, handle, 0));
-    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemMap(address, GRANULE, 0, handle, 0));
-    drive_violated("something is mapped there");
+    VIOLATES("something is mapped there", CUDA_ERROR_INVALID_VALUE, cuMemMap(address, GRANULE, 0, handle, 0));
     OK(cuMemRelease(handle));
     OK(cuMemUnmap(address, GRANULE));
     OK(cuMemAddressFree(address, 2 * GRANULE));
@@ -211,8 +192,8 @@ Test(mappings, do_not_cross_reservations)
     OK(cuMemAddressReserve(&placed, GRANULE, 0, second, 0));
     cr_assert_eq(placed, second, "the hint is taken where it is free");
     OK(cuMemCreate(&handle, 2 * GRANULE, &property, 0));
-    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemMap(first, 2 * GRANULE, 0, handle, 0));
-    drive_violated("not within one reservation");
+    VIOLATES("not within one reservation", CUDA_ERROR_INVALID_VALUE,
+             cuMemMap(first, 2 * GRANULE, 0, handle, 0));
     OK(cuMemRelease(handle));
     OK(cuMemAddressFree(first, GRANULE));
     OK(cuMemAddressFree(placed, GRANULE));
@@ -230,19 +211,13 @@ Test(mappings, are_unmapped_whole)
     OK(cuMemMap(address, 2 * GRANULE, 0, large, 0));
     OK(cuMemMap(address + 2 * GRANULE, GRANULE, 0, small, 0));
     OK(cuMemMap(address + 4 * GRANULE, GRANULE, 0, small, 0));
-    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemUnmap(address, GRANULE));
-    drive_violated("is not whole mappings");
-    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemUnmap(address + GRANULE, GRANULE));
-    drive_violated("is not whole mappings");
-    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemUnmap(address + GRANULE, 2 * GRANULE));
-    drive_violated("is not whole mappings");
-    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemUnmap(address, 5 * GRANULE));
-    drive_violated("is not whole mappings");
-    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemUnmap(address, 0));
-    drive_violated("is not whole mappings");
+    VIOLATES("is not whole mappings", CUDA_ERROR_INVALID_VALUE, cuMemUnmap(address, GRANULE));
+    VIOLATES("is not whole mappings", CUDA_ERROR_INVALID_VALUE, cuMemUnmap(address + GRANULE, GRANULE));
+    VIOLATES("is not whole mappings", CUDA_ERROR_INVALID_VALUE, cuMemUnmap(address + GRANULE, 2 * GRANULE));
+    VIOLATES("is not whole mappings", CUDA_ERROR_INVALID_VALUE, cuMemUnmap(address, 5 * GRANULE));
+    VIOLATES("is not whole mappings", CUDA_ERROR_INVALID_VALUE, cuMemUnmap(address, 0));
     OK(cuMemUnmap(address, 3 * GRANULE)); /* two whole mappings */
-    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemUnmap(address, 2 * GRANULE));
-    drive_violated("is not whole mappings");
+    VIOLATES("is not whole mappings", CUDA_ERROR_INVALID_VALUE, cuMemUnmap(address, 2 * GRANULE));
     OK(cuMemUnmap(address + 4 * GRANULE, GRANULE));
     OK(cuMemRelease(small));
     OK(cuMemRelease(large));
@@ -282,17 +257,14 @@ Test(access, is_set_for_whole_mappings_alone)
     CUmemGenericAllocationHandle handle = drive_handle();
     OK(cuMemMap(address, GRANULE, 0, handle, 0));
     OK(cuMemMap(address + 2 * GRANULE, GRANULE, 0, handle, 0));
-    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemSetAccess(address, 3 * GRANULE, &access, 1));
-    drive_violated("not whole mappings");
-    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemSetAccess(address, 4096, &access, 1));
-    drive_violated("not whole mappings");
-    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemSetAccess(address, GRANULE, &access, 0));
-    drive_violated("no location");
+    VIOLATES("not whole mappings", CUDA_ERROR_INVALID_VALUE,
+             cuMemSetAccess(address, 3 * GRANULE, &access, 1));
+    VIOLATES("not whole mappings", CUDA_ERROR_INVALID_VALUE, cuMemSetAccess(address, 4096, &access, 1));
+    VIOLATES("no location", CUDA_ERROR_INVALID_VALUE, cuMemSetAccess(address, GRANULE, &access, 0));
     OK(cuMemMap(address + GRANULE, GRANULE, 0, handle, 0));
     OK(cuMemSetAccess(address, 3 * GRANULE, &access, 1));
     access.flags = (CUmemAccess_flags)2;
-    EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemSetAccess(address, GRANULE, &access, 1));
-    drive_violated("flags 0x2");
+    VIOLATES("flags 0x2", CUDA_ERROR_INVALID_VALUE, cuMemSetAccess(address, GRANULE, &access, 1));
     access = drive_access(1, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
     EXPECT(CUDA_ERROR_INVALID_DEVICE, cuMemSetAccess(address, GRANULE, &access, 1));
     OK(cuMemRelease(handle));

@@ -155,7 +155,9 @@ void check_bytes(struct check_place *place, uint64_t address, uint64_t size_byte
 {
     unsigned char *bytes = check_memory(1, size_bytes);
     check_read(place, address, bytes, size_bytes);
-    for (uint64_t i = 0; i < size_bytes; i++)
+    /* The loop only names the byte that differs: memcmp is faster, and a check reads gigabytes. */
+    bool same = size_bytes == 0 || (bytes[0] == value && memcmp(bytes, bytes + 1, size_bytes - 1) == 0);
+    for (uint64_t i = 0; !same && i < size_bytes; i++)
         check_that(bytes[i] == value, "%s: byte %llu of %llu reads as 0x%02x, not 0x%02x", what,
                    (unsigned long long)i, (unsigned long long)size_bytes, bytes[i], value);
     free(bytes);

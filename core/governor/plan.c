@@ -146,8 +146,7 @@ static void ask_victims(struct plan *plan, struct moor__ticket *ticket, const st
             bytes -= ask(plan, ticket, victim, bytes, false, deep);
         victim = victim->victim.next;
     }
-    if (bytes && kept)
-        (void)ask(plan, ticket, kept, bytes, false, deep);
+    assert(!bytes || !kept); /* a victim that ends the loop has a higher priority than the kept one */
 }
 
 /* ---- missing bytes ---- */

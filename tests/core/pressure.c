@@ -280,6 +280,18 @@ FIXTURE_TEST(pressure, quarantined_bytes_are_requested_from_the_next_holder)
     EXPECT_ASKED_IN_ALL(stuck, 1, UNIT);
 }
 
+/* The failed free comes with the reap after the last answer: the request goes on to the next holder. */
+FIXTURE_TEST(pressure, a_request_that_does_not_wait_goes_on_after_a_failed_free)
+{
+    struct party *stuck = party_open(f, -1, 1, evict_requested);
+    struct party *next = party_open(f, 0, 3, evict_requested);
+    fixture_set_capacity(f, UNITS(4));
+    scripted_fail_free(f->script, MOOR_ABI_RELEASE_ALLOCATION, 1, 1, MOOR_PROVIDER);
+    EXPECT(MOOR_OK, try_reserve(f, f->holder, UNIT, MOOR_NO_WAIT));
+    EXPECT_ASKED_IN_ALL(stuck, 1, UNIT);
+    EXPECT_ASKED_IN_ALL(next, 1, UNIT);
+}
+
 /* ---- the cool-down ---- */
 
 /* Requests alternately for two holders, which shows that the cool-down belongs to the victim. */

@@ -451,6 +451,9 @@ plant("core/governor/worker.c",
        "core/callbacks"))
 
 plant("core/governor/request.c",
+      ("a request ends although it is asking again",
+       "if (ticket->state != MOOR__TICKET_OPEN || !ticket->pressure.is_answered ||",
+       "if ((ticket->state != MOOR__TICKET_OPEN && !ticket->pressure.is_answered) ||", "core/pressure"),
       ("completions are not reaped before a refusal",
        "if (port->reap(governor->runtime) && moor__queue_try(governor, set, refusal))", "if (false)",
        "core/governor, sim pressure"),

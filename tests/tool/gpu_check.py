@@ -16,7 +16,7 @@ KEYS = {"date", "host", "inspect", "device", "simulated", "check", "bench", "rep
 
 def run(*arguments, **options):
     return Result(subprocess.run([str(argument) for argument in arguments], capture_output=True, check=False,
-                                 stdin=subprocess.DEVNULL, timeout=400, **options))
+                                 stdin=subprocess.DEVNULL, timeout=1000, **options))
 
 
 def steps(*arguments, tool=MOOR, provider=MOCK):
@@ -170,7 +170,7 @@ def on_simulated_driver():
 
     os.environ.update(simulated("total=420MiB"))
     result, report = steps("--raw", DRIVER_PROGRAM, "--mock", MOCK, "--driver", LIBRARY, "--rounds", "2", "--only",
-                           "raw,bench,replay", provider=CUDA)
+                           "raw,bench,replay", "--patience", "10", "--seconds", "900", provider=CUDA)
     ratios = {line["what"] for line in report.get("table", []) if line["ratio"]}
     check("a whole run", result.status == 0 and report["simulated"] and "SIMULATED" in result.out and
           set(report) == KEYS - {"check"} | {"raw", "driver", "bench_without_pool"} and

@@ -173,7 +173,7 @@ class Check:
     def run(self, step, *arguments, what=None):
         """Returns None, and records the skip, if no time is left."""
         what = what or step
-        limit_s = LIMITS_S[step]
+        limit_s = LIMITS_S[step] * self.options.patience
         left_s = self.left_s()
         if left_s < 2:
             self.skip(what, "out of time")
@@ -441,6 +441,7 @@ def parse():
     parser.add_argument("--json", default="gpu-check.json", help="write the report to this file")
     parser.add_argument("--rounds", type=int, default=101, help="samples of each case")
     parser.add_argument("--seconds", type=float, default=340, help="time limit of the whole run")
+    parser.add_argument("--patience", type=float, default=1, help="multiplies the limit of each step, on a slow machine")
     options = parser.parse_args()
     if not (options.look or options.look_here) and not (options.moor and options.provider):
         parser.error("--moor and --provider are needed")

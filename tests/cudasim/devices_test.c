@@ -2,6 +2,7 @@
 /* The simulated driver and its devices: versions, names, CUDA_VISIBLE_DEVICES, MIG, contexts. */
 #include "drive.h"
 #include "functions.h"
+#include "sanitizer.h"
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -374,6 +375,8 @@ Test(ends, of_the_process_report_leaks_if_set)
  * second broadcast by the child waits for those threads, which the child does not have. */
 Test(ends, of_a_forked_child_leave_the_driver_alone)
 {
+    if (HAS_ADDRESS_SANITIZER)
+        cr_skip_test("a sanitizer's allocator does not survive a fork beside threads");
     drive_open("callers=8");
     for (int i = 0; i < 600; i++) {
         moor_cudasim.resume();

@@ -102,7 +102,7 @@ static const char *kind_name(mode_t mode)
         return "a socket";
     if (S_ISCHR(mode) || S_ISBLK(mode))
         return "a device";
-    return "a symbolic link"; /* The time is only compared, so a time beyond the year 2262 may wrap. */
+    return "a symbolic link";
 }
 
 static moor_status check_attributes(const struct stat *info, const char *path)

@@ -58,8 +58,6 @@ static uint64_t host_clock_ns(void *user)
 
 moor_status moor__options_check(const struct moor_load_options *options)
 {
-    if (!options)
-        return MOOR_OK;
     uint64_t unknown = options->flags & ~(MOOR_LOAD_PROBE | MOOR_LOAD_COPY | MOOR_LOAD_SAME_DEVICE);
     if (unknown)
         return moor__fail(MOOR_INVALID, "unknown flags: %#llx", (unsigned long long)unknown);
@@ -98,7 +96,7 @@ moor_status moor__host_make(struct moor_provider *provider, const struct moor_lo
         .config = host_config,
         .clock_ns = host_clock_ns,
     };
-    size_t count = options ? options->setting_count : 0;
+    size_t count = options->setting_count;
     host->settings = count > 0 ? calloc(count, sizeof *host->settings) : NULL;
     if (count > 0 && !host->settings)
         return moor__fail(MOOR_HOST_NOMEM, "no memory for settings");

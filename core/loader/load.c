@@ -39,14 +39,13 @@ void moor__provider_free(struct moor_provider *provider)
     free(provider);
 }
 
-static uint64_t flags_of(const struct moor_load_options *options)
+/* Returns the options, which may be NULL, with every default filled in. */
+static struct moor_load_options with_defaults(const struct moor_load_options *options)
 {
-    return options ? options->flags : 0;
-}
-
-static uint64_t timeout_of(const struct moor_load_options *options)
-{
-    return options && options->timeout_ns ? options->timeout_ns : MOOR_START_TIMEOUT_NS;
+    struct moor_load_options full = options ? *options : (struct moor_load_options){0};
+    if (!full.timeout_ns)
+        full.timeout_ns = MOOR_START_TIMEOUT_NS;
+    return full;
 }
 
 /* Checks the table that the entry returned, also against the note of its file. */
@@ -63,10 +62,10 @@ static moor_status bring_up(struct moor_provider *provider, const struct moor_ab
 {
     moor_status status = take_table(provider, table);
     if (!status)
-        status = moor__provider_start(provider, timeout_of(options));
+        status = moor__provider_start(provider, options->timeout_ns);
     if (status)
         return status;
-    status = moor__registry_enter(provider, flags_of(options));
+    status = moor__registry_enter(provider, options->flags);
     if (status)
         moor__provider_shut_down(provider);
     else
@@ -95,8 +94,8 @@ static moor_status load(struct moor_provider *provider, const struct moor_load_o
 {
     const struct moor_abi_provider *table;
     moor_status status = MOOR_OK;
-    if (flags_of(options) & MOOR_LOAD_PROBE)
-        status = moor__probe(provider->runtime, provider->path, options, timeout_of(options));
+    if (options->flags & MOOR_LOAD_PROBE)
+        status = moor__probe(provider->runtime, provider->path, options);
     if (!status)
         status = run_entry(provider, &table);
     return status ? status : bring_up(provider, table, options);
@@ -106,13 +105,13 @@ static moor_status load(struct moor_provider *provider, const struct moor_load_o
 static moor_status load_file(struct moor_provider *provider, const char *path,
                              const struct moor_load_options *options, struct moor_provider **ret_loaded)
 {
-    uint64_t deadline_ns = moor__deadline_after(timeout_of(options));
+    uint64_t deadline_ns = moor__deadline_after(options->timeout_ns);
     struct moor_provider *loaded = NULL;
     moor_status status = moor__host_make(provider, options);
     if (!status)
         status = moor__file_check(path, &provider->path, &provider->file);
     if (!status)
-        status = moor__registry_announce(provider, flags_of(options), deadline_ns, &loaded);
+        status = moor__registry_announce(provider, options->flags, deadline_ns, &loaded);
     if (!status && !loaded) {
         status = load(provider, options);
         loaded = provider;
@@ -139,14 +138,15 @@ static moor_status check_call(struct moor_runtime *runtime, const char *path,
 moor_status moor_provider_load(struct moor_runtime *runtime, const char *path,
                                const struct moor_load_options *options, struct moor_provider **ret_provider)
 {
-    moor_status status = check_call(runtime, path, options);
+    const struct moor_load_options full = with_defaults(options);
+    moor_status status = check_call(runtime, path, &full);
     if (!status && !ret_provider)
         status = moor__fail(MOOR_INVALID, "ret_provider is NULL");
     struct moor_provider *provider = NULL, *loaded = NULL;
     if (!status)
         status = make(runtime, &provider);
     if (!status)
-        status = load_file(provider, path, options, &loaded);
+        status = load_file(provider, path, &full, &loaded);
     assert(!status == (loaded != NULL));
     if (provider && loaded != provider) {
         moor__registry_forget(provider);
@@ -160,24 +160,26 @@ moor_status moor_provider_load(struct moor_runtime *runtime, const char *path,
 moor_status moor_provider_probe(struct moor_runtime *runtime, const char *path,
                                 const struct moor_load_options *options)
 {
-    moor_status status = check_call(runtime, path, options);
-    return moor__leave(status ? status : moor__probe(runtime, path, options, timeout_of(options)));
+    const struct moor_load_options full = with_defaults(options);
+    moor_status status = check_call(runtime, path, &full);
+    return moor__leave(status ? status : moor__probe(runtime, path, &full));
 }
 
 moor_status moor__provider_attach(struct moor_runtime *runtime, const struct moor_abi_provider *table,
                                   const char *path, const struct moor_load_options *options,
                                   struct moor_provider **ret_provider)
 {
+    const struct moor_load_options full = with_defaults(options);
     struct moor_provider *provider = NULL;
-    moor_status status = moor__options_check(options);
+    moor_status status = moor__options_check(&full);
     if (!status)
         status = make(runtime, &provider);
     if (!status && !(provider->path = strdup(path)))
         status = moor__fail(MOOR_HOST_NOMEM, "no memory for a path");
     if (!status)
-        status = moor__host_make(provider, options);
+        status = moor__host_make(provider, &full);
     if (!status)
-        status = bring_up(provider, table, options);
+        status = bring_up(provider, table, &full);
     if (status)
         moor__provider_free(provider);
     else

@@ -102,6 +102,12 @@ struct moor__table {
     struct moor_abi_stats_table stats;
 };
 
+/* Returns the newest minor that this core and a provider of the given minor both know: each side knows every
+ * minor up to its own. */
+static inline uint32_t moor__common_minor(uint32_t minor)
+{
+    return minor > MOOR_ABI_MINOR ? MOOR_ABI_MINOR : minor;
+}
 /* Checks a prefix; `place` names it. Clears the bits that a newer minor may add.
  * REFUSED, VERSION: a field, named in the error, breaks a rule. */
 moor_status moor__prefix_check(struct moor_abi_prefix *prefix, const char *place);

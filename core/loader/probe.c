@@ -215,17 +215,17 @@ static bool append(struct moor__probe_request *request, const char *text)
 }
 
 static moor_status fill_request(struct moor__probe_request *request, const char *path,
-                                const struct moor_load_options *options, uint64_t timeout_ns)
+                                const struct moor_load_options *options)
 {
     request->protocol = MOOR__PROBE_PROTOCOL;
     request->setting_count = 0;
-    request->timeout_ns = timeout_ns;
+    request->timeout_ns = options->timeout_ns;
     request->host = getpid();
     request->text_bytes = 0;
     if (getrandom(request->token, sizeof request->token, 0) != (ssize_t)sizeof request->token)
         return moor__fail_errno(MOOR_LIMIT, errno, "no random number for a probe");
     bool fits = append(request, path);
-    for (size_t i = 0; options && i < options->setting_count && fits; i++) {
+    for (size_t i = 0; i < options->setting_count && fits; i++) {
         fits = append(request, options->settings[i].key) && append(request, options->settings[i].value);
         request->setting_count++;
     }
@@ -314,11 +314,10 @@ static moor_status take_answer(struct moor_runtime *runtime, const char *path, s
     for (uint32_t i = 0; i < answer->warning_count && i < MOOR__PROBE_WARNINGS; i++)
         moor__log(runtime, MOOR_ABI_LOG_WARNING, MOOR__LABEL "in its probe process: %.*s", path,
                   MOOR__PROBE_WARNING_BYTES, answer->warnings[i]);
-    if (!answer->status)
+    if (!answer->error.status)
         return MOOR_OK;
-    struct moor_error refusal = {.status = answer->status, .native_code = answer->native_code};
-    memcpy(refusal.text, answer->text, sizeof refusal.text - 1);
-    return moor__fail_copy(&refusal);
+    answer->error.text[sizeof answer->error.text - 1] = '\0';
+    return moor__fail_copy(&answer->error);
 }
 
 static moor_status conclude(struct moor_runtime *runtime, const char *path, struct probe *probe,
@@ -359,13 +358,13 @@ static moor_status run_probe(struct moor_runtime *runtime, const char *path,
 }
 
 moor_status moor__probe(struct moor_runtime *runtime, const char *path,
-                        const struct moor_load_options *options, uint64_t timeout_ns)
+                        const struct moor_load_options *options)
 {
     struct moor__probe_request *request = malloc(sizeof *request); /* too large for some threads' stacks */
     if (!request)
         return moor__fail(MOOR_HOST_NOMEM, "no memory for a probe's request");
     moor__assert_unlocked("a wait for a probe");
-    moor_status status = fill_request(request, path, options, timeout_ns);
+    moor_status status = fill_request(request, path, options);
     if (!status)
         status = run_probe(runtime, path, request);
     free(request);

@@ -11,7 +11,7 @@
 #include <moorage/provider.h>
 
 #define MOOR__PROBE_SOCKET 3          /* the program's descriptor */
-#define MOOR__PROBE_PROTOCOL 1u       /* counted up with every change in this file */
+#define MOOR__PROBE_PROTOCOL 2u       /* counted up with every change in this file */
 #define MOOR__PROBE_OTHER_VERSION 121 /* exit status: the request has another version */
 #define MOOR__PROBE_NO_SOCKET 122     /* exit status: its socket was closed or replaced */
 #define MOOR__PROBE_WARNINGS 8        /* lines in an answer */
@@ -29,18 +29,14 @@ struct moor__probe_request {
 
 struct moor__probe_answer {
     uint64_t token[2];
-    moor_status status;
+    struct moor_error error; /* status OK: the load and the unload succeeded */
     uint32_t warning_count;
-    int64_t native_code;
-    char text[512]; /* the error, if the status is not OK */
     char warnings[MOOR__PROBE_WARNINGS][MOOR__PROBE_WARNING_BYTES];
 };
 
-_Static_assert(sizeof((struct moor__probe_answer *)0)->text == sizeof((struct moor_error *)0)->text,
-               "an answer carries a whole error text");
-
-/* probe.c: tries the provider in a process of its own. Statuses: see moor_provider_probe. */
+/* probe.c: tries the provider in a process of its own, within options->timeout_ns. Statuses: see
+ * moor_provider_probe. */
 moor_status moor__probe(struct moor_runtime *runtime, const char *path,
-                        const struct moor_load_options *options, uint64_t timeout_ns);
+                        const struct moor_load_options *options);
 
 #endif

@@ -111,7 +111,7 @@ moor_status moor__provider_attach(struct moor_runtime *runtime, const struct moo
 /* load.c: frees the provider unless it is poisoned. NULL is a no-op. */
 void moor__provider_free(struct moor_provider *provider);
 
-/* host.c: checks the options, which may be NULL.
+/* host.c: checks the options.
  * INVALID: a setting is missing or a flag is unknown. */
 moor_status moor__options_check(const struct moor_load_options *options);
 /* host.c: copies the settings and fills in the services that init gets. */

@@ -19,16 +19,10 @@
 
 _Thread_local bool moor__is_inside;
 
-/* Returns the minor that both sides speak; each side speaks every minor up to its own. */
-static uint32_t negotiate(uint32_t theirs, uint32_t ours)
-{
-    return theirs < ours ? theirs : ours;
-}
-
 static moor_status initialise(struct moor_provider *provider)
 {
     struct moor_abi_instance *instance = NULL;
-    uint32_t minor = negotiate(provider->table.prefix.minor, MOOR_ABI_MINOR);
+    uint32_t minor = moor__common_minor(provider->table.prefix.minor);
     moor_status status = moor__call_init(provider, &provider->host.table, minor, &instance);
     if (status)
         return status;

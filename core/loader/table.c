@@ -168,12 +168,6 @@ static moor_status read_struct(void *to, const void *from, size_t length, const 
     return read_memory(to, from, length, place);
 }
 
-/* Returns the newest minor that this core knows, at most the given one. */
-static uint32_t known_minor(uint32_t minor)
-{
-    return minor > MOOR_ABI_MINOR ? MOOR_ABI_MINOR : minor;
-}
-
 /* Checks a struct_size. sizes: one per minor. The structs of a newer minor begin with all known fields. */
 static moor_status check_size(uint32_t size, const uint32_t *sizes, uint32_t minor, const char *place)
 {
@@ -182,11 +176,11 @@ static moor_status check_size(uint32_t size, const uint32_t *sizes, uint32_t min
     if (size % 8 != 0 || size > STRUCT_SIZE_MAX)
         return moor__fail(MOOR_REFUSED, "%s.struct_size is %u, not a multiple of 8 up to %u", place, size,
                           STRUCT_SIZE_MAX);
-    uint32_t known = sizes[known_minor(minor)];
+    uint32_t known = sizes[moor__common_minor(minor)];
     assert(known >= sizes[0]);
     if (size < known || (size > known && minor <= MOOR_ABI_MINOR))
         return moor__fail(MOOR_REFUSED, "%s.struct_size is %u, but in %u.%u it is %u", place, size,
-                          MOOR_ABI_MAJOR, known_minor(minor), known);
+                          MOOR_ABI_MAJOR, moor__common_minor(minor), known);
     return MOOR_OK;
 }
 
@@ -280,7 +274,7 @@ static moor_status copy_table(const struct rule *rule, const struct moor_abi_pro
     if (head.reserved != 0 && minor <= MOOR_ABI_MINOR)
         return moor__fail(MOOR_REFUSED, "%s.reserved is not zero", rule->name);
 
-    uint32_t size = rule->sizes[known_minor(minor)];
+    uint32_t size = rule->sizes[moor__common_minor(minor)];
     char *to = (char *)table + rule->target;
     status = read_memory(to, from, size, rule->name);
     if (status)

@@ -125,14 +125,10 @@ int main(void)
     const struct moor_load_options options = {
         .settings = settings, .setting_count = request.setting_count, .timeout_ns = UINT64_MAX};
     watch_begin();
-    answer.status = load_and_unload(path, &options);
-    if (answer.status) {
-        const struct moor_error *error = moor_last_error();
-        answer.native_code = error->native_code;
-        memcpy(answer.text, error->text, sizeof answer.text);
-    }
+    if (load_and_unload(path, &options))
+        answer.error = *moor_last_error();
     watch_end(&answer);
-    if (!answer.status)
+    if (!answer.error.status)
         check_symbols(path, &answer);
     send_answer();
     _exit(EXIT_SUCCESS); /* exit handlers are not part of a load */

@@ -51,12 +51,12 @@ static struct moor_error *pending(void)
     return pending_error ? pending_error : &last_error;
 }
 
-__attribute__((format(printf, 3, 0))) static void write_text(moor_status status, int64_t native_code,
-                                                             const char *format, va_list args)
+__attribute__((format(printf, 2, 0))) static void write_record(moor_status status, const char *format,
+                                                               va_list args)
 {
     struct moor_error *record = pending();
     record->status = status;
-    record->native_code = native_code;
+    record->native_code = 0;
     record->bytes = 0;
     (void)vsnprintf(record->text, sizeof record->text, format, args); /* a long text is cut */
 }
@@ -65,7 +65,7 @@ moor_status moor__fail(moor_status status, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    write_text(status, 0, format, args);
+    write_record(status, format, args);
     va_end(args);
     return status;
 }
@@ -74,7 +74,7 @@ moor_status moor__fail_short(moor_status status, uint64_t bytes, const char *for
 {
     va_list args;
     va_start(args, format);
-    write_text(status, 0, format, args);
+    write_record(status, format, args);
     va_end(args);
     pending()->bytes = bytes;
     return status;
@@ -84,11 +84,12 @@ moor_status moor__fail_errno(moor_status status, int errno_value, const char *fo
 {
     va_list args;
     va_start(args, format);
-    write_text(status, errno_value, format, args);
+    write_record(status, format, args);
     va_end(args);
     char reason[128];
     const char *text = strerror_r(errno_value, reason, sizeof reason);
     struct moor_error *record = pending();
+    record->native_code = errno_value;
     size_t used = strlen(record->text);
     (void)snprintf(record->text + used, sizeof record->text - used, ": %s", text);
     return status;
@@ -157,7 +158,7 @@ void moor__publish_error(moor_status status)
         last_error = *pending();
 }
 
-static int is_known(int32_t status)
+static bool is_known(int32_t status)
 {
     return status >= MOOR_CORRUPT && status <= MOOR_NOT_RESIDENT;
 }
@@ -168,14 +169,11 @@ moor_status moor__fail_provider(int32_t status, const struct moor_abi_error *err
     if (!is_known(status))
         return moor__fail(MOOR_PROVIDER, "%s: %s returned %d, which is not a status", provider_name, call,
                           (int)status);
-    struct moor_error *record = pending();
-    record->status = status;
-    record->native_code = error->native_code;
-    record->bytes = 0;
     /* The text comes from the provider: it may be empty or lack its NUL. */
     int length = (int)strnlen(error->text, sizeof error->text);
-    (void)snprintf(record->text, sizeof record->text, "%s: %s: %.*s%s", provider_name, call, length,
-                   error->text, length > 0 ? "" : "failed without an error text");
+    (void)moor__fail(status, "%s: %s: %.*s%s", provider_name, call, length, error->text,
+                     length > 0 ? "" : "failed without an error text");
+    pending()->native_code = error->native_code;
     return status;
 }
 

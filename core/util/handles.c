@@ -28,11 +28,8 @@ static uint64_t generation_of(uint64_t word)
 
 void moor__handles_init(struct moor__handles *handles, enum moor__kind kind, uint32_t tag, size_t slot_bytes)
 {
-    *handles =
-        (struct moor__handles){.kind = kind,
-                               .tag = tag,
-                               .shape = (uint64_t)kind << MOOR__KIND_SHIFT | (uint64_t)tag << MOOR__TAG_SHIFT,
-                               .slot_bytes = slot_bytes};
+    uint64_t shape = (uint64_t)kind << MOOR__KIND_SHIFT | (uint64_t)tag << MOOR__TAG_SHIFT;
+    *handles = (struct moor__handles){.kind = kind, .shape = shape, .slot_bytes = slot_bytes};
     moor__lock_init(&handles->grow_lock, MOOR__RANK_HANDLES, "handles.grow_lock");
 }
 
@@ -133,7 +130,7 @@ static moor_status check_shape(const struct moor__handles *handles, uint64_t han
     if (kind != (uint32_t)handles->kind)
         return moor__fail(MOOR_INVALID, "%#llx is a %s handle, not a %s", (unsigned long long)handle,
                           kind_names[kind], wanted);
-    if (((handle >> MOOR__TAG_SHIFT) & MOOR__TAG_MAX) != handles->tag)
+    if (((handle ^ handles->shape) >> MOOR__TAG_SHIFT) & MOOR__TAG_MAX)
         return moor__fail(MOOR_FOREIGN, "%s %#llx belongs to another runtime", wanted,
                           (unsigned long long)handle);
     if ((handle & MOOR__INDEX_MAX) >= atomic_load_explicit(&handles->used, memory_order_acquire))

@@ -46,7 +46,6 @@ struct moor__slot {
 
 struct moor__handles {
     enum moor__kind kind;
-    uint32_t tag;
     uint64_t shape; /* kind and tag, shifted to their place in a handle */
     size_t slot_bytes;
     _Atomic uint64_t free_head; /* ABA count:32 | index + 1:32 */

@@ -126,12 +126,12 @@ static moor_status spawn(const char *program, int socket, pid_t *ret_process)
 static moor_status make_sockets(int ret_ends[2])
 {
     int ends[2];
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
-        return moor__fail_errno(moor__status_of_errno(errno, MOOR_LIMIT), errno, "no socket for a probe");
-    for (int i = 0; i < 2; i++) {
-        ret_ends[i] = fcntl(ends[i], F_DUPFD_CLOEXEC, MOOR__PROBE_SOCKET + 1);
-        (void)close(ends[i]);
-    }
+    ret_ends[0] = ret_ends[1] = -1;
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0)
+        for (int i = 0; i < 2; i++) {
+            ret_ends[i] = fcntl(ends[i], F_DUPFD_CLOEXEC, MOOR__PROBE_SOCKET + 1);
+            (void)close(ends[i]);
+        }
     if (ret_ends[0] >= 0 && ret_ends[1] >= 0)
         return MOOR_OK;
     moor_status status =
@@ -178,7 +178,7 @@ static moor_status kill_by_number(const struct probe *probe, int reason)
 
 static moor_status start_process(struct probe *probe)
 {
-    int ends[2] = {-1, -1};
+    int ends[2];
     char *program = NULL;
     moor_status status = find_program(&program);
     if (!status)

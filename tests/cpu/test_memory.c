@@ -49,6 +49,7 @@ Test(memory, allocations_are_zero_aligned_and_exact)
                 cr_assert_eq(fixture_allocate(&f, domain, sizes[s], alignments[a], &got), MOOR_OK, "%s",
                              f.error.text);
                 cr_assert_eq(got.address % alignments[a], 0);
+                cr_assert(sizes[s] < 2 * MIB || got.address % (2 * MIB) == 0);
                 cr_assert_eq(got.actual_bytes, (sizes[s] + 4095) / 4096 * 4096);
                 struct moor_abi_alloc_args args = {MOOR_ABI_ALLOC_ARGS_SIZE, domain, sizes[s], alignments[a],
                                                    0};

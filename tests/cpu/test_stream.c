@@ -2,6 +2,7 @@
 /* STREAM, COPY and RELEASE: order, and no free before the fence points. */
 #include "suite.h"
 #include <dirent.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <semaphore.h>
 #include <signal.h>
@@ -243,6 +244,26 @@ Test(stream, threads_take_no_signals_of_the_host)
     cr_assert_eq(wait_for(stream, record(stream), UINT64_MAX), MOOR_OK);
     cr_assert(sigismember(&seen, SIGINT) && sigismember(&seen, SIGTERM) && sigismember(&seen, SIGUSR1));
     destroy(stream);
+}
+
+/* No thread starts with a stack that is larger than the address space. */
+Test(stream, that_gets_no_thread_leaves_no_memory)
+{
+    pthread_attr_t usual, large;
+    cr_assert_eq(pthread_getattr_default_np(&usual), 0);
+    large = usual;
+    cr_assert_eq(pthread_attr_setstacksize(&large, (size_t)1 << 50), 0);
+    cr_assert_eq(pthread_setattr_default_np(&large), 0);
+    size_t before = 0;
+    for (int i = 0; i < 1000; i++) {
+        struct moor_abi_stream *stream = NULL;
+        cr_assert_eq(fixture_stream(&f, &stream), MOOR_LIMIT, "%s", f.error.text);
+        if (i == 100)
+            before = mallinfo2().uordblks;
+    }
+    cr_assert_leq(mallinfo2().uordblks, before + 10000);
+    cr_assert_eq(pthread_setattr_default_np(&usual), 0);
+    destroy(create());
 }
 
 static void count_up(void *user)

@@ -296,7 +296,8 @@ Test(pinned, is_copied_directly)
     tear_down(&bench);
 }
 
-/* Memory that is pinned in part: the driver refuses to copy it, on an idle stream as well. */
+/* Memory of which the first pages, the last pages or the last byte are pinned: the driver refuses to copy it, on
+ * an idle stream as well. */
 Test(pinned, in_part_is_not_pinned)
 {
     struct bench bench;
@@ -304,10 +305,16 @@ Test(pinned, in_part_is_not_pinned)
     struct fixture *fixture = &bench.fixture;
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
     uint64_t half = BYTES / 2 / page * page;
-    uint8_t *memory = aligned_alloc(page, BYTES / page * page + page);
-    for (int last = 0; last < 2; last++) {
-        struct moor_abi_pin_args args = {MOOR_ABI_PIN_ARGS_SIZE, 0, (uintptr_t)memory + (last ? half : 0),
+    uint64_t end = BYTES / page * page + page;
+    uint8_t *pages = aligned_alloc(page, end + half + 2 * page);
+    const struct {
+        uint64_t pinned; /* the first pinned byte, counted from `pages` */
+        uint64_t start;  /* the first copied byte */
+    } places[] = {{0, 0}, {half, 0}, {end, end + 1 - BYTES}};
+    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
+        struct moor_abi_pin_args args = {MOOR_ABI_PIN_ARGS_SIZE, 0, (uintptr_t)pages + places[i].pinned,
                                          half + 2 * page, 0};
+        uint8_t *memory = pages + places[i].start;
         uint64_t pin = 0;
         memcpy(memory, bench.from, BYTES);
         cr_assert_eq(fixture->provider->pinned->pin(fixture->contexts[0], &args, &pin, &fixture->error),
@@ -325,7 +332,7 @@ Test(pinned, in_part_is_not_pinned)
         cr_assert_eq(memcmp(memory, bench.from, BYTES), 0);
         (void)fixture_free(fixture, 0, MOOR_ABI_RELEASE_PIN, pin, 0, 0);
     }
-    free(memory);
+    free(pages);
     tear_down(&bench);
 }
 

@@ -92,6 +92,25 @@ Test(devices, are_named_by_their_uuid)
     cr_assert_str_eq(domain.pool_key, info.key);
     cr_assert_eq(base->domain_info(fixture.instance, 0, 1, &domain, &fixture.error), MOOR_OK);
     cr_assert_str_eq(domain.pool_key, MOOR_ABI_POOL_HOST);
+    cr_assert_eq(base->domain_info(fixture.instance, 0, 2, &domain, &fixture.error), MOOR_INVALID);
+    cr_assert_eq(base->domain_info(fixture.instance, 1, 0, &domain, &fixture.error), MOOR_INVALID);
+    fixture_close(&fixture);
+}
+
+/* The driver aligns device memory to 256 bytes, and the provider takes it in blocks of 2 MiB. */
+Test(devices, take_no_more_memory_than_an_alignment_needs)
+{
+    struct fixture fixture;
+    fixture_open(&fixture, "", NULL);
+    struct moor_abi_alloc_args args = {MOOR_ABI_ALLOC_ARGS_SIZE, 0, 2 * MIB - (4096 - 256), 4096, 0};
+    uint64_t bytes = 0;
+    cr_assert_eq(fixture.provider->alloc->footprint(fixture.contexts[0], &args, &bytes, &fixture.error),
+                 MOOR_OK);
+    cr_assert_eq(bytes, 2 * MIB);
+    args.size_bytes++;
+    cr_assert_eq(fixture.provider->alloc->footprint(fixture.contexts[0], &args, &bytes, &fixture.error),
+                 MOOR_OK);
+    cr_assert_eq(bytes, 4 * MIB);
     fixture_close(&fixture);
 }
 

@@ -305,6 +305,29 @@ Test(undoing, that_fails_leaves_the_rest_of_the_range_usable)
     fixture_close(&fixture);
 }
 
+Test(undoing, that_fails_leaves_no_mapping_to_protect)
+{
+    struct fixture fixture;
+    struct moor_abi_range range;
+    struct moor_abi_segment segment;
+    fixture_open(&fixture, "", NULL);
+    cr_assert_eq(fixture_reserve(&fixture, 0, 2 * GRANULE, GRANULE, &range), MOOR_OK);
+    cr_assert_eq(fixture_segment(&fixture, 2 * GRANULE, GRANULE, &segment), MOOR_OK);
+    cr_assert_eq(fixture.sim->configure("fault=cuMemSetAccess:1:2,fault=cuMemUnmap:1:999:all"), 0);
+    cr_assert_eq(fixture_map(&fixture, &range, 0, &segment, MOOR_ABI_ACCESS_READ_WRITE), MOOR_DEVICE_NOMEM);
+    cr_assert_eq(fixture.sim->configure("faults=none"), 0);
+    const struct moor_abi_map_args args = {MOOR_ABI_MAP_ARGS_SIZE, MOOR_ABI_ACCESS_READ, range.handle, 0,
+                                           segment.handle};
+    cr_assert_eq(fixture.provider->shared->protect(fixture.contexts[0], &args, &fixture.error), MOOR_INVALID);
+    cr_assert_eq(fixture_map(&fixture, &range, 0, &segment, MOOR_ABI_ACCESS_READ_WRITE), MOOR_OK, "%s",
+                 fixture.error.text);
+    cr_assert_eq(fixture.provider->shared->protect(fixture.contexts[0], &args, &fixture.error), MOOR_OK);
+    (void)fixture_free(&fixture, 0, MOOR_ABI_RELEASE_UNMAP, range.handle, 0, 2 * GRANULE);
+    (void)fixture_free(&fixture, 0, MOOR_ABI_RELEASE_SEGMENT, segment.handle, 0, 0);
+    (void)fixture_free(&fixture, 0, MOOR_ABI_RELEASE_RANGE, range.handle, 0, 0);
+    fixture_close(&fixture);
+}
+
 /* A lost device keeps neither another from opening nor its new memory from being used. */
 static void pass_over_a_lost_device(bool is_known)
 {

@@ -268,6 +268,7 @@ Test(handles, without_host_memory_nothing_changes)
         malloc_fail_at(0);
         cr_assert(status == MOOR_OK || status == MOOR_HOST_NOMEM);
         cr_expect_eq(moor_kit_handles_length(handles), length);
+        cr_expect_eq(error.native_code, 0);
         failures += status != MOOR_OK;
     }
     cr_expect_geq(failures, 2, "a table of 1000 has grown more often than %u times", failures);

@@ -102,6 +102,7 @@ Test(host, a_memory_file_is_sparse_and_a_hole_frees)
     cr_assert_eq(fstat(file, &info), 0);
     cr_expect_eq((uint64_t)info.st_size, MOOR_KIT_FILE_BYTES);
     cr_expect_eq(info.st_blocks * 512, 65536);
+    errno = EINTR; /* a success leaves the value of an earlier call */
     cr_assert_eq(moor_kit_file_punch(file, 1 << 30, 32768, &error), MOOR_OK, "%s", error.text);
     cr_assert_eq(fstat(file, &info), 0);
     cr_expect_eq(info.st_blocks * 512, 32768);

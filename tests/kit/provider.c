@@ -41,6 +41,7 @@ static void expect_refused(const char *key, const char *value, const char *neede
 {
     cr_assert_eq(init_with(key, value), MOOR_INVALID, "%s = '%s'", key, value);
     cr_expect_null(instance);
+    cr_expect_eq(error.native_code, 0);
     char head[64];
     (void)snprintf(head, sizeof head, "setting %s: '%s': ", key, value);
     cr_expect_eq(strncmp(error.text, head, strlen(head)), 0, "%s", error.text);

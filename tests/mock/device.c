@@ -177,6 +177,17 @@ Test(device, addresses_are_reused_newest_first)
     }
 }
 
+/* The pages of a freed allocation cannot be accessed. */
+Test(device, small_allocations_do_not_share_a_page)
+{
+    sim_open(&sim, SETTINGS(VIRTUAL));
+    struct moor_abi_allocation memory[2] = {sim_allocate(&sim, 256), sim_allocate(&sim, 256)};
+    sim_free(&sim, MOOR_ABI_RELEASE_ALLOCATION, memory[0].handle, 0, 0);
+    memset((void *)(uintptr_t)memory[1].address, 1, 256);
+    sim_free(&sim, MOOR_ABI_RELEASE_ALLOCATION, memory[1].handle, 0, 0);
+    sim_close(&sim);
+}
+
 Test(device, addresses_are_never_reused_with_reuse_never)
 {
     sim_open(&sim, SETTINGS("reuse=never"));
@@ -276,6 +287,7 @@ Test(fault, some_in_a_row)
     }
     cr_assert_eq(sim.control->calls(sim.mock, "allocate"), 4);
     cr_assert_eq(sim.control->calls(sim.mock, "nonsense"), 0);
+    cr_assert_eq(sim.control->calls(sim.mock, NULL), 0);
     sim_close(&sim);
 }
 

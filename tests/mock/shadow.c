@@ -3,6 +3,7 @@
  * clock is virtual, so no luck is involved: violations are found at submission, before any work has taken
  * effect. */
 #include "sim.h"
+#include <malloc.h>
 #include <signal.h>
 #include <string.h>
 
@@ -195,6 +196,38 @@ Test(shadow, reads_do_not_race_with_reads)
                0); /* the stream's own read comes before */
     (void)sim_violated(&sim, MOOR_MOCK_RACE, "stream 1 writes bytes that stream 2 reads",
                        "a read submitted, stream 2");
+    end_scene(&scene);
+    sim_close(&sim);
+}
+
+/* Thousands of uses that the host has seen are dropped. A use that it has not seen is kept. */
+Test(shadow, many_seen_uses_hide_no_race)
+{
+    struct scene scene = set_scene();
+    struct moor_abi_allocation other = sim_allocate(&sim, 64 * KIB);
+    for (uint64_t at = 0; at < 20000; at += 2)
+        sim_kernel(&sim, scene.second, other.address + at, 1, MOOR_MOCK_READ, 0);
+    sim_wait(&sim, scene.second, sim_record(&sim, scene.second));
+    for (uint64_t at = 20000; at < 20100; at += 2)
+        sim_kernel(&sim, scene.second, other.address + at, 1, MOOR_MOCK_READ, 0);
+    read_by_second(&scene);
+    (void)sim_violated(&sim, MOOR_MOCK_RACE, "stream 2 reads", "stream 1");
+    end_scene(&scene);
+    sim_free(&sim, MOOR_ABI_RELEASE_ALLOCATION, other.handle, 0, 0);
+    sim_close(&sim);
+}
+
+/* A stream keeps the records that the host has not seen, and no others. */
+Test(shadow, seen_records_take_no_memory)
+{
+    struct scene scene = set_scene();
+    size_t before = 0;
+    for (uint32_t i = 0; i < 10000; i++) {
+        sim_wait(&sim, scene.first, sim_record(&sim, scene.first));
+        if (i == 100)
+            before = mallinfo2().uordblks;
+    }
+    cr_assert_leq(mallinfo2().uordblks, before + 10000);
     end_scene(&scene);
     sim_close(&sim);
 }

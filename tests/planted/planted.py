@@ -23,6 +23,7 @@ first. The whole matrix takes hours of processor time: it is not a test. mutate.
 import argparse
 import collections
 import concurrent.futures
+import contextlib
 import csv
 import functools
 import glob
@@ -31,6 +32,7 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -67,9 +69,17 @@ ENVIRONMENT = dict(os.environ, MALLOC_PERTURB_="165", LOCKSTEP_PATIENCE_S=LOCKST
                    MOOR_CPU_PROVIDER=PLUGINS[1], MOOR_MOCK_PROVIDER=PLUGINS[2])
 
 
-def run(command, **options):
-    return subprocess.run(command, cwd=BUILD, capture_output=True, text=True, errors="replace", check=False,
-                          **options)
+def run(command, env=None, timeout=None):
+    """Runs a command. At the time limit the command ends with all its children."""
+    with subprocess.Popen(command, cwd=BUILD, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                          errors="replace", env=env, start_new_session=True) as process:
+        try:
+            out, err = process.communicate(timeout=timeout)
+        except BaseException:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            raise
+    return subprocess.CompletedProcess(command, process.returncode, out, err)
 
 
 def plant(bug):
@@ -84,7 +94,7 @@ def plant(bug):
 
 
 def compile_commands():
-    """Maps a source file to its compile command, without the file names, and to its object file."""
+    """Maps a source file to its first compile command, without the file names, and to all its object files."""
     with open(os.path.join(BUILD, "compile_commands.json"), encoding="utf-8") as file:
         entries = json.load(file)
     commands = {}
@@ -94,7 +104,7 @@ def compile_commands():
             at = arguments.index(option)
             del arguments[at:at + 2]
         source = os.path.relpath(os.path.join(entry["directory"], entry["file"]), SOURCE)
-        commands.setdefault(source, (arguments, entry["output"]))
+        commands.setdefault(source, (arguments, []))[1].append(entry["output"])
     return commands
 
 
@@ -135,6 +145,10 @@ class Planted:
         options = [*COMPILE[bug.unit][0], *first, "-O1", "-g0", "-w"]
         self.build([*options, "-c", source, "-o", self.object])
 
+    def is_in(self, target):
+        """Returns true if the unit's object is in the target, and not in a library of the target."""
+        return not set(COMPILE[self.unit][1]).isdisjoint(link_command(target))
+
     def link(self, target, name=None):
         """Returns the target's program, linked with the bug's object in place of the sound one. If the sound object
         is in a library, the bug's object comes before the library and the linker takes its symbols first."""
@@ -142,9 +156,8 @@ class Planted:
             return os.path.join(BUILD, target)
         if target not in self.linked:
             command = list(link_command(target))
-            sound = COMPILE[self.unit][1]
-            if sound in command:
-                command[command.index(sound)] = self.object
+            if self.is_in(target):
+                command = [self.object if word in COMPILE[self.unit][1] else word for word in command]
             else:
                 command.insert(command.index("-Wl,--start-group"), self.object)
             program = self.path(name or os.path.basename(target))

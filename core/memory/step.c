@@ -264,8 +264,15 @@ static void map_undo(struct moor__work *work)
         moor__object_unpin(&work->segment->object);
 }
 
-const struct moor__step_ops moor__steps[MOOR_STEP_MAP + 1] = {
-    [MOOR_STEP_COMMIT] = {commit_has_strange_field, commit_prepare, commit_make, commit_publish, commit_undo},
-    [MOOR_STEP_CREATE] = {create_has_strange_field, create_prepare, create_make, create_publish, create_undo},
-    [MOOR_STEP_MAP] = {map_has_strange_field, map_prepare, map_make, map_publish, map_undo},
+static const struct moor__step_ops ops_of[] = {
+    [MOOR_STEP_COMMIT] = {MOOR_ACCESS_READ_WRITE, commit_has_strange_field, commit_prepare, commit_make,
+                          commit_publish, commit_undo},
+    [MOOR_STEP_CREATE] = {MOOR_ACCESS_READ_WRITE, create_has_strange_field, create_prepare, create_make,
+                          create_publish, create_undo},
+    [MOOR_STEP_MAP] = {MOOR_ACCESS_READ, map_has_strange_field, map_prepare, map_make, map_publish, map_undo},
 };
+
+const struct moor__step_ops *moor__step_ops(uint32_t kind)
+{
+    return kind > 0 && kind < sizeof ops_of / sizeof ops_of[0] ? &ops_of[kind] : NULL;
+}

@@ -19,8 +19,9 @@ enum moor__stage {
 
 struct moor__work {
     struct moor_runtime *runtime;
-    struct moor_step step; /* the host's; publish sets the segment of a CREATE */
-    uint32_t access;       /* the mapping's, MOOR_ACCESS_* */
+    const struct moor__step_ops *ops; /* of the step's kind */
+    struct moor_step step;            /* the host's; publish sets the segment of a CREATE */
+    uint32_t access;                  /* the mapping's, MOOR_ACCESS_* */
 
     struct moor_binding *payer;    /* pays step.length_bytes; NULL: the step costs nothing */
     struct moor__range *range;     /* pinned; NULL: a segment that is mapped nowhere */
@@ -33,6 +34,7 @@ struct moor__work {
 };
 
 struct moor__step_ops {
+    uint32_t access; /* of the mapping that a step of a public transaction makes, MOOR_ACCESS_* */
     /* Returns true if the host's step sets a field that its kind does not name. */
     bool (*has_strange_field)(const struct moor_step *step);
     /* Checks the arguments, pins their objects, takes granules and records: everything that may fail and
@@ -47,6 +49,7 @@ struct moor__step_ops {
     void (*undo)(struct moor__work *work);
 };
 
-extern const struct moor__step_ops moor__steps[MOOR_STEP_MAP + 1]; /* by kind, from 1 */
+/* Returns the operations of a kind, MOOR_STEP_*, or NULL if the kind is unknown. */
+const struct moor__step_ops *moor__step_ops(uint32_t kind);
 
 #endif

@@ -96,7 +96,7 @@ static moor_status request(struct moor__work *works, size_t count, size_t *ret_f
 
 static moor_status prepare(struct moor__work *work)
 {
-    moor_status status = moor__steps[work->step.kind].prepare(work);
+    moor_status status = work->ops->prepare(work);
     if (!status)
         work->stage = MOOR__STAGE_PREPARED;
     return status;
@@ -104,7 +104,7 @@ static moor_status prepare(struct moor__work *work)
 
 static moor_status make(struct moor__work *work)
 {
-    return moor__steps[work->step.kind].make(work);
+    return work->ops->make(work);
 }
 
 /* Turns a BUSY that would never end into INVALID: an earlier step of this transaction has the granules. */
@@ -133,14 +133,13 @@ static void undo(struct moor__work *work)
 {
     if (work->stage == MOOR__STAGE_RESERVED)
         moor__reservation_return(&work->reservation);
-    void (*undo_step)(struct moor__work *) = moor__steps[work->step.kind].undo;
     if (work->stage < MOOR__STAGE_MADE) {
-        undo_step(work);
+        work->ops->undo(work);
         return;
     }
     struct moor_binding *binding = work->payer ? work->payer : work->range->memory.object.binding;
     struct moor_device *device = moor__device_hold(binding->device);
-    undo_step(work);
+    work->ops->undo(work);
     moor__device_reap(device, MOOR_NO_WAIT);
     moor__device_unhold(device);
 }
@@ -169,7 +168,7 @@ static moor_status run_once(struct moor__work *works, size_t count, size_t *ret_
         return status;
     }
     for (size_t i = 0; i < count; i++)
-        moor__steps[works[i].step.kind].publish(&works[i]);
+        works[i].ops->publish(&works[i]);
     return MOOR_OK;
 }
 
@@ -181,14 +180,17 @@ static moor_status run(struct moor__work *works, size_t count, size_t *ret_faile
         return status;
     (void)moor__poll(works[0].runtime); /* the second run shows if that helped */
     for (size_t i = 0; i < count; i++)
-        works[i] = (struct moor__work){
-            .runtime = works[i].runtime, .step = works[i].step, .access = works[i].access};
+        works[i] = (struct moor__work){.runtime = works[i].runtime,
+                                       .ops = works[i].ops,
+                                       .step = works[i].step,
+                                       .access = works[i].access};
     return run_once(works, count, ret_failed);
 }
 
 static moor_status run_one(struct moor__work *work)
 {
     size_t failed;
+    work->ops = moor__step_ops(work->step.kind);
     return run(work, 1, &failed);
 }
 
@@ -197,15 +199,12 @@ static moor_status run_one(struct moor__work *work)
 static moor_status convert(struct moor_runtime *runtime, const struct moor_step *step,
                            struct moor__work *ret_work)
 {
-    if (step->kind == 0 || step->kind > MOOR_STEP_MAP)
+    const struct moor__step_ops *ops = moor__step_ops(step->kind);
+    if (!ops)
         return moor__fail(MOOR_INVALID, "step kind %u is unknown", step->kind);
-    if (step->reserved || moor__steps[step->kind].has_strange_field(step))
+    if (step->reserved || ops->has_strange_field(step))
         return moor__fail(MOOR_INVALID, "a field that a step does not name is not zero");
-    *ret_work = (struct moor__work){
-        .runtime = runtime,
-        .step = *step,
-        .access = step->kind == MOOR_STEP_MAP ? MOOR_ACCESS_READ : MOOR_ACCESS_READ_WRITE,
-    };
+    *ret_work = (struct moor__work){.runtime = runtime, .ops = ops, .step = *step, .access = ops->access};
     return MOOR_OK;
 }
 

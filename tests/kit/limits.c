@@ -52,8 +52,8 @@ static struct moor_kit_reading read_limits(void)
 {
     struct moor_kit_limits limits;
     struct moor_kit_reading reading = {0, 0};
-    errno = EINTR; /* a success leaves the value of an earlier call */
     cr_assert_eq(moor_kit_limits_open(&limits, root), 0);
+    errno = EINTR; /* a success leaves the value of an earlier call */
     cr_assert_eq(moor_kit_limits_read(&limits, &reading), 0);
     moor_kit_limits_close(&limits);
     return reading;

@@ -122,7 +122,7 @@ def load(s, me, fails=False):
     s.made[me] += 1
     rival = yield from announce(s, mine)
     if rival == 0:
-        yield from inside(s, "status = moor__provider_start(provider, timeout_of(options));")
+        yield from inside(s, "status = moor__provider_start(provider, options->timeout_ns);")
         if not fails:
             yield from enter(s, mine)
             rival = mine

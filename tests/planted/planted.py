@@ -237,7 +237,7 @@ def report(bug):
         with tempfile.TemporaryDirectory() as directory:
             planted = Planted(bug, directory)
             for finder in bug.found_by.split(", "):
-                found = planted.find(finder)
+                found = planted.find(finder) or planted.find(finder)  # the threads of a busy machine can miss it once
                 reports.append(f"{finder}: {found or 'finds nothing'}")
                 if not found:
                     return False, reports[-1]
